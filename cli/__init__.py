@@ -1,0 +1,1 @@
+"""What the operator types and reads; thin: parse, call, render."""

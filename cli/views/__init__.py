@@ -1,0 +1,1 @@
+"""Text views: model in, lines for the terminal out."""

@@ -1,0 +1,1 @@
+"""The partition assignors, with exactly the Java client's results."""

@@ -1,0 +1,78 @@
+"""What an assignor takes and returns; KIP-429's assignor contract in Python.
+
+An assignor is handed a read-only `Spec` and returns, for each member, its partitions. The order of
+`Spec.members` is the order of the JoinGroup response (the leader's client builds its map from it),
+and the order of the returned lists is part of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from rebal.groups.model import RebalanceProtocol
+
+Owned = Sequence[tuple[str, int]]
+Assignment = dict[str, list[tuple[str, int]]]
+
+
+class SpecMember(msgspec.Struct, frozen=True, kw_only=True):
+    """One member as the assignor sees it.
+
+    `owned` is the subscription's `ownedPartitions` in order; `generation` is None or negative when
+    absent (below subscription v2); `user_data` is the subscription's raw user data; a `rack` of
+    None or "" counts as none.
+    """
+
+    member_id: str
+    topics: tuple[str, ...]
+    instance_id: str | None = None
+    rack: str | None = None
+    owned: Owned = ()
+    generation: int | None = None
+    user_data: bytes | None = None
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole input. `replicas[topic][partition]` are broker ids (empty or absent: not known).
+
+    `partitions[topic]` is the partition count; `racks[broker id]` is a broker's rack.
+    """
+
+    members: tuple[SpecMember, ...]
+    partitions: Mapping[str, int]
+    replicas: Mapping[str, Sequence[Sequence[int]]] = {}
+    racks: Mapping[int, str | None] = {}
+
+
+class Assignor(Protocol):
+    """KIP-429, "ConsumerPartitionAssignor": what every assignor says of itself and does."""
+
+    @property
+    def name(self) -> str:
+        """The name that goes over the wire, e.g. `cooperative-sticky`."""
+
+    @property
+    def version(self) -> int:
+        """The version of the assignor's user data; 0 where it has none."""
+
+    @property
+    def supported_protocols(self) -> frozenset[RebalanceProtocol]:
+        """EAGER, COOPERATIVE or both; a member runs the highest that all of its list support."""
+
+    def subscription_user_data(self, member: SpecMember) -> bytes | None:
+        """The user data that this member sends with its next JoinGroup."""
+
+    def assign(self, spec: Spec) -> Assignment:
+        """Member id → `(topic, partition)` list, in the order the Java client's leader returns.
+
+        For a COOPERATIVE assignor this is what goes out in this round: a partition that another
+        member must give up first is left out.
+        """
+
+    def on_assignment(
+        self, member: SpecMember, assigned: Owned, user_data: bytes | None, generation: int
+    ) -> SpecMember:
+        """The member after it received `assigned` in `generation`: what it owns and remembers."""

@@ -1,0 +1,1 @@
+"""Facts as data: client families, versions, assignor names, each with its source."""

@@ -1,0 +1,322 @@
+"""A consumer group as it was seen: the two types that matter are `GroupSnapshot` and `Member`.
+
+Every record is frozen and typed; times are aware UTC datetimes; durations are milliseconds;
+partition lists are `Partitions` by topic name. What is not known is None (or `unknown`), never a
+guess. Evidence is inherited: `GroupSnapshot.evidence` covers the facts of the group, the members
+and the topics that carry none of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from rebal.groups.partitions import Partitions
+
+TopicPartitions = Mapping[str, Partitions]
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Base of all records: immutable, defaults left out of documents, unknown fields ignored."""
+
+
+class GroupType(StrEnum):
+    """KIP-848's group types; `unknown` where the broker did not say."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    STREAMS = "streams"
+    SHARE = "share"
+    UNKNOWN = "unknown"
+
+
+class GroupState(StrEnum):
+    """Group states, spelt as Kafka's tools print them."""
+
+    STABLE = "Stable"
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    NOT_READY = "NotReady"
+    DEAD = "Dead"
+    UNKNOWN = "Unknown"
+
+
+class RebalanceProtocol(StrEnum):
+    """KIP-429's rebalance protocols, and the two answers about a whole group."""
+
+    EAGER = "EAGER"
+    COOPERATIVE = "COOPERATIVE"
+    MIXED = "mixed"
+    CANNOT_TELL = "cannot tell"
+
+
+class Tri(StrEnum):
+    """The three values that rules and gates reason in."""
+
+    YES = "yes"
+    NO = "no"
+    CANNOT_TELL = "cannot tell"
+
+
+class CoordinatorKind(StrEnum):
+    """Which coordinator elects the assignor; ties differ (kafka: Java since 4.0, Scala before)."""
+
+    JAVA = "java"
+    SCALA = "scala"
+    UNKNOWN = "unknown"
+
+
+class Source(StrEnum):
+    """Where a fact comes from."""
+
+    DESCRIBE = "describe"
+    SUBSCRIPTION = "subscription bytes"
+    PROBE = "probe"
+    REQUEST_LOG = "request log"
+    CLIENT_LOG = "client log"
+    OFFSETS_TOPIC = "offsets topic"
+    CONFIG_FILE = "config file"
+    ASSUMED = "assumed by the user"
+
+
+class Knowledge(StrEnum):
+    """How well a member's assignor list is known."""
+
+    EXACT = "exact"
+    DECLARED = "declared"
+    BOUNDED = "bounded"
+    UNKNOWN = "unknown"
+
+
+class Evidence(Record, frozen=True, kw_only=True):
+    """One reason to believe a fact: its source, when it was seen, and what exactly was seen."""
+
+    source: Source
+    at: datetime | None = None
+    detail: str = ""
+
+
+class AssignorList(Record, frozen=True, kw_only=True):
+    """What is known of one member's `partition.assignment.strategy`, as assignor names.
+
+    `list` is in order of preference when `knowledge` is exact or declared, else empty.
+    `at_least` are names proven to be in the running list, `lacks` names proven not to be in it;
+    both are empty when `knowledge` is exact (the list says it all).
+    """
+
+    knowledge: Knowledge = Knowledge.UNKNOWN
+    list: tuple[str, ...] = ()
+    at_least: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+
+
+class DeclaredAssignors(Record, frozen=True, kw_only=True):
+    """What the NEXT start of a member will use, read from a configuration file.
+
+    `list` is empty when the file leaves the list unset; `group_protocol` is `group.protocol`.
+    """
+
+    list: tuple[str, ...] = ()
+    group_protocol: str | None = None
+    evidence: Evidence
+
+
+class Software(Record, frozen=True, kw_only=True):
+    """Client software (KIP-511 names, e.g. `apache-kafka-java`), or what the bytes allow.
+
+    `version` is exact; `version_range` is text such as `>= 3.4` where only bounds are known.
+    `family` is a key of groups/data/clients.yaml.
+    """
+
+    family: str | None = None
+    name: str | None = None
+    version: str | None = None
+    version_range: str | None = None
+    evidence: tuple[Evidence, ...] = ()
+
+
+class Subscription(Record, frozen=True, kw_only=True):
+    """A member's subscription as it sent it (ConsumerProtocolSubscription v0..v3).
+
+    `owned_partitions` is None below v1 (the version has no such field), empty when sent empty.
+    `generation_id` is None below v2, `rack_id` None below v3 or when null.
+    `user_data` is the raw bytes, None when null.
+    """
+
+    version: int
+    topics: tuple[str, ...] = ()
+    owned_partitions: TopicPartitions | None = None
+    generation_id: int | None = None
+    rack_id: str | None = None
+    user_data: bytes | None = None
+
+
+class Member(Record, frozen=True, kw_only=True):
+    """One member, by its member id: the only identity that evidence is joined on.
+
+    `assignment` is what it owns now; `target_assignment` and `member_epoch` are KIP-848's.
+    `assignment_user_data` is the raw user data of a classic assignment (None: null or not known).
+    `protocol_type` is `classic` or `consumer` in a KIP-848 group (KIP-1099), None elsewhere.
+    """
+
+    member_id: str
+    client_id: str = ""
+    host: str = ""
+    instance_id: str | None = None
+    rack: str | None = None
+    software: Software | None = None
+    assignors: AssignorList = AssignorList()
+    declared: DeclaredAssignors | None = None
+    subscription: Subscription | None = None
+    subscription_error: str | None = None
+    subscribed_topics: tuple[str, ...] = ()
+    subscribed_regex: str | None = None
+    assignment: TopicPartitions = {}
+    assignment_user_data: bytes | None = None
+    target_assignment: TopicPartitions | None = None
+    member_epoch: int | None = None
+    protocol_type: str | None = None
+    joined_at: datetime | None = None
+    join_reason: str | None = None
+    evidence: tuple[Evidence, ...] = ()
+
+
+class Coordinator(Record, frozen=True, kw_only=True):
+    """The group's coordinator.
+
+    `rebalanced_since_load` says whether a rebalance has completed since it loaded the group:
+    after a load every member's list in its memory is just [the elected assignor].
+    """
+
+    broker_id: int
+    host: str = ""
+    port: int = 0
+    kind: CoordinatorKind = CoordinatorKind.UNKNOWN
+    rebalanced_since_load: Tri = Tri.CANNOT_TELL
+    rebalanced_why: str = ""
+
+
+class Group(Record, frozen=True, kw_only=True):
+    """The group itself. `assignor` is the one that is in use now (elected, or KIP-848's own)."""
+
+    group_id: str
+    state: GroupState = GroupState.UNKNOWN
+    type: GroupType = GroupType.UNKNOWN
+    protocol_type: str | None = None
+    assignor: str | None = None
+    generation: int | None = None
+    group_epoch: int | None = None
+    assignment_epoch: int | None = None
+    coordinator: Coordinator | None = None
+
+
+class Topic(Record, frozen=True, kw_only=True):
+    """A topic: partitions 0..n-1, for each the replica broker ids (empty: not known)."""
+
+    name: str
+    partitions: int
+    replicas: tuple[tuple[int, ...], ...] = ()
+
+
+class Broker(Record, frozen=True, kw_only=True):
+    """A broker and its rack (None: none set)."""
+
+    broker_id: int
+    rack: str | None = None
+
+
+class Cluster(Record, frozen=True, kw_only=True):
+    """What the cluster says of itself; `settings` are group-related broker configurations."""
+
+    cluster_id: str | None = None
+    brokers: tuple[Broker, ...] = ()
+    version: str | None = None
+    features: Mapping[str, int] = {}
+    settings: Mapping[str, str] = {}
+
+
+class Lag(Record, frozen=True, kw_only=True):
+    """Committed and end offset of one partition, in records; None: nothing committed or unknown."""
+
+    topic: str
+    partition: int
+    committed: int | None = None
+    end: int | None = None
+
+
+class ProbeAnswer(Record, frozen=True, kw_only=True):
+    """One answer of the read-only probe: is `assignor` in every member's list, as held in memory.
+
+    `error` is Kafka's error name when there is no answer (`supported` is then `cannot tell`).
+    """
+
+    assignor: str
+    supported: Tri
+    at: datetime
+    error: str | None = None
+
+
+class Probe(Record, frozen=True, kw_only=True):
+    """All answers of one probing; `refused` is the reason why nothing was sent or all is void."""
+
+    answers: tuple[ProbeAnswer, ...] = ()
+    refused: str | None = None
+
+
+class Refusal(Record, frozen=True, kw_only=True):
+    """A join that the coordinator refused with INCONSISTENT_GROUP_PROTOCOL (23)."""
+
+    at: datetime | None = None
+    client_id: str = ""
+    instance_id: str | None = None
+    host: str = ""
+    list: tuple[str, ...] = ()
+    software: Software | None = None
+    evidence: Evidence
+
+
+class Contradiction(Record, frozen=True, kw_only=True):
+    """Two pieces of evidence that cannot both hold; both are kept, the reader decides."""
+
+    member_id: str | None = None
+    what: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+class Unmatched(Record, frozen=True, kw_only=True):
+    """Evidence about this group that could not be bound to one of its members, and why not."""
+
+    what: str
+    why: str
+    evidence: Evidence
+
+
+class GroupSnapshot(Record, frozen=True, kw_only=True):
+    """One group as it was seen at `captured_at`, with everything a plan or simulation needs.
+
+    `expected_members` is the member count the deployment should have (None: not known).
+    `notes` name what could not be read, one sentence each (a partial answer is still an answer).
+    """
+
+    group: Group
+    captured_at: datetime
+    captured_by: str = ""
+    redacted: bool = False
+    cluster: Cluster = Cluster()
+    evidence: tuple[Evidence, ...] = ()
+    members: tuple[Member, ...] = ()
+    topics: tuple[Topic, ...] = ()
+    lag: tuple[Lag, ...] = ()
+    probe: Probe | None = None
+    refusals: tuple[Refusal, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()
+    unmatched: tuple[Unmatched, ...] = ()
+    expected_members: int | None = None
+    notes: tuple[str, ...] = ()

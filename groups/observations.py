@@ -1,0 +1,87 @@
+"""What the readers saw of members, before it is bound to a group's members by evidence.merge()."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from rebal.groups.model import Evidence, Record, Software
+
+
+class Joined(Record, frozen=True, kw_only=True):
+    """One join that was seen: an exact, ordered assignor list bound to a member id.
+
+    `replaced_member_id` is set when a static member's restart took another member id's place;
+    `generation_id` is None when the source does not say.
+    """
+
+    group_id: str
+    member_id: str
+    list: tuple[str, ...]
+    at: datetime | None = None
+    client_id: str = ""
+    instance_id: str | None = None
+    host: str = ""
+    software: Software | None = None
+    reason: str | None = None
+    generation_id: int | None = None
+    protocol_type: str = "consumer"
+    replaced_member_id: str | None = None
+    evidence: Evidence
+
+
+class Refused(Record, frozen=True, kw_only=True):
+    """One join that the coordinator refused with INCONSISTENT_GROUP_PROTOCOL (23)."""
+
+    group_id: str
+    list: tuple[str, ...] = ()
+    at: datetime | None = None
+    client_id: str = ""
+    instance_id: str | None = None
+    host: str = ""
+    software: Software | None = None
+    evidence: Evidence
+
+
+class Left(Record, frozen=True, kw_only=True):
+    """One member that left by request (a kill or a static stop leaves no trace)."""
+
+    group_id: str
+    member_id: str
+    at: datetime | None = None
+    instance_id: str | None = None
+    reason: str | None = None
+    evidence: Evidence
+
+
+class Rebalanced(Record, frozen=True, kw_only=True):
+    """One completed rebalance: the coordinator handed out `generation_id` at `at`."""
+
+    group_id: str
+    generation_id: int
+    at: datetime
+    assignor: str | None = None
+    evidence: Evidence
+
+
+class Declared(Record, frozen=True, kw_only=True):
+    """What the next start of `replicas` processes will use (None: the file does not say how many).
+
+    `list` is empty when the list is left unset (`list_set` is False then). `group_id`, `client_id`
+    and `instance_id` are None when the file does not set them, or sets them from a placeholder.
+    `group_protocol` is `group.protocol`, `family` a key of groups/data/clients.yaml.
+    """
+
+    where: str
+    group_id: str | None = None
+    client_id: str | None = None
+    instance_id: str | None = None
+    list: tuple[str, ...] = ()
+    list_set: bool = False
+    group_protocol: str | None = None
+    family: str | None = None
+    replicas: int | None = None
+    max_surge: str | None = None
+    evidence: Evidence
+
+
+Observation = Joined | Refused | Left | Rebalanced | Declared

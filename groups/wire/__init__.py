@@ -1,0 +1,1 @@
+"""Codecs between Kafka's bytes and the model; strict and total."""

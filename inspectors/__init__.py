@@ -1,0 +1,1 @@
+"""Readers: each returns a GroupSnapshot or observations for rebal.groups.evidence; none writes."""

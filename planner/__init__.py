@@ -1,0 +1,1 @@
+"""Decisions, pure: plans, routes, rules, what-ifs."""

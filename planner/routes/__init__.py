@@ -1,0 +1,1 @@
+"""One module for each way from one rebalance protocol to another."""
