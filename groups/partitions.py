@@ -11,7 +11,7 @@ _INT32_MAX: Final = 2**31 - 1
 
 
 class Partitions:
-    """An ordered, immutable list of partition numbers (int32, zero or more), kept as ascending runs.
+    """Ordered, immutable partition numbers (int32, zero or more), kept as ascending runs.
 
     The order given is kept (a member's own order can matter to its assignor); equal lists are
     equal and hash alike.
