@@ -1,0 +1,58 @@
+# Every target does its own set-up: a virtual environment with the locked dependencies.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help demo test test-fast test-full lint types bench lock clean
+
+help:
+	@echo "make demo       the main job on bundled, really captured groups (no Kafka, no Java)"
+	@echo "make test       the tests; the live ones start Kafka on loopback and need Java 17"
+	@echo "make test-fast  the tests without Java, under a minute"
+	@echo "make test-full  every path and version, up to 90 minutes"
+	@echo "make lint types bench lock clean"
+
+$(READY): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "rebal needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY)
+	@$(BIN)/rebal demo
+
+test: $(READY)
+	$(PYTEST) --durations=0 --durations-min=0.05
+
+test-fast: $(READY)
+	$(PYTEST) -m "not live and not package"
+
+test-full: $(READY)
+	REBAL_FULL=1 $(PYTEST) --durations=0 --durations-min=0.05
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# mypy sees the rooms as rebal.* through a folder of links, as an installed rebal does.
+types: $(READY)
+	@mkdir -p build/typing/rebal
+	@for room in cli groups inspectors planner; do ln -sfn ../../../$$room build/typing/rebal/$$room; done
+	MYPYPATH=build/typing $(BIN)/mypy --strict --explicit-package-bases -p rebal
+
+bench: $(READY)
+	$(BIN)/python -m bench
+
+lock: $(READY)
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet pip-tools
+	build/lock/bin/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header \
+		--extra test --extra lint --output-file requirements.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) build dist rebal.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
