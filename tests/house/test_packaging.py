@@ -7,7 +7,6 @@ import sysconfig
 import tarfile
 import tomllib
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -95,7 +94,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def installed(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def installed(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bin folder of a virtual environment that holds the wheel and no editable rebal."""
     env = tmp_path_factory.mktemp("env")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(env)], check=True)
@@ -107,7 +106,7 @@ def installed(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
          "--quiet", "--no-deps", "--no-index", "--force-reinstall", str(built[0])],
         check=True,
     )  # fmt: skip
-    yield env / "bin"
+    return env / "bin"
 
 
 @pytest.mark.package
@@ -121,7 +120,8 @@ def test_the_wheel_holds_every_module_and_data_file(built: tuple[Path, Path]) ->
 
 @pytest.mark.package
 def test_the_sdist_can_build_the_wheel_again(built: tuple[Path, Path]) -> None:
-    names = {name.split("/", 1)[-1] for name in tarfile.open(built[1]).getnames()}
+    with tarfile.open(built[1]) as sdist:
+        names = {name.split("/", 1)[-1] for name in sdist.getnames()}
     wanted = {name.removeprefix("rebal/") for name in files_in_folders()}
     assert wanted | {"pyproject.toml", "README.md", "LICENSE"} <= names
 
