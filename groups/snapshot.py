@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
@@ -23,6 +23,33 @@ Format = Literal["yaml", "json"]
 _T = TypeVar("_T")
 _WHERE: Final = re.compile(r"(?P<what>.*?)(?: - at `(?P<path>[^`]*)`)?\Z", re.DOTALL)
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+# C0 (but the newlines of the layout), DEL, C1, and Unicode's marks that reorder or hide text.
+_HIDDEN: Final = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Puts double quotes, the only style with escapes, around every text that needs one."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """One string; a newline in it is an escape too, so that only the layout breaks lines."""
+        style = '"' if "\n" in text or _HIDDEN.search(text) else None
+        node: yaml.ScalarNode = self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+        return node
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+
+def _yaml_escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1]
 
 
 def enc_hook(value: object) -> object:
@@ -57,12 +84,20 @@ def format_of(name: str) -> Format:
 
 def dumps(schema: str, record: msgspec.Struct, form: Format) -> str:
     """`record` as a document: the schema first, then its fields in the model's order."""
-    body = {"schema": schema, **msgspec.to_builtins(record, enc_hook=enc_hook)}
+    return text_of({"schema": schema, **msgspec.to_builtins(record, enc_hook=enc_hook)}, form)
+
+
+def text_of(body: Mapping[str, object], form: Format) -> str:
+    """`body` (plain data) as text in its own key order.
+
+    Characters that a terminal obeys or hides (controls, bidirectional marks) are written as the
+    format's own escapes, so that the text is safe to show and reads back as it was.
+    """
     if form == "json":
-        return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text = yaml.dump(body, Dumper=dumper, sort_keys=False, allow_unicode=True, width=1_000_000_000)
-    return str(text)
+        text = json.dumps(body, indent=2, ensure_ascii=False)
+        return _HIDDEN.sub(_json_escape, text) + "\n"
+    text = yaml.dump(body, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1_000_000_000)
+    return _HIDDEN.sub(_yaml_escape, text)
 
 
 def loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _T:

@@ -1,0 +1,149 @@
+"""The command line: `rebal COMMAND …`. Each command is the function `command` of its own module.
+
+    inspect       commands/inspect_cmd.py     what a live group really runs
+    doctor        commands/doctor_cmd.py      which evidence this user and this cluster can give
+    plan-upgrade  commands/plan_cmd.py        the steps to another rebalance protocol
+    simulate      commands/simulate_cmd.py    an assignor, offline, against a snapshot
+    explain       commands/explain_cmd.py     what a rule says, and why
+    demo          commands/demo_cmd.py        all of it on bundled groups
+
+A command's module is imported when the command is typed, and not before: `rebal --help` loads
+neither a Kafka client nor a renderer.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from rebal.cli.errors import DONE, FAILED, STOPPED, USAGE, exit_code
+from rebal.cli.greedy import GreedyCommand
+from rebal.groups.errors import RebalError
+
+COMMANDS: Final = (
+    ("inspect", "inspect_cmd", "Show what a group really runs, with evidence for each fact."),
+    ("doctor", "doctor_cmd", "Show which evidence you can get, and what grants the rest."),
+    ("plan-upgrade", "plan_cmd", "Plan the way to COOPERATIVE, step by step, each with its gate."),
+    ("simulate", "simulate_cmd", "Show what another assignor would do to a group; nothing moves."),
+    ("explain", "explain_cmd", "Explain a rule: what it found, why it matters, what to do."),
+    ("demo", "demo_cmd", "Walk through all of it on bundled groups; needs no Kafka."),
+)
+# typer exports only the leaves of its usage errors; every version raises others of this base too.
+_TYPED_WRONG: Final[type[Exception]] = next(
+    kind
+    for kind in typer.BadParameter.__mro__
+    if kind.__name__ == "ClickException" and issubclass(kind, Exception)
+)
+
+
+class LazyCommand(TyperCommand):
+    """A name and one line of help that become the real command when it is typed."""
+
+    def __init__(self, name: str, module: str, summary: str) -> None:
+        super().__init__(name, help=summary, short_help=summary, rich_markup_mode=None)
+        self._module = f"rebal.cli.commands.{module}"
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """The real command's context: what is parsed and run from here on is the real command."""
+        single = typer.Typer(rich_markup_mode=None, add_completion=False)
+        single.command(self.name, cls=GreedyCommand)(import_module(self._module).command)
+        return get_command(single).make_context(info_name, args, parent, **extra)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"rebal {version('rebal')}")
+        raise typer.Exit
+
+
+def _root(
+    version: bool = typer.Option(
+        False, "--version", is_eager=True, callback=_show_version, help="Show the version."
+    ),
+) -> None:
+    """Change a Kafka consumer group's rebalance protocol without stopping it.
+
+    rebal reads what a group really runs, plans each step and names the proof that must hold before
+    the next one. It only reads: it never changes a group, a topic or a setting.
+    """
+
+
+def build() -> TyperGroup:
+    """The whole command line, with no command's module loaded."""
+    app = typer.Typer(
+        rich_markup_mode=None,
+        add_completion=False,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback()(_root)
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    for name, module, summary in COMMANDS:
+        group.add_command(LazyCommand(name, module, summary))
+    return group
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """The entry point: run the command line and end the process with its exit code."""
+    code = run(args)
+    if code == STOPPED:
+        # Threads that still wait for a broker must not hold back somebody who pressed Ctrl-C.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(STOPPED)
+    sys.exit(code)
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code. What went wrong is one line on stderr."""
+    try:
+        result = build().main(args=args, prog_name="rebal", standalone_mode=False)
+        code = result if isinstance(result, int) else DONE
+    except RebalError as error:
+        _complain(str(error))
+        return exit_code(error)
+    except _TYPED_WRONG as error:
+        return _usage(error)
+    except (KeyboardInterrupt, typer.Abort):
+        code = STOPPED
+    except Exception as error:
+        if os.environ.get("REBAL_DEBUG"):
+            raise
+        _complain(
+            f"this is a fault of rebal, not yours ({type(error).__name__}: {error}). "
+            "Please report it, with what REBAL_DEBUG=1 prints when you run the command again."
+        )
+        return FAILED
+    if code == STOPPED:
+        _complain("stopped.")
+    return code
+
+
+def _usage(error: Any) -> int:
+    context = getattr(error, "ctx", None)
+    message = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(message, err=True)
+        return USAGE
+    command = context.command_path if context else "rebal"
+    stop = "" if message.endswith((".", "?", "!")) else "."
+    _complain(f"{message}{stop} See {command} --help.")
+    return USAGE
+
+
+def _complain(message: str) -> None:
+    from rebal.cli.output import say
+
+    say(message)

@@ -1,0 +1,123 @@
+"""The only place where rebal writes files, and the way it reads snapshot files."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from rebal.cli.errors import FileError, UsageError
+from rebal.groups.model import GroupSnapshot
+from rebal.groups.snapshot import dump_snapshot, file_stem, format_of, load_snapshot
+
+ENDING: Final = ".rebal.yaml"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Put `text` (as UTF-8) in `path`, whole or not at all; an older file of that name is replaced.
+
+    Raises:
+        FileError: the file cannot be written; what stood there before is untouched.
+    """
+    target = Path(os.path.realpath(path))
+    temporary: str | None = None
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=".rebal-", suffix=".tmp", dir=target.parent)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+            os.fchmod(out.fileno(), _mode(target))
+        os.replace(temporary, target)
+        temporary = None
+        _sync_folder(target.parent)
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {_why(error)}.") from None
+    finally:
+        if temporary is not None:
+            os.unlink(temporary)
+
+
+def read_text(path: Path) -> str:
+    """The text of `path`.
+
+    Raises:
+        FileError: missing, a folder, not readable or not UTF-8 text.
+    """
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileError(f"{path}: not UTF-8 text (byte {error.start}).") from None
+    except FileNotFoundError:
+        raise FileError(f"{path}: there is no such file.") from None
+    except IsADirectoryError:
+        raise FileError(f"{path}: is a folder; name a snapshot file in it.") from None
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {_why(error)}.") from None
+
+
+def read_snapshot(path: Path) -> GroupSnapshot:
+    """The snapshot in a `.yaml`, `.yml` or `.json` file.
+
+    Raises:
+        FileError: the file cannot be read.
+        DocumentError: it is not a snapshot; names the field and the line.
+    """
+    text = read_text(path)
+    return load_snapshot(text, format_of(str(path)), str(path))
+
+
+def save_snapshot(snapshot: GroupSnapshot, path: Path) -> Path:
+    """Write `snapshot` to `path` (or into it, when it is a folder), by its ending; says where."""
+    made = path / snapshot_name(snapshot.group.group_id) if path.is_dir() else path
+    write_text(made, dump_snapshot(snapshot, format_of(str(made))))
+    return made
+
+
+def snapshot_name(group_id: str) -> str:
+    """The file name that `--save` gives a group: safe for any group id."""
+    return file_stem(group_id) + ENDING
+
+
+def the_one_snapshot(folder: Path) -> Path:
+    """The only `*.rebal.yaml` file in `folder`.
+
+    Raises:
+        UsageError: there is none, or more than one; says what to do.
+    """
+    found = sorted(path for path in folder.glob("*" + ENDING) if path.is_file())
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UsageError(
+            "which group? Name it (live), or give --snapshot FILE, or save one here first: "
+            "rebal inspect GROUP --save."
+        )
+    names = ", ".join(path.name for path in found[:5]) + (", …" if len(found) > 5 else "")
+    raise UsageError(f"which group? This folder has {len(found)} ({names}): give --snapshot FILE.")
+
+
+def _mode(target: Path) -> int:
+    """The permissions of the file that is replaced, else what a new file gets here."""
+    try:
+        return target.stat().st_mode & 0o777
+    except FileNotFoundError:
+        umask = os.umask(0)
+        os.umask(umask)
+        return 0o666 & ~umask
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself last through a power cut, where the system lets folders be opened."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

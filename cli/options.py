@@ -1,0 +1,210 @@
+"""The options that several commands share, and the one way from them to a group's snapshot.
+
+`connect` makes the connection description, `snapshot_for` finds the one group that a command is
+about: live by its name, or from a snapshot file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rebal.cli.errors import Failed, FailOn, UsageError
+from rebal.cli.output import Format, say
+
+if TYPE_CHECKING:
+    from rebal.groups.model import GroupSnapshot
+    from rebal.groups.observations import Observation
+    from rebal.inspectors.connection import ClusterConfig
+
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap", "-b", metavar="HOST:PORT,…", help="Brokers to ask first (REBAL_BOOTSTRAP)."
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config", metavar="PROPERTIES", help="Kafka's own client.properties file."
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("-X", metavar="KEY=VALUE", help="One connection setting; repeat for more."),
+]
+Profile = Annotated[
+    str | None,
+    typer.Option("--profile", metavar="NAME", help="A section of your rebal configuration file."),
+]
+Timeout = Annotated[
+    float,
+    typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait for brokers."),
+]
+Snapshot = Annotated[
+    Path | None,
+    typer.Option("--snapshot", metavar="FILE", help="Read a saved group; ask no broker."),
+]
+RequestLog = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--request-log", metavar="FILE…", help="The brokers' request logs (.gz too, - is stdin)."
+    ),
+]
+ClientLog = Annotated[
+    list[Path] | None,
+    typer.Option("--client-log", metavar="FILE…", help="The members' own logs (.gz too)."),
+]
+Inventory = Annotated[
+    Path | None,
+    typer.Option(
+        "--inventory", metavar="PATH", help="What the next start will use: file or folder."
+    ),
+]
+Probe = Annotated[
+    bool,
+    typer.Option(
+        "--probe", help="Ask the coordinator which assignors all members support (only reads)."
+    ),
+]
+Assignors = Annotated[
+    list[str] | None,
+    typer.Option("--assignor", metavar="NAME", help="One more assignor to probe for; repeatable."),
+]
+Output = Annotated[Format, typer.Option("--output", "-o", help="How to print the answer.")]
+Wide = Annotated[bool, typer.Option("--wide", help="Do not fit the text to the terminal.")]
+Severity = Annotated[
+    FailOn, typer.Option("--fail-on", help="The least severe finding that exits with 3.")
+]
+ExitZero = Annotated[
+    bool, typer.Option("--exit-zero", help="Exit 0 whatever was found (not when something failed).")
+]
+
+
+def connect(
+    bootstrap: str | None = None,
+    command_config: Path | None = None,
+    overrides: Sequence[str] | None = None,
+    profile: str | None = None,
+    timeout: float = 10,
+) -> ClusterConfig:
+    """The connection that these options, the environment and the configuration files describe.
+
+    `overrides` are KEY=VALUE texts, `timeout` is in seconds.
+
+    Raises:
+        UsageError: an override that is not KEY=VALUE.
+        RebalError: no broker named, or a setting that cannot be used; the message names it.
+    """
+    from rebal.inspectors.connection import resolve
+
+    return resolve(
+        bootstrap=bootstrap,
+        overrides=_pairs(overrides or ()),
+        command_config=command_config,
+        profile=profile,
+        env=os.environ,
+        timeout_ms=round(timeout * 1000),
+    )
+
+
+def snapshot_for(
+    group: str | None,
+    snapshot: Path | None,
+    *,
+    bootstrap: str | None = None,
+    command_config: Path | None = None,
+    overrides: Sequence[str] | None = None,
+    profile: str | None = None,
+    timeout: float = 10,
+    probe: bool = False,
+    assignors: Sequence[str] = (),
+    request_log: Sequence[Path] | None = None,
+    client_log: Sequence[Path] | None = None,
+    inventory: Path | None = None,
+) -> GroupSnapshot:
+    """The one group that a command is about, with the evidence files merged into it.
+
+    A GROUP is read live. Else it is `snapshot`, else the file that REBAL_SNAPSHOT names, else the
+    one `*.rebal.yaml` of the working folder (stderr says which).
+
+    Raises:
+        UsageError: nothing says which group, or two things do.
+        RebalError: the group or a file cannot be read.
+    """
+    if group is not None and snapshot is not None:
+        raise UsageError("give GROUP (live) or --snapshot FILE, not both.")
+    if probe and group is None:
+        raise UsageError("--probe asks a live group: give GROUP and -b.")
+    if group is None:
+        from rebal.cli.files import read_snapshot
+
+        found = read_snapshot(snapshot or _default_snapshot())
+    else:
+        from rebal.inspectors.live import GroupFailure, read_groups
+
+        config = connect(bootstrap, command_config, overrides, profile, timeout)
+        (answer,) = read_groups(config, [group], probe=probe, assignors=tuple(assignors))
+        if isinstance(answer, GroupFailure):
+            raise Failed(answer.message)
+        found = answer
+    return with_evidence(found, evidence_files(request_log, client_log, inventory))
+
+
+def evidence_files(
+    request_log: Sequence[Path] | None = None,
+    client_log: Sequence[Path] | None = None,
+    inventory: Path | None = None,
+) -> tuple[Observation, ...]:
+    """What the given logs and configuration files say; notes of the readers go to stderr."""
+    seen: list[Observation] = []
+    if request_log:
+        from rebal.inspectors.request_log import read_request_log
+
+        seen += read_request_log(request_log).observations
+    if client_log:
+        from rebal.inspectors.client_log import read_client_logs
+
+        seen += read_client_logs(client_log).observations
+    if inventory is not None:
+        from rebal.inspectors.inventory import read_inventory
+
+        reading = read_inventory(inventory)
+        seen += reading.declared
+        for note in reading.notes:
+            say(note)
+    return tuple(seen)
+
+
+def with_evidence(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> GroupSnapshot:
+    """`snapshot` with what was seen of its members bound to them."""
+    if not seen:
+        return snapshot
+    from rebal.groups.evidence import merge
+
+    return merge(snapshot, seen)
+
+
+def _pairs(overrides: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for text in overrides:
+        key, sign, value = text.partition("=")
+        if not sign or not key.strip():
+            raise UsageError(f"-X {key}: expected KEY=VALUE, such as -X security.protocol=SSL.")
+        pairs[key.strip()] = value
+    return pairs
+
+
+def _default_snapshot() -> Path:
+    from rebal.cli.files import the_one_snapshot
+
+    named = os.environ.get("REBAL_SNAPSHOT")
+    if named:
+        return Path(named)
+    found = the_one_snapshot(Path.cwd())
+    say(f"reading {found.name}, the snapshot in this folder.")
+    return found

@@ -1,0 +1,169 @@
+"""What goes to the terminal: stdout is data, stderr is talk, and nothing from a cluster is obeyed.
+
+A view is a list of rich renderables made from records that went through `shown`, which turns
+control, bidirectional and other invisible characters into visible escapes. Rich's markup, emoji
+codes and highlighting are off. Colour is used on a terminal only, and never with NO_COLOR.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import unicodedata
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from functools import lru_cache
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.segment import Segment
+
+_R = TypeVar("_R")
+_UNLIMITED: Final = 4000
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+class Format(StrEnum):
+    """What `-o` takes."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+
+
+class PlanFormat(StrEnum):
+    """What `-o` takes where a document for people can be written too."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+    MARKDOWN = "markdown"
+
+
+def escape(text: str) -> str:
+    r"""`text` with every character that a terminal would obey or hide written out (`\x1b`)."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(map(_visible, text))
+
+
+def shown(record: _R) -> _R:
+    """A copy of `record` (any of the model's records, or a list of them) with all text escaped.
+
+    Ids stay consistent with each other, so a finding still names its members.
+    """
+    import msgspec
+
+    if isinstance(record, str) and type(record) is str:
+        return escape(record)  # type: ignore[return-value]
+    if isinstance(record, msgspec.Struct):
+        fields = {name: shown(getattr(record, name)) for name in record.__struct_fields__}
+        return type(record)(**fields)
+    if type(record) in (tuple, list):
+        return type(record)(shown(item) for item in record)  # type: ignore[attr-defined,call-arg]
+    if isinstance(record, Mapping):
+        return {shown(key): shown(value) for key, value in record.items()}  # type: ignore[return-value]
+    return record
+
+
+def say(message: str) -> None:
+    """One line of talk on stderr: `rebal: message`."""
+    try:
+        print(f"rebal: {escape(' '.join(message.split()))}", file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        _abandon(sys.stderr)
+
+
+def write(text: str) -> None:
+    """`text` to stdout; a reader that has gone away (`| head`) is no error."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _abandon(sys.stdout)
+    except UnicodeEncodeError:
+        encoding = sys.stdout.encoding
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+
+
+def envelope(kind: str, body: Mapping[str, Any], code: int, form: str) -> str:
+    """`rebal.<kind>/1` as JSON or YAML: the schema first, `exit_code` last, the rest as given.
+
+    `body` may hold the model's records; keys keep their order, and each None is written.
+    """
+    import msgspec
+
+    from rebal.groups.snapshot import enc_hook, text_of
+
+    plain = msgspec.to_builtins(dict(body), enc_hook=enc_hook)
+    made = {"schema": f"rebal.{kind}/1", **plain, "exit_code": code}
+    return text_of(made, "yaml" if form == "yaml" else "json")
+
+
+def page(view: Iterable[RenderableType], *, wide: bool = False) -> None:
+    """Print a text view to stdout, as wide as the terminal (off a terminal, or wide: as it is)."""
+    terminal = sys.stdout.isatty()
+    if wide or not (terminal or os.environ.get("COLUMNS", "").isdigit()):
+        width = _UNLIMITED
+    else:
+        import shutil
+
+        width = max(40, shutil.get_terminal_size((100, 24)).columns)
+    write(render(view, width=width, colour=terminal and _colour_wanted()))
+
+
+def render(view: Iterable[RenderableType], *, width: int, colour: bool = False) -> str:
+    """The text of a view at `width` cells; without `colour` it holds no escape sequence at all."""
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.segment import Segments
+
+    console = Console(
+        file=StringIO(),
+        width=width,
+        color_system="standard" if colour else None,
+        force_terminal=colour,
+        no_color=not colour,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        legacy_windows=False,
+    )
+    for part in view:
+        console.print(Segments(_safe(console.render(part))), end="")
+    made = console.file
+    assert isinstance(made, StringIO)
+    return "".join(f"{line.rstrip()}\n" for line in made.getvalue().split("\n")[:-1])
+
+
+def _safe(segments: Iterable[Segment]) -> Iterable[Segment]:
+    from rich.segment import Segment
+
+    for segment in segments:
+        if segment.text == "\n":
+            yield segment
+        else:
+            text = "\n".join(map(escape, segment.text.split("\n")))
+            yield Segment(text, segment.style)
+
+
+def _colour_wanted() -> bool:
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+@lru_cache(maxsize=4096)
+def _visible(char: str) -> str:
+    if unicodedata.category(char) not in _HIDDEN:
+        return char
+    code = ord(char)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _abandon(stream: IO[str]) -> None:
+    """Send what is still to be written nowhere, so that the end of the process stays quiet."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
