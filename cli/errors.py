@@ -34,7 +34,7 @@ class FailOn(StrEnum):
     WARNING = "warning"
 
 
-class Failed(RebalError):
+class ReadError(RebalError):
     """What was asked for could not be read; the message is the reader's own."""
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rebal.cli.errors import Failed, FailOn, UsageError
+from rebal.cli.errors import FailOn, ReadError, UsageError
 from rebal.cli.output import Format, say
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def snapshot_for(
         config = connect(bootstrap, command_config, overrides, profile, timeout)
         (answer,) = read_groups(config, [group], probe=probe, assignors=tuple(assignors))
         if isinstance(answer, GroupFailure):
-            raise Failed(answer.message)
+            raise ReadError(answer.message)
         found = answer
     return with_evidence(found, evidence_files(request_log, client_log, inventory))
 
