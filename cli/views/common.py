@@ -1,0 +1,218 @@
+"""What all text views share: names for members, short texts for facts, and tables that fit.
+
+Views are pure: they take records that went through `output.shown` and return rich renderables.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from rebal.groups.model import (
+    AssignorList,
+    Evidence,
+    Knowledge,
+    Member,
+    Software,
+    TopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+
+GAP = 2
+
+
+class Column:
+    """A table column; `rank` 0 is always shown, higher ranks go first when the width is short."""
+
+    def __init__(self, header: str, *, right: bool = False, rank: int = 0, wrap: bool = False):
+        self.header = header
+        self.right = right
+        self.rank = rank
+        self.wrap = wrap
+
+
+class FittingTable:
+    """A table without lines that leaves out its least needed columns rather than fold its rows.
+
+    A column that is left out is named under the table. `rows` hold one cell a column.
+    """
+
+    def __init__(self, columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> None:
+        self._columns = tuple(columns)
+        self._rows = tuple(tuple(row) for row in rows)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The widest form that fits, or the narrowest one folded."""
+        ranks = sorted({column.rank for column in self._columns}, reverse=True)
+        for limit in ranks:
+            made = self._make(limit)
+            fits = Measurement.get(console, options, made).maximum <= options.max_width
+            if fits or limit == ranks[-1]:
+                yield made
+                hidden = [column.header for column in self._columns if column.rank > limit]
+                if hidden:
+                    yield Text(f"({', '.join(hidden)}: not enough width; --wide)", style="dim")
+                return
+
+    def _make(self, limit: int) -> Table:
+        kept = [n for n, column in enumerate(self._columns) if column.rank <= limit]
+        made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+        for n in kept:
+            column = self._columns[n]
+            made.add_column(
+                column.header,
+                justify="right" if column.right else "left",
+                no_wrap=not column.wrap,
+                overflow="fold",
+            )
+        for row in self._rows:
+            made.add_row(*(row[n] for n in kept))
+        return made
+
+
+def facts(rows: Iterable[tuple[str | Text, RenderableType]], *, label: int = 10) -> Table:
+    """Lines of a label and its text; text that is too long goes on under itself."""
+    made = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
+    made.add_column(no_wrap=True, min_width=label)
+    made.add_column(overflow="fold")
+    for name, text in rows:
+        made.add_row(name, text)
+    return made
+
+
+def indented(part: RenderableType, by: int = 2) -> Padding:
+    """`part`, moved to the right."""
+    return Padding(part, (0, 0, 0, by))
+
+
+def count(number: int, noun: str) -> str:
+    """`1 member`, `2 members`, `1,200 partitions`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listing(names: Sequence[str], most: int = 6) -> str:
+    """`a, b and c`, cut after `most` names."""
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most:,} more"
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def when(at: datetime, now: datetime) -> str:
+    """A moment, as an operator says it: `just now`, `4 min ago`, `09:12Z`, `Nov 20 09:12Z`."""
+    age = now - at
+    if timedelta(seconds=-5) <= age < timedelta(minutes=1):
+        return "just now"
+    if timedelta() <= age < timedelta(hours=1):
+        return f"{age.seconds // 60} min ago"
+    if age < timedelta() or age < timedelta(hours=20):
+        return f"{at:%H:%M}Z" if at.date() == now.date() else f"{at:%b} {at.day} {at:%H:%M}Z"
+    return f"{at:%Y-%m-%d}" if at.year != now.year else f"{at:%b} {at.day} {at:%H:%M}Z"
+
+
+def member_names(members: Sequence[Member]) -> dict[str, str]:
+    """Member id → a short name, different for each member.
+
+    The instance id; or the client id, with the end of the member id (`checkout-1 …6c2e`) so that
+    a restarted member is seen to be another one. Longer ends where four characters are not enough.
+    """
+    for length in (4, 8, 12, 40):
+        made = {
+            member.member_id: member.instance_id or _ended(member, length) for member in members
+        }
+        if len(set(made.values())) == len(made):
+            return made
+    twice = Counter(made.values())
+    return {key: key if twice[name] > 1 else name for key, name in made.items()}
+
+
+def _ended(member: Member, length: int) -> str:
+    name = member.client_id or "(no client id)"
+    rest = member.member_id.removeprefix(f"{member.client_id}-") if member.client_id else ""
+    if not rest:
+        rest = member.member_id
+    return f"{name} …{rest[-length:]}" if len(rest) > length else f"{name} {rest}"
+
+
+def software_text(software: Software | None) -> str:
+    """`java 3.9.1`, `java >= 3.4`, `librdkafka`, or `unknown`."""
+    if software is None:
+        return "unknown"
+    name = software.family or software.name or "unknown"
+    version = software.version or (software.version_range or "").replace(">=", "≥")
+    if name == "unknown" and version:
+        return f"unknown {version}"
+    return f"{name} {version}".strip()
+
+
+def assignors_text(known: AssignorList) -> str:
+    """A member's list: in order where it is exact, else what is proven of it."""
+    if known.knowledge is Knowledge.EXACT:
+        return ", ".join(known.list) or "(none)"
+    if known.knowledge is Knowledge.DECLARED:
+        return f"not seen; next start: {', '.join(known.list) or '(default)'}"
+    bounds = []
+    if known.at_least:
+        bounds.append(f"at least {', '.join(known.at_least)}")
+    if known.lacks:
+        bounds.append(f"not {', '.join(known.lacks)}")
+    return f"unknown ({'; '.join(bounds)})" if bounds else "unknown"
+
+
+def evidence_text(evidence: Sequence[Evidence], now: datetime) -> str:
+    """The sources, each once, with the newest time: `request log 09:12Z, probe just now`."""
+    newest: dict[str, datetime | None] = {}
+    for item in evidence:
+        before = newest.get(item.source)
+        if item.source not in newest or (item.at and (before is None or item.at > before)):
+            newest[item.source] = item.at
+    return ", ".join(f"{source} {when(at, now)}" if at else source for source, at in newest.items())
+
+
+def partition_count(owned: TopicPartitions) -> int:
+    """How many partitions, over all topics."""
+    return sum(map(len, owned.values()))
+
+
+def partitions_text(owned: TopicPartitions) -> str:
+    """`orders 0-3,7 · payments 1`."""
+    return " · ".join(f"{topic} {numbers}" for topic, numbers in owned.items())
+
+
+def command_line(words: Sequence[str]) -> str:
+    """A command to paste: words quoted for the shell where they need it."""
+    return shlex.join(words)
+
+
+def severity_style(severity: str) -> str:
+    """The colour of a finding's label."""
+    return {"block": "bold red", "warn": "yellow"}.get(severity, "cyan")
+
+
+def spread(counts: Iterable[int]) -> str:
+    """`6`, or `2–6` where they differ."""
+    found = sorted(set(counts))
+    if not found:
+        return "0"
+    return str(found[0]) if len(found) == 1 else f"{found[0]}–{found[-1]}"
+
+
+def lag_by_member(members: Sequence[Member], lag: Mapping[tuple[str, int], int]) -> dict[str, int]:
+    """Member id → records behind, over the partitions it owns that have a known lag."""
+    return {
+        member.member_id: sum(
+            lag.get((topic, number), 0)
+            for topic, numbers in member.assignment.items()
+            for number in numbers
+        )
+        for member in members
+    }
