@@ -1,0 +1,139 @@
+"""Records of `__consumer_offsets`: keys, and a classic group's GroupMetadataValue v0..v4.
+
+Source: Kafka's OffsetCommitKey.json, GroupMetadataKey.json and GroupMetadataValue.json. A record's
+value begins with its own version, its key with the version that says what kind of record it is.
+A value is written when a generation's assignment arrives, when the group empties and when a static
+member is replaced; it never holds the members' assignor lists.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rebal.groups.model import Record
+from rebal.groups.wire.primitives import Reader
+
+HIGHEST_VALUE_VERSION: Final = 4
+_FLEXIBLE: Final = 4
+
+
+class OffsetCommitKey(Record, frozen=True, kw_only=True):
+    """Key version 0 or 1: an offset committed by `group_id` for one partition."""
+
+    version: int
+    group_id: str
+    topic: str
+    partition: int
+
+
+class GroupMetadataKey(Record, frozen=True, kw_only=True):
+    """Key version 2: the state of the classic group `group_id`."""
+
+    version: int
+    group_id: str
+
+
+class OtherKey(Record, frozen=True, kw_only=True):
+    """Any other key version: KIP-848's records (3 to 8), share groups, streams groups, newer."""
+
+    version: int
+
+
+class GroupMetadataMember(Record, frozen=True, kw_only=True):
+    """One member as stored; timeouts in milliseconds, None where the version has no such field.
+
+    `subscription` is the raw metadata of the ELECTED assignor, `assignment` what the leader sent.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int | None = None
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+class GroupMetadata(Record, frozen=True, kw_only=True):
+    """A classic group as stored. `protocol` and `leader` are None when the group is empty.
+
+    `state_timestamp_ms` is milliseconds since 1970 (None below v2, -1 when not set).
+    """
+
+    version: int
+    protocol_type: str
+    generation: int
+    protocol: str | None = None
+    leader: str | None = None
+    state_timestamp_ms: int | None = None
+    members: tuple[GroupMetadataMember, ...] = ()
+
+
+def decode_key(data: bytes) -> OffsetCommitKey | GroupMetadataKey | OtherKey:
+    """The key of a record of `__consumer_offsets`; a version not listed here is an `OtherKey`.
+
+    Raises:
+        WireError: a cut-off field, or text that is null or not UTF-8.
+    """
+    reader = Reader(data, "key of __consumer_offsets")
+    version = reader.int16("the version")
+    if version in (0, 1):
+        return OffsetCommitKey(
+            version=version,
+            group_id=reader.string("the group"),
+            topic=reader.string("the topic"),
+            partition=reader.int32("the partition"),
+        )
+    if version == 2:
+        return GroupMetadataKey(version=version, group_id=reader.string("the group"))
+    return OtherKey(version=version)
+
+
+def decode_group_metadata(data: bytes) -> GroupMetadata:
+    """The value of a record whose key is a `GroupMetadataKey` (a tombstone has none).
+
+    Raises:
+        WireError: a version other than 0..4, a cut-off field, a negative or lying array length,
+            or text that is null or not UTF-8.
+    """
+    reader = Reader(data, "group metadata value")
+    version = reader.int16("the version")
+    if not 0 <= version <= HIGHEST_VALUE_VERSION:
+        raise reader.error(f"version {version} is not one of 0 to {HIGHEST_VALUE_VERSION}")
+    flexible = version >= _FLEXIBLE
+    text = reader.compact_string if flexible else reader.string
+    nullable_text = reader.compact_nullable_string if flexible else reader.nullable_string
+    count = reader.compact_count if flexible else reader.count
+    value = GroupMetadata(
+        version=version,
+        protocol_type=text("the protocol type"),
+        generation=reader.int32("the generation"),
+        protocol=nullable_text("the protocol"),
+        leader=nullable_text("the leader"),
+        state_timestamp_ms=reader.int64("the state timestamp") if version >= 2 else None,
+        members=tuple(_read_member(reader, version) for _ in range(count(10, "the members"))),
+    )
+    if flexible:
+        reader.skip_tagged_fields("the tagged fields")
+    return value
+
+
+def _read_member(reader: Reader, version: int) -> GroupMetadataMember:
+    flexible = version >= _FLEXIBLE
+    text = reader.compact_string if flexible else reader.string
+    nullable_text = reader.compact_nullable_string if flexible else reader.nullable_string
+    blob = reader.compact_bytes if flexible else reader.bytes_
+    member = GroupMetadataMember(
+        member_id=text("a member id"),
+        instance_id=nullable_text("an instance id") if version >= 3 else None,
+        client_id=text("a client id"),
+        client_host=text("a client host"),
+        rebalance_timeout_ms=reader.int32("a rebalance timeout") if version >= 1 else None,
+        session_timeout_ms=reader.int32("a session timeout"),
+        subscription=blob("a subscription"),
+        assignment=blob("an assignment"),
+    )
+    if flexible:
+        reader.skip_tagged_fields("a member's tagged fields")
+    return member

@@ -1,0 +1,265 @@
+"""ConsumerProtocol: hand-made bytes, every captured blob, and any bytes at all."""
+
+from __future__ import annotations
+
+import base64
+import time
+import tracemalloc
+from collections import Counter
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebal.groups.errors import WireError
+from rebal.groups.model import GroupSnapshot, Subscription
+from rebal.groups.partitions import Partitions
+from rebal.groups.snapshot import dump_snapshot, load_snapshot
+from rebal.groups.wire.consumer_protocol import (
+    ConsumerAssignment,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from rebal.groups.wire.group_metadata import (
+    GroupMetadataKey,
+    decode_group_metadata,
+    decode_key,
+)
+
+V1 = bytes.fromhex("0001 00000001 0006 6f7264657273 ffffffff 00000001 0006 6f7264657273 00000002")
+V1 += bytes.fromhex("00000000 00000005")
+V3 = bytes.fromhex("0003 00000001 0001 61 00000000 00000000 00000007 0002 7231")
+
+text = st.text(st.characters(codec="utf-8"), max_size=12)
+numbers = st.lists(st.integers(0, 2**31 - 1) | st.integers(0, 9), max_size=6).map(Partitions)
+topic_partitions = st.dictionaries(text, numbers, max_size=4)
+user_data = st.none() | st.binary(max_size=12)
+
+
+@st.composite
+def subscriptions(draw: st.DrawFn) -> Subscription:
+    version = draw(st.integers(0, 3) | st.integers(4, 2**15 - 1))
+    return Subscription(
+        version=version,
+        topics=tuple(draw(st.lists(text, max_size=4))),
+        owned_partitions=draw(topic_partitions) if version >= 1 else None,
+        generation_id=draw(st.integers(-(2**31), 2**31 - 1)) if version >= 2 else None,
+        rack_id=draw(st.none() | text) if version >= 3 else None,
+        user_data=draw(user_data),
+    )
+
+
+@st.composite
+def assignments(draw: st.DrawFn) -> ConsumerAssignment:
+    return ConsumerAssignment(
+        version=draw(st.integers(0, 2**15 - 1)),
+        partitions=draw(topic_partitions),
+        user_data=draw(user_data),
+    )
+
+
+@st.composite
+def damaged(draw: st.DrawFn, whole: st.SearchStrategy[bytes]) -> bytes:
+    """Real bytes, cut off, lengthened, or with some bytes overwritten."""
+    data = bytearray(draw(whole))
+    data = data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data
+    for _ in range(draw(st.integers(0, 4))):
+        if data:
+            data[draw(st.integers(0, len(data) - 1))] = draw(st.sampled_from([0, 1, 127, 128, 255]))
+    return bytes(data) + draw(st.binary(max_size=4))
+
+
+ANY_SUBSCRIPTION = st.binary(max_size=80) | damaged(subscriptions().map(encode_subscription))
+ANY_ASSIGNMENT = st.binary(max_size=80) | damaged(assignments().map(encode_assignment))
+
+
+def test_a_subscription_v1_as_java_2_8_sends_it():
+    assert decode_subscription(V1) == Subscription(
+        version=1, topics=("orders",), owned_partitions={"orders": Partitions([0, 5])}
+    )
+
+
+def test_a_subscription_v3_with_generation_and_rack():
+    assert decode_subscription(V3) == Subscription(
+        version=3,
+        topics=("a",),
+        owned_partitions={},
+        generation_id=7,
+        rack_id="r1",
+        user_data=b"",
+    )
+
+
+def test_null_and_empty_are_different_and_both_come_back():
+    empty_rack = bytes.fromhex("0003 00000000 00000000 00000000 ffffffff 0000")
+    null_rack = bytes.fromhex("0003 00000000 ffffffff 00000000 ffffffff ffff")
+    assert decode_subscription(empty_rack).rack_id == ""
+    assert decode_subscription(empty_rack).user_data == b""
+    assert decode_subscription(null_rack).rack_id is None
+    assert decode_subscription(null_rack).user_data is None
+    for data in (empty_rack, null_rack):
+        assert encode_subscription(decode_subscription(data)) == data
+
+
+@pytest.mark.parametrize("version", [4, 9, 32767])
+def test_a_newer_version_reads_as_v3_and_keeps_what_follows(version):
+    data = version.to_bytes(2, "big") + V3[2:] + b"\x00\x00\x00\x09new-field"
+    read = decode_subscription(data)
+    assert (read.version, read.rack_id, read.generation_id) == (version, "r1", 7)
+    assert encode_subscription(read) == data
+
+
+def test_an_owned_topic_that_comes_twice_is_joined_and_written_as_it_came():
+    entry = bytes.fromhex("0001 61 00000001 000000")
+    data = bytes.fromhex("0001 00000000 ffffffff 00000002") + entry + b"\x00" + entry + b"\x03"
+    read = decode_subscription(data)
+    assert read.owned_partitions == {"a": Partitions([0, 3])}
+    assert encode_subscription(read) == data
+
+
+def test_kept_bytes_never_override_a_changed_field():
+    read = decode_subscription(V3 + b"tail")
+    changed = msgspec.structs.replace(read, topics=("b",))
+    assert decode_subscription(encode_subscription(changed)).topics == ("b",)
+
+
+@pytest.mark.parametrize(
+    ("hex_bytes", "says"),
+    [
+        ("", "the version is cut off at byte 0 of 0"),
+        ("00", "the version is cut off"),
+        ("ffff 00000000 ffffffff", "the version is -1"),
+        ("0000 ffffffff", "the topics has the length -1"),
+        ("0000 7fffffff 0001 61", "claims 2147483647 entries"),
+        ("0000 00000001 ffff", "a topic is null"),
+        ("0000 00000001 0002 c328", "a topic is not UTF-8 text"),
+        ("0000 00000000 00000005 00", "the user data claims 5 bytes but 1 are left"),
+        ("0001 00000000 ffffffff ffffffff", "the owned partitions has the length -1"),
+        ("0001 00000000 ffffffff 00000001 0001 61 00000001 ffffffff", "not -1"),
+        ("0001 00000000 ffffffff 00000001 0001 61 10000000 00000001", "claims 268435456"),
+        ("0003 00000000 ffffffff 00000000 0000", "the generation is cut off"),
+    ],
+)
+def test_a_bad_subscription_gives_one_clear_sentence(hex_bytes, says):
+    with pytest.raises(WireError, match="not a consumer subscription") as caught:
+        decode_subscription(bytes.fromhex(hex_bytes))
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("count", [0x7FFFFFFF, 0x10000000, 0x00FFFFFF])
+def test_a_lying_length_costs_neither_memory_nor_time(count):
+    lie = count.to_bytes(4, "big")
+    tracemalloc.start()
+    began = time.perf_counter()
+    for data in (b"\0\0" + lie, b"\0\1" + bytes(4) + b"\xff" * 4 + lie, b"\0\0" + bytes(4) + lie):
+        with pytest.raises(WireError):
+            decode_subscription(data + b"x" * 64)
+    assert time.perf_counter() - began < 1
+    assert tracemalloc.get_traced_memory()[1] < 200_000
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Subscription(version=-1),
+        Subscription(version=2**15),
+        Subscription(version=0, topics=("x" * 2**15,)),
+        Subscription(version=0, topics=("\ud800",)),
+        Subscription(version=2, generation_id=2**31),
+    ],
+)
+def test_what_no_field_can_hold_is_refused(value):
+    with pytest.raises(WireError):
+        encode_subscription(value)
+
+
+@given(subscriptions())
+def test_any_subscription_survives_its_bytes(value):
+    assert decode_subscription(encode_subscription(value)) == value
+
+
+@given(assignments())
+def test_any_assignment_survives_its_bytes(value):
+    assert decode_assignment(encode_assignment(value)) == value
+
+
+@given(ANY_SUBSCRIPTION)
+def test_any_bytes_are_a_subscription_or_a_wire_error(data):
+    try:
+        read = decode_subscription(data)
+    except WireError:
+        return
+    assert encode_subscription(read) == data
+
+
+@given(ANY_ASSIGNMENT)
+def test_any_bytes_are_an_assignment_or_a_wire_error(data):
+    try:
+        read = decode_assignment(data)
+    except WireError:
+        return
+    assert encode_assignment(read) == data
+
+
+def captured_blobs(captures) -> tuple[Counter[bytes], Counter[bytes]]:
+    subscribed: Counter[bytes] = Counter()
+    assigned: Counter[bytes] = Counter()
+    for request in captures.requests("JOIN_GROUP"):
+        if request["request"]["protocolType"] == "consumer":
+            for protocol in request["request"]["protocols"]:
+                subscribed[base64.b64decode(protocol["metadata"])] += 1
+            for member in request["response"]["members"]:
+                subscribed[base64.b64decode(member["metadata"])] += 1
+    for request in captures.requests("SYNC_GROUP"):
+        for member in request["request"]["assignments"]:
+            assigned[base64.b64decode(member["assignment"])] += 1
+        assigned[base64.b64decode(request["response"]["assignment"])] += 1
+    for record in captures.offsets_topic():
+        key = decode_key(base64.b64decode(record["key"]))
+        if isinstance(key, GroupMetadataKey) and record["value"]:
+            value = decode_group_metadata(base64.b64decode(record["value"]))
+            for stored in value.members:
+                subscribed[stored.subscription] += 1
+                assigned[stored.assignment] += 1
+    return subscribed, assigned
+
+
+def test_every_captured_blob_survives_byte_by_byte(captures, capsys):
+    subscribed, assigned = captured_blobs(captures)
+    # a SyncGroup that failed, or a member that the leader left out, carries no bytes at all
+    nothing = assigned.pop(b"", 0)
+    assert subscribed
+    assert assigned
+    versions: Counter[tuple[str, int]] = Counter()
+    for blob, times in subscribed.items():
+        read = decode_subscription(blob)
+        assert encode_subscription(read) == blob
+        assert _through_a_snapshot(read) == read
+        versions["subscription", read.version] += times
+    for blob, times in assigned.items():
+        given_ = decode_assignment(blob)
+        assert encode_assignment(given_) == blob
+        versions["assignment", given_.version] += times
+    with capsys.disabled():
+        print(
+            f"\n{subscribed.total()} captured subscriptions ({len(subscribed)} different), "
+            f"{assigned.total()} assignments ({len(assigned)} different), {nothing} empty: "
+            + ", ".join(f"{kind} v{v}: {n}" for (kind, v), n in sorted(versions.items()))
+        )
+
+
+def _through_a_snapshot(subscription: Subscription) -> Subscription | None:
+    document = {
+        "group": {"group_id": "g"},
+        "captured_at": "2026-01-01T00:00:00Z",
+        "members": [{"member_id": "m"}],
+    }
+    bare = msgspec.convert(document, GroupSnapshot)
+    member = msgspec.structs.replace(bare.members[0], subscription=subscription)
+    snapshot = msgspec.structs.replace(bare, members=(member,))
+    return load_snapshot(dump_snapshot(snapshot), "yaml").members[0].subscription

@@ -1,0 +1,151 @@
+"""Keys and group records of `__consumer_offsets`: captured ones, and any bytes at all."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import struct
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebal.groups.errors import WireError
+from rebal.groups.wire.group_metadata import (
+    GroupMetadata,
+    GroupMetadataKey,
+    GroupMetadataMember,
+    OffsetCommitKey,
+    OtherKey,
+    decode_group_metadata,
+    decode_key,
+)
+
+
+def varint(value: int) -> bytes:
+    out = b""
+    while value > 0x7F:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def written(value: GroupMetadata) -> bytes:
+    """GroupMetadataValue, written from Kafka's schema apart from the reader under test."""
+    version = value.version
+    flexible = version >= 4
+
+    def text(item: str | None) -> bytes:
+        raw = None if item is None else item.encode()
+        if flexible:
+            return varint(0) if raw is None else varint(len(raw) + 1) + raw
+        return struct.pack(">h", -1) if raw is None else struct.pack(">h", len(raw)) + raw
+
+    def blob(item: bytes) -> bytes:
+        return varint(len(item) + 1) + item if flexible else struct.pack(">i", len(item)) + item
+
+    out = struct.pack(">h", version) + text(value.protocol_type)
+    out += struct.pack(">i", value.generation) + text(value.protocol) + text(value.leader)
+    if version >= 2:
+        out += struct.pack(">q", value.state_timestamp_ms)
+    count = len(value.members)
+    out += varint(count + 1) if flexible else struct.pack(">i", count)
+    for member in value.members:
+        out += text(member.member_id)
+        out += text(member.instance_id) if version >= 3 else b""
+        out += text(member.client_id) + text(member.client_host)
+        out += struct.pack(">i", member.rebalance_timeout_ms) if version >= 1 else b""
+        out += struct.pack(">i", member.session_timeout_ms)
+        out += blob(member.subscription) + blob(member.assignment)
+        out += b"\x01\x05\x02hi" if flexible else b""
+    return out + (b"\x00" if flexible else b"")
+
+
+short = st.text(st.characters(codec="utf-8"), max_size=200)
+int32 = st.integers(-(2**31), 2**31 - 1)
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> GroupMetadata:
+    version = draw(st.integers(0, 4))
+    members = [
+        GroupMetadataMember(
+            member_id=draw(short),
+            instance_id=draw(st.none() | short) if version >= 3 else None,
+            client_id=draw(short),
+            client_host=draw(short),
+            rebalance_timeout_ms=draw(int32) if version >= 1 else None,
+            session_timeout_ms=draw(int32),
+            subscription=draw(st.binary(max_size=200)),
+            assignment=draw(st.binary(max_size=9)),
+        )
+        for _ in range(draw(st.integers(0, 3)))
+    ]
+    return GroupMetadata(
+        version=version,
+        protocol_type=draw(short),
+        generation=draw(int32),
+        protocol=draw(st.none() | short),
+        leader=draw(st.none() | short),
+        state_timestamp_ms=draw(st.integers(-1, 2**62)) if version >= 2 else None,
+        members=tuple(members),
+    )
+
+
+@given(groups())
+def test_every_version_is_read(value):
+    assert decode_group_metadata(written(value)) == value
+
+
+@given(groups(), st.data())
+def test_a_cut_off_value_is_a_wire_error(value, data):
+    whole = written(value)
+    with pytest.raises(WireError):
+        decode_group_metadata(whole[: data.draw(st.integers(0, len(whole) - 1))])
+
+
+@given(st.binary(max_size=60) | st.binary(max_size=60).map(lambda data: b"\x00\x04" + data))
+def test_any_bytes_are_a_value_or_a_wire_error(data):
+    with contextlib.suppress(WireError):
+        assert decode_group_metadata(data).version in range(5)
+    with contextlib.suppress(WireError):
+        assert decode_key(data).version >= -(2**15)
+
+
+@pytest.mark.parametrize("version", [-1, 5, 32767])
+def test_another_value_version_is_named(version):
+    with pytest.raises(WireError, match=f"version {version} is not one of 0 to 4"):
+        decode_group_metadata(struct.pack(">h", version) + bytes(40))
+
+
+def test_keys_by_version():
+    group = b"\x00\x01g"
+    commit = struct.pack(">h", 1) + group + b"\x00\x01t" + struct.pack(">i", 7)
+    assert decode_key(commit) == OffsetCommitKey(version=1, group_id="g", topic="t", partition=7)
+    assert decode_key(b"\x00\x02" + group) == GroupMetadataKey(version=2, group_id="g")
+    assert decode_key(b"\x00\x08" + group + b"anything") == OtherKey(version=8)
+
+
+def test_every_captured_record(captures, capsys):
+    keys: Counter[str] = Counter()
+    values: Counter[str] = Counter()
+    known = set(captures.document("truth.json")["groups"])
+    for record in captures.offsets_topic():
+        key = decode_key(base64.b64decode(record["key"]))
+        keys[f"{type(key).__name__} v{key.version}"] += 1
+        if isinstance(key, OffsetCommitKey | GroupMetadataKey):
+            assert key.group_id in known
+        if not isinstance(key, GroupMetadataKey) or not record["value"]:
+            continue
+        raw = base64.b64decode(record["value"])
+        value = decode_group_metadata(raw)
+        values[f"v{value.version}"] += 1
+        assert written(value) == raw
+        if value.members:
+            assert value.leader in {member.member_id for member in value.members}
+        else:
+            assert value.protocol is None
+    assert keys["GroupMetadataKey v2"]
+    with capsys.disabled():
+        print(f"\ncaptured keys: {dict(keys)}; group values: {dict(values)}")
