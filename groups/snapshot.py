@@ -138,17 +138,18 @@ def load_snapshot(text: str, form: Format, name: str = "snapshot") -> GroupSnaps
 
 
 def file_stem(group_id: str) -> str:
-    """A file name for a group id, safe on every file system and different for different ids.
+    """A file name for a group id, safe in every folder and different for different ids.
 
-    Letters, digits, `.`, `_` and `-` stay; every other byte becomes `%XX`; a leading dot too.
+    Letters, digits, `.`, `_` and `-` stay; every other byte becomes `%XX`; a leading dot or dash
+    too. Ids that differ in case only have names that differ in case only.
     """
     made = re.sub(
         rb"[^A-Za-z0-9._-]",
         lambda m: b"%%%02X" % m[0][0],
         group_id.encode("utf-8", "surrogatepass"),
     ).decode("ascii")
-    if made.startswith("."):
-        made = "%2E" + made[1:]
+    if made[:1] in (".", "-"):
+        made = f"%{ord(made[0]):02X}{made[1:]}"
     if len(made) > 180:
         import hashlib
 

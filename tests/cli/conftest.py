@@ -1,0 +1,91 @@
+"""A group as a test wants it, without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from rebal.groups.model import (
+    AssignorList,
+    Coordinator,
+    Evidence,
+    Group,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Knowledge,
+    Lag,
+    Member,
+    Software,
+    Source,
+    Subscription,
+    Topic,
+)
+from rebal.groups.partitions import Partitions
+
+NOW = datetime(2026, 11, 20, 9, 15, tzinfo=UTC)
+SEEN = datetime(2026, 11, 20, 9, 12, tzinfo=UTC)
+HOSTILE = "[red]boss[/red] :boom: \x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil|`x`"
+
+
+def exact(*names: str) -> AssignorList:
+    return AssignorList(
+        knowledge=Knowledge.EXACT,
+        list=names,
+        evidence=(Evidence(source=Source.REQUEST_LOG, at=SEEN, detail="JOIN_GROUP v9"),),
+    )
+
+
+def member(number: int, assignors: AssignorList, owned: str, **more: object) -> Member:
+    fields: dict[str, object] = {
+        "member_id": f"checkout-{number}-0000000{number}-0000-4000-8000-00000000000{number}",
+        "client_id": f"checkout-{number}",
+        "host": f"/10.0.0.{number}",
+        "software": Software(family="java", name="apache-kafka-java", version="3.9.1"),
+        "assignors": assignors,
+        "subscription": Subscription(version=3, topics=("orders",), owned_partitions={}),
+        "assignment": {"orders": Partitions.parse(owned)},
+    }
+    return Member(**{**fields, **more})
+
+
+@pytest.fixture
+def group() -> Callable[..., GroupSnapshot]:
+    """Three members on [range], of whom one is known by its bounds only; fields by keyword."""
+
+    def make(**more: object) -> GroupSnapshot:
+        bounded = AssignorList(knowledge=Knowledge.BOUNDED, at_least=("range",))
+        fields: dict[str, object] = {
+            "group": Group(
+                group_id="checkout",
+                state=GroupState.STABLE,
+                type=GroupType.CLASSIC,
+                protocol_type="consumer",
+                assignor="range",
+                generation=7,
+                coordinator=Coordinator(broker_id=2, host="kafka-2", port=9092),
+            ),
+            "captured_at": NOW,
+            "captured_by": "rebal 0.1.0",
+            "evidence": (Evidence(source=Source.DESCRIBE, at=NOW),),
+            "members": (
+                member(1, exact("cooperative-sticky", "range"), "0-3"),
+                member(2, exact("range"), "4-7"),
+                member(3, bounded, "8-11"),
+            ),
+            "topics": (Topic(name="orders", partitions=12),),
+            "lag": tuple(
+                Lag(topic="orders", partition=n, committed=100, end=100 + n) for n in range(12)
+            ),
+        }
+        return GroupSnapshot(**{**fields, **more})
+
+    return make
+
+
+@pytest.fixture
+def hostile() -> str:
+    """A client id with rich markup, an emoji code, escape sequences, C1 and a bidi override."""
+    return HOSTILE

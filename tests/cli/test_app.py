@@ -1,0 +1,156 @@
+"""The command line's frame: what loads, what is printed where, and with which exit code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from rebal.cli import app
+from rebal.cli.errors import FailOn, UsageError, judged, worst
+from rebal.groups.errors import DocumentError
+
+HEAVY = ("confluent_kafka", "kafka", "pyspark", "rich", "yaml", "msgspec", "numpy", "pandas")
+
+
+def rebal(*args: str, **more: object) -> subprocess.CompletedProcess[str]:
+    code = "import sys; from rebal.cli.app import main; main(sys.argv[1:])"
+    return subprocess.run(
+        [sys.executable, "-c", code, *args], capture_output=True, text=True, check=False, **more
+    )
+
+
+def test_help_loads_no_client_no_renderer_and_no_command() -> None:
+    code = (
+        "import sys\nfrom rebal.cli.app import run\nassert run(['--help']) == 0\n"
+        "print(*sorted(sys.modules), sep='\\n', file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.split())
+    assert "rebal.cli.app" in loaded
+    assert not loaded & set(HEAVY)
+    assert not {name for name in loaded if name.startswith("rebal.cli.commands.")}
+    for name, _module, summary in app.COMMANDS:
+        assert name in done.stdout
+        assert summary in done.stdout
+
+
+@pytest.mark.parametrize("name", [name for name, _, _ in app.COMMANDS])
+def test_every_command_has_help_and_knows_its_options(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.run([name, "--help"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith(f"Usage: rebal {name}")
+    assert said.err == ""
+
+
+def test_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> None:
+    from importlib.metadata import version
+
+    assert app.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"rebal {version('rebal')}\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["inspct"], "Did you mean 'inspect'?"),
+        (["--nope"], "--nope"),
+        (["inspect", "--nope"], "rebal inspect --help"),
+        (["inspect", "g", "-o", "pdf"], "pdf"),
+        (["inspect", "g", "--timeout", "soon"], "soon"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_2(
+    args: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.run(args) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("rebal: ")
+    assert err.count("\n") == 1
+    assert said in err
+
+
+def test_no_command_shows_the_help_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run([]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Usage: rebal" in err
+
+
+def running(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("rebal.cli.app.LazyCommand.make_context", fail)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(DocumentError("x.yaml: bad \x1b[1m"), 1), (UsageError("name a group"), 2)],
+)
+def test_an_error_of_rebal_is_its_sentence(
+    error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running(monkeypatch, error)
+    assert app.run(["inspect"]) == code
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"rebal: {str(error).replace(chr(27), chr(92) + 'x1b')}\n")
+
+
+def test_a_fault_asks_for_a_report_and_shows_its_traceback_on_demand(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running(monkeypatch, ZeroDivisionError("by\nzero"))
+    monkeypatch.delenv("REBAL_DEBUG", raising=False)
+    assert app.run(["inspect"]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "ZeroDivisionError" in err
+    assert "REBAL_DEBUG=1" in err
+    monkeypatch.setenv("REBAL_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        app.run(["inspect"])
+
+
+def test_ctrl_c_is_one_line_and_130() -> None:
+    code = (
+        "import os, signal, sys, threading, time\n"
+        "from rebal.cli import app\n"
+        "def make(*a, **k):\n"
+        "    threading.Thread(target=time.sleep, args=(30,)).start()\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(30)\n"
+        "app.LazyCommand.make_context = make\n"
+        "app.main(['inspect'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=20
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "rebal: stopped.\n")
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"), [([], 0), ([0, 4], 4), ([4, 3], 3), ([3, 4, 1], 1), ([0, 0], 0)]
+)
+def test_1_comes_before_3_before_4(codes: list[int], code: int) -> None:
+    assert worst(codes) == code
+
+
+def test_fail_on_warning_and_exit_zero() -> None:
+    from rebal.groups.model import Tri
+    from rebal.planner.plan import Finding, Severity
+
+    warns = [Finding(rule="RB106", severity=Severity.WARN, message="m")]
+    perhaps = [Finding(rule="RB106", severity=Severity.WARN, message="m", result=Tri.CANNOT_TELL)]
+    ignored = [Finding(rule="RB106", severity=Severity.WARN, message="m", ignored="known")]
+    assert judged(0, warns, FailOn.BLOCK, False) == 0
+    assert judged(0, warns, FailOn.WARNING, False) == 3
+    assert judged(4, warns, FailOn.WARNING, False) == 3
+    assert judged(0, perhaps, FailOn.WARNING, False) == 0
+    assert judged(0, ignored, FailOn.WARNING, False) == 0
+    assert judged(3, warns, FailOn.WARNING, True) == 0
+    assert judged(1, warns, FailOn.WARNING, True) == 1

@@ -1,0 +1,145 @@
+"""Files are written whole or not at all, and read with an error that says what to do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rebal.cli import files
+from rebal.cli.errors import FileError, UsageError
+from rebal.groups.errors import DocumentError, RebalError
+from rebal.groups.model import Group, GroupSnapshot
+from rebal.groups.snapshot import dump_snapshot
+
+
+def test_a_saved_snapshot_reads_back_and_is_replaced_by_the_next(
+    tmp_path: Path, group: Callable[..., GroupSnapshot]
+) -> None:
+    path = files.save_snapshot(group(), tmp_path)
+    assert path.name == "checkout.rebal.yaml"
+    assert files.read_snapshot(path) == group()
+    path.chmod(0o640)
+    files.save_snapshot(group(members=()), path)
+    assert files.read_snapshot(path).members == ()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(tmp_path) == ["checkout.rebal.yaml"]
+
+
+def test_a_new_file_follows_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        files.write_text(tmp_path / "a", "x")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
+
+
+def test_the_ending_says_the_format(tmp_path: Path, group: Callable[..., GroupSnapshot]) -> None:
+    path = files.save_snapshot(group(), tmp_path / "a.json")
+    assert path.read_text().startswith('{\n  "schema": "rebal.snapshot/1"')
+    assert files.read_snapshot(path) == group()
+    with pytest.raises(DocumentError, match=r"use \.yaml, \.yml or \.json"):
+        files.save_snapshot(group(), tmp_path / "a.txt")
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("rebal.cli.files.os.fsync", full)
+    with pytest.raises(FileError, match=r"cannot write .*a\.yaml: no space left on device\."):
+        files.write_text(path, "new")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.yaml"]
+
+
+def test_a_link_keeps_pointing_to_the_file_that_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    files.write_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+
+
+def test_a_folder_that_is_missing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"cannot write .*: no such file or directory\."):
+        files.write_text(tmp_path / "no" / "a.yaml", "x")
+
+
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "..", ".", "", "a/b", "nul\0\n", "ünïcode", "x" * 249, "-o", ".x"]
+)
+def test_any_group_id_makes_a_file_inside_the_folder(
+    name: str, tmp_path: Path, group: Callable[..., GroupSnapshot]
+) -> None:
+    made = files.save_snapshot(group(group=Group(group_id=name)), tmp_path)
+    assert made.parent == tmp_path
+    assert os.listdir(tmp_path) == [made.name]
+    assert not made.name.startswith(("-", "."))
+    assert made.name.isascii()
+    assert files.read_snapshot(made).group.group_id == name
+
+
+def bad_files(tmp_path: Path, good: str) -> dict[str, tuple[Path, str]]:
+    def put(name: str, data: bytes) -> Path:
+        (tmp_path / name).write_bytes(data)
+        return tmp_path / name
+
+    return {
+        "missing": (tmp_path / "none.yaml", "there is no such file"),
+        "folder": (tmp_path, "is a folder"),
+        "binary": (put("b.yaml", b"schema: \xff\xfe"), "not UTF-8 text"),
+        "empty": (put("e.yaml", b""), "expected a document with `schema: rebal.snapshot/1`"),
+        "cut off": (put("c.json", good.encode()[: len(good) // 2]), "not valid JSON"),
+        "newer": (
+            put("n.json", good.replace("snapshot/1", "snapshot/2").encode()),
+            "use the rebal version that wrote it",
+        ),
+        "other": (put("o.json", b'{"schema": "rebal.inspect/1"}'), "expected rebal.snapshot/1"),
+        "ending": (put("x.toml", b""), "the ending says the format"),
+    }
+
+
+@pytest.mark.parametrize(
+    "kind", ["missing", "folder", "binary", "empty", "cut off", "newer", "other", "ending"]
+)
+def test_a_file_that_is_no_snapshot_is_one_sentence(
+    kind: str, tmp_path: Path, group: Callable[..., GroupSnapshot]
+) -> None:
+    path, said = bad_files(tmp_path, dump_snapshot(group(), "json"))[kind]
+    with pytest.raises(RebalError) as caught:
+        files.read_snapshot(path)
+    assert said in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_may_not_be_read_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(FileError, match=r"cannot read .*a\.yaml: permission denied\."):
+        files.read_snapshot(tmp_path / "a.yaml")
+
+
+def test_the_one_snapshot_of_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="rebal inspect GROUP --save"):
+        files.the_one_snapshot(tmp_path)
+    (tmp_path / "a.rebal.yaml").write_text("x")
+    (tmp_path / "notes.yaml").write_text("x")
+    assert files.the_one_snapshot(tmp_path).name == "a.rebal.yaml"
+    (tmp_path / "b.rebal.yaml").write_text("x")
+    with pytest.raises(UsageError, match=r"has 2 \(a\.rebal\.yaml, b\.rebal\.yaml\)"):
+        files.the_one_snapshot(tmp_path)
