@@ -1,1 +1,6 @@
-"""One module for each hazard; its docstring is what `rebal explain ID` prints."""
+"""Rules, one module a hazard: `evaluate` says what they find of a group."""
+
+from rebal.planner.rules.evaluation import evaluate
+from rebal.planner.rules.registry import DuplicateRuleError, Rule, rule, rules
+
+__all__ = ["DuplicateRuleError", "Rule", "evaluate", "rule", "rules"]

@@ -1,0 +1,324 @@
+"""What rules and routes reason about: one group's evidence, as answers in three values.
+
+`Context` holds the snapshot and what is asked of it; `Facts` is one member. Nothing here guesses:
+an answer is yes or no only where the evidence proves it (kafka's rules in rebal.groups), and
+evidence that contradicts itself is `cannot tell`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Final
+
+from rebal.groups.model import (
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Knowledge,
+    Member,
+    Record,
+    Source,
+    Tri,
+)
+from rebal.planner.families import able, cooperative
+
+COOPERATIVE: Final = "cooperative"
+EAGER: Final = "eager"
+CONSUMER: Final = "consumer"
+COOPERATIVE_STICKY: Final = "cooperative-sticky"
+_PROOF_OF_FAMILY: Final = frozenset(
+    {Source.REQUEST_LOG, Source.CLIENT_LOG, Source.OFFSETS_TOPIC, Source.ASSUMED}
+)
+
+
+class Facts(Record, frozen=True, kw_only=True):
+    """One member: a short name for texts, and its client family (None: not known).
+
+    `family_proven` is False where the family follows from circumstances only (the bytes it sent,
+    its client id), not from its own handshake or log, nor from the user's word.
+    """
+
+    member: Member
+    name: str
+    family: str | None = None
+    family_proven: bool = False
+
+    @property
+    def version(self) -> str | None:
+        """The client's exact version."""
+        return self.member.software.version if self.member.software else None
+
+
+class Context:
+    """One group, a goal, and the members' facts towards it.
+
+    `goal` is `cooperative`, `eager` or `consumer`; `target` is the assignor to end on. `families`
+    maps a client id, or `*` for every member whose family is not proven, to a family assumed by
+    the user. `planning` is True while a plan is made: rules that matter only to its steps speak.
+    """
+
+    def __init__(
+        self,
+        snapshot: GroupSnapshot,
+        *,
+        goal: str = COOPERATIVE,
+        target: str = COOPERATIVE_STICKY,
+        planning: bool = False,
+        expect_members: int | None = None,
+        families: Mapping[str, str] | None = None,
+    ) -> None:
+        self.snapshot = snapshot
+        self.group = snapshot.group
+        self.goal = goal
+        self.target = target
+        self.planning = planning
+        self.expected = expect_members if expect_members is not None else snapshot.expected_members
+        self._assumed = families or {}
+
+    @cached_property
+    def members(self) -> tuple[Facts, ...]:
+        """All members, by name."""
+        labels = names(self.snapshot.members)
+        made = [self._facts(member, labels[member.member_id]) for member in self.snapshot.members]
+        return tuple(sorted(made, key=lambda facts: (facts.name, facts.member.member_id)))
+
+    def _facts(self, member: Member, name: str) -> Facts:
+        software = member.software
+        family = software.family if software else None
+        proven = family is not None and any(
+            item.source in _PROOF_OF_FAMILY for item in (software.evidence if software else ())
+        )
+        if family is not None and software is not None and software.name and software.version:
+            proven = True
+        if not proven:
+            assumed = self._assumed.get(member.client_id) or self._assumed.get("*")
+            if assumed:
+                family, proven = assumed, True
+        if family is None and member.declared is not None:
+            family = None
+        return Facts(member=member, name=name, family=family, family_proven=proven)
+
+    @cached_property
+    def classic(self) -> bool:
+        """A classic group of consumers that choose their assignor by `partition.assignment…`."""
+        return (
+            self.group.type in (GroupType.CLASSIC, GroupType.UNKNOWN)
+            and self.group.protocol_type == "consumer"
+            and not self.streams
+        )
+
+    @cached_property
+    def streams(self) -> bool:
+        """A Kafka Streams program over the classic protocol: its assignor is `stream`."""
+        return self.group.protocol_type == "consumer" and (
+            self.group.assignor == "stream"
+            or any("stream" in facts.member.assignors.list for facts in self.members)
+        )
+
+    @cached_property
+    def stable(self) -> bool:
+        """Stable, with members: the only state whose facts a step can start from."""
+        return self.group.state is GroupState.STABLE and bool(self.members)
+
+    @cached_property
+    def elected(self) -> str | None:
+        """The assignor in use: every member's list holds it. None where none is elected now."""
+        return self.group.assignor if self.classic and self.stable else None
+
+    @cached_property
+    def reloaded(self) -> Tri:
+        """Has the coordinator loaded the group without a rebalance since (kafka-facts: reload)."""
+        coordinator = self.group.coordinator
+        since = coordinator.rebalanced_since_load if coordinator else Tri.CANNOT_TELL
+        return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(since, Tri.CANNOT_TELL)
+
+    def probed(self, assignor: str) -> Tri:
+        """The probe: do all lists in the coordinator's memory hold `assignor`, as it stands now.
+
+        A "no" while the coordinator may have been reloaded says nothing of the members: it is
+        `cannot tell` here.
+        """
+        probe = self.snapshot.probe
+        if probe is None or probe.refused:
+            return Tri.CANNOT_TELL
+        answers = {answer.supported for answer in probe.answers if answer.assignor == assignor}
+        if answers == {Tri.YES}:
+            return Tri.YES
+        if answers == {Tri.NO} and self.reloaded is Tri.NO:
+            return Tri.NO
+        return Tri.CANNOT_TELL
+
+    def supports(self, facts: Facts, assignor: str) -> Tri:
+        """Does the running list of this member hold `assignor`?"""
+        said = set(self._said(facts, assignor))
+        if len(said) == 1:
+            return said.pop()
+        if not said and self.probed(assignor) is Tri.NO:
+            others = (other for other in self.members if other is not facts)
+            if all(set(self._said(other, assignor)) == {Tri.YES} for other in others):
+                return Tri.NO
+        return Tri.CANNOT_TELL
+
+    def _said(self, facts: Facts, assignor: str) -> Iterable[Tri]:
+        """Each answer that a piece of evidence gives; none where no evidence speaks."""
+        known = facts.member.assignors
+        if known.knowledge is Knowledge.EXACT:
+            yield Tri.YES if assignor in known.list else Tri.NO
+        if assignor in known.at_least:
+            yield Tri.YES
+        if assignor in known.lacks:
+            yield Tri.NO
+        if assignor == self.elected or self.probed(assignor) is Tri.YES:
+            yield Tri.YES
+        if facts.family_proven and facts.family is not None:
+            yield from self._said_by_family(facts, facts.family, assignor)
+
+    def _said_by_family(self, facts: Facts, family: str, assignor: str) -> Iterable[Tri]:
+        can = able(family, facts.version)
+        if can.cooperative is Tri.NO and cooperative(assignor) is Tri.YES:
+            yield Tri.NO
+        if self.elected is None or assignor == self.elected or can.mixed is not Tri.NO:
+            return
+        now, other = cooperative(self.elected), cooperative(assignor)
+        if Tri.CANNOT_TELL not in (now, other) and now is not other:
+            yield Tri.NO
+
+    def old(self, assignor: str) -> Tri:
+        """Is `assignor` of the kind that the change leaves: eager only (downgrade: cooperative)?"""
+        follows = cooperative(assignor)
+        if self.goal == EAGER or follows is Tri.CANNOT_TELL:
+            return follows
+        return Tri.NO if follows is Tri.YES else Tri.YES
+
+    def holds_old(self, facts: Facts) -> Tri:
+        """Does the running list of this member still hold an assignor that the change leaves?
+
+        No is proof: an exact list without one; a member that kept its partitions when it rejoined
+        and whose client fixes its protocol when it is built; a client that refuses mixed lists.
+        """
+        known = facts.member.assignors
+        named = {*known.list, *known.at_least} if known.knowledge is Knowledge.EXACT else None
+        certain = {*known.at_least, *filter(None, [self.elected])}
+        says = set()
+        if named is not None:
+            kinds = {self.old(name) for name in named}
+            says.add(next((k for k in (Tri.YES, Tri.CANNOT_TELL) if k in kinds), Tri.NO))
+        if any(self.old(name) is Tri.YES for name in certain):
+            says.add(Tri.YES)
+        if not says and facts.family_proven and facts.family is not None:
+            says.update(self._old_by_family(facts, facts.family))
+        return says.pop() if len(says) == 1 else Tri.CANNOT_TELL
+
+    def _old_by_family(self, facts: Facts, family: str) -> Iterable[Tri]:
+        can = able(family, facts.version)
+        if can.cooperative is Tri.NO:
+            yield Tri.NO if self.goal == EAGER else Tri.YES
+            return
+        unmixed = can.mixed is Tri.NO and self.supports(facts, self.target) is Tri.YES
+        stays_cooperative = self.goal == COOPERATIVE and not can.follows_vote
+        if unmixed or (stays_cooperative and kept_partitions(facts.member)):
+            yield Tri.NO
+
+    def _by(self, answer: Tri) -> tuple[Facts, ...]:
+        return tuple(m for m in self.members if self.supports(m, self.target) is answer)
+
+    @cached_property
+    def holding(self) -> tuple[Facts, ...]:
+        """Members whose list holds the target."""
+        return self._by(Tri.YES)
+
+    @cached_property
+    def lacking(self) -> tuple[Facts, ...]:
+        """Members whose list is proven to lack the target."""
+        return self._by(Tri.NO)
+
+    @cached_property
+    def unsure(self) -> tuple[Facts, ...]:
+        """Members of whom it cannot be told whether their list holds the target."""
+        return self._by(Tri.CANNOT_TELL)
+
+    @cached_property
+    def settled(self) -> tuple[Facts, ...]:
+        """Members with nothing left to do: the target in the list, nothing old in it."""
+        return tuple(m for m in self.holding if self.holds_old(m) is Tri.NO)
+
+    @cached_property
+    def keep(self) -> str | None:
+        """The old assignor that stays in the mixed list, behind the target.
+
+        The elected one where it is old (every member supports it by definition), else one that
+        all lists hold that are known to hold any old one.
+        """
+        if self.elected and self.old(self.elected) is Tri.YES:
+            return self.elected
+        lists = [
+            [name for name in facts.member.assignors.list if self.old(name) is Tri.YES]
+            for facts in self.members
+            if facts.member.assignors.knowledge is Knowledge.EXACT
+        ]
+        olds = [names for names in lists if names]
+        common = [name for name in (olds[0] if olds else ()) if all(name in o for o in olds)]
+        if common:
+            return common[0]
+        return COOPERATIVE_STICKY if self.goal == EAGER else None
+
+    @cached_property
+    def one_bounce(self) -> bool:
+        """Every list holds the target already, while another assignor is elected (KIP-726)."""
+        return (
+            self.elected is not None
+            and self.old(self.elected) is Tri.YES
+            and bool(self.members)
+            and len(self.holding) == len(self.members)
+        )
+
+    @cached_property
+    def narrow_step(self) -> int:
+        """The number of the step that drops the old assignor."""
+        return 1 if self.one_bounce else 2
+
+    @cached_property
+    def under_way(self) -> bool:
+        """A roll-out that has begun: somebody's list holds the target, and not all are settled."""
+        return bool(self.holding) and len(self.settled) < len(self.members)
+
+    @property
+    def missing(self) -> int:
+        """How many members are expected and not in the group."""
+        return max(0, (self.expected or 0) - len(self.members))
+
+    def named(self, found: Iterable[Facts], most: int = 6) -> str:
+        """`a, b and 3 more`, for texts."""
+        labels = [facts.name for facts in found]
+        more = len(labels) - most
+        return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def ids(found: Iterable[Facts]) -> tuple[str, ...]:
+    """Their member ids."""
+    return tuple(facts.member.member_id for facts in found)
+
+
+def kept_partitions(member: Member) -> bool:
+    """It sent owned partitions when it last joined: only who follows COOPERATIVE does."""
+    subscription = member.subscription
+    return subscription is not None and any(
+        len(numbers) for numbers in (subscription.owned_partitions or {}).values()
+    )
+
+
+def names(members: Iterable[Member]) -> dict[str, str]:
+    """Member id → a short name: its instance id, its client id, or that and the id's end."""
+    found = tuple(members)
+    often = Counter(member.client_id for member in found)
+    return {
+        member.member_id: member.instance_id
+        or (
+            member.client_id
+            if member.client_id and often[member.client_id] == 1
+            else f"{member.client_id or 'member'} …{member.member_id[-6:]}"
+        )
+        for member in found
+    }

@@ -1,0 +1,157 @@
+"""Groups in shorthand, for the rules' case files and the planner's tests."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from rebal.groups.model import (
+    AssignorList,
+    Contradiction,
+    Coordinator,
+    CoordinatorKind,
+    DeclaredAssignors,
+    Evidence,
+    Group,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Knowledge,
+    Member,
+    Probe,
+    ProbeAnswer,
+    Refusal,
+    Software,
+    Source,
+    Subscription,
+    Topic,
+    Tri,
+)
+from rebal.groups.partitions import Partitions
+from rebal.planner.context import Context
+
+AT = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
+TRI = {True: Tri.YES, False: Tri.NO, None: Tri.CANNOT_TELL}
+
+
+def seen(source: Source, detail: str = "") -> Evidence:
+    return Evidence(source=source, at=AT, detail=detail)
+
+
+def group_of(spec: dict[str, Any]) -> GroupSnapshot:
+    """A snapshot from shorthand.
+
+    `members`: `{id, list | at_least | lacks, family, version, guess, instance, owned, declared,
+    topics, protocol_type}`; `reloaded` and `probe: {assignor: true | false | null}` in YAML's
+    three values; `topics: {name: partitions}`.
+    """
+    topics = spec.get("topics", {"orders": 12})
+    members = spec.get("members", [])
+    per = max(1, 12 // max(1, len(members)))
+    probe = spec.get("probe")
+    reloaded = spec.get("reloaded")
+    return GroupSnapshot(
+        group=Group(
+            group_id=spec.get("group_id", "checkout"),
+            state=GroupState(spec.get("state", "Stable")),
+            type=GroupType(spec.get("type", "classic")),
+            protocol_type=spec.get("protocol_type", "consumer"),
+            assignor=spec.get("elected", "range"),
+            coordinator=Coordinator(
+                broker_id=2,
+                kind=CoordinatorKind.JAVA,
+                rebalanced_since_load=TRI[None if reloaded is None else not reloaded],
+            ),
+        ),
+        captured_at=AT,
+        members=tuple(member_of(m, n, per, topics) for n, m in enumerate(members)),
+        topics=tuple(Topic(name=name, partitions=n) for name, n in topics.items() if n),
+        probe=Probe(
+            answers=tuple(
+                ProbeAnswer(assignor=name, supported=TRI[answer], at=AT)
+                for name, answer in probe.items()
+            )
+        )
+        if probe is not None
+        else None,
+        refusals=tuple(
+            Refusal(
+                at=AT,
+                client_id=r.get("client", ""),
+                list=tuple(r["list"]),
+                evidence=seen(Source.REQUEST_LOG),
+            )
+            for r in spec.get("refusals", [])
+        ),
+        contradictions=tuple(
+            Contradiction(
+                member_id=c.get("member"),
+                what=c["what"],
+                evidence=(seen(Source.REQUEST_LOG), seen(Source.CLIENT_LOG)),
+            )
+            for c in spec.get("contradictions", [])
+        ),
+        expected_members=spec.get("expected"),
+    )
+
+
+def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) -> Member:
+    log = seen(Source.REQUEST_LOG)
+    if "list" in m:
+        assignors = AssignorList(knowledge=Knowledge.EXACT, list=tuple(m["list"]), evidence=(log,))
+    elif "at_least" in m or "lacks" in m:
+        assignors = AssignorList(
+            knowledge=Knowledge.BOUNDED,
+            at_least=tuple(m.get("at_least", ())),
+            lacks=tuple(m.get("lacks", ())),
+            evidence=(seen(Source.DESCRIBE),),
+        )
+    else:
+        assignors = AssignorList()
+    guess = m.get("guess", False)
+    family = m.get("family", "java")
+    version = m.get("version")
+    software = None
+    if family:
+        software = Software(
+            family=family,
+            name=None if guess else family,
+            version=None if guess else version or "3.9.1",
+            evidence=(seen(Source.SUBSCRIPTION) if guess else log,),
+        )
+    mine = Partitions(range(number * per, number * per + per))
+    client = m.get("client", m["id"])
+    return Member(
+        member_id=f"{m['id']}-0f0f",
+        client_id=client,
+        host="/10.0.0.1",
+        instance_id=m.get("instance"),
+        software=software,
+        assignors=assignors,
+        declared=DeclaredAssignors(
+            list=tuple(m["declared"]),
+            group_protocol=m.get("group_protocol"),
+            evidence=seen(Source.CONFIG_FILE, "app.properties"),
+        )
+        if "declared" in m
+        else None,
+        subscription=Subscription(
+            version=1,
+            topics=tuple(m.get("topics", topics)),
+            owned_partitions={"orders": mine} if m.get("owned") else {},
+        ),
+        assignment={"orders": mine},
+        protocol_type=m.get("protocol_type"),
+    )
+
+
+def context_of(spec: dict[str, Any]) -> Context:
+    goal = spec.get("goal", "cooperative")
+    return Context(
+        group_of(spec),
+        goal=goal,
+        target=spec.get("target", "range" if goal == "eager" else "cooperative-sticky"),
+        planning=spec.get("planning", False),
+        expect_members=spec.get("expect_members"),
+        families=spec.get("families"),
+    )

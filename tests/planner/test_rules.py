@@ -1,0 +1,124 @@
+"""Every rule against its cases, and what every rule must have."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rebal.groups.model import Tri
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules import DuplicateRuleError, evaluate, rule, rules
+from tests.planner.builder import context_of, group_of
+
+DATA = Path(__file__).parents[1] / "data" / "rules"
+OUTCOMES = {"fires": Tri.YES, "does_not_fire": Tri.NO, "cannot_tell": Tri.CANNOT_TELL}
+
+
+def cases() -> list[Any]:
+    found = []
+    for path in sorted(DATA.glob("RB*.yaml")):
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for outcome in OUTCOMES:
+            listed = document[outcome]
+            for case in listed if isinstance(listed, list) else ():
+                name = f"{path.stem} {outcome}: {case['case']}"
+                found.append(pytest.param(path.stem, outcome, case, id=name))
+    return found
+
+
+@pytest.mark.parametrize(("rule_id", "outcome", "case"), cases())
+def test_case(rule_id: str, outcome: str, case: dict[str, Any]) -> None:
+    found = rules()[rule_id].check(context_of(case["group"]))
+    assert {finding.result for finding in found} == (
+        set() if outcome == "does_not_fire" else {OUTCOMES[outcome]}
+    ), found
+    for finding in found:
+        assert finding.rule == rule_id
+        assert finding.severity is rules()[rule_id].severity
+        assert finding.message.endswith((".", "?")), finding.message
+    if "members" in case:
+        named = {member for finding in found for member in finding.members}
+        assert named == {f"{name}-0f0f" for name in case["members"]}
+    for text in case.get("says", ()):
+        assert any(text in f.message or text in f.fix for f in found), (text, found)
+
+
+@pytest.mark.parametrize("rule_id", sorted(rules()))
+def test_every_rule_has_its_cases(rule_id: str) -> None:
+    path = DATA / f"{rule_id}.yaml"
+    assert path.is_file(), f"{rule_id} has no cases"
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert document["fires"]
+    assert document["does_not_fire"]
+    # A rule that can always decide says why, in words.
+    assert document["cannot_tell"]
+    assert set(document) == set(OUTCOMES)
+
+
+def test_no_cases_without_a_rule() -> None:
+    assert {path.stem for path in DATA.glob("RB*.yaml")} == set(rules())
+
+
+@pytest.mark.parametrize("rule_id", sorted(rules()))
+def test_every_rule_is_documented(rule_id: str) -> None:
+    found = rules()[rule_id]
+    assert found.id == rule_id
+    assert found.title
+    assert found.title[-1] not in ".!"
+    assert found.reference
+    doc = found.doc
+    assert "Why it matters:" in doc
+    assert "How to find out" in doc
+    assert re.search(r"How to (fix|answer) it", doc)
+    assert len(doc.splitlines()) >= 6
+
+
+def test_a_taken_id_is_refused() -> None:
+    def condition(context: object) -> tuple[Finding, ...]:
+        """Documented."""
+        return ()
+
+    rules()
+    with pytest.raises(DuplicateRuleError, match="RB102"):
+        rule("RB102", Severity.WARN, "Another", reference="none")(condition)
+
+
+@pytest.mark.parametrize("id_", ["RB1", "XX101", "RB1011"])
+def test_a_rule_needs_a_proper_id(id_: str) -> None:
+    def condition(context: object) -> tuple[Finding, ...]:
+        """Documented."""
+        return ()
+
+    with pytest.raises(ValueError, match="needs an id"):
+        rule(id_, Severity.WARN, "Another", reference="none")(condition)
+
+
+def test_a_rule_needs_a_docstring() -> None:
+    with pytest.raises(ValueError, match="docstring"):
+        rule("RB999", Severity.WARN, "Another", reference="none")(lambda context: ())
+
+
+def test_blocks_come_first_and_ignored_findings_last() -> None:
+    group = group_of(
+        {
+            "members": [
+                {"id": "a", "list": ["cooperative-sticky", "range"]},
+                {"id": "b", "list": ["range"]},
+                {"id": "c", "at_least": ["range"]},
+            ]
+        }
+    )
+    found = evaluate(group)
+    assert [f.rule for f in found[:2]] == ["RB102", "RB901"]
+    ignoring = evaluate(group, ignore={"RB102": "c is being removed"})
+    assert ignoring[-1].rule == "RB102"
+    assert ignoring[-1].ignored == "c is being removed"
+
+
+def test_a_healthy_eager_group_of_known_lists_has_no_findings() -> None:
+    group = group_of({"members": [{"id": "a", "list": ["range"]}, {"id": "b", "list": ["range"]}]})
+    assert evaluate(group) == ()
