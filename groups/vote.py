@@ -1,0 +1,125 @@
+"""The coordinator's vote: which assignor a classic group elects from its members' lists.
+
+Candidates are the assignors that every list holds; each member votes for the first candidate of its
+list; most votes win. A tie goes to the name that comes first in the coordinator's own table of
+votes, and so by the names' hashes: a `java.util.HashMap` in the Java coordinator (4.x,
+ClassicGroup.selectProtocol) and Scala 2.13's immutable HashMap in the Scala one (before 4.0,
+GroupMetadata.selectProtocol; builds for Scala 2.12 are not told apart). Where even that order
+depends on the member ids (names whose hashes meet), the tie is left open.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rebal.groups.model import CoordinatorKind, Record
+
+_TREE_BIN: Final = 8
+_HASH_BITS: Final = 32
+_LEVEL_BITS: Final = 5
+
+
+class Vote(Record, frozen=True, kw_only=True):
+    """What came out of a vote.
+
+    `assignor` is None when no candidate is left (the join is refused, error 23) or when a tie
+    cannot be told. `candidates` are sorted by name; `votes` counts by candidate; `tie` says that
+    the most votes were shared, decided or not.
+    """
+
+    assignor: str | None
+    candidates: tuple[str, ...]
+    votes: Mapping[str, int]
+    tie: bool = False
+
+
+def candidates(lists: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The assignors that every list holds, sorted by name; none for no list."""
+    if not lists:
+        return ()
+    return tuple(sorted(set(lists[0]).intersection(*lists[1:])))
+
+
+def elect(lists: Sequence[Sequence[str]], kind: CoordinatorKind) -> Vote:
+    """The vote of members with these ordered lists, all of them exact, one list a member."""
+    able = candidates(lists)
+    if not able:
+        return Vote(assignor=None, candidates=(), votes={})
+    counts = Counter(next(name for name in names if name in able) for names in lists)
+    votes = dict(sorted(counts.items()))
+    most = max(votes.values())
+    leading = [name for name, count in votes.items() if count == most]
+    winner = leading[0] if len(leading) == 1 else _first(leading, list(votes), kind)
+    return Vote(assignor=winner, candidates=able, votes=votes, tie=len(leading) > 1)
+
+
+def java_string_hash(text: str) -> int:
+    """Java's `String.hashCode` as an unsigned 32-bit number."""
+    raw = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for high, low in zip(raw[::2], raw[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value
+
+
+def _first(leading: list[str], voted: list[str], kind: CoordinatorKind) -> str | None:
+    """Which of `leading` the table of all `voted` names lists first; None: cannot tell."""
+    if kind is CoordinatorKind.JAVA:
+        places = _java_places(voted)
+    elif kind is CoordinatorKind.SCALA:
+        places = _scala_places(voted)
+    else:
+        return None
+    if places is None:
+        return None
+    first = min(places[name] for name in leading)
+    winners = [name for name in leading if places[name] == first]
+    return winners[0] if len(winners) == 1 else None
+
+
+def _java_places(names: list[str]) -> dict[str, int] | None:
+    """Each name's bucket in a HashMap of `names`.
+
+    None when a bucket is so full that the map would resize or turn it into a tree.
+    """
+    capacity = 16
+    while len(names) > capacity * 3 // 4:
+        capacity *= 2
+    hashes = {name: java_string_hash(name) for name in names}
+    places = {name: (h ^ h >> 16) & (capacity - 1) for name, h in hashes.items()}
+    if max(Counter(places.values()).values()) >= _TREE_BIN:
+        return None
+    return places
+
+
+def _scala_places(names: list[str]) -> dict[str, int]:
+    """Each name's position in a Scala 2.13 immutable HashMap; names of one hash share theirs."""
+    hashes = {name: _scala_improved(java_string_hash(name)) for name in names}
+    places: dict[str, int] = {}
+
+    def walk(node: list[str], shift: int) -> None:
+        if shift >= _HASH_BITS:
+            places.update(dict.fromkeys(node, len(places)))
+            return
+        branches: dict[int, list[str]] = {}
+        for name in node:
+            branches.setdefault(hashes[name] >> shift & 31, []).append(name)
+        ordered = [branches[branch] for branch in sorted(branches)]
+        # a node's own entries come before everything in its sub-nodes
+        for alone in (branch for branch in ordered if len(branch) == 1):
+            places[alone[0]] = len(places)
+        for shared in (branch for branch in ordered if len(branch) > 1):
+            walk(shared, shift + _LEVEL_BITS)
+
+    walk(names, 0)
+    return places
+
+
+def _scala_improved(value: int) -> int:
+    """scala.collection.Hashing.improve, on unsigned 32-bit numbers."""
+    value = (value + (~(value << 9) & 0xFFFFFFFF)) & 0xFFFFFFFF
+    value ^= value >> 14
+    value = (value + (value << 4)) & 0xFFFFFFFF
+    return value ^ value >> 10
