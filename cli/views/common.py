@@ -1,16 +1,17 @@
-"""What all text views share: names for members, short texts for facts, and tables that fit.
+"""What all text views share: short texts for facts, and tables that fit.
 
 Views are pure: they take records that went through `output.shown` and return rich renderables.
+Members are named by `planner.context.names`, so that tables and findings use the same names.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from rich.cells import cell_len
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
@@ -19,6 +20,7 @@ from rich.text import Text
 from rebal.groups.model import (
     AssignorList,
     Evidence,
+    GroupSnapshot,
     Knowledge,
     Member,
     Software,
@@ -28,17 +30,18 @@ from rebal.groups.model import (
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-GAP = 2
+GAP: Final = 2
+LONG: Final = 20
+"""Cells up to which a column is never folded."""
 
 
 class Column:
     """A table column; `rank` 0 is always shown, higher ranks go first when the width is short."""
 
-    def __init__(self, header: str, *, right: bool = False, rank: int = 0, wrap: bool = False):
+    def __init__(self, header: str, *, right: bool = False, rank: int = 0) -> None:
         self.header = header
         self.right = right
         self.rank = rank
-        self.wrap = wrap
 
 
 class FittingTable:
@@ -50,18 +53,23 @@ class FittingTable:
     def __init__(self, columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> None:
         self._columns = tuple(columns)
         self._rows = tuple(tuple(row) for row in rows)
+        self._widest = [
+            max((cell_len(str(row[n])) for row in self._rows), default=0)
+            for n in range(len(self._columns))
+        ]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The widest form that fits, or the narrowest one folded."""
         ranks = sorted({column.rank for column in self._columns}, reverse=True)
+        unlimited = options.update(max_width=100_000)
         for limit in ranks:
             made = self._make(limit)
-            fits = Measurement.get(console, options, made).maximum <= options.max_width
+            fits = Measurement.get(console, unlimited, made).maximum - GAP <= options.max_width
             if fits or limit == ranks[-1]:
                 yield made
                 hidden = [column.header for column in self._columns if column.rank > limit]
                 if hidden:
-                    yield Text(f"({', '.join(hidden)}: not enough width; --wide)", style="dim")
+                    yield Text(f"(no room for {listing(hidden)}: --wide)", style="dim")
                 return
 
     def _make(self, limit: int) -> Table:
@@ -72,7 +80,7 @@ class FittingTable:
             made.add_column(
                 column.header,
                 justify="right" if column.right else "left",
-                no_wrap=not column.wrap,
+                no_wrap=self._widest[n] <= LONG,
                 overflow="fold",
             )
         for row in self._rows:
@@ -117,30 +125,6 @@ def when(at: datetime, now: datetime) -> str:
     if age < timedelta() or age < timedelta(hours=20):
         return f"{at:%H:%M}Z" if at.date() == now.date() else f"{at:%b} {at.day} {at:%H:%M}Z"
     return f"{at:%Y-%m-%d}" if at.year != now.year else f"{at:%b} {at.day} {at:%H:%M}Z"
-
-
-def member_names(members: Sequence[Member]) -> dict[str, str]:
-    """Member id → a short name, different for each member.
-
-    The instance id; or the client id, with the end of the member id (`checkout-1 …6c2e`) so that
-    a restarted member is seen to be another one. Longer ends where four characters are not enough.
-    """
-    for length in (4, 8, 12, 40):
-        made = {
-            member.member_id: member.instance_id or _ended(member, length) for member in members
-        }
-        if len(set(made.values())) == len(made):
-            return made
-    twice = Counter(made.values())
-    return {key: key if twice[name] > 1 else name for key, name in made.items()}
-
-
-def _ended(member: Member, length: int) -> str:
-    name = member.client_id or "(no client id)"
-    rest = member.member_id.removeprefix(f"{member.client_id}-") if member.client_id else ""
-    if not rest:
-        rest = member.member_id
-    return f"{name} …{rest[-length:]}" if len(rest) > length else f"{name} {rest}"
 
 
 def software_text(software: Software | None) -> str:
@@ -204,6 +188,15 @@ def spread(counts: Iterable[int]) -> str:
     if not found:
         return "0"
     return str(found[0]) if len(found) == 1 else f"{found[0]}–{found[-1]}"
+
+
+def known_lag(snapshot: GroupSnapshot) -> dict[tuple[str, int], int]:
+    """(topic, partition) → records behind, where both offsets are known."""
+    return {
+        (lag.topic, lag.partition): max(0, lag.end - lag.committed)
+        for lag in snapshot.lag
+        if lag.end is not None and lag.committed is not None
+    }
 
 
 def lag_by_member(members: Sequence[Member], lag: Mapping[tuple[str, int], int]) -> dict[str, int]:

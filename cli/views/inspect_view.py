@@ -1,0 +1,253 @@
+"""The text of `rebal inspect`: one screen a group, the answer first, the next command last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from rebal.cli.report import Report
+from rebal.cli.views.common import (
+    count,
+    evidence_text,
+    facts,
+    known_lag,
+    listing,
+    partition_count,
+    severity_style,
+    when,
+)
+from rebal.cli.views.inspect_members import members_table
+from rebal.groups.model import (
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Knowledge,
+    ProbeAnswer,
+    RebalanceProtocol,
+    Tri,
+)
+from rebal.planner.plan import Finding, Severity
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_LABEL: Final = 10
+
+
+def inspect_view(report: Report, next_command: str, *, wide: bool = False) -> list[RenderableType]:
+    """The screen of one group. `next_command` is what to type next, ready to paste.
+
+    `wide` shows every member on a line of its own, with its partitions, and every finding's fix.
+    """
+    snapshot = report.snapshot
+    now = snapshot.captured_at
+    view: list[RenderableType] = [
+        facts([(Text(snapshot.group.group_id, style="bold"), _state(report))], label=_LABEL),
+        facts(_runs(report), label=_LABEL),
+    ]
+    supports = list(_supports(report, now))
+    if supports:
+        view.append(facts(_aligned(supports), label=_LABEL))
+    if snapshot.members:
+        view += [Text(""), members_table(report, now, wide=wide)]
+    said = list(_said(report, now, wide))
+    if said:
+        view += [Text(""), facts(said, label=_LABEL)]
+    view += [Text(""), facts([(Text("next:", style="bold"), next_command)], label=0)]
+    return view
+
+
+def _state(report: Report) -> Text:
+    snapshot = report.snapshot
+    group = snapshot.group
+    parts = [str(group.state), str(group.type)]
+    if group.protocol_type not in (None, "", "consumer"):
+        parts.append(f"{group.protocol_type} (not consumers)")
+    members = count(len(snapshot.members), "member")
+    if snapshot.expected_members is not None and snapshot.expected_members != len(snapshot.members):
+        members += f" of {snapshot.expected_members} expected"
+    parts.append(members)
+    total = sum(topic.partitions for topic in snapshot.topics)
+    if total:
+        parts.append(count(total, "partition"))
+    lags = known_lag(snapshot)
+    if lags:
+        parts.append(f"lag {sum(lags.values()):,}")
+    if group.coordinator is not None:
+        where = group.coordinator
+        address = f"{where.host}:{where.port} " if where.host else ""
+        parts.append(f"coordinator {address}({where.broker_id})")
+    return Text(" · ".join(parts))
+
+
+def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
+    snapshot = report.snapshot
+    group = snapshot.group
+    assignor = f", assignor {group.assignor}" if group.assignor else ""
+    owned = sum(partition_count(member.assignment) for member in snapshot.members)
+    label = Text("runs")
+    if not snapshot.members:
+        yield label, Text("nothing: no member is in the group now")
+        return
+    if group.type is GroupType.CONSUMER:
+        yield (
+            label,
+            Text.assemble(
+                (f"KIP-848 (group.protocol=consumer){assignor}", "bold green"),
+                "   the broker moves single partitions; the others never stop",
+            ),
+        )
+    else:
+        runs = report.runs
+        meaning = {
+            RebalanceProtocol.EAGER: f"every rebalance stops all {count(owned, 'partition')}",
+            RebalanceProtocol.COOPERATIVE: "a rebalance stops only the partitions that move",
+            RebalanceProtocol.MIXED: _mixed(report),
+            RebalanceProtocol.CANNOT_TELL: "",
+        }[runs]
+        style = {
+            RebalanceProtocol.EAGER: "bold",
+            RebalanceProtocol.COOPERATIVE: "bold green",
+        }.get(runs, "bold yellow")
+        yield (
+            label,
+            Text.assemble((f"{runs.value}{assignor}", style), f"   {meaning}" if meaning else ""),
+        )
+    if report.why:
+        yield Text(""), Text(report.why, style="dim")
+
+
+def _mixed(report: Report) -> str:
+    found = list(report.member_runs.values())
+    eager = [
+        member
+        for member in report.snapshot.members
+        if report.member_runs.get(member.member_id) is RebalanceProtocol.EAGER
+    ]
+    parts = [
+        f"{found.count(kind)} {kind.value}"
+        for kind in (
+            RebalanceProtocol.EAGER,
+            RebalanceProtocol.COOPERATIVE,
+            RebalanceProtocol.CANNOT_TELL,
+        )
+        if kind in found
+    ]
+    stopped = sum(partition_count(member.assignment) for member in eager)
+    return f"{', '.join(parts)}; every rebalance stops {count(stopped, 'partition')}"
+
+
+def _supports(report: Report, now: datetime) -> Iterator[tuple[str, Text, str]]:
+    """One line an assignor: who supports it, and from where that is known."""
+    snapshot = report.snapshot
+    probe = snapshot.probe
+    answers = {answer.assignor: answer for answer in (probe.answers if probe else ())}
+    for name in report.common.supported:
+        yield (
+            name,
+            Text("all members", style="green"),
+            _source(answers.pop(name, None), Tri.YES, report, now),
+        )
+    for name in report.common.unsupported:
+        yield (
+            name,
+            Text("NOT all members", style="yellow"),
+            _source(answers.pop(name, None), Tri.NO, report, now),
+        )
+    for name, answer in answers.items():
+        if answer.supported is Tri.NO:
+            source = f"probe said no, {when(answer.at, now)}: {_worthless(snapshot)}"
+        else:
+            source = f"probe: {f'no answer ({answer.error})' if answer.error else 'no answer'}"
+        yield name, Text("cannot tell", style="yellow"), source
+    if probe is not None and probe.refused:
+        yield "", Text("not probed", style="yellow"), probe.refused
+
+
+def _source(answer: ProbeAnswer | None, said: Tri, report: Report, now: datetime) -> str:
+    if answer is not None and answer.supported is said:
+        return f"probe, {when(answer.at, now)}"
+    return report.common.source or ""
+
+
+def _worthless(snapshot: GroupSnapshot) -> str:
+    coordinator = snapshot.group.coordinator
+    if coordinator is not None and coordinator.rebalanced_since_load is Tri.NO:
+        text = "worth nothing: no rebalance completed since the coordinator was loaded"
+    else:
+        text = "worth nothing until a rebalance is seen since the coordinator was loaded"
+    why = coordinator.rebalanced_why if coordinator else ""
+    return f"{text} ({why.rstrip('.')})" if why else text
+
+
+def _aligned(rows: Sequence[tuple[str, Text, str]]) -> Iterator[tuple[str, Text]]:
+    """Name, verdict and source in columns that may still fold where the width is short."""
+    names = max(len(name) for name, _, _ in rows)
+    verdicts = max(len(verdict) for _, verdict, _ in rows)
+    for n, (name, verdict, source) in enumerate(rows):
+        gap = " " * (verdicts - len(verdict) + 2)
+        yield (
+            "supports" if n == 0 else "",
+            Text.assemble(f"{name.ljust(names)}  ", verdict, gap, (source, "dim")),
+        )
+
+
+def _said(report: Report, now: datetime, wide: bool) -> Iterator[tuple[str | Text, Text]]:
+    """Findings, the gravest first, then what could not be bound or read."""
+    asks: list[Finding] = []
+    for finding in report.findings:
+        if finding.severity is Severity.ASK and not wide:
+            asks.append(finding)
+            continue
+        text = Text.assemble((finding.rule, "bold"), f"  {finding.message}")
+        if finding.fix and wide:
+            text.append(f"\ndo: {finding.fix}", style="dim")
+        if finding.ignored:
+            text.append(f"\nignored: {finding.ignored}", style="dim")
+        yield _label(finding), text
+    if asks:
+        rules = listing(sorted({finding.rule for finding in asks}), most=12)
+        yield (
+            Text("ask", style="cyan"),
+            Text(f"{rules}: look at your code first: rebal explain RULE"),
+        )
+    snapshot = report.snapshot
+    for contradiction in snapshot.contradictions:
+        sources = evidence_text(contradiction.evidence, now)
+        said = f"{contradiction.what}{f' ({sources})' if sources else ''}"
+        yield Text("contradicts", style="yellow"), Text(said)
+    for loose in snapshot.unmatched[: None if wide else 3]:
+        yield Text("unmatched", style="dim"), Text(f"{loose.what}: {loose.why}", style="dim")
+    if len(snapshot.unmatched) > 3 and not wide:
+        yield "", Text(f"and {len(snapshot.unmatched) - 3} more: --wide", style="dim")
+    for note in snapshot.notes:
+        yield Text("not read", style="yellow"), Text(note)
+
+
+def _label(finding: Finding) -> Text:
+    style = severity_style(finding.severity)
+    if finding.ignored:
+        return Text("ignored", style="dim")
+    if finding.result is Tri.CANNOT_TELL:
+        return Text("cannot tell", style="yellow")
+    if finding.severity is Severity.BLOCK:
+        step = finding.before_step
+        return Text("blocks" if step is None else f"before step {step}", style=style)
+    return Text({Severity.WARN: "warning", Severity.ASK: "ask"}[finding.severity], style=style)
+
+
+def next_step(report: Report, probed: bool) -> str:
+    """What to type after `rebal`: `plan-upgrade`, or `inspect --probe` where that tells more."""
+    snapshot = report.snapshot
+    known = all(m.assignors.knowledge is Knowledge.EXACT for m in snapshot.members)
+    probe_would_help = (
+        not probed
+        and not known
+        and snapshot.group.state is GroupState.STABLE
+        and snapshot.group.type is GroupType.CLASSIC
+        and snapshot.group.protocol_type == "consumer"
+    )
+    return "inspect --probe" if probe_would_help else "plan-upgrade"
