@@ -1,0 +1,162 @@
+"""The broker's request log: who joined with which assignors, who was refused, who left.
+
+Reads the JSON lines of `kafka.request.logger` at DEBUG (KIP-673; brokers >= 2.8) in any layout:
+`Completed request:{…}` with whatever stands before and after it, or that line inside a JSON
+wrapper. A join answered with error 0 or 79 (MEMBER_ID_REQUIRED, KIP-394: the normal first answer)
+binds an exact, ordered assignor list to a member id; error 23 is a refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from rebal.groups.model import Record
+from rebal.groups.observations import Observation
+from rebal.inspectors import request_log_events as events
+from rebal.inspectors.log_lines import NO_OFFSET, time_of
+from rebal.inspectors.request_log_lines import BROKEN, MARK, NOT_JSON, OTHER, Request, parse
+from rebal.inspectors.text_input import Source, TextInput
+
+_NO_ERROR: Final = 0
+_INCONSISTENT_GROUP_PROTOCOL: Final = 23
+_MEMBER_ID_REQUIRED: Final = 79
+
+
+class RequestLogCounts(Record, frozen=True, kw_only=True):
+    """What was in the log. `requests` are lines of the request logger; the others are parts of it.
+
+    `joins` succeeded or got their member id, `refusals` are error 23, `retries` other errors,
+    `probes` joins with empty metadata (rebal's own question, no member); `not_json` lines are the
+    format of brokers before 2.8; `broken` lines were cut off or are no valid JSON; `other` are
+    requests of other kinds or groups. `first_at` and `last_at` bound the time that the log covers.
+    """
+
+    lines: int = 0
+    requests: int = 0
+    joins: int = 0
+    refusals: int = 0
+    retries: int = 0
+    probes: int = 0
+    syncs: int = 0
+    leaves: int = 0
+    consumer_heartbeats: int = 0
+    other: int = 0
+    not_json: int = 0
+    broken: int = 0
+    cut_off_sources: int = 0
+    first_at: datetime | None = None
+    last_at: datetime | None = None
+
+
+class RequestLogReading(Record, frozen=True, kw_only=True):
+    """What a request log shows of members, in the order of time, and how much was read."""
+
+    observations: tuple[Observation, ...] = ()
+    counts: RequestLogCounts = RequestLogCounts()
+
+
+def read_request_log(
+    sources: Sequence[Source],
+    groups: Container[str] | None = None,
+    tz_offset: timedelta = NO_OFFSET,
+) -> RequestLogReading:
+    """The joins, refusals, leaves and completed rebalances in one or several request logs.
+
+    Times are those of the lines: when the request was COMPLETED (a join waits for the rebalance).
+    A line without a zone is taken as written by a clock `tz_offset` ahead of UTC (default: UTC).
+    Sources may be given in any order; what they say is put in the order of time.
+
+    Raises:
+        DocumentError: a source cannot be read. Lines that make no sense are counted, never raised.
+    """
+    tally: dict[str, int] = {}
+    times: list[datetime] = []
+    requests: list[Request] = []
+    for source in sources:
+        requests += _read_one(TextInput(source), groups, tz_offset, tally, times)
+    if len(sources) > 1 and all(r.at is not None for r in requests):
+        requests.sort(key=_completed)
+    history = events.History()
+    found: list[Observation] = []
+    for request in requests:
+        found += _observe(request, history, tally)
+    return RequestLogReading(
+        observations=tuple(found),
+        counts=RequestLogCounts(
+            first_at=min(times, default=None), last_at=max(times, default=None), **tally
+        ),
+    )
+
+
+def _completed(request: Request) -> datetime:
+    assert request.at is not None
+    return request.at
+
+
+def _read_one(
+    source: TextInput,
+    groups: Container[str] | None,
+    tz_offset: timedelta,
+    tally: dict[str, int],
+    times: list[datetime],
+) -> list[Request]:
+    requests: list[Request] = []
+    lines = marked = 0
+    first = last = b""
+    for raw in source.lines():
+        lines += 1
+        if MARK not in raw:
+            continue
+        marked += 1
+        last = raw
+        first = first or raw
+        parsed = parse(raw, f"{source.name}:{lines}", tz_offset)
+        if isinstance(parsed, Request):
+            if groups is None or parsed.group_id in groups:
+                requests.append(parsed)
+            else:
+                _count(tally, "other")
+        else:
+            _count(tally, _TALLY[parsed])
+    _count(tally, "lines", lines)
+    _count(tally, "requests", marked)
+    _count(tally, "cut_off_sources", int(source.cut_off))
+    bounds = (time_of(raw[:400].decode("utf-8", "replace"), tz_offset) for raw in (first, last))
+    times += [at for at in bounds if at is not None]
+    times += [r.at for r in requests if r.at is not None]
+    return requests
+
+
+_TALLY: Final[Mapping[str, str]] = {BROKEN: "broken", NOT_JSON: "not_json", OTHER: "other"}
+
+
+def _observe(
+    request: Request, history: events.History, tally: dict[str, int]
+) -> Sequence[Observation]:
+    if request.api == "JOIN_GROUP":
+        if request.error == _INCONSISTENT_GROUP_PROTOCOL:
+            if request.is_probe:
+                _count(tally, "probes")
+                return ()
+            _count(tally, "refusals")
+            return (events.refused(request),)
+        if request.error in (_NO_ERROR, _MEMBER_ID_REQUIRED) and not request.is_probe:
+            _count(tally, "joins")
+            return events.joined(request, history)
+        _count(tally, "probes" if request.is_probe else "retries")
+        return ()
+    if request.api == "SYNC_GROUP":
+        _count(tally, "syncs")
+        return events.synced(request, history)
+    if request.api == "LEAVE_GROUP":
+        left = events.left(request, history)
+        _count(tally, "leaves", len(left))
+        return left
+    _count(tally, "consumer_heartbeats")
+    return ()
+
+
+def _count(tally: dict[str, int], what: str, by: int = 1) -> None:
+    tally[what] = tally.get(what, 0) + by

@@ -1,0 +1,148 @@
+"""Lines of logs and documents: plain or gz (told by its first bytes), a file, a stream or stdin."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, Final
+
+from rebal.groups.errors import DocumentError
+
+Source = Path | IO[Any]
+
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_STDIN: Final = "-"
+LONGEST_LINE: Final = 16 * 1024 * 1024
+
+
+class TextInput:
+    """One source of text: `name` for messages, `lines()` once.
+
+    A gz stream that ends too early gives the lines it still holds and sets `cut_off`.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.cut_off = False
+        if isinstance(source, Path):
+            self.name = "standard input" if str(source) == _STDIN else str(source)
+        else:
+            self.name = str(getattr(source, "name", "") or "stream")
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines, each with its line end; a longer one than `LONGEST_LINE` comes in pieces.
+
+        Raises:
+            DocumentError: the source is missing, unreadable, a directory, or damaged gz.
+        """
+        source = self._source
+        try:
+            if not isinstance(source, Path):
+                yield from self._pieces(source)
+            elif str(source) == _STDIN:
+                yield from self._pieces(sys.stdin.buffer)
+            else:
+                with source.open("rb") as stream:
+                    yield from self._pieces(stream)
+        except (gzip.BadGzipFile, zlib.error):
+            raise DocumentError(
+                f"{self.name}: damaged gz data; fetch the file again or unpack what is readable."
+            ) from None
+        except (OSError, ValueError) as error:
+            raise cannot_read(self.name, error) from None
+
+    def read(self, limit: int) -> bytes:
+        """All bytes of the source, unpacked.
+
+        Raises:
+            DocumentError: as `lines`; or there are more than `limit` bytes.
+        """
+        parts: list[bytes] = []
+        size = 0
+        for line in self.lines():
+            size += len(line)
+            if size > limit:
+                raise DocumentError(
+                    f"{self.name}: larger than {limit // (1024 * 1024)} MiB, "
+                    "which is no configuration file; name the files to read."
+                )
+            parts.append(line)
+        return b"".join(parts)
+
+    def _pieces(self, stream: IO[Any]) -> Iterator[bytes]:
+        if isinstance(stream, io.TextIOBase):
+            while text := stream.readline(LONGEST_LINE):
+                yield text.encode("utf-8", "replace")
+            return
+        first = stream.read(2)
+        joined: IO[bytes] = io.BufferedReader(_Prefixed(first, stream), 1 << 18)
+        if first == _GZIP_MAGIC:
+            joined = gzip.GzipFile(fileobj=joined)  # type: ignore[assignment]
+        try:
+            while line := joined.readline(LONGEST_LINE):
+                yield line
+        except EOFError:
+            self.cut_off = True
+
+
+class _Prefixed(io.RawIOBase):
+    """A stream that cannot seek, with the bytes already taken from it put back in front."""
+
+    def __init__(self, first: bytes, rest: IO[bytes]) -> None:
+        self._first = first
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._first:
+            size = min(len(buffer), len(self._first))
+            buffer[:size], self._first = self._first[:size], self._first[size:]
+            return size
+        # read1 where there is one: a pipe's lines must not wait for a full buffer.
+        read = getattr(self._rest, "read1", self._rest.read)
+        data = read(len(buffer)) or b""
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def files_in(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """`paths` with every directory replaced by the files in it (no hidden ones), sorted.
+
+    Raises:
+        DocumentError: a path is missing or a directory cannot be listed or holds no file.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if str(path) == _STDIN or not path.is_dir():
+            found.append(path)
+            continue
+        try:
+            inside = sorted(
+                p
+                for p in path.rglob("*")
+                if p.is_file() and not any(s.startswith(".") for s in p.relative_to(path).parts)
+            )
+        except OSError as error:
+            raise cannot_read(str(path), error) from None
+        if not inside:
+            raise DocumentError(f"{path}: the directory holds no file; name one that does.")
+        found += inside
+    return tuple(found)
+
+
+def cannot_read(name: str, error: Exception) -> DocumentError:
+    """The one sentence for a path that cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return DocumentError(f"{name}: no such file; check the path.")
+    if isinstance(error, IsADirectoryError):
+        return DocumentError(f"{name}: is a directory; name the files in it.")
+    if isinstance(error, PermissionError):
+        return DocumentError(f"{name}: permission denied; run as a user who may read it.")
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or "unreadable"
+    return DocumentError(f"{name}: cannot be read ({reason}); check the path.")

@@ -1,0 +1,346 @@
+"""The request log's layouts, versions and damages, on lines shaped like the broker's."""
+
+import gzip
+import io
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebal.groups.errors import DocumentError, RebalError
+from rebal.groups.observations import Joined, Left, Rebalanced, Refused
+from rebal.inspectors.request_log import read_request_log
+
+AT = datetime(2026, 11, 21, 2, 4, 44, 313000, tzinfo=UTC)
+
+
+def body(api="JOIN_GROUP", version=9, request=None, response=None, client_id="c-0", **more):
+    line = {
+        "isForwarded": False,
+        "requestHeader": {
+            "requestApiKey": 11,
+            "requestApiVersion": version,
+            "correlationId": 17,
+            "clientId": client_id,
+            "requestApiKeyName": api,
+        },
+        "request": {"groupId": "g", **(request or {})},
+        "response": {"throttleTimeMs": 0, "errorCode": 0, **(response or {})},
+        "connection": "10.0.0.9:9092-10.1.2.3:42052-2-2",
+        "totalTimeMs": 17.3,
+        "clientInformation": {"softwareName": "apache-kafka-java", "softwareVersion": "3.9.1"},
+        **more,
+    }
+    return json.dumps(line, separators=(",", ":"))
+
+
+def join(names=("range",), member_id="", answered="c-0-id", error=0, instance=None, **more):
+    request = {
+        "memberId": member_id,
+        "groupInstanceId": instance,
+        "protocolType": more.pop("protocol_type", "consumer"),
+        "protocols": [{"name": n, "metadata": "AAEAAA=="} for n in names],
+        "reason": more.pop("reason", ""),
+    }
+    response = {
+        "errorCode": error,
+        "generationId": more.pop("generation", 3),
+        "protocolName": names[0] if names else None,
+        "memberId": answered,
+        "members": more.pop("members", []),
+        **more.pop("response", {}),
+    }
+    return body(request=request, response=response, **more)
+
+
+def read(*lines, **options):
+    text = "".join(f"{line}\n" for line in lines).encode()
+    return read_request_log([io.BytesIO(text)], **options)
+
+
+def line(json_text, layout="[2026-11-21 02:04:44,313] DEBUG {} (kafka.request.logger)"):
+    return layout.format("Completed request:" + json_text)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "[2026-11-21 02:04:44,313] DEBUG {} (kafka.request.logger)",
+        "2026-11-21T02:04:44.313Z {}",
+        "2026-11-21 04:04:44,313+0200 DEBUG [data-plane-kafka-request-handler-1] - {}",
+        "2026-11-21 02:04:44,313 DEBUG {} {{broker=1, rack=a}}",
+        "2026-11-21T02:04:44.313000001Z stdout F [2026-11-21 05:04:44,999] DEBUG {}",
+        "[broker-0] 2026-11-21 02:04:44.313 UTC DEBUG kafka.request.logger: {}",
+    ],
+)
+def test_any_layout_around_the_json(layout):
+    reading = read(line(join(("cooperative-sticky", "range")), layout))
+    (seen,) = reading.observations
+    assert (seen.list, seen.member_id, seen.at) == (("cooperative-sticky", "range"), "c-0-id", AT)
+    assert seen.host == "10.1.2.3"
+    assert (seen.software.name, seen.software.version) == ("apache-kafka-java", "3.9.1")
+    assert reading.counts.joins == 1
+    assert reading.counts.first_at == reading.counts.last_at == AT
+
+
+def test_a_layout_without_a_time_gives_no_time():
+    (seen,) = read(line(join(), "{}")).observations
+    assert seen.at is None
+    assert seen.member_id == "c-0-id"
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        lambda text: json.dumps(
+            {"log": text, "stream": "stdout", "time": "2026-11-21T02:04:44.313Z"}
+        ),
+        lambda text: json.dumps({"@timestamp": "2026-11-21T02:04:44.313Z", "message": text}),
+        lambda text: json.dumps(
+            {"instant": {"epochSecond": 1795226684, "nanoOfSecond": 313000000}, "message": text}
+        ),
+        lambda text: json.dumps({"timeMillis": 1795226684313, "message": text}),
+        lambda text: "[pod/kafka-0/kafka] " + json.dumps({"ts": 1795226684.313, "msg": text}),
+    ],
+)
+def test_a_json_wrapper_around_the_line(wrapper):
+    (seen,) = read(wrapper("Completed request:" + join())).observations
+    assert (seen.list, seen.at) == (("range",), AT)
+
+
+def test_a_clock_that_is_not_utc():
+    (seen,) = read(line(join()), tz_offset=timedelta(hours=2)).observations
+    assert seen.at == AT - timedelta(hours=2)
+
+
+def test_the_first_join_gets_its_id_and_is_no_failure():
+    (seen,) = read(line(join(error=79, answered="c-0-new", generation=-1))).observations
+    assert (seen.member_id, seen.generation_id) == ("c-0-new", None)
+
+
+def test_other_errors_say_nothing_of_a_member():
+    reading = read(*(line(join(error=code, answered="", generation=-1)) for code in (14, 16, 25)))
+    assert reading.observations == ()
+    assert reading.counts.retries == 3
+
+
+def test_a_refusal_keeps_its_list_and_its_sender():
+    reading = read(line(join(("cooperative-sticky",), error=23, answered="", instance="i-1")))
+    (seen,) = reading.observations
+    assert isinstance(seen, Refused)
+    assert (seen.list, seen.client_id, seen.instance_id) == (("cooperative-sticky",), "c-0", "i-1")
+    assert reading.counts.refusals == 1
+
+
+def test_the_read_only_probe_is_no_refused_member():
+    request = {
+        "memberId": "made-up",
+        "groupInstanceId": "made-up-too",
+        "protocolType": "consumer",
+        "protocols": [{"name": "cooperative-sticky", "metadata": ""}],
+    }
+    lines = [
+        line(body(request=request, response={"errorCode": code, "memberId": "made-up"}))
+        for code in (23, 25)
+    ]
+    reading = read(*lines)
+    assert reading.observations == ()
+    assert (reading.counts.probes, reading.counts.refusals) == (2, 0)
+
+
+def test_leaving_in_every_version():
+    flat = body("LEAVE_GROUP", 1, {"memberId": "a"})
+    listed = body(
+        "LEAVE_GROUP",
+        5,
+        {"members": [{"memberId": "b", "groupInstanceId": None, "reason": "closed"}]},
+        {"members": [{"memberId": "b", "errorCode": 0}]},
+    )
+    unknown = body(
+        "LEAVE_GROUP",
+        4,
+        {"members": [{"memberId": "x", "groupInstanceId": None}]},
+        {"members": [{"memberId": "x", "errorCode": 25}]},
+    )
+    failed = body("LEAVE_GROUP", 1, {"memberId": "y"}, {"errorCode": 25})
+    seen = read(line(flat), line(listed), line(unknown), line(failed)).observations
+    assert [(o.member_id, o.reason) for o in seen] == [("a", None), ("b", "closed")]
+    assert all(isinstance(o, Left) for o in seen)
+
+
+def test_an_administrator_removes_a_static_member_by_its_instance_id():
+    removal = body(
+        "LEAVE_GROUP",
+        5,
+        {"members": [{"memberId": "", "groupInstanceId": "i-1", "reason": "removed"}]},
+        {"members": [{"memberId": "", "groupInstanceId": "i-1", "errorCode": 0}]},
+    )
+    seen = read(line(join(instance="i-1", answered="i-1-old")), line(removal)).observations
+    assert (seen[1].member_id, seen[1].instance_id) == ("i-1-old", "i-1")
+
+
+def test_a_static_restart_replaces_its_former_id_and_completes_no_rebalance():
+    first = join(instance="i-1", answered="i-1-old", members=[{"memberId": "i-1-old"}])
+    again = join(
+        instance="i-1",
+        answered="i-1-new",
+        members=[{"memberId": "i-1-new"}],
+        response={"skipAssignment": True},
+    )
+    seen = read(line(first), line(again)).observations
+    joins = [o for o in seen if isinstance(o, Joined)]
+    assert [o.replaced_member_id for o in joins] == [None, "i-1-old"]
+    assert [o.generation_id for o in seen if isinstance(o, Rebalanced)] == [3]
+
+
+def test_a_follower_alone_proves_no_rebalance_but_the_leaders_sync_does():
+    follower = join(member_id="c-0-id", generation=7)
+    sync = body(
+        "SYNC_GROUP",
+        5,
+        {"generationId": 7, "memberId": "l", "assignments": [{"memberId": "l"}]},
+        {"protocolName": "range"},
+    )
+    assert [o for o in read(line(follower)).observations if isinstance(o, Rebalanced)] == []
+    seen = read(line(follower), line(sync), line(sync)).observations
+    rebalances = [o for o in seen if isinstance(o, Rebalanced)]
+    assert [(o.generation_id, o.assignor, o.at) for o in rebalances] == [(7, "range", AT)]
+
+
+def test_connect_workers_keep_their_protocol_type():
+    (seen,) = read(line(join(("sessioned", "compatible"), protocol_type="connect"))).observations
+    assert (seen.protocol_type, seen.list) == ("connect", ("sessioned", "compatible"))
+
+
+def test_ipv6_hosts():
+    connection = "0:0:0:0:0:0:0:1:9092-fe80:0:0:0:1:2:3:4:42040-0-2"
+    (seen,) = read(line(join(connection=connection))).observations
+    assert seen.host == "fe80:0:0:0:1:2:3:4"
+
+
+def test_noise_cut_off_lines_and_old_brokers_are_counted():
+    whole = line(join())
+    old = (
+        "[2026-11-21 02:04:44,313] DEBUG Completed request:RequestHeader(apiKey=JOIN_GROUP, "
+        "apiVersion=5, clientId=c) -- {group_id=g},response:{} (kafka.request.logger)"
+    )
+    fetch = line(body("FETCH", 17))
+    reading = read("java.lang.Exception: x", "\tat y", whole, whole[:400], "", old, fetch)
+    counts = reading.counts
+    assert (counts.lines, counts.requests, counts.joins) == (7, 4, 1)
+    assert (counts.broken, counts.not_json, counts.other) == (1, 1, 1)
+
+
+def test_a_hostile_client_id_hides_nothing():
+    hostile = 'x","requestApiKeyName":"FETCH'
+    (seen,) = read(line(join(client_id=hostile))).observations
+    assert seen.client_id == hostile
+
+
+def test_rotated_files_in_any_order_and_gz(tmp_path: Path):
+    first = "[2026-11-21 02:04:44,000] DEBUG {}"
+    second = "[2026-11-21 03:00:00,000] DEBUG {}"
+    older = tmp_path / "request.log.1.gz"
+    older.write_bytes(gzip.compress(line(join(instance="i", answered="old"), first).encode()))
+    newer = tmp_path / "request.log"
+    newer.write_text(line(join(instance="i", answered="new"), second))
+    seen = read_request_log([newer, older]).observations
+    assert [(o.member_id, o.replaced_member_id) for o in seen] == [("old", None), ("new", "old")]
+    assert str(older) in seen[0].evidence.detail
+
+
+def test_a_gz_that_ends_too_early_gives_what_it_holds(tmp_path: Path):
+    path = tmp_path / "cut.log.gz"
+    text = "\n".join(line(join(answered=f"id-{n}-{n * 7919}")) for n in range(2000))
+    path.write_bytes(gzip.compress(text.encode())[:-2000])
+    reading = read_request_log([path])
+    assert reading.counts.cut_off_sources == 1
+    assert 100 < reading.counts.joins < 2000
+
+
+def test_a_text_stream_is_read_too():
+    assert read_request_log([io.StringIO(line(join()))]).counts.joins == 1
+
+
+def test_standard_input(monkeypatch):
+    stdin = io.TextIOWrapper(io.BytesIO(gzip.compress(line(join()).encode())))
+    monkeypatch.setattr("sys.stdin", stdin)
+    reading = read_request_log([Path("-")])
+    assert reading.counts.joins == 1
+    assert reading.observations[0].evidence.detail.startswith("standard input:1 ")
+
+
+@pytest.mark.parametrize("what", ["missing", "directory", "damaged"])
+def test_what_cannot_be_read_is_one_sentence(tmp_path: Path, what):
+    path = tmp_path / "x.log"
+    if what == "directory":
+        path.mkdir()
+    if what == "damaged":
+        path.write_bytes(b"\x1f\x8b\x08\x00" + b"no gz" * 20)
+    with pytest.raises(DocumentError) as caught:
+        read_request_log([path])
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    assert message.endswith(".")
+    assert "\n" not in message
+
+
+@given(st.binary(max_size=400))
+def test_random_bytes_raise_nothing_else(data):
+    for prefix in (b"", b"Completed request:{", b'Completed request:{"requestHeader":JOIN_GROUP'):
+        try:
+            reading = read_request_log([io.BytesIO(prefix + data)])
+        except RebalError:
+            continue
+        assert reading.counts.joins == 0
+
+
+_WHOLE = line(join(("cooperative-sticky", "range"), instance="i", members=[{"memberId": "x"}]))
+
+
+@given(
+    st.integers(min_value=0, max_value=len(_WHOLE)),
+    st.lists(st.tuples(st.integers(0, len(_WHOLE) - 1), st.integers(0, 255)), max_size=4),
+)
+def test_cut_off_and_mutated_lines_raise_nothing_else(length, changes):
+    data = bytearray(_WHOLE.encode())
+    for place, value in changes:
+        data[place] = value
+    reading = read_request_log([io.BytesIO(bytes(data[:length]))])
+    assert reading.counts.joins <= 1
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "memberId",
+                    "members",
+                    "protocols",
+                    "name",
+                    "metadata",
+                    "errorCode",
+                    "groupInstanceId",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    st.sampled_from(["JOIN_GROUP", "SYNC_GROUP", "LEAVE_GROUP", "CONSUMER_GROUP_HEARTBEAT"]),
+    st.dictionaries(st.sampled_from(["memberId", "members", "protocols", "assignments"]), _JSON),
+    st.dictionaries(st.sampled_from(["memberId", "members", "errorCode", "generationId"]), _JSON),
+)
+def test_valid_json_of_the_wrong_shape_raises_nothing(api, request, response):
+    read(line(body(api, 5, request, response)))
