@@ -1,0 +1,111 @@
+"""The shared fixtures: brokers, members, fresh names; what the markers `live` and `full` mean.
+
+`live` tests are skipped, with the reason, where no Java 17 is found or REBAL_LIVE=0; with CI=true
+they run or fail. `full` tests run only with REBAL_FULL=1. The packages that start processes are
+imported by the fixtures that need them, so the pure tests need nothing of them.
+"""
+
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.kafka.broker import Broker
+    from tests.kafka.members import Members
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if os.environ.get("REBAL_FULL") != "1":
+        full = [item for item in items if item.get_closest_marker("full")]
+        if full:
+            config.hook.pytest_deselected(items=full)
+            items[:] = [item for item in items if not item.get_closest_marker("full")]
+    reason = _why_not_live()
+    if reason:
+        for item in items:
+            if item.get_closest_marker("live"):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _why_not_live() -> str | None:
+    if os.environ.get("CI", "").lower() == "true":
+        return None
+    if os.environ.get("REBAL_LIVE") == "0":
+        return "REBAL_LIVE=0"
+    from tests.kafka.jars import java_version
+
+    found = java_version()
+    if found is None:
+        return "no java found: install a JDK 17 or newer, or set JAVA_HOME"
+    if found < 17:
+        return f"java {found} is too old: install a JDK 17 or newer, or set JAVA_HOME"
+    return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A failed live test shows the ends of the logs of every process that is still running."""
+    report = yield
+    if report.failed and item.get_closest_marker("live"):
+        from tests.kafka.processes import RUNNING
+
+        for child in list(RUNNING.values()):
+            report.sections.append((f"log of {child.name}", child.tail()))
+    return report
+
+
+@pytest.fixture(scope="session")
+def kafka41() -> Iterator["Broker"]:
+    """The one Kafka 4.1.1 broker that all tests share (Java group coordinator)."""
+    from tests.kafka.broker import Broker
+
+    with Broker("4.1.1") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def kafka39() -> Iterator["Broker"]:
+    """The shared Kafka 3.9.1 broker (Scala group coordinator), started when first asked for."""
+    from tests.kafka.broker import Broker
+
+    with Broker("3.9.1") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def _shared_jvms() -> Iterator[None]:
+    from tests.kafka.members import Members
+
+    yield
+    Members.end_shared()
+
+
+@pytest.fixture
+def members(_shared_jvms: None) -> Iterator["Members"]:
+    """Starts consumers; all of them are closed when the test ends."""
+    from tests.kafka.members import Members
+
+    started = Members()
+    yield started
+    started.end()
+
+
+@pytest.fixture
+def group_id(request: pytest.FixtureRequest) -> str:
+    """A group id that no other test uses."""
+    return _fresh_name(request, "g")
+
+
+@pytest.fixture
+def topic_name(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses: `kafka41.create_topic(topic_name, 6)`."""
+    return _fresh_name(request, "t")
+
+
+def _fresh_name(request: pytest.FixtureRequest, prefix: str) -> str:
+    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+    return f"{prefix}-{words[:40]}-{uuid.uuid4().hex[:6]}"

@@ -1,0 +1,14 @@
+"""Real Kafka brokers and real consumers for the tests, on 127.0.0.1 only.
+
+What to reach for:
+
+* the fixtures of tests/conftest.py: `kafka41` and `kafka39` (brokers), `members` (starts consumers
+  and ends them with the test), `group_id`, `topic`;
+* `broker.Broker`: one KRaft process with PLAINTEXT, SASL_SSL and mutual-TLS listeners, ACLs, a
+  request log that is switched on and off, and a log of what the group coordinator alone said;
+* `members.JavaHost`, `members.PyHost`: consumers under the test's control, each a `Member` whose
+  events (assigned, revoked, lost, joined, error, closed) are what the client itself printed;
+* `jars`: the pinned jars, fetched once by ./mvnw into `.cache/` (or `REBAL_CACHE`).
+
+The processes end with the test run, also when it is killed: each one watches its standard input.
+"""

@@ -1,0 +1,441 @@
+"""`Broker`: one real Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1."""
+
+import contextlib
+import shutil
+import socket
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
+from tests.kafka import jars, security
+from tests.kafka.processes import ChildProcess, wait_for
+
+NODE_ID = 1
+REQUEST_LOGGER = "kafka.request.logger"
+_LISTENERS = ("PLAINTEXT", "SASL_SSL", "SSL", "CONTROLLER")
+_JVM = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
+
+
+class Broker:
+    """A broker that is formatted and started by `start()` and can be stopped, killed, restarted.
+
+    `bootstrap`, `bootstrap_sasl` (SASL_SSL: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN, OAUTHBEARER with
+    unsigned tokens) and `bootstrap_tls` (client certificate required) are fixed for its life, also
+    over restarts. On PLAINTEXT every client is a super user; elsewhere only `admin` is, so ACLs
+    bite for the others (`security.USERS`). With `secure=False` only PLAINTEXT is there.
+
+    `settings` are broker properties that replace the defaults; `request_log` switches the request
+    log on from the first moment, else `log_requests` does it later.
+    """
+
+    def __init__(
+        self,
+        version: str = "4.1.1",
+        *,
+        secure: bool = True,
+        request_log: bool = False,
+        settings: dict[str, str] | None = None,
+    ) -> None:
+        self.version = version
+        self.secure = secure
+        self.folder = Path(tempfile.mkdtemp(prefix=f"rebal-kafka-{version}-"))
+        self.ports = dict(zip(_LISTENERS, _free_ports(len(_LISTENERS)), strict=True))
+        self.certificates = security.make_certificates(self.folder / "tls")
+        self.start_seconds = 0.0
+        self._settings = settings or {}
+        self._request_level = "DEBUG" if request_log else "INFO"
+        self._process: ChildProcess | None = None
+        self._admin: AdminClient | None = None
+        self._starts = 0
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.ports['PLAINTEXT']}"
+
+    @property
+    def bootstrap_sasl(self) -> str:
+        return f"127.0.0.1:{self.ports['SASL_SSL']}"
+
+    @property
+    def bootstrap_tls(self) -> str:
+        return f"127.0.0.1:{self.ports['SSL']}"
+
+    @property
+    def is_scala_coordinator(self) -> bool:
+        """Before 4.0 the classic (Scala) group coordinator serves, since then the Java one."""
+        return int(self.version.split(".")[0]) < 4
+
+    @property
+    def process(self) -> ChildProcess:
+        assert self._process is not None, "the broker was never started"
+        return self._process
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self, timeout: float = 60) -> None:
+        """Start, or start again on the same data and ports, and wait until it serves."""
+        began = time.monotonic()
+        name = f"broker-{self.version}"
+        classpath = f"{jars.compiled('Launch', name)}:{jars.classpath(name)}"
+        properties = self.folder / "server.properties"
+        arguments: list[str] = []
+        if self._starts == 0:
+            properties.write_text(_properties_text(self._server_settings()))
+            (self.folder / "log.properties").write_text(self._logging())
+            arguments = self._format_arguments()
+        java = jars.tool("java")
+        if java is None:
+            raise jars.ToolError("java was not found: install a JDK 17 or set JAVA_HOME to one.")
+        logging = "log4j2.configurationFile" if self.version >= "4" else "log4j.configuration"
+        command = [
+            java,
+            *_JVM,
+            f"-D{logging}=file:{self.folder / 'log.properties'}",
+            "-cp",
+            classpath,
+            "Launch",
+            str(properties),
+            *arguments,
+        ]
+        seen = self._times_started()
+        self._starts += 1
+        child = ChildProcess(f"broker {self.version}", command, self.folder / "broker.log")
+        self._process = child
+        wait_for(
+            f"broker {self.version} to start",
+            lambda: self._times_started() > seen or not child.alive,
+            timeout=timeout,
+            involved=lambda: [child],
+        )
+        if not child.alive:
+            raise jars.ToolError(f"the broker did not start\n{child.tail()}")
+        self.start_seconds = time.monotonic() - began
+
+    def stop(self) -> None:
+        """A clean shutdown (SIGTERM); data and ports are kept for the next `start()`."""
+        self.process.terminate()
+
+    def kill(self) -> None:
+        """SIGKILL; data and ports are kept for the next `start()`."""
+        self.process.kill()
+
+    def restart(self) -> None:
+        """`stop()` and `start()`: the group coordinator is loaded again from its topic."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """End the process without ceremony and remove all its files."""
+        self._admin = None
+        if self._process is not None and self._process.alive:
+            self._process.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # --- administration -------------------------------------------------------------------------
+
+    def admin(self) -> AdminClient:
+        """confluent-kafka's admin client on PLAINTEXT (a super user)."""
+        if self._admin is None:
+            self._admin = AdminClient(
+                {"bootstrap.servers": self.bootstrap, "client.id": "harness", "log_level": 0}
+            )
+        return self._admin
+
+    def create_topic(self, name: str, partitions: int = 1) -> str:
+        """Create a topic (replication 1), wait until it is known, and give its name back."""
+        futures = self.admin().create_topics([NewTopic(name, partitions, 1)])
+        futures[name].result(20)
+
+        def known() -> bool:
+            topic = self.admin().list_topics(name, timeout=10).topics[name]
+            leaders = [part.leader for part in topic.partitions.values()]
+            return len(leaders) == partitions and min(leaders) >= 0
+
+        wait_for(f"topic {name}", known, timeout=20, involved=lambda: [self.process])
+        return name
+
+    def produce(self, topic: str, counts: dict[int, int]) -> None:
+        """Write `counts[partition]` small records to each partition of `topic`."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
+        for partition, count in counts.items():
+            for number in range(count):
+                producer.produce(topic, value=str(number).encode(), partition=partition)
+        left = producer.flush(20)
+        assert left == 0, f"{left} records of {topic} were not written"
+
+    def allow(self, user: str, resource: str, name: str, *operations: str) -> None:
+        """ACLs for `User:<user>`: `resource` is topic, group or cluster (name: kafka-cluster).
+
+        Operations in the tools' spelling: READ, DESCRIBE, DESCRIBE_CONFIGS… The answer comes when
+        they are written; the authorizer enforces them a moment later.
+        """
+        kind = "BROKER" if resource == "cluster" else resource.upper()
+        bindings = [
+            AclBinding(
+                ResourceType[kind],
+                name,
+                ResourcePatternType.LITERAL,
+                f"User:{user}",
+                "*",
+                AclOperation[operation.upper()],
+                AclPermissionType.ALLOW,
+            )
+            for operation in operations
+        ]
+        for future in self.admin().create_acls(bindings).values():
+            future.result(20)
+
+    def set_scram_user(self, user: str, password: str) -> None:
+        """Create or change one user of both SCRAM mechanisms (PLAIN is fixed at the start)."""
+        # Kafka refuses two changes of one user in one request.
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            change = UserScramCredentialUpsertion(
+                user, ScramCredentialInfo(mechanism, 4096), password.encode()
+            )
+            self.admin().alter_user_scram_credentials([change])[user].result(20)
+
+    def client_properties(
+        self, mechanism: str, user: str, password: str | None = None
+    ) -> dict[str, str]:
+        """Java-spelt client properties for one user: see `security.client_properties`."""
+        bootstrap = self.bootstrap_tls if mechanism == "SSL" else self.bootstrap_sasl
+        return security.client_properties(
+            self.certificates, bootstrap, mechanism=mechanism, user=user, password=password
+        )
+
+    def write_properties(self, name: str, properties: dict[str, str]) -> Path:
+        """Write client properties to a file of the broker's folder (removed with it)."""
+        path = self.folder / name
+        path.write_text(_properties_text(properties))
+        return path
+
+    def wait_stable(self, group: str, members: int, timeout: float = 30) -> None:
+        """Wait until the broker itself says: `group` is Stable and has so many members."""
+        seen = "nothing yet"
+
+        def stable() -> bool:
+            nonlocal seen
+            try:
+                described = self.admin().describe_consumer_groups([group], request_timeout=10)
+                answer = described[group].result(15)
+            except KafkaException as error:
+                seen = str(error)
+                # A loading coordinator and a group that does not exist yet are normal here.
+                if error.args[0].code() in _SOON:
+                    return False
+                raise
+            seen = f"{answer.state}, {len(answer.members)} members"
+            return answer.state == ConsumerGroupState.STABLE and len(answer.members) == members
+
+        try:
+            wait_for(f"{group} to be Stable with {members}", stable, timeout=timeout, every=0.1)
+        except AssertionError as late:
+            raise type(late)(f"{late}\nlast answer: {seen}\n{self.process.tail()}") from late
+
+    # --- logs -----------------------------------------------------------------------------------
+
+    def log_requests(self, on: bool) -> None:
+        """Switch the request log on or off in the running broker (KIP-412), until a restart."""
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap, client_id="harness")
+        try:
+            change = (AlterConfigOp.SET, "DEBUG" if on else "INFO")
+            resource = ConfigResource(
+                ConfigResourceType.BROKER_LOGGER, str(NODE_ID), {REQUEST_LOGGER: change}
+            )
+            admin.alter_configs([resource], raise_on_unknown=False, incremental=True)
+        finally:
+            admin.close()
+
+    @property
+    def request_log_path(self) -> Path:
+        """What `kafka.request.logger` wrote, layout `[%d] %p %m (%c)%n`, times in UTC."""
+        return self.folder / "kafka-request.log"
+
+    @property
+    def coordinator_log_path(self) -> Path:
+        return self.folder / "group-coordinator.log"
+
+    def coordinator_log(self) -> str:
+        """Everything the group coordinator said at INFO or above since the first start."""
+        path = self.coordinator_log_path
+        return path.read_text() if path.exists() else ""
+
+    def server_log(self) -> str:
+        """Everything else the broker said (and its standard output)."""
+        return self.process.log()
+
+    def _times_started(self) -> int:
+        log = self.folder / "broker.log"
+        return (
+            log.read_text(errors="replace").count("] Kafka Server started") if log.exists() else 0
+        )
+
+    def _format_arguments(self) -> list[str]:
+        arguments = ["--cluster-id", "cmViYWwtdGVzdC1jbHVzdA"]
+        if self.secure:
+            for mechanism in security.SCRAM_MECHANISMS:
+                for user, password in security.USERS.items():
+                    arguments += ["--add-scram", f"{mechanism}=[name={user},password={password}]"]
+        return arguments
+
+    def _server_settings(self) -> dict[str, str]:
+        names = _LISTENERS if self.secure else ("PLAINTEXT", "CONTROLLER")
+        addresses = {name: f"{name}://127.0.0.1:{self.ports[name]}" for name in names}
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": str(NODE_ID),
+            "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{self.ports['CONTROLLER']}",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listeners": ",".join(addresses.values()),
+            "advertised.listeners": ",".join(
+                address for name, address in addresses.items() if name != "CONTROLLER"
+            ),
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
+            "SASL_SSL:SASL_SSL,SSL:SSL",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS;User:admin",
+            "log.dirs": str(self.folder / "data"),
+            "auto.create.topics.enable": "false",
+            "offsets.topic.num.partitions": "4",
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "group.min.session.timeout.ms": "500",
+            "num.network.threads": "2",
+            "num.io.threads": "4",
+            "background.threads": "2",
+            "log.cleaner.dedupe.buffer.size": "4194304",
+            # How long a killed broker's own registration keeps its next start waiting.
+            "broker.session.timeout.ms": "4000",
+            "broker.heartbeat.interval.ms": "500",
+        }
+        if not self.is_scala_coordinator:
+            settings |= {
+                "group.consumer.migration.policy": "bidirectional",
+                "group.consumer.min.session.timeout.ms": "1000",
+                "group.consumer.session.timeout.ms": "6000",
+                "group.consumer.min.heartbeat.interval.ms": "200",
+                "group.consumer.heartbeat.interval.ms": "500",
+                "group.coordinator.threads": "1",
+            }
+        if self.secure:
+            settings |= security.listener_settings(self.certificates)
+        return settings | self._settings
+
+    def _logging(self) -> str:
+        template = _LOG4J2 if self.version >= "4" else _RELOAD4J
+        return template.format(
+            request=self.request_log_path,
+            coordinator=self.coordinator_log_path,
+            level=self._request_level,
+        )
+
+
+_SOON = {
+    KafkaError.GROUP_ID_NOT_FOUND,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+}
+
+_LOG4J2 = """\
+status = warn
+rootLogger.level = INFO
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = [%d] %p %m (%c)%n
+appender.request.type = File
+appender.request.name = request
+appender.request.fileName = {request}
+appender.request.layout.type = PatternLayout
+appender.request.layout.pattern = [%d] %p %m (%c)%n
+appender.coordinator.type = File
+appender.coordinator.name = coordinator
+appender.coordinator.fileName = {coordinator}
+appender.coordinator.layout.type = PatternLayout
+appender.coordinator.layout.pattern = [%d] %p %m (%c)%n
+logger.request.name = kafka.request.logger
+logger.request.level = {level}
+logger.request.additivity = false
+logger.request.appenderRef.request.ref = request
+logger.coordinator.name = org.apache.kafka.coordinator.group
+logger.coordinator.level = INFO
+logger.coordinator.additivity = false
+logger.coordinator.appenderRef.coordinator.ref = coordinator
+logger.runtime.name = org.apache.kafka.coordinator.common
+logger.runtime.level = INFO
+logger.runtime.additivity = false
+logger.runtime.appenderRef.coordinator.ref = coordinator
+"""
+
+_RELOAD4J = """\
+log4j.rootLogger=INFO, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
+log4j.appender.request=org.apache.log4j.FileAppender
+log4j.appender.request.File={request}
+log4j.appender.request.layout=org.apache.log4j.PatternLayout
+log4j.appender.request.layout.ConversionPattern=[%d] %p %m (%c)%n
+log4j.appender.coordinator=org.apache.log4j.FileAppender
+log4j.appender.coordinator.File={coordinator}
+log4j.appender.coordinator.layout=org.apache.log4j.PatternLayout
+log4j.appender.coordinator.layout.ConversionPattern=[%d] %p %m (%c)%n
+log4j.logger.kafka.request.logger={level}, request
+log4j.additivity.kafka.request.logger=false
+log4j.logger.kafka.coordinator.group=INFO, coordinator
+log4j.additivity.kafka.coordinator.group=false
+log4j.logger.org.apache.kafka.coordinator.group=INFO, coordinator
+log4j.additivity.org.apache.kafka.coordinator.group=false
+"""
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _properties_text(settings: dict[str, str]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in settings.items())

@@ -1,0 +1,180 @@
+"""The pinned jars that brokers and Java members run on, and the classes compiled against them.
+
+`classpath(name)` and `compiled(source, name)` give folders under `.cache/` of the repository (or
+`REBAL_CACHE`). Both are made once, by ./mvnw and javac, under a file lock and with a rename at the
+end: concurrent test runs share them, and an interrupted one leaves nothing half done.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = Path(__file__).resolve().parent / "java"
+COPY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+
+BROKER_VERSIONS = ("4.1.1", "3.9.1")
+CLIENT_VERSIONS = ("2.3.1", "2.8.2", "3.9.1", "4.1.1")
+
+# Log4j 2 is what Kafka 4 changes levels in at run time (KIP-412), reload4j what Kafka 3 does.
+_BROKER_LOGGING = {
+    "4.1.1": (
+        "org.apache.logging.log4j:log4j-core:2.25.1",
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.1",
+    ),
+    "3.9.1": ("ch.qos.reload4j:reload4j:1.2.25", "org.slf4j:slf4j-reload4j:1.7.36"),
+}
+ARTIFACTS: dict[str, tuple[str, ...]] = {
+    **{
+        f"broker-{version}": (f"org.apache.kafka:kafka_2.13:{version}", *_BROKER_LOGGING[version])
+        for version in BROKER_VERSIONS
+    },
+    **{
+        f"clients-{version}": (
+            f"org.apache.kafka:kafka-clients:{version}",
+            "org.slf4j:slf4j-simple:1.7.36",
+        )
+        for version in CLIENT_VERSIONS
+    },
+}
+
+_POM = """\
+<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>rebal.tests</groupId>
+  <artifactId>{name}</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</project>
+"""
+_DEPENDENCY = (
+    "    <dependency><groupId>{0}</groupId><artifactId>{1}</artifactId>"
+    "<version>{2}</version></dependency>"
+)
+
+
+class ToolError(RuntimeError):
+    """A tool that the harness needs is missing or failed; the text says which and why."""
+
+
+def cache_dir() -> Path:
+    """The folder for everything that is fetched or compiled; made when absent."""
+    folder = Path(os.environ.get("REBAL_CACHE") or ROOT / ".cache").resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@cache
+def java_version() -> int | None:
+    """The major version of `java` (JAVA_HOME first, then PATH), or None when there is none."""
+    command = tool("java")
+    if command is None:
+        return None
+    text = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr
+    words = text.split('"')
+    if len(words) < 2:
+        return None
+    major = words[1].removeprefix("1.").split(".")[0].split("-")[0]
+    return int(major) if major.isdigit() else None
+
+
+def tool(name: str) -> str | None:
+    """The path of `java` or `javac`: JAVA_HOME's when it is set, else the one on PATH."""
+    home = os.environ.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / name).exists():
+        return str(Path(home) / "bin" / name)
+    return shutil.which(name)
+
+
+@cache
+def classpath(name: str) -> str:
+    """The class path (`folder/*`) of one artifact set, a key of `ARTIFACTS`."""
+    artifacts = ARTIFACTS[name]
+    digest = hashlib.sha256("\n".join((COPY_PLUGIN, *artifacts)).encode()).hexdigest()[:12]
+
+    def fetch(folder: Path) -> None:
+        pom = folder / "pom.xml"
+        dependencies = "\n".join(_DEPENDENCY.format(*a.split(":")) for a in artifacts)
+        pom.write_text(_POM.format(name=name, dependencies=dependencies))
+        maven_home = cache_dir() / "maven"
+        _run(
+            [
+                str(ROOT / "mvnw"),
+                "--batch-mode",
+                "--quiet",
+                f"-Dmaven.repo.local={maven_home / 'repository'}",
+                "-DincludeScope=runtime",
+                f"-DoutputDirectory={folder}",
+                "--file",
+                str(pom),
+                COPY_PLUGIN,
+            ],
+            {**os.environ, "MAVEN_USER_HOME": str(maven_home)},
+        )
+
+    return f"{_made_once(f'jars/{name}-{digest}', fetch)}/*"
+
+
+@cache
+def compiled(source: str, name: str) -> str:
+    """The folder with the classes of `java/<source>.java`, compiled against one artifact set."""
+    path = SOURCES / f"{source}.java"
+    against = classpath(name)
+    digest = hashlib.sha256(path.read_bytes() + against.encode()).hexdigest()[:12]
+    javac = tool("javac")
+    if javac is None:
+        raise ToolError("javac was not found: install a JDK 17 or newer, or set JAVA_HOME to one.")
+
+    def compile_into(folder: Path) -> None:
+        options = ["--release", "17", "-nowarn", "-cp", against, "-d", str(folder)]
+        _run([javac, *options, str(path)])
+
+    return str(_made_once(f"classes/{source}-{name}-{digest}", compile_into))
+
+
+def _made_once(relative: str, make: Callable[[Path], None]) -> Path:
+    target = cache_dir() / relative
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(cache_dir() / "lock"):
+        if not target.is_dir():
+            fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
+            try:
+                make(fresh)
+                fresh.rename(target)
+            finally:
+                shutil.rmtree(fresh, ignore_errors=True)
+    return target
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
+    done = subprocess.run(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    if done.returncode:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
+        raise ToolError(f"{Path(command[0]).name} ended with {done.returncode}:\n{tail}")

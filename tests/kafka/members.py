@@ -1,0 +1,375 @@
+"""Real consumers as processes under the test's control.
+
+`JavaHost(version)` is a JVM that hosts any number of consumers of one client version; `PyHost` is
+one process with one consumer of confluent-kafka (librdkafka) or kafka-python. Both give `Member`
+handles whose events are what the client itself printed. `Members` is what the `members` fixture
+hands out: it starts members by software name and ends them with the test.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tests.kafka import jars
+from tests.kafka.broker import Broker
+from tests.kafka.processes import ChildProcess, HarnessTimeoutError, wait_for
+
+JAVA_ASSIGNORS = {
+    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
+    "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
+    "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
+    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+}
+SOFTWARE = (
+    *(f"java-{version}" for version in jars.CLIENT_VERSIONS),
+    "confluent-kafka",
+    "kafka-python",
+)
+_JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
+# Java's usual console layout, so that the file is what a container's log gives.
+_JAVA_LOG = {
+    "showDateTime": "true",
+    "dateTimeFormat": "[yyyy-MM-dd HH:mm:ss,SSS]",
+    "showThreadName": "false",
+    "showLogName": "true",
+    "levelInBrackets": "false",
+    "defaultLogLevel": "info",
+}
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that a client said: `kind` is started, joined, assigned, revoked, lost, error or
+    closed; `data` holds its fields (partitions, member_id, generation, message, records)."""
+
+    t_ms: int
+    member: str
+    kind: str
+    data: Mapping[str, Any]
+
+    @property
+    def partitions(self) -> set[tuple[str, int]]:
+        by_topic = self.data.get("partitions", {})
+        return {(topic, number) for topic, numbers in by_topic.items() for number in numbers}
+
+
+class Host:
+    """A process that prints members' events; `events` grows as they come."""
+
+    def __init__(self, name: str, command: list[str], folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.log_path = folder / f"{name}-{time.monotonic_ns()}.log"
+        self.process = ChildProcess(
+            name, command, self.log_path, events=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+        )
+        self.events: list[Event] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.popen.stdout is not None
+        for line in self.process.popen.stdout:
+            record = json.loads(line)
+            t_ms, member, kind = (record.pop(key) for key in ("t_ms", "id", "event"))
+            self.events.append(Event(t_ms, member, kind, record))
+
+    def log(self) -> str:
+        """The client's own log, what `kubectl logs` would give of this process."""
+        return self.process.log()
+
+    def kill(self) -> None:
+        """SIGKILL: every member of this process is gone without a word."""
+        self.process.kill()
+
+    def close(self, timeout: float = 20) -> None:
+        """Close every member cleanly and end the process (SIGKILL when that takes too long)."""
+        if self.process.alive:
+            self.process.say("exit")
+            self.process.wait(timeout)
+
+
+@dataclass
+class Member:
+    """One consumer object. A restart is a new `Member`, also when the client id is the same."""
+
+    host: Host
+    id: str
+    client_id: str
+    group: str
+    settings: Mapping[str, str]
+    assignors: tuple[str, ...] | None
+    closed: bool = field(default=False, init=False)
+
+    @property
+    def events(self) -> list[Event]:
+        return [event for event in list(self.host.events) if event.member == self.id]
+
+    def said(self, *kinds: str) -> list[Event]:
+        return [event for event in self.events if event.kind in kinds]
+
+    @property
+    def owned(self) -> set[tuple[str, int]]:
+        """What the member owns by its own account: assigned, less revoked and lost."""
+        now: set[tuple[str, int]] = set()
+        for event in self.said("assigned", "revoked", "lost"):
+            now = now | event.partitions if event.kind == "assigned" else now - event.partitions
+        return now
+
+    @property
+    def member_id(self) -> str | None:
+        """The member id as the client itself knows it (Java 2.5 and later, Python clients)."""
+        joined = self.said("joined")
+        return joined[-1].data["member_id"] if joined else None
+
+    @property
+    def generation(self) -> int | None:
+        """The generation (or member epoch) as the client knows it; None where it does not say."""
+        joined = self.said("joined")
+        return joined[-1].data["generation"] if joined else None
+
+    @property
+    def error(self) -> str | None:
+        """What the client said when it failed, as `Kind: message`."""
+        errors = self.said("error")
+        return f"{errors[0].data['kind']}: {errors[0].data['message']}" if errors else None
+
+    def log(self) -> str:
+        return self.host.log()
+
+    def wait_for(self, kind: str, *, timeout: float = 30, count: int = 1) -> Event:
+        """Wait for the `count`-th event of a kind and give it back."""
+        what = f"{self.id} to say {kind!r} ({count} times)"
+        wait_for(
+            what,
+            lambda: len(self.said(kind)) >= count or not self.host.process.alive,
+            timeout=timeout,
+            involved=lambda: [self.host.process],
+        )
+        self.host.process.alive or self.host._reader.join(5)
+        if len(self.said(kind)) < count:
+            tail = self.host.process.tail()
+            raise HarnessTimeoutError(f"waited for {what}, but its process ended\n{tail}")
+        return self.said(kind)[count - 1]
+
+    def stop(self, timeout: float = 20) -> None:
+        """A clean close; returns when the client has left and closed."""
+        if not self.closed and self.host.process.alive and not self._ended():
+            self.host.process.say(f"stop\t{self.id}")
+            wait_for(
+                f"{self.id} to close",
+                self._ended,
+                timeout=timeout,
+                involved=lambda: [self.host.process],
+            )
+        self.closed = True
+
+    def rebalance(self) -> None:
+        """Java 2.6 and later: enforceRebalance() at the next poll."""
+        self.host.process.say(f"rebalance\t{self.id}")
+
+    def hold(self, milliseconds: int) -> None:
+        """No poll for so long: what a busy application does."""
+        self.host.process.say(f"hold\t{self.id}\t{milliseconds}")
+
+    def kill(self) -> None:
+        """SIGKILL of the member's whole process: Java members share one unless `own=True`."""
+        self.host.kill()
+
+    def _ended(self) -> bool:
+        fatal = isinstance(self.host, JavaHost) and bool(self.said("error"))
+        return bool(self.said("closed")) or fatal or not self.host.process.alive
+
+
+class JavaHost(Host):
+    """A JVM with consumers of one kafka-clients version."""
+
+    def __init__(self, version: str, folder: Path) -> None:
+        java = jars.tool("java")
+        if java is None:
+            raise jars.ToolError("java was not found: install a JDK 17 or set JAVA_HOME to one.")
+        classes = jars.compiled("Member", f"clients-{jars.CLIENT_VERSIONS[0]}")
+        logging = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in _JAVA_LOG.items()]
+        classpath = f"{classes}:{jars.classpath(f'clients-{version}')}"
+        self.version = version
+        command = [java, *_JVM, *logging, "-cp", classpath, "Member"]
+        super().__init__(f"java-{version}", command, folder)
+        self._started = 0
+
+    def start(self, broker: Broker, client_id: str, group: str, **options: Any) -> Member:
+        """Start a consumer; `options` are those of `consumer_settings`. Returns at once."""
+        self._started += 1
+        return _start(self, f"{client_id}#{self._started}", broker, client_id, group, **options)
+
+
+class PyHost(Host):
+    """A Python process with one consumer of `confluent-kafka` or `kafka-python`."""
+
+    def __init__(self, library: str, folder: Path) -> None:
+        script = Path(__file__).with_name("pymember.py")
+        super().__init__(library, [sys.executable, str(script), library], folder)
+
+    def start(self, broker: Broker, client_id: str, group: str, **options: Any) -> Member:
+        """Start the one consumer; `options` are those of `consumer_settings`. Returns at once."""
+        return _start(self, client_id, broker, client_id, group, **options)
+
+
+def consumer_settings(
+    broker: Broker,
+    client_id: str,
+    group: str,
+    *,
+    topics: Sequence[str],
+    assignors: Sequence[str] | None = None,
+    instance_id: str | None = None,
+    protocol: str | None = None,
+    session_timeout_ms: int = 6000,
+    settings: Mapping[str, str] | None = None,
+    java: bool = True,
+) -> dict[str, str]:
+    """Consumer properties; `assignors` None leaves the list unset, as the client's default.
+
+    `protocol="consumer"` is KIP-848: the session timeout is then the broker's business.
+    `settings` are further properties, and win. `topics` is Member.java's word for the subscription.
+    """
+    made = {
+        "bootstrap.servers": broker.bootstrap,
+        "group.id": group,
+        "client.id": client_id,
+        "topics": ",".join(topics),
+        "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": "500",
+        "metadata.max.age.ms": "5000",
+    }
+    if protocol is not None:
+        made["group.protocol"] = protocol
+    if protocol != "consumer":
+        made["session.timeout.ms"] = str(session_timeout_ms)
+        made["heartbeat.interval.ms"] = str(max(100, min(500, session_timeout_ms // 4)))
+    if assignors is not None:
+        names = [JAVA_ASSIGNORS.get(name, name) if java else name for name in assignors]
+        made["partition.assignment.strategy"] = ",".join(names)
+    if instance_id is not None:
+        made["group.instance.id"] = instance_id
+    return made | dict(settings or {})
+
+
+def _start(
+    host: Host, member: str, broker: Broker, client_id: str, group: str, **options: Any
+) -> Member:
+    made = consumer_settings(broker, client_id, group, java=isinstance(host, JavaHost), **options)
+    for text in (member, *made.values()):
+        assert not {"\t", "\n"} & set(text), f"tab or newline in {text!r}"
+    host.process.say("\t".join(["start", member, *(f"{k}={v}" for k, v in made.items())]))
+    assignors = options.get("assignors")
+    names = None if assignors is None else tuple(assignors)
+    return Member(host, member, client_id, group, made, names)
+
+
+class Members:
+    """Starts members by software name (`SOFTWARE`) and ends all of them at the end of the test.
+
+    Java members of one version share a JVM (which outlives the test, members do not) unless
+    `own=True`; the Python clients always have their own process.
+    """
+
+    _shared: ClassVar[dict[str, JavaHost]] = {}
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="rebal-members-"))
+        self._started: list[Member] = []
+
+    def start(
+        self,
+        software: str,
+        broker: Broker,
+        client_id: str,
+        group: str,
+        *,
+        own: bool = False,
+        **options: Any,
+    ) -> Member:
+        """One member; `options` are those of `consumer_settings`. Returns before it has joined."""
+        if software.startswith("java-"):
+            version = software.removeprefix("java-")
+            host: JavaHost | PyHost = self.java(version, own=own)
+        else:
+            host = PyHost(software, self._folder)
+        member = host.start(broker, client_id, group, **options)
+        self._started.append(member)
+        return member
+
+    def java(self, version: str, *, own: bool = False) -> JavaHost:
+        """The JVM shared by the members of one version, or a new one."""
+        if own:
+            return JavaHost(version, self._folder)
+        host = self._shared.get(version)
+        if host is None or not host.process.alive:
+            host = self._shared[version] = JavaHost(version, self._folder)
+        return host
+
+    def end(self) -> None:
+        """Stop every member; a process that no other test shares ends too."""
+        shared = set(map(id, self._shared.values()))
+        mine = {id(member.host): member.host for member in self._started}
+        for member in self._started:
+            if id(member.host) in shared and member.host.process.alive and not member._ended():
+                member.host.process.say(f"stop\t{member.id}")
+        for host in mine.values():
+            if id(host) not in shared:
+                host.close()
+        for member in self._started:
+            if id(member.host) in shared:
+                member.stop()
+
+    @classmethod
+    def end_shared(cls) -> None:
+        """Kill the shared JVMs: their members were stopped by their tests."""
+        for host in cls._shared.values():
+            if host.process.alive:
+                host.kill()
+        cls._shared.clear()
+
+
+def wait_assigned(
+    members: Sequence[Member], total: int, *, each: int = 1, quiet: float = 0.3, timeout: float = 40
+) -> None:
+    """Wait until `members` own `total` partitions between them, and nothing moves any more.
+
+    Each owns at least `each`, no partition twice, and none of them said anything for `quiet`
+    seconds. `Broker.wait_stable` asks the broker's side of it.
+    """
+    last = (-1, time.monotonic())
+
+    def settled() -> bool:
+        nonlocal last
+        ended = [member for member in members if member._ended()]
+        if ended:
+            raise HarnessTimeoutError(
+                f"{ended[0].id} has ended: {ended[0].error}\n{ended[0].host.process.tail()}"
+            )
+        said = sum(len(member.events) for member in members)
+        if said != last[0]:
+            last = (said, time.monotonic())
+        owned = [member.owned for member in members]
+        union = set().union(*owned)
+        whole = len(union) == total == sum(map(len, owned))
+        return whole and min(map(len, owned)) >= each and time.monotonic() - last[1] >= quiet
+
+    try:
+        wait_for(
+            f"{total} partitions owned by {[member.id for member in members]}",
+            settled,
+            timeout=timeout,
+            involved=lambda: list({m.host.process.pid: m.host.process for m in members}.values()),
+        )
+    except HarnessTimeoutError as late:
+        owned = {member.id: (sorted(member.owned), member.error) for member in members}
+        raise HarnessTimeoutError(f"{late}\nowned: {owned}") from late
