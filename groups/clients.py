@@ -1,0 +1,287 @@
+"""Client families and assignors: what each can do, by version (groups/data/*.yaml, with sources).
+
+A family is what shares the consumer's group code: every librdkafka binding is `librdkafka`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import Final, Literal, TypeVar
+
+import msgspec
+
+from rebal.groups.fingerprint import Trace, traces
+from rebal.groups.model import (
+    Evidence,
+    RebalanceProtocol,
+    Record,
+    Software,
+    Source,
+    Subscription,
+    Tri,
+)
+
+NEVER: Final = "never"
+UNKNOWN: Final = "unknown"
+_T = TypeVar("_T")
+_NUMBERS: Final = re.compile(r"\d+(?:\.\d+)*")
+_EMBEDDED: Final = re.compile(r"rdkafka-v?(\d+(?:\.\d+)*)")
+
+
+class DefaultList(Record, frozen=True, kw_only=True):
+    """The assignor list that versions from `since` on use when none is set."""
+
+    since: str
+    list: tuple[str, ...]
+
+
+class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One client family; the fields are explained at the top of groups/data/clients.yaml."""
+
+    key: str
+    title: str
+    software_names: tuple[str, ...]
+    software_source: str
+    mixed_list: Literal["allowed", "refused", "never", "unknown"]
+    protocol: Literal["fixed", "follows-vote"]
+    protocol_source: str
+    cooperative_since: str
+    cooperative_source: str
+    kip848_since: str
+    kip848_source: str
+    defaults: tuple[DefaultList, ...]
+    defaults_source: str
+    client_id: str | None
+    client_id_source: str
+
+    @property
+    def follows_vote(self) -> bool:
+        """Is the running rebalance protocol the elected assignor's, not fixed by the list."""
+        return self.protocol == "follows-vote"
+
+    @property
+    def mixed(self) -> Tri:
+        """Can a list of this client hold eager and cooperative assignors together."""
+        if self.mixed_list == "unknown":
+            return Tri.CANNOT_TELL
+        return Tri.YES if self.mixed_list == "allowed" else Tri.NO
+
+    def cooperative(self, version: str | None = None) -> Tri:
+        """Has `version` a cooperative assignor; `cannot tell` where the version decides it."""
+        return _since(self.cooperative_since, version)
+
+    def kip848(self, version: str | None = None) -> Tri:
+        """Can `version` use `group.protocol=consumer`; `cannot tell` where the version decides."""
+        return _since(self.kip848_since, version)
+
+
+class Assignor(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One assignor: its name on the wire, its rebalance protocols and its other spellings."""
+
+    name: str
+    protocols: tuple[RebalanceProtocol, ...] | Literal["depends"]
+    spellings: tuple[str, ...]
+    source: str
+
+
+class _Families(Record, frozen=True, kw_only=True):
+    families: tuple[Family, ...]
+
+
+class _Assignors(Record, frozen=True, kw_only=True):
+    assignors: tuple[Assignor, ...]
+
+
+@cache
+def families() -> dict[str, Family]:
+    """All families by key."""
+    return {family.key: family for family in _load("clients.yaml", _Families).families}
+
+
+@cache
+def assignors() -> dict[str, Assignor]:
+    """All known assignors by their name on the wire."""
+    return {known.name: known for known in _load("assignors.yaml", _Assignors).assignors}
+
+
+def family(key: str | None) -> Family | None:
+    """The family of this key; None when it is not known."""
+    return None if key is None else families().get(key)
+
+
+def family_of(software_name: str | None, version: str | None = None) -> str | None:
+    """The key of the family that says `software_name` in its handshake (KIP-511).
+
+    A `version` that names rdkafka (`2.16.1-rdkafka-2.16.0`) makes any name a librdkafka binding.
+    """
+    if not software_name:
+        return None
+    if version and _EMBEDDED.search(version):
+        return "librdkafka"
+    for known in families().values():
+        for name in known.software_names:
+            whole = software_name == name
+            if whole or (name.endswith("*") and software_name.startswith(name[:-1])):
+                return known.key
+    return None
+
+
+def default_list(key: str | None, version: str | None = None) -> tuple[str, ...] | None:
+    """The list that a client of this family uses when none is set.
+
+    None when the family is not known, has no list, or has several defaults by version and
+    `version` is not given.
+    """
+    known = family(key)
+    if known is None or not known.defaults:
+        return None
+    if len(known.defaults) == 1:
+        return known.defaults[0].list
+    have = version_tuple(version)
+    if have is None:
+        return None
+    return next((d.list for d in known.defaults if have >= (version_tuple(d.since) or ())), None)
+
+
+def assignor_of(class_or_name: str) -> str | None:
+    """The name on the wire for a name, a class name, or what a client's code calls it.
+
+    None for what is not known: a class name of somebody's own does not tell its assignor's name.
+    """
+    text = class_or_name.strip().strip("'\"").removeprefix("class ").strip().removesuffix("()")
+    return _spellings().get(text) or _spellings().get(text.lower())
+
+
+def protocols_of(assignor: str, key: str | None = None) -> frozenset[RebalanceProtocol] | None:
+    """The rebalance protocols that an assignor supports, in clients of the family `key`.
+
+    None for an assignor that is not known, or whose protocol its name does not tell. Java's
+    cooperative-sticky supports both, which is why [cooperative-sticky, range] runs EAGER; clients
+    that refuse such a list have a purely COOPERATIVE one.
+    """
+    known = assignors().get(assignor)
+    if known is None or known.protocols == "depends":
+        return None
+    supported = frozenset(RebalanceProtocol(protocol) for protocol in known.protocols)
+    client = family(key)
+    refuses = client is not None and client.mixed_list == "refused"
+    if refuses and RebalanceProtocol.COOPERATIVE in supported:
+        return frozenset({RebalanceProtocol.COOPERATIVE})
+    return supported
+
+
+def eager_only(assignor: str) -> Tri:
+    """Does the assignor support EAGER alone; `cannot tell` for one that is not known."""
+    supported = protocols_of(assignor)
+    if supported is None:
+        return Tri.CANNOT_TELL
+    return Tri.NO if RebalanceProtocol.COOPERATIVE in supported else Tri.YES
+
+
+def identify(
+    client_id: str,
+    member_id: str,
+    subscription: Subscription | None,
+    assignor: str | None,
+    group_id: str | None = None,
+) -> Software | None:
+    """Which client a member is, from what DescribeGroups shows alone: a guess with its evidence.
+
+    The subscription's bytes come first, the elected assignor's name next, a client id that looks
+    like a client's default last. A client id alone is dropped when the bytes speak against it.
+    `family` is None where the bytes leave several clients; `version_range` then names them.
+    None when nothing speaks.
+    """
+    found = traces(subscription, assignor)
+    by_id = _by_client_id(client_id, member_id, group_id)
+    if by_id is not None and not any(by_id in trace.not_families for trace in found):
+        detail = f'client id "{client_id}" looks like the default of {families()[by_id].title}'
+        evidence = Evidence(source=Source.DESCRIBE, detail=detail)
+        found = (*found, Trace(family=by_id, evidence=evidence))
+    named = {trace.family for trace in found if trace.family is not None}
+    # Streams' consumers are Java consumers: what proves Java does not speak against Streams
+    if "streams" in named:
+        named.discard("java")
+    if len(named) > 1:
+        return None
+    key = next(iter(named), None)
+    told = [trace for trace in found if trace.family is not None or trace.between]
+    if not told:
+        return None
+    if key is None:
+        return Software(
+            version_range=told[0].between, evidence=tuple(trace.evidence for trace in told)
+        )
+    ranges = [trace.range_of(key) for trace in found]
+    return Software(
+        family=key,
+        version_range=next((text for text in ranges if text is not None), None),
+        evidence=tuple(trace.evidence for trace in found),
+    )
+
+
+def version_tuple(version: str | None) -> tuple[int, ...] | None:
+    """The numbers of a version, for comparing; None when there are none.
+
+    Of a librdkafka binding's version it is librdkafka's own that counts:
+    `2.16.1-rdkafka-2.16.0` is (2, 16, 0). Trailing zeros are dropped, so 3.0 equals 3.0.0.
+    """
+    if not version:
+        return None
+    embedded = _EMBEDDED.search(version)
+    match = _NUMBERS.search(embedded[1] if embedded else version)
+    if match is None:
+        return None
+    numbers = [int(number) for number in match[0].split(".")]
+    while len(numbers) > 1 and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+def _by_client_id(client_id: str, member_id: str, group_id: str | None) -> str | None:
+    """The family whose default client id this is, where the member id was made from it."""
+    if not client_id or not (member_id.startswith(client_id) or _is_uuid(member_id)):
+        return None
+    group = ".+" if group_id is None else re.escape(group_id)
+    for known in families().values():
+        pattern = known.client_id and known.client_id.replace("{group}", group)
+        if pattern and re.fullmatch(pattern, client_id):
+            return known.key
+    return None
+
+
+def _is_uuid(text: str) -> bool:
+    return re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text) is not None
+
+
+def _since(since: str, version: str | None) -> Tri:
+    if since == NEVER:
+        return Tri.NO
+    first = version_tuple(since)
+    if since == UNKNOWN or first is None:
+        return Tri.CANNOT_TELL
+    if first == (0,):
+        return Tri.YES
+    have = version_tuple(version)
+    if have is None:
+        return Tri.CANNOT_TELL
+    return Tri.YES if have >= first else Tri.NO
+
+
+@cache
+def _spellings() -> dict[str, str]:
+    made: dict[str, str] = {}
+    for known in assignors().values():
+        made[known.name] = known.name
+        made.update(dict.fromkeys(known.spellings, known.name))
+    return made
+
+
+def _load(name: str, kind: type[_T]) -> _T:
+    import yaml
+
+    text = files("rebal.groups.data").joinpath(name).read_text(encoding="utf-8")
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return msgspec.convert(yaml.load(text, Loader=loader), kind)

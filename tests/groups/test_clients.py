@@ -1,0 +1,268 @@
+"""Client families and assignors; guesses are compared with who the captured members really were."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+
+import pytest
+
+from rebal.groups import clients
+from rebal.groups.model import RebalanceProtocol, Source, Subscription, Tri
+from rebal.groups.wire.consumer_protocol import decode_subscription
+
+EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
+JAVA_CLASS = "org.apache.kafka.clients.consumer."
+
+
+def test_every_family_and_assignor_has_its_sources():
+    assert set(clients.families()) >= {"java", "librdkafka", "kafka-python", "franz-go", "kafkajs"}
+    for family in clients.families().values():
+        for field in family.__struct_fields__:
+            assert getattr(family, field) != "", f"{family.key}.{field}"
+        for default in family.defaults:
+            assert set(default.list) <= set(clients.assignors())
+        newest_first = [clients.version_tuple(default.since) for default in family.defaults]
+        assert newest_first == sorted(newest_first, reverse=True)
+    assert all(known.source for known in clients.assignors().values())
+
+
+def test_no_spelling_names_two_assignors():
+    seen: Counter[str] = Counter()
+    for known in clients.assignors().values():
+        seen.update({known.name, *known.spellings})
+    assert seen.most_common(1)[0][1] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "key"),
+    [
+        ("apache-kafka-java", "3.9.1", "java"),
+        ("confluent-kafka-python", "2.16.1-rdkafka-2.16.0", "librdkafka"),
+        ("confluent-kafka-dotnet", "2.3.0", "librdkafka"),
+        ("somebody's-binding", "0.1-rdkafka-1.9.2", "librdkafka"),
+        ("librdkafka", "2.2.0", "librdkafka"),
+        ("kgo", "v1.22.2", "franz-go"),
+        ("kafka-python", "3.0.12", "kafka-python"),
+        ("unknown", "unknown", None),
+        (None, None, None),
+    ],
+)
+def test_software_names(name, version, key):
+    assert clients.family_of(name, version) == key
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("v1.22.2", (1, 22, 2)),
+        ("2.16.1-rdkafka-2.15.3", (2, 15, 3)),
+        ("1.3.0-librdkafka-2.4.0", (2, 4)),
+        ("3.0.0", (3,)),
+        ("3.10.1", (3, 10, 1)),
+        ("unknown", None),
+        (None, None),
+    ],
+)
+def test_version_tuple(text, expected):
+    assert clients.version_tuple(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "expected"),
+    [
+        ("java", "2.8.2", ("range",)),
+        ("java", "2.3.1", ("range",)),
+        ("java", "3.0.0", ("range", "cooperative-sticky")),
+        ("java", "4.1.1", ("range", "cooperative-sticky")),
+        ("java", None, None),
+        ("kafka-python", "3.0.12", ("range", "roundrobin")),
+        ("librdkafka", None, ("range", "roundrobin")),
+        ("franz-go", None, ("cooperative-sticky",)),
+        ("kafkajs", None, ("RoundRobinAssigner",)),
+        ("connect", None, None),
+        ("nobody", "1", None),
+    ],
+)
+def test_default_lists(key, version, expected):
+    assert clients.default_list(key, version) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "cooperative", "kip848"),
+    [
+        ("java", "2.3.1", Tri.NO, Tri.NO),
+        ("java", "2.4.0", Tri.YES, Tri.NO),
+        ("java", "3.10.0", Tri.YES, Tri.NO),
+        ("java", "4.0.0", Tri.YES, Tri.YES),
+        ("java", None, Tri.CANNOT_TELL, Tri.CANNOT_TELL),
+        ("librdkafka", "1.5.3", Tri.NO, Tri.NO),
+        ("librdkafka", "2.16.1-rdkafka-2.11.0", Tri.YES, Tri.NO),
+        ("librdkafka", "2.16.1-rdkafka-2.16.0", Tri.YES, Tri.YES),
+        ("kafkajs", None, Tri.NO, Tri.NO),
+        ("sarama", "1.50", Tri.CANNOT_TELL, Tri.CANNOT_TELL),
+        ("franz-go", None, Tri.YES, Tri.CANNOT_TELL),
+    ],
+)
+def test_what_a_version_can_do(key, version, cooperative, kip848):
+    family = clients.family(key)
+    assert family is not None
+    assert family.cooperative(version) is cooperative
+    assert family.kip848(version) is kip848
+
+
+def test_mixed_lists():
+    mixed = {key: family.mixed for key, family in clients.families().items()}
+    assert mixed["java"] is mixed["franz-go"] is Tri.YES
+    assert mixed["librdkafka"] is mixed["kafka-python"] is mixed["kafkajs"] is Tri.NO
+    assert mixed["sarama"] is Tri.CANNOT_TELL
+    assert [key for key, family in clients.families().items() if family.follows_vote] == [
+        "franz-go"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        (JAVA_CLASS + "RangeAssignor", "range"),
+        (JAVA_CLASS + "RoundRobinAssignor", "roundrobin"),
+        (JAVA_CLASS + "StickyAssignor", "sticky"),
+        (JAVA_CLASS + "CooperativeStickyAssignor", "cooperative-sticky"),
+        (f"class {JAVA_CLASS}CooperativeStickyAssignor", "cooperative-sticky"),
+        (" 'cooperative-sticky' ", "cooperative-sticky"),
+        ("sarama.NewBalanceStrategySticky()", "sticky"),
+        ("kgo.CooperativeStickyBalancer()", "cooperative-sticky"),
+        ("CooperativeSticky", "cooperative-sticky"),
+        ("RANGE", "range"),
+        ("RoundRobinAssigner", "RoundRobinAssigner"),
+        ("com.acme.RangeAssignor", None),
+        ("my-assignor", None),
+        ("", None),
+    ],
+)
+def test_spellings(spelling, name):
+    assert clients.assignor_of(spelling) == name
+
+
+def test_protocols():
+    assert clients.protocols_of("range") == {EAGER}
+    assert clients.protocols_of("cooperative-sticky") == {COOPERATIVE, EAGER}
+    assert clients.protocols_of("cooperative-sticky", "librdkafka") == {COOPERATIVE}
+    assert clients.protocols_of("stream") is None
+    assert clients.protocols_of("com.acme.Mine") is None
+    assert clients.eager_only("sticky") is Tri.YES
+    assert clients.eager_only("cooperative-sticky") is Tri.NO
+    assert clients.eager_only("mine") is Tri.CANNOT_TELL
+
+
+REAL = {
+    "apache-kafka-java": "java",
+    "confluent-kafka-python": "librdkafka",
+    "kgo": "franz-go",
+    "kafka-python": "kafka-python",
+    "unknown": "kafkajs",
+}
+
+
+def test_no_guess_about_a_captured_member_is_wrong(captures, capsys):
+    """The real client is the guessed one, or among those that the bytes leave."""
+    seen: Counter[str] = Counter()
+    for request in captures.requests("JOIN_GROUP"):
+        asked, answer = request["request"], request["response"]
+        if asked["protocolType"] != "consumer":
+            continue
+        software = request["clientInformation"]
+        real, version = REAL[software["softwareName"]], software["softwareVersion"]
+        for protocol in asked["protocols"]:
+            guess = clients.identify(
+                request["requestHeader"]["clientId"],
+                answer["memberId"],
+                decode_subscription(base64.b64decode(protocol["metadata"])),
+                protocol["name"],
+            )
+            if guess is None:
+                seen[f"{real}: no guess"] += 1
+                continue
+            assert guess.evidence
+            assert guess.version is None
+            if guess.family is None:
+                assert guess.version_range is not None
+                assert real in guess.version_range
+                seen[f"{real}: {guess.version_range}"] += 1
+                continue
+            stream = real == "java" and protocol["name"] == "stream"
+            assert guess.family == ("streams" if stream else real)
+            if guess.version_range:
+                assert_within(version, guess.version_range)
+            seen[f"{real}: {guess.family} {guess.version_range or ''}"] += 1
+    assert seen["librdkafka: librdkafka >= 2.2"]
+    assert seen["kafkajs: kafkajs "]
+    with capsys.disabled():
+        print(f"\nguesses from the bytes alone: {dict(seen)}")
+
+
+def assert_within(version: str, text: str) -> None:
+    have = clients.version_tuple(version)
+    for bound in text.split(","):
+        sign, _, number = bound.strip().partition(" ")
+        limit = clients.version_tuple(number)
+        assert have is not None
+        assert limit is not None
+        assert have >= limit if sign == ">=" else have < limit
+
+
+def subscription(**fields) -> Subscription:
+    return Subscription(**{"version": 3, "topics": ("t",), **fields})
+
+
+UUID = "-0a1b2c3d-0000-4000-8000-000000000000"
+
+
+@pytest.mark.parametrize(
+    ("client_id", "key"),
+    [
+        ("consumer-shop-1", "java"),
+        ("consumer-other-1", None),
+        ("connector-consumer-sink-0", "java"),
+        ("kgo", "franz-go"),
+        ("sarama", "sarama"),
+        ("rdkafka", None),
+        ("checkout-1", None),
+    ],
+)
+def test_a_default_client_id_is_a_labelled_guess_that_the_bytes_can_refute(client_id, key):
+    """Null user data, as here, was never sent by librdkafka."""
+    sent = subscription()
+    guess = clients.identify(client_id, client_id + UUID, sent, "range", group_id="shop")
+    assert guess is not None
+    assert guess.family == key
+    if key == "java":
+        assert guess.version_range == ">= 3.4"
+        assert any(
+            e.source is Source.DESCRIBE and "looks like the default" in e.detail
+            for e in guess.evidence
+        )
+    if key is None:
+        assert guess.version_range == "java >= 3.4 or franz-go"
+
+
+def test_a_client_id_that_its_member_id_was_not_made_from_says_nothing():
+    assert clients.identify("kgo", "elsewhere" + UUID, None, None) is None
+
+
+def test_librdkafka_with_a_rack_set():
+    sent = subscription(rack_id="eu-1a", user_data=b"", owned_partitions={})
+    guess = clients.identify("app", "app" + UUID, sent, "range")
+    assert guess is not None
+    assert guess.family == "librdkafka"
+
+
+def test_nothing_to_go_by_is_no_guess():
+    sent = subscription(version=0, user_data=b"")
+    assert clients.identify("app", "app" + UUID, sent, "range") is None
+    assert clients.identify("app", "app" + UUID, None, "range") is None
+
+
+def test_bytes_that_speak_against_each_other_are_no_guess():
+    sent = subscription(rack_id="", user_data=b"\0\0\0\7")
+    assert clients.identify("app", "app" + UUID, sent, "stream") is None
