@@ -1,1 +1,66 @@
-"""The partition assignors, with exactly the Java client's results."""
+"""The partition assignors, with exactly the Java client's results.
+
+>>> from rebal.groups.assignors import assign
+>>> from rebal.groups.assignors.spec import Spec, SpecMember
+>>> a = SpecMember(member_id="a", topics=("orders",))
+>>> b = SpecMember(member_id="b", topics=("orders",))
+>>> assign("range", Spec(members=(a, b), partitions={"orders": 3}))
+{'a': [('orders', 0), ('orders', 1)], 'b': [('orders', 2)]}
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rebal.groups.assignors.kafka import ASSIGNORS
+from rebal.groups.assignors.spec import (
+    Assignment,
+    Assignor,
+    LeaderWouldFail,
+    Owned,
+    Spec,
+    SpecMember,
+)
+from rebal.groups.errors import RebalError
+
+__all__ = (
+    "NAMES",
+    "Assignment",
+    "Assignor",
+    "LeaderWouldFail",
+    "Owned",
+    "Spec",
+    "SpecMember",
+    "UnknownAssignorError",
+    "assign",
+    "get",
+)
+
+NAMES: Final = tuple(ASSIGNORS)
+
+
+class UnknownAssignorError(RebalError):
+    """A name that is none of Kafka's own assignors."""
+
+
+def get(name: str) -> Assignor:
+    """The assignor of that name.
+
+    Raises:
+        UnknownAssignorError: none has it; the message names those there are.
+    """
+    if name not in ASSIGNORS:
+        raise UnknownAssignorError(
+            f"no assignor is called {name[:100]!r}; there are {', '.join(NAMES)}."
+        )
+    return ASSIGNORS[name]
+
+
+def assign(name: str, spec: Spec) -> Assignment:
+    """What the leader's client returns: member id → its `(topic, partition)` list, in order.
+
+    Raises:
+        UnknownAssignorError: no assignor has that name.
+        LeaderWouldFail: the real leader throws or never ends on this input.
+    """
+    return get(name).assign(spec)

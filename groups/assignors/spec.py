@@ -12,10 +12,26 @@ from typing import Protocol
 
 import msgspec
 
+from rebal.groups.errors import RebalError
 from rebal.groups.model import RebalanceProtocol
 
 Owned = Sequence[tuple[str, int]]
 Assignment = dict[str, list[tuple[str, int]]]
+
+
+class LeaderWouldFail(RebalError):  # noqa: N818 - what the real leader does, not a fault of rebal
+    """The real leader throws, or never ends, on this input: no assignment ever goes out.
+
+    `never_ends` tells which; `members` (member ids) and `topics` are those concerned.
+    """
+
+    def __init__(
+        self, why: str, *, members: Sequence[str], topics: Sequence[str], never_ends: bool = False
+    ) -> None:
+        super().__init__(why)
+        self.members = tuple(members)
+        self.topics = tuple(topics)
+        self.never_ends = never_ends
 
 
 class SpecMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,9 +86,15 @@ class Assignor(Protocol):
 
         For a COOPERATIVE assignor this is what goes out in this round: a partition that another
         member must give up first is left out.
+
+        Raises:
+            LeaderWouldFail: the real leader throws or never ends on this input.
         """
 
     def on_assignment(
         self, member: SpecMember, assigned: Owned, user_data: bytes | None, generation: int
     ) -> SpecMember:
-        """The member after it received `assigned` in `generation`: what it owns and remembers."""
+        """The member after it received `assigned` in `generation`: what it owns and remembers.
+
+        `user_data` is the assignment's, which none of Kafka's own assignors looks at.
+        """

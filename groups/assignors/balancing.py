@@ -1,0 +1,237 @@
+"""The general sticky algorithm's last part: move partitions while that makes it fairer.
+
+The leader walks the partitions again and again. One whose owner has at least two more than another
+subscriber goes to the subscriber with fewest (or home to its owner of an older generation), until
+no member could take anything from one that has two more. A pass that moves nothing is the last.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from typing import Final
+
+from rebal.groups.assignors.movements import Movements
+from rebal.groups.assignors.problem import Problem
+
+_PATIENCE: Final = 1000
+Topics = Sequence[tuple[int, Sequence[int]]]
+
+
+class Balancing:
+    """Members' lists and partitions' owners, changed in place; codes and numbers of `problem`.
+
+    `takers` are each topic's subscribers, `movable` the members that can gain or lose anything.
+    `simple` says that every partition exists and is in exactly one list; otherwise (members claim
+    partitions that do not exist) each question is answered by looking through the lists.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        takers: list[list[int]],
+        lists: list[list[int]],
+        owner: dict[int, int],
+        previous: dict[int, int],
+        *,
+        simple: bool,
+    ) -> None:
+        self._problem = problem
+        self._step = len(problem.topics)
+        self._takers = takers
+        self._taker_sets = [frozenset(members) for members in takers]
+        self._lists = lists
+        self._owner = owner
+        self._previous = previous
+        self._simple = simple
+        self._movements = Movements(problem)
+        self._most = [self._most_of(topics) for topics in problem.subscribed]
+        self.movable = [m for m in range(len(lists)) if self._is_movable(m)]
+        self._fixed = set(range(len(lists))).difference(self.movable)
+        self._order = sorted((len(lists[m]), problem.rank[m]) for m in self.movable)
+        self._held: list[dict[int, int]] = [{} for _ in lists]
+        for member in self.movable:
+            held = self._held[member]
+            for code in lists[member]:
+                held[code % self._step] = held.get(code % self._step, 0) + 1
+        self._shared = [t for t, members in enumerate(takers) if len(members) > 1]
+        self._witness = 0
+        self._balanced: bool | None = None
+
+    def run(self, topics: Topics) -> bool:
+        """Walk `topics` until nothing moves; whether anything did.
+
+        Raises:
+            LeaderWouldFail: the leader would throw, or walk for ever.
+        """
+        moved = False
+        best = self._squares()
+        seen: set[int] = set()
+        passes = 0
+        while self._walk(topics):
+            moved = True
+            # A move from more to less lowers the sum of squares; where it does not, look for a
+            # state that was there before.
+            if (now := self._squares()) < best:
+                best = now
+                seen.clear()
+                passes = 0
+                continue
+            passes += 1
+            state = hash((tuple(self._owner.items()), self._movements.state()))
+            if state in seen or passes > _PATIENCE:
+                raise self._never_ends(topics)
+            seen.add(state)
+        return moved
+
+    def _walk(self, topics: Topics) -> bool:
+        moved = False
+        for topic, codes in topics:
+            for code in codes:
+                if self._is_balanced():
+                    return moved
+                home = self._previous.get(code)
+                owner = self._owner_of(code)
+                if home is not None and self._has_two_more(owner, home, code):
+                    self._move(code, home)
+                elif self._could_go(owner, topic, code):
+                    self._move(code, self._fewest(topic))
+                else:
+                    continue
+                moved = True
+        return moved
+
+    def _most_of(self, topics: list[int]) -> int:
+        if len(topics) == len(self._problem.topics):
+            return self._problem.total
+        return sum(self._problem.counts[topic] for topic in topics)
+
+    def _is_movable(self, member: int) -> bool:
+        codes = self._lists[member]
+        return len(codes) < self._most[member] or any(
+            len(self._takers[code % self._step]) > 1 for code in codes
+        )
+
+    def _squares(self) -> int:
+        return sum(size * size for size, _ in self._order)
+
+    def _owner_of(self, code: int) -> int:
+        owner = self._owner.get(code)
+        if owner is None or owner in self._fixed:
+            raise self._throws([] if owner is None else [owner], [code])
+        return owner
+
+    def _has_two_more(self, owner: int, other: int, code: int) -> bool:
+        if other in self._fixed:
+            raise self._throws([owner, other], [code])
+        return len(self._lists[owner]) > len(self._lists[other]) + 1
+
+    def _could_go(self, owner: int, topic: int, code: int) -> bool:
+        if self._simple:
+            return self._has_two_more(owner, self._fewest(topic), code)
+        return any(self._has_two_more(owner, other, code) for other in self._takers[topic])
+
+    def _fewest(self, topic: int) -> int:
+        """The movable subscriber with fewest partitions, the first by name among those."""
+        takers = self._taker_sets[topic]
+        if len(takers) * len(takers) < len(self._order):
+            members = takers - self._fixed
+            return min(members, key=lambda m: (len(self._lists[m]), self._problem.rank[m]))
+        by_name = self._problem.by_name
+        return next(m for _, rank in self._order if (m := by_name[rank]) in takers)
+
+    def _move(self, code: int, to: int) -> None:
+        code = self._movements.stand_in(code, self._owner_of(code), to)
+        owner = self._owner_of(code)
+        topic = code % self._step
+        rank = self._problem.rank
+        for member in {owner, to}:
+            del self._order[bisect_left(self._order, (len(self._lists[member]), rank[member]))]
+        self._movements.record(code, owner, to)
+        if code in self._lists[owner]:
+            self._lists[owner].remove(code)
+            self._held[owner][topic] -= 1
+        self._lists[to].append(code)
+        self._held[to][topic] = self._held[to].get(topic, 0) + 1
+        self._owner[code] = to
+        for member in {owner, to}:
+            insort(self._order, (len(self._lists[member]), rank[member]))
+        self._balanced = None
+
+    def _is_balanced(self) -> bool:
+        if self._balanced is None:
+            if not self._order:
+                raise self._throws(self._fixed, [])
+            if self._order[0][0] >= self._order[-1][0] - 1:
+                self._balanced = True
+            elif self._simple:
+                self._balanced = not self._some_topic_unfair()
+            else:
+                self._balanced = not self._some_partition_unfair()
+        return self._balanced
+
+    def _some_topic_unfair(self) -> bool:
+        """Whether some topic has an owner with two more than a subscriber; asks the last one first.
+
+        A subscriber that has as many partitions as its topics counts as served, whatever it has.
+        """
+        by_name, order = self._problem.by_name, self._order
+        for i in range(len(self._shared)):
+            at = (self._witness + i) % len(self._shared)
+            topic = self._shared[at]
+            takers = self._taker_sets[topic]
+            low = next(
+                (
+                    size
+                    for size, rank in order
+                    if (m := by_name[rank]) in takers and size != self._most[m]
+                ),
+                None,
+            )
+            if low is None:
+                continue
+            high = next(
+                size for size, rank in reversed(order) if self._held[by_name[rank]].get(topic)
+            )
+            if low + 1 < high:
+                self._witness = at
+                return True
+        return False
+
+    def _some_partition_unfair(self) -> bool:
+        holder = {code: member for member in self.movable for code in self._lists[member]}
+        for size, rank in self._order:
+            member = self._problem.by_name[rank]
+            if size == self._most[member]:
+                continue
+            mine = set(self._lists[member])
+            for topic in self._problem.subscribed[member]:
+                for code in self._problem.codes_of(topic):
+                    if code in mine:
+                        continue
+                    if code not in holder:
+                        raise self._throws([member], [code])
+                    if size + 1 < len(self._lists[holder[code]]):
+                        return True
+        return False
+
+    def _throws(self, members: Sequence[int] | set[int], codes: Sequence[int]) -> Exception:
+        return self._problem.failure(
+            "the leader would throw NullPointerException while it balances: a claim, of an older "
+            "generation or to a partition that does not exist, leads it to a member that it has "
+            "set aside",
+            members,
+            codes,
+        )
+
+    def _never_ends(self, topics: Topics) -> Exception:
+        contested = [code for _, codes in topics for code in codes if code in self._previous]
+        homes = {self._previous[code] for code in contested}
+        owners = {self._owner[code] for code in contested}
+        return self._problem.failure(
+            "the leader would never end: it moves the same partitions back and forth between "
+            "members whose claims are of different generations",
+            homes | owners,
+            contested,
+            never_ends=True,
+        )
