@@ -1,7 +1,8 @@
-"""What a client family can do, in three values, from groups/clients.py."""
+"""What a client family can do, in three values, as rules and routes ask it (groups/clients.py)."""
 
 from __future__ import annotations
 
+from rebal.groups.clients import eager_only, family, version_tuple
 from rebal.groups.model import Record, Tri
 
 
@@ -18,37 +19,26 @@ class Able(Record, frozen=True, kw_only=True):
     follows_vote: bool = False
 
 
-_NO = Able(cooperative=Tri.NO, mixed=Tri.NO)
-_ABLE = {
-    "java": Able(cooperative=Tri.YES, mixed=Tri.YES),
-    "librdkafka": Able(cooperative=Tri.YES, mixed=Tri.NO),
-    "kafka-python": Able(cooperative=Tri.YES, mixed=Tri.NO),
-    "franz-go": Able(cooperative=Tri.YES, mixed=Tri.YES, follows_vote=True),
-    "kafkajs": _NO,
-    "aiokafka": _NO,
-    "segmentio": _NO,
-    "sarama": Able(),
-}
-_COOPERATIVE = {
-    "cooperative-sticky": Tri.YES,
-    "range": Tri.NO,
-    "roundrobin": Tri.NO,
-    "sticky": Tri.NO,
-    "RoundRobinAssigner": Tri.NO,
-}
-
-
-def able(family: str, version: str | None) -> Able:
-    """What clients of `family` can do; all `cannot tell` for a family that is not known."""
-    if (
-        family == "java"
-        and version
-        and version.startswith(("0.", "1.", "2.0", "2.1.", "2.2", "2.3"))
-    ):
-        return _NO
-    return _ABLE.get(family, Able())
+def able(key: str, version: str | None) -> Able:
+    """What clients of this family can do; all `cannot tell` for a family that is not known."""
+    known = family(key)
+    if known is None:
+        return Able()
+    return Able(
+        cooperative=known.cooperative(version),
+        mixed=known.mixed,
+        follows_vote=known.follows_vote,
+    )
 
 
 def cooperative(assignor: str) -> Tri:
-    """Does `assignor` support COOPERATIVE; `cannot tell` for a custom one."""
-    return _COOPERATIVE.get(assignor, Tri.CANNOT_TELL)
+    """Does `assignor` support COOPERATIVE; `cannot tell` for one that is not known."""
+    return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(eager_only(assignor), Tri.CANNOT_TELL)
+
+
+def before(version: str | None, limit: str) -> Tri:
+    """Is `version` older than `limit`; `cannot tell` where it is not known."""
+    have, edge = version_tuple(version), version_tuple(limit)
+    if have is None or edge is None:
+        return Tri.CANNOT_TELL
+    return Tri.YES if have < edge else Tri.NO

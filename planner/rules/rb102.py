@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Knowledge, Tri
-from rebal.planner.context import Context, Facts, ids
+from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import rule
+from rebal.planner.rules.registry import found, rule
 
 
 @rule(
@@ -39,37 +39,31 @@ def forgotten_member(context: Context) -> Iterator[Finding]:
         return
     named = context.lacking
     if named and len(named) < len(context.members):
-        yield Finding(
-            rule="",
-            severity=Severity.BLOCK,
-            members=ids(named),
-            evidence=tuple(e for facts in named for e in facts.member.assignors.evidence),
-            message=_who(context, named),
+        yield found(
+            _who(context, named),
+            members=named,
+            evidence=(e for facts in named for e in facts.member.assignors.evidence),
             fix=f"Restart {context.named(named)} with {_list(context)} before any member drops "
             f"{context.keep or 'the old assignor'}.",
             before_step=context.narrow_step,
         )
     elif not named and context.unsure and context.probed(context.target) is Tri.NO:
-        yield Finding(
-            rule="",
-            severity=Severity.BLOCK,
-            members=ids(context.unsure),
-            message=f"the probe says that not every member supports {context.target}; it is one "
+        yield found(
+            f"the probe says that not every member supports {context.target}; it is one "
             f"or more of {context.named(context.unsure)}. Each member that is restarted with "
             f"[{context.target}] is refused and stops; those that lack it live on and end up "
             "owning everything.",
+            members=context.unsure,
             fix="Find out who: --request-log across the next restart, or --client-log.",
             before_step=context.narrow_step,
         )
     elif not named and context.unsure and _void_no(context):
-        yield Finding(
-            rule="",
-            severity=Severity.BLOCK,
-            result=Tri.CANNOT_TELL,
-            members=ids(context.unsure),
-            message=f"the probe says that not every member supports {context.target}, but the "
+        yield found(
+            f"the probe says that not every member supports {context.target}, but the "
             "coordinator may have been loaded again since the last rebalance, and then its answer "
             "says nothing of the members (RB113).",
+            result=Tri.CANNOT_TELL,
+            members=context.unsure,
             fix="Restart one member with its CURRENT list, then probe again.",
             before_step=context.narrow_step,
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Knowledge, Tri
-from rebal.planner.context import Context, ids
+from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import rule
+from rebal.planner.rules.registry import found, rule
 
 
 @rule(
@@ -57,12 +57,10 @@ def unknown_list(context: Context) -> Iterator[Finding]:
     least = f" (at least {', '.join(bounds)})" if bounds else ""
     one = len(unknown) == 1
     who = f"{context.named(unknown)}: {'its list is' if one else 'their lists are'} not known"
-    yield Finding(
-        rule="",
-        severity=Severity.BLOCK,
+    yield found(
+        f"{who}{least}; describing a group never shows them.",
         result=Tri.CANNOT_TELL,
-        members=ids(unknown),
-        message=f"{who}{least}; describing a group never shows them.",
+        members=unknown,
         fix="The next restart of a dynamic member shows every list in the broker's request log "
         "(then --request-log FILE); the members' own start-up logs show theirs (--client-log FILE)."
         " How to switch the request log on and off: rebal explain RB901.",

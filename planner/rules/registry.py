@@ -18,7 +18,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from rebal.planner.context import Context
+from rebal.groups.model import Evidence, Tri
+from rebal.planner.context import Context, Facts, ids
 from rebal.planner.plan import Finding, Severity
 
 Check = Callable[[Context], Iterable[Finding]]
@@ -68,6 +69,28 @@ class _Rule(msgspec.Struct, frozen=True, kw_only=True):
             )
             for finding in self.condition(context)
         )
+
+
+def found(
+    message: str,
+    *,
+    members: Iterable[Facts] = (),
+    result: Tri = Tri.YES,
+    evidence: Iterable[Evidence] = (),
+    fix: str = "",
+    before_step: int | None = None,
+) -> Finding:
+    """What a condition says; its rule's id, severity and reference are added by `Rule.check`."""
+    return Finding(
+        rule="",
+        severity=Severity.WARN,
+        result=result,
+        message=message,
+        members=ids(members),
+        evidence=tuple(evidence),
+        fix=fix,
+        before_step=before_step,
+    )
 
 
 class DuplicateRuleError(Exception):

@@ -1,0 +1,75 @@
+"""RB104: a client that refuses a list of both kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.groups.model import Tri
+from rebal.planner.context import Context, Facts
+from rebal.planner.families import able, cooperative
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB104",
+    Severity.BLOCK,
+    "This client refuses a list of eager and cooperative assignors",
+    reference="librdkafka: src/rdkafka_assignor.c; confluentinc/librdkafka#3589, #4368",
+)
+def no_mixed_list(context: Context) -> Iterator[Finding]:
+    """librdkafka and its bindings, and kafka-python, take no mixed list: no rolling way exists.
+
+    Why it matters: the two bounces need [cooperative-sticky, range] in between. librdkafka
+    (confluent-kafka for Python, Go and .NET, node-rdkafka) and kafka-python refuse to be built
+    with it ("All partition.assignment.strategy … assignors must have the same protocol type"),
+    so a service that is configured as the Java documentation says crashes in a loop. And
+    [cooperative-sticky] alone is refused by the broker while one member is on [range].
+
+    How to find out: the client software in the broker's request log, or the dependency itself.
+
+    How to fix it: a full cut-over: stop every member of the group, make sure that the group is
+    empty, start all with [cooperative-sticky]. Nothing is consumed in between. Or, with brokers
+    from 4.0 and librdkafka from 2.12, the online way to KIP-848 (group.protocol=consumer), which
+    needs no assignor list at all. Do not paste a two-bounce runbook.
+    """
+    if not context.classic or not context.members:
+        return
+    refusing = [facts for facts in context.members if _refuses_mixed(facts)]
+    declared = [facts for facts in refusing if _declares_mixed(facts)]
+    if declared:
+        yield found(
+            f"the next start of {context.named(declared)} has a list of eager and cooperative "
+            "assignors, which this client refuses: it will not start.",
+            members=declared,
+            fix="Give it one kind only: the one that the group runs.",
+        )
+    if not context.planning or context.goal == "consumer":
+        return
+    named = [facts for facts in refusing if facts not in context.settled]
+    for proven, result in ((True, Tri.YES), (False, Tri.CANNOT_TELL)):
+        some = [facts for facts in named if facts.family_proven is proven]
+        if some:
+            families = ", ".join(sorted({str(facts.family) for facts in some}))
+            sure = "" if proven else " (by circumstance only: say --assume-family to settle it)"
+            yield found(
+                f"{context.named(some)}: {families}{sure} refuses a list of both kinds, so the "
+                "two bounces do not exist for this group.",
+                result=result,
+                members=some,
+                fix="Stop every member, see the group Empty, start all on "
+                f"[{context.target}]; or go online to KIP-848 (group.protocol=consumer, "
+                "librdkafka 2.12 or later, brokers 4.0 or later).",
+            )
+
+
+def _refuses_mixed(facts: Facts) -> bool:
+    if facts.family is None:
+        return False
+    can = able(facts.family, facts.version)
+    return can.mixed is Tri.NO and can.cooperative is not Tri.NO
+
+
+def _declares_mixed(facts: Facts) -> bool:
+    declared = facts.member.declared
+    return declared is not None and {Tri.YES, Tri.NO} <= set(map(cooperative, declared.list))

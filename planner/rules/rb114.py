@@ -1,0 +1,36 @@
+"""RB114: members that are absent now come back with the old list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.planner.context import Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB114",
+    Severity.ASK,
+    "Does anything else join this group from time to time",
+    reference="Kafka: group coordinator (only present members count)",
+)
+def absent_members(context: Context) -> Iterator[Finding]:
+    """Members that are not in the group now are invisible to every source but people.
+
+    Why it matters: a deployment scaled to zero, a standby site, a nightly job, a canary or an old
+    image that a roll-back brings up joins later with the old list. After the second bounce it is
+    refused, or, if it comes first after a full stop, it decides for everybody.
+
+    How to find out: search the group id in every repository, deployment and scheduler, in the
+    other sites too.
+
+    How to answer it: change those configurations with the first bounce and drop the old assignor
+    there with the second one.
+    """
+    if context.planning and context.classic and len(context.settled) < len(context.members):
+        yield found(
+            "does anything else use this group id (scaled to zero, standby site, scheduled job, "
+            "canary, old image)? It would come back with the old list and be refused.",
+            before_step=context.narrow_step,
+        )

@@ -1,0 +1,65 @@
+"""RB115: the application relies on range's co-partitioning."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from rebal.groups.model import Tri
+from rebal.planner.context import Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB115",
+    Severity.ASK,
+    "Does the application rely on equal partitions of two topics being together",
+    reference="Kafka: RangeAssignor (co-partitioning of topics of equal size)",
+)
+def co_partitioning(context: Context) -> Iterator[Finding]:
+    """range gives the same partition numbers of topics of equal size to the same member.
+
+    Why it matters: joins, caches and local state that expect orders-3 and payments-3 in one
+    process work with range by accident or by design. cooperative-sticky, sticky and roundrobin
+    do not keep them together: such an application goes wrong silently, from the moment the other
+    assignor is elected (which is the end of the first bounce, not of the second).
+
+    How to find out: does a member subscribe to two topics of equal partition count, and does the
+    code look up one by the key or partition of the other?
+
+    How to answer it: if it does, stay on range, or change the application first.
+    """
+    moving = "range" in (context.elected, context.keep) and context.target != "range"
+    if not context.planning or not context.classic or not moving:
+        return
+    if len(context.settled) == len(context.members):
+        return
+    counts = {topic.name: topic.partitions for topic in context.snapshot.topics}
+    together: set[str] = set()
+    unknown: set[str] = set()
+    for facts in context.members:
+        by_size = defaultdict(set)
+        for topic in _topics(context, facts.member.member_id):
+            by_size[counts.get(topic)].add(topic)
+        several = sum(map(len, by_size.values())) > 1
+        unknown |= by_size.pop(None, set()) if several else set()
+        for same in by_size.values():
+            together |= same if len(same) > 1 else set()
+    if together:
+        yield found(
+            f"{', '.join(sorted(together))} have equal partition counts, and range keeps equal "
+            f"numbers together; {context.target} does not. Does the application rely on it?",
+        )
+    elif unknown:
+        yield found(
+            f"the partition counts of {', '.join(sorted(unknown))} are not known: does the "
+            "application rely on range keeping equal partition numbers of its topics together?",
+            result=Tri.CANNOT_TELL,
+        )
+
+
+def _topics(context: Context, member_id: str) -> set[str]:
+    member = next(m for m in context.snapshot.members if m.member_id == member_id)
+    listed = member.subscription.topics if member.subscription else member.subscribed_topics
+    return set(listed) or set(member.assignment)

@@ -1,0 +1,41 @@
+"""RB501: Streams takes upgrade.from, not an assignor list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.planner.context import Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB501",
+    Severity.BLOCK,
+    "Kafka Streams never takes partition.assignment.strategy",
+    reference="Kafka Streams upgrade guide (upgrade.from); KIP-429; KIP-1124",
+)
+def streams(context: Context) -> Iterator[Finding]:
+    """The group is a Kafka Streams program: it has its own assignor, and its own upgrade switch.
+
+    Why it matters: Streams from 2.4 on rebalances cooperatively by itself. Below 2.4, or with
+    upgrade.from left at 2.3 or less, it is EAGER. Setting partition.assignment.strategy on it is
+    wrong in any version.
+
+    How to find out: the assignor is `stream`; the version is in the request log or in the
+    program's own log; upgrade.from is in its configuration.
+
+    How to fix it: from 2.4 on: remove upgrade.from and restart the instances one by one. From
+    below 2.4: two bounces, first with the new version and upgrade.from set to the old one, then
+    without upgrade.from (and, for a jump to 4.x, over a bridge release: KIP-1124).
+    """
+    if context.planning and context.streams:
+        versions = sorted({facts.version for facts in context.members if facts.version})
+        known = f" (runs {', '.join(versions)})" if versions else ""
+        yield found(
+            f"this is a Kafka Streams program{known}: it rebalances cooperatively from 2.4 on, by "
+            "upgrade.from and not by an assignor list; this version of rebal plans no step for it.",
+            members=context.members,
+            fix="See that upgrade.from is not set (any value up to 2.3 keeps it EAGER): "
+            "rebal explain RB501.",
+        )

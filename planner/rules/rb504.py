@@ -1,0 +1,43 @@
+"""RB504: Connect workers use connect.protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.planner.context import Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB504",
+    Severity.ASK,
+    "Connect workers use connect.protocol, not assignors",
+    reference="KIP-415; Kafka: DistributedConfig; KAFKA-12495 (fixed in 3.4.0)",
+)
+def connect(context: Context) -> Iterator[Finding]:
+    """The group is one of Connect workers.
+
+    Why it matters: workers share out connectors and tasks with protocols of their own: on the
+    wire `default` is eager, `compatible` and `sessioned` are incremental. The setting is
+    connect.protocol, and its default has been sessioned since 2.4.
+
+    How to find out: what rebal inspect shows as the assignor in use.
+
+    How to answer it: if it is `default`, some worker has connect.protocol=eager: remove that and
+    restart the workers one by one. The sink tasks' groups (connect-NAME) are ordinary consumer
+    groups with a plan of their own.
+    """
+    if not context.planning or context.group.protocol_type != "connect":
+        return
+    now = context.group.assignor
+    runs = {
+        "default": "they run eager",
+        "compatible": "they already rebalance incrementally",
+        "sessioned": "they already rebalance incrementally",
+    }.get(now or "", "which protocol they run is not known")
+    yield found(
+        f"these are Connect workers on {now or 'an unknown protocol'}: {runs}. Is connect.protocol "
+        "set on any of them?",
+        fix="Remove connect.protocol=eager and restart the workers one by one.",
+    )

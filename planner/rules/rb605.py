@@ -1,0 +1,33 @@
+"""RB605: somebody else changes the deployment during the roll-out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.planner.context import Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB605",
+    Severity.ASK,
+    "Is an autoscaler or a GitOps sync active during the roll-out",
+    reference="Kubernetes: HorizontalPodAutoscaler; KEDA; Argo CD and Flux sync",
+)
+def autoscaler(context: Context) -> Iterator[Finding]:
+    """Automation that scales or syncs the deployment restarts members on its own.
+
+    Why it matters: lag rises while members restart, so an autoscaler adds members in the middle,
+    with whatever image and configuration is current; a sync undoes a canary. And an automatic
+    roll-back after the second bounce is a direct downgrade (RB108).
+
+    How to find out: look for an HPA, KEDA or a sync policy on the deployment.
+
+    How to answer it: pause them for the time of the roll-out.
+    """
+    if context.planning and context.classic and len(context.settled) < len(context.members):
+        yield found(
+            "is an autoscaler, a sync or an automatic roll-back active on the deployment? Pause "
+            "it for the roll-out.",
+        )

@@ -1,0 +1,37 @@
+"""RB607: more members than expected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.planner.context import Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB607",
+    Severity.WARN,
+    "More members are in the group than are expected",
+    reference="PostHog/posthog#60560 (one group shared by two services)",
+)
+def members_too_many(context: Context) -> Iterator[Finding]:
+    """The group has members that nobody counted.
+
+    Why it matters: a second service on the same group id, an autoscaler at work or a surge of
+    new processes beside old ones all look like this. A service that is not in the plan is a
+    member that is forgotten (RB102).
+
+    How to find out: group the members by client id and host, and ask who runs those hosts.
+
+    How to fix it: give each service its own group, pause the autoscaler for the roll-out, or
+    raise --expect-members.
+    """
+    extra = len(context.members) - (context.expected or len(context.members))
+    if extra > 0:
+        yield found(
+            f"{extra} more {'member is' if extra == 1 else 'members are'} in the group than the "
+            f"{context.expected} that are expected.",
+            members=context.members,
+            fix="Find out whose they are before anything restarts.",
+        )

@@ -1,0 +1,72 @@
+"""RB904: members were refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rebal.groups.model import Refusal, Tri
+from rebal.planner.context import Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB904",
+    Severity.BLOCK,
+    "A member was refused, and still would be",
+    reference="Kafka protocol: INCONSISTENT_GROUP_PROTOCOL (23); KIP-429",
+)
+def refused(context: Context) -> Iterator[Finding]:
+    """The request log shows joins that the coordinator refused with error 23.
+
+    Why it matters: a refused Java or kafka-python consumer is dead after the first refusal;
+    librdkafka and franz-go try again for ever while their process looks alive. The broker writes
+    no other line about it, and describe does not show who is not in the group: somebody may be
+    consuming nothing at all.
+
+    How to find out: JOIN_GROUP lines with errorCode 23 in the request log; in the client's log
+    "InconsistentGroupProtocolException" or "Inconsistent group protocol".
+
+    How to fix it: find the member that has nothing in common with the refused list (RB102) and
+    restart that one with both assignors; then start the refused one again.
+
+    It does not fire where the refused list would be admitted by today's members: then it is
+    history.
+    """
+    if not context.classic or not context.stable:
+        return
+    often = Counter((item.client_id, item.list) for item in context.snapshot.refusals)
+    newest = {(item.client_id, item.list): item for item in context.snapshot.refusals}
+    for key, times in often.items():
+        item = newest[key]
+        answer = _still(context, item)
+        if answer is Tri.NO:
+            continue
+        causes = [
+            facts
+            for facts in context.members
+            if all(context.supports(facts, name) is Tri.NO for name in item.list)
+        ]
+        blame = f"; {context.named(causes)} supports none of it" if causes else ""
+        count = "once" if times == 1 else f"{times} times"
+        still = "and would be refused again" if answer is Tri.YES else "and may be refused again"
+        who = item.client_id or "a member"
+        yield found(
+            f"{who} was refused {count} with [{', '.join(item.list)}] {still}{blame}.",
+            result=answer,
+            members=causes,
+            evidence=(item.evidence,),
+            fix=f"Start {who} again only with a list that holds {context.elected}.",
+            before_step=context.narrow_step,
+        )
+
+
+def _still(context: Context, item: Refusal) -> Tri:
+    """Would today's members refuse this list?"""
+    if not item.list:
+        return Tri.CANNOT_TELL
+    answers = [{context.supports(facts, name) for facts in context.members} for name in item.list]
+    if any(answer == {Tri.YES} for answer in answers):
+        return Tri.NO
+    return Tri.YES if all(Tri.NO in answer for answer in answers) else Tri.CANNOT_TELL

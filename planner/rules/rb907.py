@@ -1,0 +1,43 @@
+"""RB907: a member's client family is known by circumstance only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.planner.context import Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB907",
+    Severity.WARN,
+    "A member's client library is known by circumstance only",
+    reference="KIP-511 (client name and version)",
+)
+def guessed_family(context: Context) -> Iterator[Finding]:
+    """The client library follows from what a member sends, not from its own word.
+
+    Why it matters: the shape of the subscription bytes, a default client id or an assignor's name
+    point to a library, but others can look the same. If the guess is wrong, the text in the plan
+    is for another client: that member will not start, or will ignore the setting. Nothing that is
+    called proven rests on such a guess.
+
+    How to find out: --request-log or --client-log names the software; or ask whoever builds it.
+
+    How to fix it: restart one member first and look at it; or settle it with --assume-family.
+    """
+    if not context.planning or not context.classic:
+        return
+    named = [
+        facts
+        for facts in context.members
+        if facts.family is not None and not facts.family_proven and facts not in context.settled
+    ]
+    if named:
+        families = ", ".join(sorted({str(facts.family) for facts in named}))
+        yield found(
+            f"{context.named(named)}: taken for {families} by circumstance only.",
+            members=named,
+            fix="Restart one member first and see that it joins; --assume-family settles it.",
+        )
