@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rebal.groups.clients import family_of
 from rebal.groups.model import Evidence, Software, Source
 from rebal.groups.observations import Joined, Left, Observation, Rebalanced, Refused
 from rebal.inspectors.request_log_lines import Request, objects, text_in
@@ -150,6 +151,7 @@ def _software(request: Request) -> Software | None:
     if request.software_name is None:
         return None
     return Software(
+        family=family_of(request.software_name, request.software_version),
         name=request.software_name,
         version=request.software_version,
         evidence=(_evidence(request),),

@@ -1,0 +1,253 @@
+"""The members' own logs: Java's start-up configuration bound to the member id it joined with.
+
+A Java consumer prints `ConsumerConfig values:` when it is built (its assignors are fixed from then
+on), `Kafka version:`, and `Successfully joined group with generation …` at each rebalance, with
+its member id since 2.4. The three together are an exact list of one member; where two consumers
+of one program cannot be told apart, nothing is said of either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from rebal.groups.clients import assignor_of, family_of
+from rebal.groups.model import Evidence, Record, Software, Source
+from rebal.groups.observations import Joined, Left, Observation, Rebalanced, Refused
+from rebal.inspectors import client_log_lines as lines
+from rebal.inspectors.client_log_configs import Config, Configs, Lookup
+from rebal.inspectors.log_lines import NO_OFFSET
+from rebal.inspectors.text_input import TextInput, files_in
+
+_JAVA: Final = "apache-kafka-java"
+
+
+class ClientLogCounts(Record, frozen=True, kw_only=True):
+    """What was in the logs. `joins` are all that succeeded; the three below are parts of them.
+
+    `joins_without_config` have no configuration before them, `joins_ambiguous` several different
+    ones, `joins_without_member_id` are of clients before 2.4, which do not print it.
+    `consumer_protocol` counts consumers built with `group.protocol=consumer` (no list in use).
+    """
+
+    sources: int = 0
+    lines: int = 0
+    configs: int = 0
+    consumer_protocol: int = 0
+    joins: int = 0
+    joins_without_config: int = 0
+    joins_ambiguous: int = 0
+    joins_without_member_id: int = 0
+    refusals: int = 0
+    leaves: int = 0
+    rebalances: int = 0
+    cut_off_sources: int = 0
+
+
+class ClientLogReading(Record, frozen=True, kw_only=True):
+    """What the members' logs show, and a sentence for each thing that could not be used.
+
+    A join without a member id has an empty `member_id`: its client id and generation are all
+    that can identify it.
+    """
+
+    observations: tuple[Observation, ...] = ()
+    counts: ClientLogCounts = ClientLogCounts()
+    notes: tuple[str, ...] = ()
+
+
+def read_client_logs(paths: Sequence[Path], tz_offset: timedelta = NO_OFFSET) -> ClientLogReading:
+    """The joins, refusals, leaves and rebalances that members printed; directories are walked.
+
+    Takes what `kubectl logs` gives, also with `--prefix` and `--timestamps`; text, JSON layouts,
+    gz; `-` is standard input. Times without a zone are taken as `tz_offset` ahead of UTC.
+
+    Raises:
+        DocumentError: a path cannot be read. Lines that make no sense are passed over.
+    """
+    reader = _Reader(tz_offset)
+    for path in files_in(paths):
+        reader.read(TextInput(path))
+    return ClientLogReading(
+        observations=tuple(reader.found),
+        counts=ClientLogCounts(**reader.tally),
+        notes=tuple(reader.notes),
+    )
+
+
+class _Program:
+    """One program of one stream: the configurations it printed, and its library's version."""
+
+    def __init__(self) -> None:
+        self.configs = Configs()
+        self.version: str | None = None
+        self.assignors: dict[tuple[str, str], str | None] = {}
+        self.refused = False
+
+
+class _Reader:
+    def __init__(self, tz_offset: timedelta) -> None:
+        self.found: list[Observation] = []
+        self.tally: dict[str, int] = {}
+        # A dict keeps the first of equal sentences and their order.
+        self.notes: dict[str, None] = {}
+        self._tz_offset = tz_offset
+
+    def read(self, source: TextInput) -> None:
+        programs: dict[str, _Program] = {}
+        reading_block: set[str] = set()
+        unnamed_refusal = False
+        number = 0
+        for raw in source.lines():
+            number += 1
+            if not reading_block and not lines.WANTED.search(raw):
+                continue
+            for line in lines.texts(raw, self._tz_offset):
+                program = programs.setdefault(line.program, _Program())
+                if line.program in reading_block:
+                    setting = lines.setting_of(line.text)
+                    if setting is not None:
+                        program.configs.add(setting)
+                        continue
+                    self._end_block(program)
+                    reading_block.discard(line.program)
+                event = lines.event_of(line.text)
+                if isinstance(event, lines.ConfigStart):
+                    program.configs.begin()
+                    reading_block.add(line.program)
+                elif isinstance(event, lines.RefusalText):
+                    unnamed_refusal = unnamed_refusal or not program.refused
+                elif event is not None:
+                    where = f"{source.name}:{number}"
+                    self._take(event, program, where, line.at, source.name)
+        for name in reading_block:
+            self._end_block(programs[name])
+        if unnamed_refusal and not any(p.refused for p in programs.values()):
+            self._note(
+                f"{source.name}: names InconsistentGroupProtocolException but not its group; "
+                "a member was refused, and the log of org.apache.kafka.clients would say which."
+            )
+        self._count("sources")
+        self._count("lines", number)
+        self._count("cut_off_sources", int(source.cut_off))
+
+    def _end_block(self, program: _Program) -> None:
+        config = program.configs.end()
+        if config is not None:
+            self._count("configs")
+            self._count("consumer_protocol", int(config.is_consumer_protocol))
+
+    def _take(
+        self, event: lines.Event, program: _Program, where: str, at: datetime | None, source: str
+    ) -> None:
+        evidence = Evidence(source=Source.CLIENT_LOG, at=at, detail=where)
+        if isinstance(event, lines.Version):
+            program.version = event.version
+        elif isinstance(event, lines.Closed):
+            program.configs.close(event.client_id)
+        elif isinstance(event, lines.Join):
+            self._join(event, program, evidence, source)
+        elif isinstance(event, lines.Refusal):
+            program.refused = True
+            self._refusal(event, program, evidence)
+        elif isinstance(event, lines.Leave):
+            self._count("leaves")
+            self.found.append(
+                Left(
+                    group_id=event.group_id,
+                    member_id=event.member_id,
+                    at=at,
+                    instance_id=event.instance_id,
+                    reason=event.reason,
+                    evidence=evidence,
+                )
+            )
+            if event.reason == "the consumer is being closed":
+                program.configs.close(event.client_id)
+        elif isinstance(event, lines.Leader) and at is not None:
+            self._count("rebalances")
+            self.found.append(
+                Rebalanced(
+                    group_id=event.group_id,
+                    generation_id=event.generation_id,
+                    at=at,
+                    assignor=program.assignors.get((event.group_id, event.client_id)),
+                    evidence=evidence,
+                )
+            )
+
+    def _join(self, event: lines.Join, program: _Program, evidence: Evidence, source: str) -> None:
+        self._count("joins")
+        program.assignors[event.group_id, event.client_id] = event.assignor
+        found = program.configs.of_member(event.group_id, event.client_id, event.member_id)
+        who = f"client id {event.client_id!r} of group {event.group_id!r}"
+        if found is Lookup.NONE:
+            self._count("joins_without_config")
+            self._note(
+                f"{source}: {who} joined, but no `ConsumerConfig values:` stands before it; "
+                "give the log from the start of the process."
+            )
+            return
+        if found is Lookup.AMBIGUOUS:
+            self._count("joins_ambiguous")
+            self._note(
+                f"{source}: {who} joined after several different or unfinished configurations "
+                "that may be its own; give one log per process (or `kubectl logs --prefix`)."
+            )
+            return
+        if not event.member_id:
+            self._count("joins_without_member_id")
+            self._note(
+                f"{source}: {who} printed no member id (clients before 2.4 do not), so its list "
+                "can be bound by the request log only."
+            )
+        self.found.append(
+            Joined(
+                group_id=event.group_id,
+                member_id=event.member_id,
+                list=_names(found),
+                at=evidence.at,
+                client_id=event.client_id,
+                instance_id=event.instance_id or found.instance_id,
+                software=_software(program, evidence),
+                generation_id=event.generation_id,
+                evidence=evidence,
+            )
+        )
+
+    def _refusal(self, event: lines.Refusal, program: _Program, evidence: Evidence) -> None:
+        self._count("refusals")
+        found = program.configs.of_member(event.group_id, event.client_id, "")
+        config = found if isinstance(found, Config) else None
+        self.found.append(
+            Refused(
+                group_id=event.group_id,
+                list=_names(config) if config else (),
+                at=evidence.at,
+                client_id=event.client_id,
+                instance_id=event.instance_id or (config.instance_id if config else None),
+                software=_software(program, evidence),
+                evidence=evidence,
+            )
+        )
+
+    def _count(self, what: str, by: int = 1) -> None:
+        self.tally[what] = self.tally.get(what, 0) + by
+
+    def _note(self, sentence: str) -> None:
+        self.notes.setdefault(sentence)
+
+
+def _names(config: Config) -> tuple[str, ...]:
+    return tuple(assignor_of(name) or name for name in config.classes)
+
+
+def _software(program: _Program, evidence: Evidence) -> Software:
+    return Software(
+        family=family_of(_JAVA, program.version),
+        name=_JAVA,
+        version=program.version,
+        evidence=(evidence,),
+    )

@@ -1,0 +1,130 @@
+"""The configuration blocks that one program printed, and which of them a member was built with."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Final
+
+from rebal.groups.model import Record
+from rebal.inspectors.client_log_lines import Setting
+
+_GROUP_ID: Final = "group.id"
+_CLIENT_ID: Final = "client.id"
+_INSTANCE_ID: Final = "group.instance.id"
+_STRATEGY: Final = "partition.assignment.strategy"
+_PROTOCOL: Final = "group.protocol"
+# Nothing else of a block is kept: it may hold secrets of custom components.
+_KEPT: Final = (_GROUP_ID, _CLIENT_ID, _INSTANCE_ID, _STRATEGY, _PROTOCOL)
+# Clients before 2.4 print an unset client.id as empty and then call themselves consumer-1, -2, …
+_GENERATED: Final = re.compile(r"consumer-\d+")
+
+
+class Config(Record, frozen=True, kw_only=True):
+    """One `ConsumerConfig values:` block; `classes` are the assignors' class names, in order."""
+
+    group_id: str
+    client_id: str
+    instance_id: str | None
+    classes: tuple[str, ...]
+    group_protocol: str | None
+
+    @property
+    def is_consumer_protocol(self) -> bool:
+        """KIP-848's protocol, which does not use the list."""
+        return (self.group_protocol or "").lower() == "consumer"
+
+
+class Lookup(Enum):
+    """Why there is no configuration for a member."""
+
+    NONE = "none"
+    AMBIGUOUS = "ambiguous"
+
+
+class Configs:
+    """The blocks of one program, in order; each stays until its consumer is seen to be closed."""
+
+    def __init__(self) -> None:
+        self._open: list[Config] = []
+        self._block: dict[str, str] | None = None
+        self._last_key = ""
+        self._spoiled = False
+        self._bound: dict[tuple[str, str], Config] = {}
+
+    def begin(self) -> None:
+        """A block starts; its settings follow."""
+        self._block = {}
+        self._last_key = ""
+
+    def add(self, setting: Setting) -> None:
+        """One setting of the block. Java prints them in order: any other order is two blocks."""
+        if self._block is None:
+            return
+        if setting.key <= self._last_key:
+            self._block = None
+            return
+        self._last_key = setting.key
+        if setting.key in _KEPT:
+            self._block[setting.key] = setting.value
+
+    def end(self) -> Config | None:
+        """The block as a configuration; None when it has no group, or is not one whole block.
+
+        After one that was not whole, members not yet bound may be of it: nobody can tell.
+        """
+        block, self._block = self._block, None
+        if block is None or _STRATEGY not in block or _GROUP_ID not in block:
+            self._spoiled = True
+            return None
+        if _unset(block[_GROUP_ID]):
+            return None
+        listed = block[_STRATEGY].removeprefix("[").removesuffix("]")
+        config = Config(
+            group_id=block[_GROUP_ID],
+            client_id=block.get(_CLIENT_ID, ""),
+            instance_id=None if _unset(block.get(_INSTANCE_ID)) else block[_INSTANCE_ID],
+            classes=tuple(c for part in listed.split(",") if (c := _class(part))),
+            group_protocol=block.get(_PROTOCOL),
+        )
+        self._open.append(config)
+        return config
+
+    def close(self, client_id: str) -> None:
+        """The consumer with this client id is gone: later joins are of later blocks."""
+        found = [c for c in self._open if c.client_id == client_id]
+        # With several of one client id it is not known which one went.
+        if len(found) == 1:
+            self._open.remove(found[0])
+
+    def of_member(self, group_id: str, client_id: str, member_id: str) -> Config | Lookup:
+        """The configuration the member was built with; a member id keeps the one it first had."""
+        key = (group_id, member_id)
+        if member_id and key in self._bound:
+            return self._bound[key]
+        fitting = [c for c in self._open if c.group_id == group_id and c.client_id == client_id]
+        if not fitting and _GENERATED.fullmatch(client_id):
+            fitting = [c for c in self._open if c.group_id == group_id and not c.client_id]
+        if not fitting:
+            return Lookup.NONE
+        if self._spoiled or any(_differs(c, fitting[-1]) for c in fitting):
+            return Lookup.AMBIGUOUS
+        if member_id:
+            self._bound[key] = fitting[-1]
+        return fitting[-1]
+
+
+def _differs(one: Config, other: Config) -> bool:
+    return (one.classes, one.instance_id, one.group_protocol) != (
+        other.classes,
+        other.instance_id,
+        other.group_protocol,
+    )
+
+
+def _unset(value: str | None) -> bool:
+    return value is None or value in ("", "null")
+
+
+def _class(text: str) -> str:
+    return text.strip().removeprefix("class ").strip()

@@ -1,0 +1,182 @@
+"""Lines of a Java client's own log: whose they are, and what they say of the consumer group."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from rebal.groups.model import Record
+from rebal.inspectors.log_lines import time_of, unwrap
+
+# `kubectl logs --prefix`, and docker compose's `service-1  | `.
+_PREFIX: Final = re.compile(r"(\[pod/[^\]\s]+\]|[\w.-]+ +\|) ")
+# `kubectl logs --timestamps`, and the container runtime's own files.
+_STAMP: Final = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.?\d*(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"
+)
+_SETTING: Final = re.compile(r"\s+([a-z][\w.]*) = ?(.*)")
+_CONTEXT: Final = r"\[Consumer (?:instanceId=(.*?), )?clientId=(.*?), groupId=(.*?)\] "
+_CONFIG: Final = re.compile(r"\bConsumerConfig values: ?$")
+_VERSION: Final = re.compile(r"\bKafka version ?: (\S+)$")
+_JOINED: Final = re.compile(_CONTEXT + r"Successfully joined group with generation (.+)$")
+_GENERATION: Final = re.compile(
+    r"Generation\{generationId=(-?\d+), memberId='(.*)', protocol='(.*)'\}"
+)
+_LEADER: Final = re.compile(_CONTEXT + r"Finished assignment for group at generation (\d+): ")
+_LEFT: Final = re.compile(
+    _CONTEXT + r"Member (\S.*?) sending LeaveGroup request to coordinator .*?(?: due to (.*))?$"
+)
+_REFUSED: Final = re.compile(
+    _CONTEXT + r"(?:JoinGroup|Attempt to join group) failed due to fatal error: "
+    r"The group member's supported protocols are incompatible"
+)
+_CLOSED: Final = re.compile(r"App info kafka\.consumer for (.*) unregistered$")
+WANTED: Final = re.compile(
+    rb"ConsumerConfig values|Kafka version|groupId=|InconsistentGroupProtocolException|App info"
+)
+
+
+class Setting(Record, frozen=True, kw_only=True):
+    """One `key = value` line of a configuration block."""
+
+    key: str
+    value: str
+
+
+class ConfigStart(Record, frozen=True, kw_only=True):
+    """`ConsumerConfig values:`; its settings follow."""
+
+
+class Version(Record, frozen=True, kw_only=True):
+    """`Kafka version:`, of the process's client library."""
+
+    version: str
+
+
+class Join(Record, frozen=True, kw_only=True):
+    """A join that succeeded. Clients before 2.4 print no member id (it is empty then)."""
+
+    instance_id: str | None
+    client_id: str
+    group_id: str
+    generation_id: int | None
+    member_id: str
+    assignor: str | None
+
+
+class Leader(Record, frozen=True, kw_only=True):
+    """The leader computed the assignment of a new generation (not for a returning static one)."""
+
+    client_id: str
+    group_id: str
+    generation_id: int
+
+
+class Leave(Record, frozen=True, kw_only=True):
+    """A member left by request."""
+
+    instance_id: str | None
+    client_id: str
+    group_id: str
+    member_id: str
+    reason: str | None
+
+
+class Refusal(Record, frozen=True, kw_only=True):
+    """A join that was refused with INCONSISTENT_GROUP_PROTOCOL."""
+
+    instance_id: str | None
+    client_id: str
+    group_id: str
+
+
+class Closed(Record, frozen=True, kw_only=True):
+    """A consumer object is gone; one with the same client id is another object."""
+
+    client_id: str
+
+
+class RefusalText(Record, frozen=True, kw_only=True):
+    """The exception's name somewhere in the log: what it belongs to is not said."""
+
+
+Event = Setting | ConfigStart | Version | Join | Leader | Leave | Refusal | Closed | RefusalText
+
+
+class LogText(Record, frozen=True, kw_only=True):
+    """One line as its program wrote it: which program of the stream, and when."""
+
+    program: str
+    text: str
+    at: datetime | None
+
+
+def texts(raw: bytes, tz_offset: timedelta) -> Iterator[LogText]:
+    """The line, or the lines of the message in its JSON wrapper."""
+    line = raw.decode("utf-8", "replace").rstrip("\r\n")
+    program = ""
+    prefix = _PREFIX.match(line)
+    if prefix:
+        program = prefix[1]
+        line = line[prefix.end() :]
+    at = time_of(line, tz_offset)
+    stamp = _STAMP.match(line)
+    rest = line[stamp.end() :] if stamp else line
+    if rest.startswith("{"):
+        inner = unwrap(rest)
+        at = time_of(inner.text[:60], tz_offset) or inner.wrapper_time or at
+        for text in inner.text.splitlines():
+            yield LogText(program=program, text=text, at=at)
+        return
+    yield LogText(program=program, text=rest, at=at)
+
+
+def setting_of(text: str) -> Setting | None:
+    """The line as one of a configuration block, if it is one."""
+    match = _SETTING.fullmatch(text)
+    return Setting(key=match[1], value=match[2].strip()) if match else None
+
+
+def event_of(text: str) -> Event | None:
+    """What a line says of the group, if anything; settings are only told by `setting_of`."""
+    if _CONFIG.search(text):
+        return ConfigStart()
+    if match := _VERSION.search(text):
+        return Version(version=match[1])
+    if match := _CLOSED.search(text):
+        return Closed(client_id=match[1])
+    if "groupId=" in text and (event := _group_event(text)):
+        return event
+    return RefusalText() if "InconsistentGroupProtocolException" in text else None
+
+
+def _group_event(text: str) -> Event | None:
+    if match := _JOINED.search(text):
+        full = _GENERATION.search(match[4])
+        plain = match[4].strip()
+        number = full[1] if full else plain
+        if not full and not plain.isdecimal():
+            return None
+        return Join(
+            instance_id=match[1],
+            client_id=match[2],
+            group_id=match[3],
+            generation_id=int(number) if len(number) < 12 else None,
+            member_id=full[2] if full else "",
+            assignor=full[3] if full else None,
+        )
+    if match := _LEADER.search(text):
+        return Leader(client_id=match[2], group_id=match[3], generation_id=int(match[4][:11]))
+    if match := _LEFT.search(text):
+        return Leave(
+            instance_id=match[1],
+            client_id=match[2],
+            group_id=match[3],
+            member_id=match[4],
+            reason=match[5],
+        )
+    if match := _REFUSED.search(text):
+        return Refusal(instance_id=match[1], client_id=match[2], group_id=match[3])
+    return None

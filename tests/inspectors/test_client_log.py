@@ -1,0 +1,272 @@
+"""The members' own logs: real ones of each Java version, and the ways they reach an operator."""
+
+import gzip
+import io
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebal.groups.errors import DocumentError
+from rebal.groups.observations import Joined, Left, Rebalanced, Refused
+from rebal.inspectors.client_log import read_client_logs
+
+LOGS = Path(__file__).parents[1] / "data/client_logs"
+STRATEGY = "org.apache.kafka.clients.consumer."
+COOPERATIVE = f"{STRATEGY}CooperativeStickyAssignor"
+RANGE = f"{STRATEGY}RangeAssignor"
+
+
+def of_kind(reading, kind):
+    return [o for o in reading.observations if isinstance(o, kind)]
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "expected"),
+    [
+        ("java-2.8.2-joined", "2.8.2", ("cooperative-sticky", "range")),
+        ("java-3.9.1-static", "3.9.1", ("range", "cooperative-sticky")),
+        ("java-4.1.1-joined", "4.1.1", ("range", "cooperative-sticky")),
+    ],
+)
+def test_a_join_is_bound_to_the_member_id_it_printed(name, version, expected):
+    path = LOGS / f"{name}.log"
+    printed = re.findall(r"Successfully joined group.*memberId='([^']+)'", path.read_text())
+    reading = read_client_logs([path])
+    (seen,) = of_kind(reading, Joined)
+    assert [seen.member_id] == printed
+    assert seen.list == expected
+    assert (seen.software.family, seen.software.version) == ("java", version)
+    assert seen.generation_id == 1
+    assert seen.at.tzinfo is UTC
+    assert seen.instance_id == ("i-0" if "static" in name else None)
+    assert [(o.generation_id, o.assignor) for o in of_kind(reading, Rebalanced)] == [
+        (1, expected[0])
+    ]
+    assert reading.notes == ()
+
+
+def test_a_dynamic_member_leaves_and_a_static_one_does_not():
+    (left,) = of_kind(read_client_logs([LOGS / "java-2.8.2-joined.log"]), Left)
+    assert left.member_id == "b-0-0ee5dc01-71e2-4264-93c6-68ccda84f21a"
+    assert left.reason == "the consumer is being closed"
+    assert of_kind(read_client_logs([LOGS / "java-3.9.1-static.log"]), Left) == []
+
+
+def test_a_client_before_2_4_prints_no_member_id_and_that_is_said():
+    reading = read_client_logs([LOGS / "java-2.3.1-joined.log"])
+    (seen,) = of_kind(reading, Joined)
+    assert (seen.member_id, seen.client_id, seen.list) == ("", "a-0", ("range",))
+    assert reading.counts.joins_without_member_id == 1
+    (note,) = reading.notes
+    assert "'a-0'" in note
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("2.3.1", ("roundrobin",)),
+        ("2.8.2", ("cooperative-sticky",)),
+        ("3.9.1", ("cooperative-sticky",)),
+        ("4.1.1", ("cooperative-sticky",)),
+    ],
+)
+def test_a_refusal_is_one_with_its_list(version, expected):
+    reading = read_client_logs([LOGS / f"java-{version}-refused.log"])
+    (seen,) = reading.observations
+    assert isinstance(seen, Refused)
+    assert (seen.group_id, seen.client_id) == ("gref", f"ref-{version}")
+    assert (seen.list, seen.software.version) == (expected, version)
+    assert reading.notes == ()
+
+
+def test_three_consumers_of_one_process_are_told_apart():
+    reading = read_client_logs([LOGS / "java-3.9.1-three-consumers.log"])
+    assert {o.client_id: o.list for o in of_kind(reading, Joined)} == {
+        "w-0": ("range", "cooperative-sticky"),
+        "w-1": ("cooperative-sticky", "range"),
+        "consumer-gm-1": ("range",),
+    }
+
+
+def test_a_consumer_of_kip_848_uses_no_list():
+    reading = read_client_logs([LOGS / "java-4.1.1-kip848.log"])
+    assert of_kind(reading, Joined) == []
+    assert reading.counts.consumer_protocol == 1
+
+
+def test_a_directory_of_all_of_them():
+    reading = read_client_logs([LOGS])
+    assert reading.counts.sources == len(list(LOGS.iterdir()))
+    assert reading.counts.refusals == 4
+    assert len(of_kind(reading, Joined)) == 7
+
+
+def _member(n, client_id="app", assignors=RANGE, group="g", clock="2026-11-21 02:00:0"):
+    """One consumer's lines in Java's usual layout: start to first join."""
+    return [
+        f"[{clock}{n},000] INFO ConsumerConfig values: ",
+        "\tauto.offset.reset = latest",
+        f"\tclient.id = {client_id}",
+        f"\tgroup.id = {group}",
+        "\tgroup.instance.id = null",
+        f"\tpartition.assignment.strategy = [{assignors}]",
+        "\tsasl.jaas.config = [hidden]",
+        "",
+        f"[{clock}{n},100] INFO Kafka version: 3.9.1",
+        joined(n, client_id, group, clock),
+    ]
+
+
+def joined(n, client_id="app", group="g", clock="2026-11-21 02:00:0"):
+    return (
+        f"[{clock}{n},200] INFO [Consumer clientId={client_id}, groupId={group}] "
+        f"Successfully joined group with generation Generation{{generationId={n}, "
+        f"memberId='{client_id}-{n}', protocol='range'}}"
+    )
+
+
+def read(lines, tmp_path, name="app.log", **options):
+    path = tmp_path / name
+    text = "".join(f"{line}\n" for line in lines).encode()
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    return read_client_logs([path], **options)
+
+
+def test_equal_client_ids_with_different_lists_are_not_guessed(tmp_path):
+    lines = [*_member(1), *_member(2, assignors=COOPERATIVE), joined(1)]
+    reading = read(lines, tmp_path)
+    # app-1 was bound before the second configuration stood there; app-2 may be of either.
+    assert [(o.member_id, o.list) for o in of_kind(reading, Joined)] == [
+        ("app-1", ("range",)),
+        ("app-1", ("range",)),
+    ]
+    assert reading.counts.joins_ambiguous == 1
+    assert len(reading.notes) == 1
+
+
+def test_a_closed_consumer_makes_room_for_the_next(tmp_path):
+    closed = "[2026-11-21 02:00:01,900] INFO App info kafka.consumer for app unregistered"
+    reading = read([*_member(1), closed, *_member(2, assignors=COOPERATIVE)], tmp_path)
+    assert [(o.member_id, o.list) for o in of_kind(reading, Joined)] == [
+        ("app-1", ("range",)),
+        ("app-2", ("cooperative-sticky",)),
+    ]
+
+
+def test_one_file_per_process_needs_no_closing(tmp_path):
+    read(_member(1), tmp_path, "a.log")
+    read(_member(2, assignors=COOPERATIVE), tmp_path, "b.log.gz")
+    reading = read_client_logs([tmp_path])
+    assert [o.list for o in of_kind(reading, Joined)] == [("range",), ("cooperative-sticky",)]
+    assert reading.counts.joins_ambiguous == 0
+
+
+def test_two_blocks_mixed_into_each_other_are_not_guessed(tmp_path):
+    one, two = _member(1), _member(2, assignors=COOPERATIVE)
+    mixed = [line for pair in zip(one[:8], two[:8], strict=True) for line in pair]
+    reading = read([*mixed, one[8], one[9], two[9]], tmp_path)
+    assert of_kind(reading, Joined) == []
+
+
+@pytest.mark.parametrize(
+    "dress",
+    [
+        lambda pod, line: f"[pod/app-{pod}/main] {line}",
+        lambda pod, line: f"[pod/app-{pod}/main] 2026-11-21T02:00:09.123456789Z {line}",
+        lambda pod, line: f"app-{pod}  | {line}",
+    ],
+)
+def test_several_pods_in_one_stream_by_their_prefix(tmp_path, dress):
+    one, two = _member(1), _member(2, assignors=COOPERATIVE)
+    mixed = [
+        dress(pod, line) for pair in zip(one, two, strict=True) for pod, line in enumerate(pair)
+    ]
+    reading = read(mixed, tmp_path)
+    assert {o.member_id: o.list for o in of_kind(reading, Joined)} == {
+        "app-1": ("range",),
+        "app-2": ("cooperative-sticky",),
+    }
+
+
+def test_kubectl_timestamps_and_a_clock_that_is_not_utc(tmp_path):
+    stamped = [f"2026-11-21T02:00:09.5Z {line}" for line in _member(1)]
+    (seen,) = of_kind(read(stamped, tmp_path), Joined)
+    assert seen.at == datetime(2026, 11, 21, 2, 0, 9, 500000, tzinfo=UTC)
+    (seen,) = of_kind(read(_member(1), tmp_path, tz_offset=timedelta(hours=1)), Joined)
+    assert seen.at == datetime(2026, 11, 21, 1, 0, 1, 200000, tzinfo=UTC)
+
+
+def test_a_json_layout(tmp_path):
+    plain = _member(1)
+    messages = ["\n".join(["ConsumerConfig values: ", *plain[1:8]]), plain[8], plain[9]]
+    lines = [json.dumps({"@timestamp": "2026-11-21T02:00:05Z", "message": m}) for m in messages]
+    (seen,) = of_kind(read(lines, tmp_path), Joined)
+    assert (seen.member_id, seen.list) == ("app-1", ("range",))
+
+
+def test_joins_without_their_start_are_said(tmp_path):
+    reading = read([joined(4)], tmp_path)
+    assert reading.observations == ()
+    assert reading.counts.joins_without_config == 1
+    (note,) = reading.notes
+    assert "start of the process" in note
+
+
+def test_a_refusal_that_names_no_group_is_said(tmp_path):
+    text = "org.apache.kafka.common.errors.InconsistentGroupProtocolException: The group member's"
+    reading = read([text], tmp_path)
+    assert reading.observations == ()
+    assert "InconsistentGroupProtocolException" in reading.notes[0]
+
+
+def test_an_assignor_of_ones_own_keeps_its_class_name(tmp_path):
+    (seen,) = of_kind(read(_member(1, assignors="class com.acme.Mine"), tmp_path), Joined)
+    assert seen.list == ("com.acme.Mine",)
+
+
+def test_no_secret_of_a_configuration_comes_out(tmp_path):
+    lines = _member(1)
+    lines.insert(7, "\tssl.keystore.passwords = hunter2")
+    assert "hunter2" not in repr(read(lines, tmp_path))
+
+
+def test_standard_input(monkeypatch):
+    text = "\n".join(_member(1)) + "\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert len(of_kind(read_client_logs([Path("-")]), Joined)) == 1
+
+
+def test_a_missing_log_and_an_empty_directory_are_one_sentence(tmp_path):
+    for path in (tmp_path / "none.log", tmp_path):
+        with pytest.raises(DocumentError, match=re.escape(str(path))):
+            read_client_logs([path])
+
+
+_REAL = (LOGS / "java-3.9.1-static.log").read_bytes()
+
+
+@given(
+    st.integers(0, len(_REAL)),
+    st.integers(0, len(_REAL)),
+    st.lists(st.tuples(st.integers(0, len(_REAL) - 1), st.integers(0, 255)), max_size=5),
+)
+def test_cut_off_and_mutated_logs_never_raise(tmp_path_factory, start, end, changes):
+    data = bytearray(_REAL)
+    for place, value in changes:
+        data[place] = value
+    path = tmp_path_factory.getbasetemp() / "mutated.log"
+    path.write_bytes(b"\n" + bytes(data[start:end]))
+    for seen in of_kind(read_client_logs([path]), Joined):
+        assert seen.generation_id is None or isinstance(seen.generation_id, int)
+
+
+@given(st.binary(max_size=300))
+def test_random_bytes_never_raise(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "random.log"
+    path.write_bytes(b"ConsumerConfig values: \n\tgroup.id = g\n groupId=" + data)
+    assert read_client_logs([path]).counts.joins == 0

@@ -1,0 +1,102 @@
+"""The logs that real members print, of every Java version, against what the broker says."""
+
+import pytest
+
+from rebal.groups.observations import Joined, Left, Refused
+from rebal.inspectors.client_log import read_client_logs
+from tests.kafka import jars
+from tests.kafka.members import wait_assigned
+
+VERSIONS = jars.CLIENT_VERSIONS
+
+
+def _cooperative(version):
+    return "roundrobin" if version == "2.3.1" else "cooperative-sticky"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_members_log_gives_its_list_by_member_id(version, kafka41, members, group_id, topic_name):
+    topic = kafka41.create_topic(topic_name, 4)
+    lists = {"one": (_cooperative(version), "range"), "two": ("range", _cooperative(version))}
+    started = {
+        client_id: members.start(
+            f"java-{version}",
+            kafka41,
+            client_id,
+            group_id,
+            own=True,
+            topics=[topic],
+            assignors=names,
+        )
+        for client_id, names in lists.items()
+    }
+    wait_assigned(list(started.values()), 4)
+    kafka41.wait_stable(group_id, 2)
+    described = kafka41.admin().describe_consumer_groups([group_id])[group_id].result(10)
+    by_client = {member.client_id: member.member_id for member in described.members}
+    reading = read_client_logs([member.host.log_path for member in started.values()])
+    joins = [o for o in reading.observations if isinstance(o, Joined) and o.group_id == group_id]
+    last = {o.client_id: o for o in joins}
+    assert {client_id: o.list for client_id, o in last.items()} == lists
+    assert {o.software.version for o in joins} == {version}
+    if version == "2.3.1":
+        assert {o.member_id for o in joins} == {""}
+        assert reading.counts.joins_without_member_id == len(joins)
+    else:
+        assert {client_id: o.member_id for client_id, o in last.items()} == by_client
+        assert reading.notes == ()
+    started["one"].stop()
+    left = read_client_logs([started["one"].host.log_path]).observations
+    assert by_client["one"] in {o.member_id for o in left if isinstance(o, Left)}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_refused_members_log_says_so(version, kafka41, members, group_id, topic_name):
+    topic = kafka41.create_topic(topic_name, 1)
+    holder = members.start(
+        "java-3.9.1", kafka41, "holder", group_id, topics=[topic], assignors=["sticky"]
+    )
+    wait_assigned([holder], 1)
+    refused = members.start(
+        f"java-{version}",
+        kafka41,
+        "refused",
+        group_id,
+        own=True,
+        topics=[topic],
+        assignors=[_cooperative(version)],
+    )
+    refused.wait_for("error")
+    reading = read_client_logs([refused.host.log_path])
+    seen = [o for o in reading.observations if isinstance(o, Refused)]
+    assert {(o.group_id, o.client_id, o.list) for o in seen} == {
+        (group_id, "refused", (_cooperative(version),))
+    }
+    assert {o.software.version for o in seen} == {version}
+
+
+def test_members_of_one_process_and_a_static_restart(kafka41, members, group_id, topic_name):
+    topic = kafka41.create_topic(topic_name, 4)
+    options = {"topics": [topic], "assignors": ["cooperative-sticky", "range"]}
+    host = members.java("3.9.1")
+    still = members.start("java-3.9.1", kafka41, "still", group_id, topics=[topic])
+    first = members.start(
+        "java-3.9.1", kafka41, "moved", group_id, instance_id="i-1", topics=[topic]
+    )
+    wait_assigned([still, first], 4)
+    first_id = first.member_id
+    first.stop()
+    again = members.start("java-3.9.1", kafka41, "moved", group_id, instance_id="i-1", **options)
+    wait_assigned([still, again], 4)
+    reading = read_client_logs([host.log_path])
+    lists = {
+        o.member_id: o.list
+        for o in reading.observations
+        if isinstance(o, Joined) and o.group_id == group_id
+    }
+    assert lists == {
+        still.member_id: ("range", "cooperative-sticky"),
+        first_id: ("range", "cooperative-sticky"),
+        again.member_id: ("cooperative-sticky", "range"),
+    }
+    assert first_id != again.member_id
