@@ -7,9 +7,10 @@ about: live by its name, or from a snapshot file.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from rebal.groups.model import GroupSnapshot
     from rebal.groups.observations import Observation
     from rebal.inspectors.connection import ClusterConfig
+
+_SECRET: Final = re.compile("password|secret|jaas|token|key", re.IGNORECASE)
 
 Bootstrap = Annotated[
     str | None,
@@ -97,14 +100,13 @@ def connect(
     `overrides` are KEY=VALUE texts, `timeout` is in seconds.
 
     Raises:
-        UsageError: an override that is not KEY=VALUE.
         RebalError: no broker named, or a setting that cannot be used; the message names it.
     """
     from rebal.inspectors.connection import resolve
 
     return resolve(
         bootstrap=bootstrap,
-        overrides=_pairs(overrides or ()),
+        overrides=tuple(overrides or ()),
         command_config=command_config,
         profile=profile,
         env=os.environ,
@@ -164,8 +166,15 @@ def evidence_files(
     seen: list[Observation] = []
     if request_log:
         from rebal.inspectors.request_log import read_request_log
+        from rebal.inspectors.text_input import files_in
 
-        seen += read_request_log(request_log).observations
+        reading = read_request_log(files_in(request_log))
+        seen += reading.observations
+        if not reading.counts.joins and not reading.counts.refusals:
+            say(
+                f"--request-log: {reading.counts.lines:,} lines and no member's join among them: "
+                "a stable group sends none; leave the log on while one member restarts."
+            )
     if client_log:
         from rebal.inspectors.client_log import read_client_logs
 
@@ -173,9 +182,9 @@ def evidence_files(
     if inventory is not None:
         from rebal.inspectors.inventory import read_inventory
 
-        reading = read_inventory(inventory)
-        seen += reading.declared
-        for note in reading.notes:
+        files = read_inventory(inventory)
+        seen += files.declared
+        for note in files.notes:
             say(note)
     return tuple(seen)
 
@@ -189,14 +198,26 @@ def with_evidence(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> Group
     return merge(snapshot, seen)
 
 
-def _pairs(overrides: Sequence[str]) -> dict[str, str]:
-    pairs = {}
-    for text in overrides:
-        key, sign, value = text.partition("=")
-        if not sign or not key.strip():
-            raise UsageError(f"-X {key}: expected KEY=VALUE, such as -X security.protocol=SSL.")
-        pairs[key.strip()] = value
-    return pairs
+def typed(
+    bootstrap: str | None = None,
+    command_config: Path | None = None,
+    overrides: Sequence[str] | None = None,
+    profile: str | None = None,
+    snapshot: Path | None = None,
+) -> list[str]:
+    """These options as they were typed, for a command to paste; a secret's value is left out."""
+    words: list[str] = []
+    for name, value in (
+        ("-b", bootstrap),
+        ("--command-config", command_config),
+        ("--profile", profile),
+        ("--snapshot", snapshot),
+    ):
+        words += [name, str(value)] if value else []
+    for pair in overrides or ():
+        key, _, value = pair.partition("=")
+        words += ["-X", f"{key}=…" if _SECRET.search(key) else f"{key}={value}"]
+    return words
 
 
 def _default_snapshot() -> Path:

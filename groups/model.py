@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 from rebal.groups.partitions import Partitions
 
 TopicPartitions = Mapping[str, Partitions]
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A time with its zone; a document with a naive one is refused."""
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -98,7 +101,7 @@ class Evidence(Record, frozen=True, kw_only=True):
     """One reason to believe a fact: its source, when it was seen, and what exactly was seen."""
 
     source: Source
-    at: datetime | None = None
+    at: Moment | None = None
     detail: str = ""
 
 
@@ -185,7 +188,7 @@ class Member(Record, frozen=True, kw_only=True):
     target_assignment: TopicPartitions | None = None
     member_epoch: int | None = None
     protocol_type: str | None = None
-    joined_at: datetime | None = None
+    joined_at: Moment | None = None
     join_reason: str | None = None
     evidence: tuple[Evidence, ...] = ()
 
@@ -261,7 +264,7 @@ class ProbeAnswer(Record, frozen=True, kw_only=True):
 
     assignor: str
     supported: Tri
-    at: datetime
+    at: Moment
     error: str | None = None
 
 
@@ -275,7 +278,7 @@ class Probe(Record, frozen=True, kw_only=True):
 class Refusal(Record, frozen=True, kw_only=True):
     """A join that the coordinator refused with INCONSISTENT_GROUP_PROTOCOL (23)."""
 
-    at: datetime | None = None
+    at: Moment | None = None
     client_id: str = ""
     instance_id: str | None = None
     host: str = ""
@@ -308,7 +311,7 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
     """
 
     group: Group
-    captured_at: datetime
+    captured_at: Moment
     captured_by: str = ""
     redacted: bool = False
     cluster: Cluster = Cluster()

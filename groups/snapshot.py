@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
@@ -28,6 +28,29 @@ _HIDDEN: Final = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
+
+
+_END: Final = "...\n"
+_DEEPEST: Final = 64
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Plain data only; a key that stands twice is an error and a time stays text."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """One mapping, each key once."""
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key `{key.value}` stands here twice", problem_mark=key.start_mark
+                )
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
+        made: dict[Any, Any] = super().construct_mapping(node, deep)
+        return made
+
+
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_yaml_str)
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
@@ -83,8 +106,12 @@ def format_of(name: str) -> Format:
 
 
 def dumps(schema: str, record: msgspec.Struct, form: Format) -> str:
-    """`record` as a document: the schema first, then its fields in the model's order."""
-    return text_of({"schema": schema, **msgspec.to_builtins(record, enc_hook=enc_hook)}, form)
+    """`record` as a document: the schema first, then its fields in the model's order.
+
+    YAML ends with a line `...`, so that a file that was cut off is known by its missing end.
+    """
+    text = text_of({"schema": schema, **msgspec.to_builtins(record, enc_hook=enc_hook)}, form)
+    return text + _END if form == "yaml" else text
 
 
 def text_of(body: Mapping[str, object], form: Format) -> str:
@@ -114,6 +141,11 @@ def loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _T
     if not isinstance(body, dict):
         raise DocumentError(f"{name}: expected a document with `schema: {schema}`.")
     _check_schema(body.get("schema"), schema, name)
+    if form == "yaml" and text.rstrip()[-4:] != "\n...":
+        raise DocumentError(
+            f"{name}: cut off after line {len(text.splitlines())}: the line `...` that ends a "
+            "document is missing; copy the file again, whole (or add the line to one of your own)."
+        )
     try:
         return msgspec.convert(body, kind, dec_hook=dec_hook)
     except msgspec.ValidationError as error:
@@ -160,9 +192,32 @@ def file_stem(group_id: str) -> str:
 
 def _parse(text: str, form: Format) -> object:
     if form == "json":
-        return json.loads(text)
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load(text, Loader=loader)
+        return json.loads(text, object_pairs_hook=_without_twins)
+    _refuse_odd(text)
+    return yaml.load(text, Loader=_Loader)
+
+
+def _refuse_odd(text: str) -> None:
+    """No aliases (a small file could stand for a huge one), no nesting that no snapshot has."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        mark: Any = event.start_mark
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if isinstance(event, yaml.AliasEvent):
+            problem = f"aliases (*{event.anchor}) are not read"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+        if depth > _DEEPEST:
+            raise yaml.MarkedYAMLError(problem="nested too deep", problem_mark=mark)
+
+
+def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key `{twice}` stands twice in one object")
+    return made
 
 
 def _check_schema(found: object, wanted: str, name: str) -> None:
@@ -192,9 +247,8 @@ def _syntax(error: Exception, form: Format) -> str:
 
 def _line(text: str, steps: list[str]) -> int | None:
     """The line of the node at `steps`; JSON is read as YAML for this, only on errors."""
-    loader: Callable[[str], Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        node = loader(text).get_single_node()
+        node = _Loader(text).get_single_node()
     except yaml.YAMLError:
         return None
     for step in steps:

@@ -1,0 +1,182 @@
+"""`rebal inspect`: what groups really run, live or from a saved snapshot."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rebal.cli import options, output
+from rebal.cli.errors import BLOCKED, DONE, FAILED, FailOn, UsageError, judged, worst
+from rebal.cli.output import Format
+
+if TYPE_CHECKING:
+    from rebal.cli.report import Report
+    from rebal.groups.model import GroupSnapshot
+    from rebal.inspectors.connection import ClusterConfig
+    from rebal.inspectors.live import GroupFailure
+
+
+def command(
+    groups: Annotated[
+        list[str] | None, typer.Argument(metavar="GROUP…", help="The groups to read.")
+    ] = None,
+    *,
+    bootstrap: options.Bootstrap = None,
+    command_config: options.CommandConfig = None,
+    overrides: options.Overrides = None,
+    profile: options.Profile = None,
+    timeout: options.Timeout = 10,
+    match: Annotated[
+        str | None,
+        typer.Option(metavar="REGEX", help="All groups whose whole name matches."),
+    ] = None,
+    all_groups: Annotated[bool, typer.Option("--all", help="All groups of the cluster.")] = False,
+    probe: options.Probe = False,
+    assignors: options.Assignors = None,
+    request_log: options.RequestLog = None,
+    client_log: options.ClientLog = None,
+    inventory: options.Inventory = None,
+    snapshot: options.Snapshot = None,
+    save: Annotated[
+        bool, typer.Option("--save", help="Save each group here as <group>.rebal.yaml.")
+    ] = False,
+    save_to: Annotated[
+        Path | None,
+        typer.Option("--save-to", metavar="PATH", help="Save to this file, or into this folder."),
+    ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Save pseudonyms for client ids, hosts, instance ids.")
+    ] = False,
+    form: options.Output = Format.TEXT,
+    wide: options.Wide = False,
+    fail_on: options.Severity = FailOn.BLOCK,
+    exit_zero: options.ExitZero = False,
+) -> int:
+    """Show what groups really run: state, rebalance protocol, members, lists, evidence, findings.
+
+    Nothing is changed: --probe asks the coordinator one question a group's members never notice.
+    Exits with 0 when all was read, 3 when a finding blocks the group as it runs now, 1 when a group
+    could not be read (the others are shown all the same).
+    """
+    if redact and not (save or save_to):
+        raise UsageError("--redact is for saving: add --save or --save-to FILE.")
+    if assignors and not probe:
+        raise UsageError("--assignor says what to probe for: add --probe.")
+    failures: Sequence[GroupFailure] = ()
+    if snapshot is not None:
+        if groups or match or all_groups:
+            raise UsageError("give groups to read live or --snapshot FILE, not both.")
+        seen: Sequence[GroupSnapshot] = [options.snapshot_for(None, snapshot, probe=probe)]
+    elif groups or match or all_groups:
+        config = options.connect(bootstrap, command_config, overrides, profile, timeout)
+        seen, failures = _read(
+            config,
+            groups or (),
+            match=match,
+            all_groups=all_groups,
+            probe=probe,
+            assignors=assignors or (),
+        )
+    else:
+        raise UsageError("which group? Name one, or --all, or --match REGEX, or --snapshot FILE.")
+    observations = options.evidence_files(request_log, client_log, inventory)
+    seen = [options.with_evidence(one, observations) for one in seen]
+    if save or save_to:
+        _save(seen, save_to, redact)
+    from rebal.cli.report import make_report
+
+    reports = [make_report(one) for one in seen]
+    codes = [judged(_code(report), report.findings, fail_on, exit_zero) for report in reports]
+    code = worst([*codes, *(FAILED for _ in failures)])
+    if form is Format.TEXT:
+        typed = options.typed(bootstrap, command_config, overrides, profile, snapshot)
+        _print(output.shown(reports), wide, probe or snapshot is not None, typed)
+    else:
+        _show(reports, failures, code, form)
+    for failure in failures:
+        output.say(failure.message)
+    return code
+
+
+def _read(
+    config: ClusterConfig,
+    names: Sequence[str],
+    *,
+    match: str | None,
+    all_groups: bool,
+    probe: bool,
+    assignors: Sequence[str],
+) -> tuple[list[GroupSnapshot], list[GroupFailure]]:
+    from rebal.inspectors.live import GroupFailure, read_groups, select_groups
+
+    chosen = select_groups(config, names, match=match, all_groups=all_groups)
+    if len(chosen) > 1 and sys.stderr.isatty():
+        output.say(f"reading {len(chosen)} groups …")
+    answers = read_groups(config, chosen, probe=probe, assignors=tuple(assignors))
+    return (
+        [answer for answer in answers if not isinstance(answer, GroupFailure)],
+        [answer for answer in answers if isinstance(answer, GroupFailure)],
+    )
+
+
+def _save(seen: Sequence[GroupSnapshot], save_to: Path | None, redact: bool) -> None:
+    from rebal.cli.files import save_snapshot
+
+    if save_to is not None and len(seen) > 1 and not save_to.is_dir():
+        raise UsageError(f"--save-to {save_to}: several groups need a folder that exists.")
+    for one in seen:
+        if redact:
+            from rebal.groups.redact import redact as redacted
+
+            one = redacted(one)  # noqa: PLW2901
+        output.say(f"saved {save_snapshot(one, save_to or Path.cwd())}")
+
+
+def _show(
+    reports: Sequence[Report],
+    failures: Sequence[GroupFailure],
+    code: int,
+    form: Format,
+) -> None:
+    from rebal.cli.views.inspect_body import inspect_body
+
+    body = {
+        "groups": [inspect_body(report) for report in reports],
+        "failures": [
+            {"group_id": failure.group_id, "kind": failure.kind, "message": failure.message}
+            for failure in failures
+        ],
+    }
+    output.write(output.envelope("inspect", body, code, form))
+
+
+def _print(reports: Iterable[Report], wide: bool, probed: bool, typed: Sequence[str]) -> None:
+    from rich.text import Text
+
+    from rebal.cli.views.common import command_line
+    from rebal.cli.views.inspect_view import inspect_view, next_step
+
+    for n, report in enumerate(reports):
+        step, *more = next_step(report, probed).split()
+        group = [] if "--snapshot" in typed else [report.snapshot.group.group_id]
+        again = command_line(["rebal", step, *group, *more, *typed])
+        view = inspect_view(report, again, wide=wide)
+        output.page([*([Text("")] if n else []), *view], wide=wide)
+
+
+def _code(report: Report) -> int:
+    from rebal.groups.model import Tri
+    from rebal.planner.plan import Severity
+
+    blocked = any(
+        finding.severity is Severity.BLOCK
+        and finding.result is Tri.YES
+        and finding.before_step is None
+        and not finding.ignored
+        for finding in report.findings
+    )
+    return BLOCKED if blocked else DONE

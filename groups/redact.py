@@ -1,0 +1,189 @@
+"""`redact`: a snapshot without client ids, hosts and instance ids, with the same plan.
+
+What stays: the group's id, topics, racks, broker ids, times, versions, partitions, offsets, and
+the random end of each member id. What is replaced, everywhere it stands (also in notes and in the
+details of evidence): client ids and instance ids by `id-1` …, member ids by `member-1-<random>`,
+hosts by `host-1` … and any other network address by `address`.
+
+The pseudonyms sort as the real names did, and assignors see members in that order, so a plan and a
+simulation of range and roundrobin are the same before and after. The sticky assignors walk hash
+maps whose order follows the member ids themselves: a simulation of those can put equally good
+partitions elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from rebal.groups.model import (
+    Evidence,
+    GroupSnapshot,
+    Member,
+    Refusal,
+    Subscription,
+    Unmatched,
+)
+
+_R = TypeVar("_R")
+_RANDOM: Final = re.compile(r"-?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-Za-z0-9_-]{22})\Z")
+_ADDRESS: Final = re.compile(
+    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){3,7})(?!\w)"
+)
+# These two put topics and partitions in their user data; others put what they like (Kafka Streams:
+# the address of each instance).
+_USER_DATA_IS_PARTITIONS: Final = frozenset({"sticky", "cooperative-sticky"})
+
+
+def redact(snapshot: GroupSnapshot) -> GroupSnapshot:
+    """`snapshot` with pseudonyms; the same snapshot gives the same pseudonyms."""
+    names = _Names(snapshot)
+    keep = snapshot.group.assignor in _USER_DATA_IS_PARTITIONS
+    coordinator = snapshot.group.coordinator
+    if coordinator is not None:
+        coordinator = msgspec.structs.replace(
+            coordinator,
+            host=names.host(coordinator.host),
+            rebalanced_why=names.text(coordinator.rebalanced_why),
+        )
+    return msgspec.structs.replace(
+        names.in_texts(
+            msgspec.structs.replace(snapshot, members=(), refusals=(), unmatched=()),
+            keep={"group", "topics", "lag", "cluster"},
+        ),
+        redacted=True,
+        group=msgspec.structs.replace(snapshot.group, coordinator=coordinator),
+        members=tuple(_member(member, names, keep) for member in snapshot.members),
+        refusals=tuple(_refusal(refusal, names) for refusal in snapshot.refusals),
+        unmatched=tuple(
+            Unmatched(
+                what="evidence of a client that is not named here",
+                why="redacted",
+                evidence=Evidence(source=found.evidence.source, at=found.evidence.at),
+            )
+            for found in snapshot.unmatched
+        ),
+    )
+
+
+def _member(member: Member, names: _Names, keep_user_data: bool) -> Member:
+    texts = names.in_texts(
+        msgspec.structs.replace(member, member_id="", client_id="", host="", instance_id=None),
+        keep={"subscription", "assignment", "target_assignment", "subscribed_topics", "rack"},
+    )
+    return msgspec.structs.replace(
+        texts,
+        member_id=names.member(member.member_id),
+        client_id=names.id(member.client_id),
+        host=names.host(member.host),
+        instance_id=None if member.instance_id is None else names.id(member.instance_id),
+        subscription=_subscription(member.subscription, keep_user_data),
+        assignment_user_data=_blank(member.assignment_user_data, keep_user_data),
+    )
+
+
+def _subscription(sent: Subscription | None, keep_user_data: bool) -> Subscription | None:
+    if sent is None or keep_user_data:
+        return sent
+    return msgspec.structs.replace(sent, user_data=_blank(sent.user_data, False), wire=None)
+
+
+def _blank(user_data: bytes | None, keep: bool) -> bytes | None:
+    """User data of the same length: whether there is any matters to a plan (KIP-848's way)."""
+    return user_data if keep or user_data is None else bytes(len(user_data))
+
+
+def _refusal(refusal: Refusal, names: _Names) -> Refusal:
+    return msgspec.structs.replace(
+        names.in_texts(refusal),
+        client_id=names.id(refusal.client_id),
+        host=names.host(refusal.host),
+        instance_id=None if refusal.instance_id is None else names.id(refusal.instance_id),
+    )
+
+
+class _Names:
+    """The pseudonyms of one snapshot, numbered in the order of the real names."""
+
+    def __init__(self, snapshot: GroupSnapshot) -> None:
+        people: tuple[Member | Refusal, ...] = (*snapshot.members, *snapshot.refusals)
+        coordinator = snapshot.group.coordinator
+        ids = {person.client_id for person in people} | {
+            person.instance_id for person in people if person.instance_id is not None
+        }
+        hosts = {person.host.removeprefix("/") for person in people}
+        hosts |= {coordinator.host} if coordinator else set()
+        self._ids = _numbered(ids, "id")
+        self._hosts = _numbered(hosts, "host")
+        self._members = {
+            real: name + (f"-{found[1]}" if (found := _RANDOM.search(real)) else "")
+            for real, name in _numbered((m.member_id for m in snapshot.members), "member").items()
+        }
+        known = {**self._hosts, **self._ids, **self._members}
+        longest = sorted(known, key=len, reverse=True)
+        self._known = known
+        self._pattern = re.compile(
+            rf"(?<!\w)(?:{'|'.join(map(re.escape, longest))})(?!\w)" if longest else r"(?!)"
+        )
+
+    def id(self, real: str) -> str:
+        """The pseudonym of a client id or an instance id; none is none."""
+        return self._ids.get(real, real)
+
+    def host(self, real: str) -> str:
+        """The pseudonym of a host, with the slash before it that Kafka writes."""
+        slash = "/" if real.startswith("/") else ""
+        return slash + self._hosts.get(real.removeprefix("/"), "")
+
+    def member(self, real: str) -> str:
+        """The pseudonym of a member id."""
+        return self._members[real]
+
+    def text(self, said: str) -> str:
+        """Free text: every known name by its pseudonym, every other address by `address`."""
+        made = self._pattern.sub(lambda found: self._known[found[0]], said)
+        return _ADDRESS.sub("address", made)
+
+    def in_texts(self, record: _R, keep: Iterable[str] = ()) -> _R:
+        """`record` with all free text replaced, but for the fields named in `keep`."""
+        made: _R = _mapped(record, self.text, frozenset(keep))
+        return made
+
+
+# Fields that hold Kafka's own names and numbers, whatever a client calls itself.
+_FACTS: Final = frozenset(
+    {
+        *("assignor", "at_least", "captured_by", "error", "family", "group_protocol", "lacks"),
+        *("list", "name", "protocol_type", "subscribed_regex", "version", "version_range"),
+    }
+)
+
+
+def _mapped(value: Any, change: Callable[[str], str], keep: frozenset[str]) -> Any:
+    """Every text of a record tree changed, but for fields that hold Kafka's own names."""
+    if type(value) is str:
+        return change(value)
+    if isinstance(value, tuple):
+        return tuple(_mapped(item, change, frozenset()) for item in value)
+    if isinstance(value, msgspec.Struct):
+        fields = {
+            name: found if name in keep or name in _FACTS else _mapped(found, change, frozenset())
+            for name in value.__struct_fields__
+            for found in (getattr(value, name),)
+        }
+        return type(value)(**fields)
+    return value
+
+
+def _numbered(real: Iterable[str], kind: str) -> dict[str, str]:
+    """Real → `kind-7`, numbered with leading zeros in Java's order of strings; "" is left out."""
+    found = sorted({text for text in real if text}, key=_java_order)
+    width = len(str(len(found)))
+    return {text: f"{kind}-{n:0{width}}" for n, text in enumerate(found, 1)}
+
+
+def _java_order(text: str) -> bytes:
+    return text.encode("utf-16-be", "surrogatepass")

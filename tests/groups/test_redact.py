@@ -1,0 +1,184 @@
+"""A redacted snapshot names nobody and gives the same plan."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebal.groups.model import (
+    AssignorList,
+    Contradiction,
+    Coordinator,
+    DeclaredAssignors,
+    Evidence,
+    Group,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Knowledge,
+    Lag,
+    Member,
+    Refusal,
+    Software,
+    Source,
+    Subscription,
+    Topic,
+    Unmatched,
+)
+from rebal.groups.partitions import Partitions
+from rebal.groups.redact import redact
+from rebal.groups.snapshot import dump_snapshot
+
+AT = datetime(2026, 11, 20, 9, 12, tzinfo=UTC)
+UUID = "0a1b2c3d-0000-4000-8000-00000000000{}"
+
+
+def told(detail: str) -> Evidence:
+    return Evidence(source=Source.REQUEST_LOG, at=AT, detail=detail)
+
+
+def member(name: str, number: int, *names: str, instance: str | None = None) -> Member:
+    return Member(
+        member_id=f"{instance or name}-{UUID.format(number)}",
+        client_id=name,
+        host=f"/10.1.2.{number}",
+        instance_id=instance,
+        software=Software(
+            family="java",
+            name="apache-kafka-java",
+            version="3.9.1",
+            evidence=(told(f"{name} said"),),
+        ),
+        assignors=AssignorList(
+            knowledge=Knowledge.EXACT, list=names, evidence=(told(f"{name} at 10.1.2.{number}"),)
+        ),
+        declared=DeclaredAssignors(list=names, evidence=told(f"{name}.properties")),
+        subscription=Subscription(version=1, topics=("orders",), user_data=b"secret-host:1"),
+        assignment={"orders": Partitions([number])},
+        assignment_user_data=b"secret-host:1",
+        join_reason=f"{name} restarted",
+        evidence=(told(f"{name}"),),
+    )
+
+
+SNAPSHOT = GroupSnapshot(
+    group=Group(
+        group_id="checkout",
+        state=GroupState.STABLE,
+        type=GroupType.CLASSIC,
+        protocol_type="consumer",
+        assignor="range",
+        coordinator=Coordinator(
+            broker_id=2, host="kafka-2.corp", port=9092, rebalanced_why="kafka-2.corp restarted"
+        ),
+    ),
+    captured_at=AT,
+    members=(
+        member("shop-a", 1, "cooperative-sticky", "range"),
+        member("shop-b", 2, "range"),
+        member("range", 3, "range", instance="pod-7"),
+    ),
+    topics=(Topic(name="orders", partitions=12),),
+    lag=(Lag(topic="orders", partition=1, committed=1, end=5),),
+    refusals=(
+        Refusal(
+            client_id="late",
+            host="/10.1.2.77",
+            instance_id="pod-9",
+            list=("range",),
+            evidence=told("late from 10.1.2.77 was refused"),
+        ),
+    ),
+    contradictions=(
+        Contradiction(member_id=f"shop-a-{UUID.format(1)}", what="shop-a changed", evidence=()),
+    ),
+    unmatched=(
+        Unmatched(
+            what="a log of ghost-1", why="no member is called ghost-1", evidence=told("ghost-1")
+        ),
+    ),
+    notes=("shop-b could not be read from [fe80::1:2:3:4].",),
+)
+NAMES = ("shop", "pod-", "late", "ghost", "10.1.2", "kafka-2", "corp", "secret-host", "fe80")
+
+
+def test_no_name_is_left_anywhere() -> None:
+    text = dump_snapshot(redact(SNAPSHOT))
+    assert [name for name in NAMES if name in text] == []
+    data = msgspec.json.encode(redact(SNAPSHOT), enc_hook=str)
+    assert [name for name in NAMES if name.encode() in data] == []
+    for member in redact(SNAPSHOT).members:
+        assert member.assignment_user_data == bytes(len(b"secret-host:1"))
+        assert member.subscription is not None
+        assert member.subscription.user_data == bytes(len(b"secret-host:1"))
+
+
+def test_what_a_plan_reads_is_kept() -> None:
+    made = redact(SNAPSHOT)
+    assert made.redacted
+    assert made.topics == SNAPSHOT.topics
+    assert made.lag == SNAPSHOT.lag
+    assert made.captured_at == SNAPSHOT.captured_at
+    assert made.group.assignor == "range"
+    for before, after in zip(SNAPSHOT.members, made.members, strict=True):
+        assert after.assignors.list == before.assignors.list
+        assert after.assignors.knowledge is before.assignors.knowledge
+        assert after.assignment == before.assignment
+        assert after.software is not None
+        assert after.software.version == "3.9.1"
+        assert after.member_id.endswith(before.member_id[-36:])
+    assert made.refusals[0].list == ("range",)
+    assert made.contradictions[0].member_id == made.members[0].member_id
+    assert made.contradictions[0].what == f"{made.members[0].client_id} changed"
+
+
+def test_a_client_called_like_an_assignor_does_not_change_the_lists() -> None:
+    made = redact(SNAPSHOT).members[2]
+    assert made.client_id.startswith("id-")
+    assert made.assignors.list == ("range",)
+
+
+@pytest.mark.parametrize("assignor", ["sticky", "cooperative-sticky"])
+def test_sticky_user_data_stays_for_the_simulation(assignor: str) -> None:
+    group = msgspec.structs.replace(SNAPSHOT.group, assignor=assignor)
+    made = redact(msgspec.structs.replace(SNAPSHOT, group=group))
+    assert made.members[0].subscription == SNAPSHOT.members[0].subscription
+
+
+ids = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=6)
+
+
+@given(
+    st.lists(
+        st.tuples(ids, st.none() | ids.filter(bool), st.uuids()),
+        max_size=6,
+        unique_by=lambda p: p[2],
+    )
+)
+def test_order_and_equality_are_kept(people: list[tuple[str, str | None, object]]) -> None:
+    before = [
+        Member(member_id=f"{instance or client}-{uuid}", client_id=client, instance_id=instance)
+        for client, instance, uuid in people
+    ]
+    group = GroupSnapshot(group=Group(group_id="g"), captured_at=AT, members=tuple(before))
+    after = redact(group).members
+
+    def java(text: str | None) -> bytes:
+        return (text or "").encode("utf-16-be")
+
+    def ranks(values: list[str | None]) -> list[int]:
+        order = sorted(set(values), key=java)
+        return [order.index(value) for value in values]
+
+    for field in ("member_id", "client_id", "instance_id"):
+        assert ranks([getattr(m, field) for m in before]) == ranks(
+            [getattr(m, field) for m in after]
+        )
+    both = [m.client_id for m in before] + [m.instance_id for m in before]
+    both_after = [m.client_id for m in after] + [m.instance_id for m in after]
+    assert ranks(both) == ranks(both_after)
+    assert redact(redact(group)) == redact(group)

@@ -1,0 +1,317 @@
+"""A snapshot document reads back as it was, always has the same text, and complains precisely."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rebal.groups import model
+from rebal.groups.errors import DocumentError
+from rebal.groups.model import (
+    AssignorList,
+    Evidence,
+    Group,
+    GroupSnapshot,
+    GroupState,
+    Knowledge,
+    Member,
+    Source,
+    Subscription,
+)
+from rebal.groups.partitions import Partitions
+from rebal.groups.snapshot import dump_snapshot, file_stem, format_of, load_snapshot
+
+AT = datetime(2026, 11, 20, 9, 12, 3, 250_000, tzinfo=UTC)
+SMALL = GroupSnapshot(
+    group=Group(group_id="checkout", state=GroupState.STABLE),
+    captured_at=AT,
+    members=(
+        Member(
+            member_id="m-1",
+            assignors=AssignorList(
+                knowledge=Knowledge.EXACT,
+                list=("range",),
+                evidence=(Evidence(source=Source.REQUEST_LOG, at=AT, detail="x"),),
+            ),
+            subscription=Subscription(version=3, topics=("orders",), user_data=b"\x00\xff"),
+            assignment={"orders": Partitions.parse("0-11,14")},
+        ),
+    ),
+)
+
+
+def texts(**more: Any) -> st.SearchStrategy[str]:
+    return st.text(st.characters(exclude_categories=["Cs"]), max_size=8, **more)
+
+
+def any_of(kind: Any) -> st.SearchStrategy[Any]:
+    """Any value of one of the model's records, from its own type hints."""
+    return st.builds(
+        kind,
+        **{field.name: of_type(field.type) for field in msgspec.inspect.type_info(kind).fields},
+    )
+
+
+def of_type(node: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one line a kind of type
+    found = msgspec.inspect
+    match node:
+        case found.StrType():
+            return texts()
+        case found.IntType():
+            return st.integers(0, 2**31 - 1)
+        case found.BoolType():
+            return st.booleans()
+        case found.BytesType():
+            return st.binary(max_size=8)
+        case found.NoneType():
+            return st.none()
+        case found.DateTimeType():
+            return st.datetimes(timezones=st.just(UTC))
+        case found.EnumType(cls=cls):
+            return st.sampled_from(list(cls))
+        case found.UnionType(types=types):
+            return st.one_of(*map(of_type, types))
+        case found.VarTupleType(item_type=item):
+            return st.lists(of_type(item), max_size=2).map(tuple)
+        case (
+            found.DictType(key_type=key, value_type=value)
+            | found.CollectionType(item_type=(key, value))
+        ):
+            return st.dictionaries(of_type(key), of_type(value), max_size=2)
+        case found.StructType(cls=cls):
+            return any_of(cls)
+        case found.CustomType(cls=cls) if cls is Partitions:
+            return st.lists(st.integers(0, 50), max_size=6).map(Partitions)
+    raise AssertionError(f"no strategy for {node}")
+
+
+@pytest.mark.parametrize("form", ["yaml", "json"])
+@settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
+@given(snapshot=any_of(GroupSnapshot))
+def test_any_snapshot_reads_back_and_has_one_text(form: Any, snapshot: GroupSnapshot) -> None:
+    text = dump_snapshot(snapshot, form)
+    again = load_snapshot(text, form)
+    assert again == snapshot
+    assert dump_snapshot(again, form) == text
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e]", text)
+    plain = json.loads(text) if form == "json" else yaml.safe_load(text)
+    assert plain["schema"] == "rebal.snapshot/1"
+
+
+def test_the_document_is_what_a_person_would_write() -> None:
+    assert dump_snapshot(SMALL) == (
+        "schema: rebal.snapshot/1\n"
+        "group:\n"
+        "  group_id: checkout\n"
+        "  state: Stable\n"
+        "captured_at: '2026-11-20T09:12:03.250000Z'\n"
+        "members:\n"
+        "- member_id: m-1\n"
+        "  assignors:\n"
+        "    knowledge: exact\n"
+        "    list:\n"
+        "    - range\n"
+        "    evidence:\n"
+        "    - source: request log\n"
+        "      at: '2026-11-20T09:12:03.250000Z'\n"
+        "      detail: x\n"
+        "  subscription:\n"
+        "    version: 3\n"
+        "    topics:\n"
+        "    - orders\n"
+        "    user_data: AP8=\n"
+        "  assignment:\n"
+        "    orders: 0-11,14\n"
+        "...\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["5", "0x10", "1_0", "1e3", "yes", "null", "~", "2026-01-01", "1:30"]
+)
+def test_names_that_yaml_would_read_as_something_else(text: str) -> None:
+    snapshot = msgspec.structs.replace(SMALL, captured_by=text, notes=(text,))
+    assert load_snapshot(dump_snapshot(snapshot), "yaml") == snapshot
+
+
+def test_a_file_written_by_hand_may_be_plain() -> None:
+    text = (
+        "schema: rebal.snapshot/1\n"
+        "future_field: {a: 1}\n"
+        "group: {group_id: checkout}\n"
+        "captured_at: 2026-11-20T09:12:03.25Z\n"
+        "members: [{member_id: m, assignment: {orders: 5}}]\n"
+        "...\n"
+    )
+    made = load_snapshot(text, "yaml")
+    assert made.captured_at == AT
+    assert made.members[0].assignment == {"orders": Partitions([5])}
+
+
+def test_times_are_kept_as_moments() -> None:
+    there = AT.astimezone(timezone(timedelta(hours=2)))
+    snapshot = msgspec.structs.replace(SMALL, captured_at=there)
+    assert load_snapshot(dump_snapshot(snapshot), "yaml").captured_at == AT
+
+
+GOOD = dump_snapshot(SMALL)
+
+
+def changed(old: str, new: str) -> str:
+    assert old in GOOD
+    return GOOD.replace(old, new, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            changed("version: 3", "version: three"),
+            "s.yaml: members[0].subscription.version: expected `int`, got `str` (line 17).",
+        ),
+        (
+            changed("state: Stable", "state: Stabel"),
+            "s.yaml: group.state: invalid enum value 'Stabel' (line 4).",
+        ),
+        (
+            changed("0-11,14", "0-11;14"),
+            's.yaml: members[0].assignment[...]: expected partitions such as "0-11,14", '
+            'got "0-11;14" (line 22).',
+        ),
+        (changed("0-11,14", "11-0"), 'the run "11-0" does not go upwards or is too large'),
+        (changed("0-11,14", "[1, 2]"), 'expected partitions such as "0-11,14"'),
+        (
+            changed("  group_id: checkout\n", ""),
+            "s.yaml: group: object missing required field `group_id` (line 3).",
+        ),
+        (changed("- member_id: m-1", "- member: m-1"), "members[0]: object missing required field"),
+        (changed("AP8=", "AP8"), "subscription.user_data: invalid base64 encoded string (line 20)"),
+        (changed("'2026-11-20T09:12:03.250000Z'", "soon"), "captured_at: invalid RFC3339"),
+        (
+            changed("'2026-11-20T09:12:03.250000Z'", "2026-11-20 09:12:03"),
+            "captured_at: expected `datetime` with a timezone component (line 5)",
+        ),
+        (
+            changed("snapshot/1", "snapshot/2"),
+            "s.yaml: schema: this rebal reads rebal.snapshot/1, the file says 'rebal.snapshot/2'; "
+            "use the rebal version that wrote it.",
+        ),
+        (changed("rebal.snapshot/1", "rebal.plan/1"), "snapshot/1, got 'rebal.plan/1'"),
+        (changed("schema: rebal.snapshot/1\n", ""), "expected rebal.snapshot/1, got nothing"),
+        (changed("schema: rebal.snapshot/1", "schema: 1"), "expected rebal.snapshot/1, got 1"),
+        ("", "expected a document with `schema: rebal.snapshot/1`"),
+        ("- 1\n", "expected a document with `schema: rebal.snapshot/1`"),
+        ("a: [1\n", "not valid YAML: "),
+        ("a: b: c\n", "not valid YAML: mapping values are not allowed in this context (line 1"),
+        ("schema: !!python/object:os.system {}\n", "could not determine a constructor"),
+        ("a: 1\n---\nb: 2\n", "not valid YAML: but found another document (line 2, column 1)."),
+        ("a: \x00", "not valid YAML: "),
+        ("? [1]\n: 2\nschema: rebal.snapshot/1\n", "not valid YAML: found unhashable key"),
+        ("a: &a [x]\nb: *a\n", "not valid YAML: aliases (*a) are not read (line 2, column 4)."),
+        (changed("  state: Stable\n", "  state: Stable\n  state: Dead\n"),
+         "not valid YAML: the key `state` stands here twice (line 5, column 3)."),
+    ],
+)  # fmt: skip
+def test_an_error_names_the_field_and_the_line(text: str, said: str) -> None:
+    with pytest.raises(DocumentError) as caught:
+        load_snapshot(text, "yaml", "s.yaml")
+    message = str(caught.value)
+    assert said in message
+    assert message.startswith("s.yaml: ")
+    assert "\n" not in message
+
+
+def test_an_error_in_json_names_the_line_too() -> None:
+    text = dump_snapshot(SMALL, "json").replace('"version": 3', '"version": 7.5')
+    with pytest.raises(DocumentError, match=r"members\[0\]\.subscription\.version: .*\(line 25\)"):
+        load_snapshot(text, "json", "s.json")
+    with pytest.raises(DocumentError, match=r"not valid JSON: .* \(line 1, column 2\)"):
+        load_snapshot("{", "json", "s.json")
+    with pytest.raises(DocumentError, match=r"not valid JSON: the key `a` stands twice"):
+        load_snapshot('{"a": 1, "a": 2}', "json", "s.json")
+
+
+@pytest.mark.parametrize("form", ["yaml", "json"])
+def test_a_cut_off_file_is_a_sentence_never_another_group(form: Any) -> None:
+    text = dump_snapshot(SMALL, form)
+    whole = text.rstrip()
+    for length in range(len(whole)):
+        with pytest.raises(DocumentError) as caught:
+            load_snapshot(text[:length], form, "s")
+        assert str(caught.value).startswith("s: ")
+        assert "\n" not in str(caught.value)
+    assert load_snapshot(whole, form) == SMALL
+
+
+def test_a_cut_at_the_end_of_a_line_is_told_as_such() -> None:
+    cut = GOOD[: GOOD.index("  subscription:")]
+    with pytest.raises(DocumentError, match=r"s\.yaml: cut off after line 15: the line `\.\.\.` "):
+        load_snapshot(cut, "yaml", "s.yaml")
+
+
+@pytest.mark.parametrize("text", ["[" * 300_000, "- " * 300_000 + "x", '{"a":' * 100_000])
+def test_nesting_without_end_is_refused(text: str) -> None:
+    with pytest.raises(DocumentError, match="nested too deep"):
+        load_snapshot(text, "yaml")
+    with pytest.raises(DocumentError, match="not valid JSON"):
+        load_snapshot(text, "json")
+
+
+@given(st.text(max_size=200), st.sampled_from(["yaml", "json"]))
+def test_any_text_is_a_snapshot_or_one_sentence(text: str, form: Any) -> None:
+    with pytest.raises(DocumentError) as caught:
+        load_snapshot(text, form, "s")
+    assert "\n" not in str(caught.value)
+
+
+@given(st.lists(st.text(max_size=200), min_size=2, max_size=2, unique=True))
+def test_file_stems_are_safe_and_different(pair: list[str]) -> None:
+    a, b = map(file_stem, pair)
+    assert a != b
+    for stem in (a, b):
+        assert re.fullmatch(r"[A-Za-z0-9_%~][A-Za-z0-9._%~-]{0,199}", stem)
+
+
+def test_file_stems_people_can_read() -> None:
+    assert file_stem("checkout") == "checkout"
+    assert file_stem("orders/eu 1") == "orders%2Feu%201"
+    assert file_stem("..") == "%2E."
+    long = file_stem("x" * 249)
+    assert len(long) < 200
+    assert long != file_stem("x" * 248)
+
+
+def test_the_ending_says_the_format() -> None:
+    assert format_of("a/b.YAML") == format_of("b.yml") == "yaml"
+    assert format_of("x.json") == "json"
+    with pytest.raises(DocumentError, match=r"use \.yaml, \.yml or \.json"):
+        format_of("x.txt")
+
+
+def test_every_record_of_the_model_can_stand_in_a_document() -> None:
+    records = [
+        kind
+        for kind in vars(model).values()
+        if isinstance(kind, type) and issubclass(kind, model.Record) and kind is not model.Record
+    ]
+    reached = {type_.cls for type_ in walk(msgspec.inspect.type_info(GroupSnapshot))}
+    assert set(records) == reached
+
+
+def walk(node: Any) -> Any:
+    if isinstance(node, msgspec.inspect.StructType):
+        yield node
+        for field in node.fields:
+            yield from walk(field.type)
+    for name in ("types", "item_type", "key_type", "value_type"):
+        inner = getattr(node, name, ())
+        for item in inner if isinstance(inner, tuple) else (inner,):
+            yield from walk(item)
