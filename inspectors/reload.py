@@ -1,0 +1,331 @@
+"""Has a rebalance completed since the coordinator loaded the group? `rebalanced_since_load`.
+
+A coordinator loads a group when its partition of `__consumer_offsets` gets a leader, and each
+election raises that partition's leader epoch (KIP-101). A completed rebalance appends a
+GroupMetadata record (key version 2) with a new generation. So the records appended since the
+current epoch began tell: none means no rebalance. A static member's restart appends one too, at the
+SAME generation: a lone record is compared with the group's newest one from before the epoch.
+
+Checked on 4.1.1 and 3.9.1: a clean restart raises the epoch, SIGKILL and restart raise it on 4.1.1,
+and do not on a one-broker 3.9.1 (its controller, started anew with it, never fences it).
+
+Only Fetch requests are sent: no consumer group, nothing committed. The leader's answer about where
+its epoch begins (OffsetForLeaderEpoch) bounds what must be read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from kafka.protocol.consumer import (
+    FetchRequest,
+    ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
+)
+from kafka.record.memory_records import MemoryRecords
+
+from rebal.groups.errors import WireError
+from rebal.groups.model import Tri
+from rebal.groups.vote import java_string_hash
+from rebal.groups.wire.group_metadata import (
+    GroupMetadata,
+    GroupMetadataKey,
+    decode_group_metadata,
+    decode_key,
+)
+from rebal.inspectors.errors import RequestError
+from rebal.inspectors.raw import Connection, Deadline, RawCluster, error_name, message
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+_LATEST, _EARLIEST = -1, -2
+_FETCH_BYTES: Final = 4 * 1024 * 1024
+_FETCH_MAX_VERSION: Final = 12  # later versions name a topic by its id
+_MOST_BYTES: Final = 64 * 1024 * 1024
+_MOST_SECONDS: Final = 5.0
+
+
+class Reading(NamedTuple):
+    """Whether a rebalance has completed since the load, why, and the newest stored generation.
+
+    `generation` is None when no record of the group was read.
+    """
+
+    rebalanced: Tri
+    why: str
+    generation: int | None = None
+
+
+class _Record(NamedTuple):
+    """One GroupMetadata record of the group; `value` is None for a tombstone."""
+
+    offset: int
+    value: GroupMetadata | None
+
+
+class _TooMuchError(Exception):
+    """The bound on bytes or time was reached."""
+
+
+def rebalanced_since_load(
+    cluster: RawCluster, group_id: str, deadline: Deadline | None = None
+) -> Reading:
+    """Whether a rebalance of the classic group has completed since its coordinator loaded it.
+
+    Everything that stands in the way (no READ on the topic, a partition too large to read in
+    five seconds) gives `cannot tell` and the reason.
+
+    Raises:
+        ConnectError: the cluster cannot be reached.
+    """
+    deadline = deadline or cluster.deadline()
+    try:
+        return _unless_unnoticed(cluster, _read(cluster, group_id, deadline), deadline)
+    except _TooMuchError:
+        return Reading(
+            Tri.CANNOT_TELL,
+            f"{OFFSETS_TOPIC} holds more than could be read in {_MOST_SECONDS:g} s",
+        )
+    except RequestError as error:
+        if "AUTHORIZATION" in error.name:
+            return Reading(
+                Tri.CANNOT_TELL,
+                f"no right to read {OFFSETS_TOPIC}: allow READ and DESCRIBE on that topic",
+            )
+        return Reading(Tri.CANNOT_TELL, f"{OFFSETS_TOPIC} could not be read: {error}")
+
+
+def offsets_partition(group_id: str, partitions: int) -> int:
+    """The partition of `__consumer_offsets` that a group lives in, by Java's hash of its id."""
+    value = java_string_hash(group_id)
+    return (0 if value == -(2**31) else abs(value)) % partitions
+
+
+def seen_by_probe(reading: Reading, elected: str | None, supported: Iterable[str]) -> Reading:
+    """`reading`, or yes where the probe itself proves it.
+
+    A load leaves every member's list as just [the elected assignor]: a list that holds another
+    one too was sent by its member since.
+    """
+    for assignor in supported:
+        if elected is not None and assignor != elected:
+            why = f"every list in the coordinator's memory holds {assignor} beside {elected}"
+            return reading._replace(rebalanced=Tri.YES, why=why)
+    return reading
+
+
+def _unless_unnoticed(cluster: RawCluster, reading: Reading, deadline: Deadline) -> Reading:
+    """Before Kafka 4.0 a cluster's only broker that is killed comes back in the SAME epoch."""
+    if reading.rebalanced is not Tri.YES or len(cluster.brokers) > 1:
+        return reading
+    if cluster.release(deadline) >= (4, 0):
+        return reading
+    return reading._replace(
+        rebalanced=Tri.CANNOT_TELL,
+        why=f"{reading.why}, but a cluster of one broker before Kafka 4.0 keeps its leader epoch "
+        "when it is killed",
+    )
+
+
+def _read(cluster: RawCluster, group_id: str, deadline: Deadline) -> Reading:
+    metadata = cluster.metadata([OFFSETS_TOPIC], deadline)
+    topic = metadata.topics[0]
+    _check(topic.error_code)
+    number = offsets_partition(group_id, len(topic.partitions))
+    partition = next(each for each in topic.partitions if each.partition_index == number)
+    _check(partition.error_code)
+    epoch = partition.leader_epoch
+    if epoch is None or epoch < 0:
+        return Reading(Tri.CANNOT_TELL, "the broker does not tell leader epochs")
+    leader = cluster.node(partition.leader_id, deadline)
+    log = _Log(leader, number, epoch, deadline)
+    if epoch == 0:
+        return Reading(
+            Tri.YES,
+            f"the coordinator has held the group since its partition was made (leader epoch 0 of "
+            f"{OFFSETS_TOPIC}-{number})",
+            _newest(log.records(group_id, log.offset(_EARLIEST), log.offset(_LATEST))),
+        )
+    begin, end = log.epoch_start(), log.offset(_LATEST)
+    since = list(log.records(group_id, begin, end))
+    where = f"leader epoch {epoch} of {OFFSETS_TOPIC}-{number}"
+    return _judge(since, lambda: list(log.records(group_id, log.offset(_EARLIEST), begin)), where)
+
+
+def _judge(since: list[_Record], earlier: Any, where: str) -> Reading:
+    """`since`: the group's records of the current epoch; `earlier()`: those before it."""
+    known = [record for record in since if record.value is not None]
+    newest = known[-1].value.generation if known and known[-1].value else None
+    # A rebalance is complete when a generation's assignment was stored: a record with members.
+    filled = [record for record in since if record.value is not None and record.value.members]
+    if not filled:
+        before = _newest(earlier()) if newest is None else newest
+        return Reading(Tri.NO, f"no rebalance is stored since {where} began", before)
+    last = filled[-1].value
+    assert last is not None
+    preceding = since[: since.index(filled[-1])]
+    if any(each.value is None or each.value.generation != last.generation for each in preceding):
+        return Reading(Tri.YES, f"generation {last.generation} is stored in {where}", newest)
+    before = earlier()
+    if not before or before[-1].value is None:
+        return Reading(Tri.YES, f"the group is new in {where}", newest)
+    if before[-1].value.generation != last.generation:
+        return Reading(
+            Tri.YES,
+            f"generation {last.generation} is stored in {where}, "
+            f"{before[-1].value.generation} was the last one before it",
+            newest,
+        )
+    return Reading(
+        Tri.NO,
+        f"since {where} began only a static member's restart is stored, at the same generation "
+        f"{last.generation}",
+        newest,
+    )
+
+
+def _newest(records: Any) -> int | None:
+    generation = None
+    for record in records:
+        generation = record.value.generation if record.value is not None else None
+    return generation
+
+
+class _Log:
+    """One partition of `__consumer_offsets`, read from its leader within bounds."""
+
+    def __init__(self, leader: Connection, partition: int, epoch: int, deadline: Deadline) -> None:
+        self._leader = leader
+        self._partition = partition
+        self._epoch = epoch
+        self._deadline = deadline
+        self._bytes = 0
+        self._end = time.monotonic() + _MOST_SECONDS
+
+    def epoch_start(self) -> int:
+        """The first offset of the current leader epoch (KIP-320's OffsetForLeaderEpoch)."""
+        response = self._leader.send(
+            OffsetForLeaderEpochRequest,
+            self._deadline,
+            min_version=2,
+            replica_id=-1,
+            topics=[
+                {
+                    "topic": OFFSETS_TOPIC,
+                    "partitions": [
+                        {
+                            "partition": self._partition,
+                            "current_leader_epoch": self._epoch,
+                            "leader_epoch": self._epoch - 1,
+                        }
+                    ],
+                }
+            ],
+        )
+        answer = response.topics[0].partitions[0]
+        _check(answer.error_code)
+        return self.offset(_EARLIEST) if answer.end_offset < 0 else int(answer.end_offset)
+
+    def offset(self, timestamp: int) -> int:
+        """The log's first (`_EARLIEST`) or next (`_LATEST`) offset."""
+        response = self._leader.send(
+            ListOffsetsRequest,
+            self._deadline,
+            min_version=1,
+            replica_id=-1,
+            isolation_level=0,
+            topics=[
+                {
+                    "name": OFFSETS_TOPIC,
+                    "partitions": [
+                        {
+                            "partition_index": self._partition,
+                            "current_leader_epoch": self._epoch,
+                            "timestamp": timestamp,
+                        }
+                    ],
+                }
+            ],
+        )
+        answer = response.topics[0].partitions[0]
+        _check(answer.error_code)
+        return int(answer.offset)
+
+    def records(self, group_id: str, begin: int, end: int) -> Iterator[_Record]:
+        """The group's GroupMetadata records with `begin` <= offset < `end`, oldest first."""
+        at = begin
+        while at < end:
+            if self._bytes > _MOST_BYTES or time.monotonic() > self._end:
+                raise _TooMuchError
+            data = self._fetch(at)
+            self._bytes += len(data)
+            batches = MemoryRecords(data)
+            moved = at
+            while batches.has_next():
+                batch = batches.next_batch()
+                for record in () if batch.is_control_batch else batch:
+                    moved = max(moved, record.offset + 1)
+                    if at <= record.offset < end and _is_of(record.key, group_id):
+                        yield _Record(record.offset, _value(record.value))
+                moved = max(moved, batch.next_offset)
+            if moved <= at:
+                return
+            at = moved
+
+    def _fetch(self, offset: int) -> bytes:
+        version = min(
+            self._leader.versions.get(FetchRequest.API_KEY, (0, -1))[1], _FETCH_MAX_VERSION
+        )
+        request = message(
+            FetchRequest,
+            version,
+            replica_id=-1,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=_FETCH_BYTES,
+            session_epoch=-1,
+            topics=[
+                {
+                    "topic": OFFSETS_TOPIC,
+                    "partitions": [
+                        {
+                            "partition": self._partition,
+                            "current_leader_epoch": self._epoch,
+                            "fetch_offset": offset,
+                            "partition_max_bytes": _FETCH_BYTES,
+                        }
+                    ],
+                }
+            ],
+        )
+        response = self._leader.exchange(request, self._deadline)
+        _check(response.error_code)
+        answer = response.responses[0].partitions[0]
+        _check(answer.error_code)
+        return bytes(answer.records or b"")
+
+
+def _check(code: int) -> None:
+    if code:
+        raise RequestError(error_name(code), error_name(code))
+
+
+def _is_of(key: bytes | None, group_id: str) -> bool:
+    if key is None:
+        return False
+    try:
+        decoded = decode_key(bytes(key))
+    except WireError:
+        return False
+    return isinstance(decoded, GroupMetadataKey) and decoded.group_id == group_id
+
+
+def _value(value: bytes | None) -> GroupMetadata | None:
+    """The record's value; one that cannot be read is worth as little as a fetch that failed."""
+    if value is None:
+        return None
+    try:
+        return decode_group_metadata(bytes(value))
+    except WireError as error:
+        raise RequestError("CORRUPT_MESSAGE", str(error)) from None
