@@ -1,0 +1,292 @@
+"""Which rebalance protocol members really run, and which assignors they have in common.
+
+The elected assignor alone does not tell (KIP-429; kafka's ConsumerCoordinator): most clients fix
+their protocol when they are built, as the highest that ALL assignors of their own list support, so
+a member on [cooperative-sticky, range] runs EAGER whatever is elected. franz-go follows the vote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rebal.groups.clients import eager_only, family, protocols_of
+from rebal.groups.model import (
+    Evidence,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Knowledge,
+    Member,
+    RebalanceProtocol,
+    Record,
+    Source,
+    Tri,
+)
+
+_EAGER: Final = RebalanceProtocol.EAGER
+_COOPERATIVE: Final = RebalanceProtocol.COOPERATIVE
+_NO_KIND: Final = RebalanceProtocol.CANNOT_TELL
+
+
+class ProtocolAnswer(Record, frozen=True, kw_only=True):
+    """EAGER, COOPERATIVE, mixed (a group only) or cannot tell; `why` is one sentence."""
+
+    value: RebalanceProtocol
+    why: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+class CommonAssignors(Record, frozen=True, kw_only=True):
+    """Assignors that every member's list holds, and assignors that some list lacks.
+
+    `doubtful` are those of which only a probe's "no" speaks, while it may come from a reload of the
+    coordinator and not from a list. `source` names where the answers come from, for reading.
+    """
+
+    supported: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
+    doubtful: tuple[str, ...] = ()
+    source: str = ""
+
+
+def group_protocol(snapshot: GroupSnapshot) -> ProtocolAnswer:
+    """What the group runs: all members' answer, `mixed` where they differ."""
+    obstacle = _obstacle(snapshot)
+    if obstacle is not None:
+        return _cannot_tell(obstacle)
+    answers = [member_protocol(member, snapshot) for member in snapshot.members]
+    evidence = _unique(item for answer in answers for item in answer.evidence)
+    values = {answer.value for answer in answers}
+    known = values - {_NO_KIND}
+    if snapshot.group.type is GroupType.CONSUMER and _EAGER not in known:
+        count = sum(answer.value is _NO_KIND for answer in answers)
+        why = "KIP-848: the coordinator moves partitions one by one, and never stops the rest"
+        if count:
+            why += f"; {count} of {len(answers)} members speak the classic protocol, with which"
+            why += " it is not known whether they stop their own partitions"
+        return ProtocolAnswer(value=_COOPERATIVE, why=why, evidence=_described(snapshot, why))
+    if len(known) > 1:
+        eager = sum(answer.value is _EAGER for answer in answers)
+        return ProtocolAnswer(
+            value=RebalanceProtocol.MIXED,
+            why=f"{eager} of {len(answers)} members run EAGER and stop all their partitions at "
+            f"each rebalance, {sum(a.value is _COOPERATIVE for a in answers)} run COOPERATIVE",
+            evidence=evidence,
+        )
+    if len(values) == 1 and known:
+        whys = {answer.why for answer in answers}
+        value = answers[0].value
+        why = whys.pop() if len(whys) == 1 else f"every member runs {value}"
+        return ProtocolAnswer(value=value, why=why, evidence=evidence)
+    unknown = [answer for answer in answers if answer.value is _NO_KIND]
+    return ProtocolAnswer(
+        value=_NO_KIND,
+        why=f"{len(unknown)} of {len(answers)} members: {unknown[0].why}",
+        evidence=evidence,
+    )
+
+
+def member_protocol(member: Member, snapshot: GroupSnapshot) -> ProtocolAnswer:
+    """What one member runs, from the strongest evidence down; evidence at odds is cannot tell."""
+    obstacle = _obstacle(snapshot)
+    if obstacle is not None:
+        return _cannot_tell(obstacle)
+    group = snapshot.group
+    if group.type is GroupType.CONSUMER:
+        if member.protocol_type != "classic":
+            why = "KIP-848: the member gives up only the partitions it is told to"
+            return _answer(_COOPERATIVE, why, _described(snapshot, why))
+        return _by_list(member, None) or _cannot_tell("its assignor list is not known")
+    elected = group.assignor
+    if not elected:
+        return _cannot_tell("no assignor is elected")
+    known = member.assignors
+    if known.knowledge is Knowledge.EXACT and elected not in known.list:
+        return ProtocolAnswer(
+            value=_NO_KIND,
+            why=f"its evidence contradicts itself: {elected} is elected and not in its list",
+            evidence=known.evidence,
+        )
+    by_list = _by_list(member, elected)
+    owned = _by_owned(member)
+    if by_list is not None and owned is not None and by_list.value is not owned.value:
+        return ProtocolAnswer(
+            value=_NO_KIND,
+            why=f"its evidence contradicts itself: {by_list.why}, but {owned.why}",
+            evidence=(*by_list.evidence, *owned.evidence),
+        )
+    if by_list is not None:
+        return by_list
+    if eager_only(elected) is Tri.YES:
+        why = f"the elected assignor {elected} supports EAGER alone, and every member has it"
+        return _answer(_EAGER, why, _described(snapshot, why))
+    return owned or _by_family(member, elected) or _unknown(member, elected)
+
+
+def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
+    """What is proven of all lists together, from the vote, exact lists and the probe."""
+    if snapshot.group.type not in (GroupType.CLASSIC, GroupType.UNKNOWN) or not snapshot.members:
+        return CommonAssignors(source="no list of assignors is kept for this group")
+    supported: dict[str, None] = {}
+    unsupported: dict[str, None] = {}
+    doubtful: dict[str, None] = {}
+    sources: dict[str, None] = {}
+    if snapshot.group.assignor and snapshot.group.state is GroupState.STABLE:
+        supported[snapshot.group.assignor] = None
+        sources["elected"] = None
+    exact = [m.assignors for m in snapshot.members if m.assignors.knowledge is Knowledge.EXACT]
+    for name in dict.fromkeys(name for known in exact for name in known.list):
+        if any(name not in known.list for known in exact):
+            unsupported[name] = None
+        elif len(exact) == len(snapshot.members):
+            supported[name] = None
+    bounded = (name for member in snapshot.members for name in member.assignors.lacks)
+    unsupported.update(dict.fromkeys(bounded))
+    if exact:
+        sources.update(dict.fromkeys(str(e.source) for known in exact for e in known.evidence))
+    probe = snapshot.probe
+    for answer in probe.answers if probe is not None and probe.refused is None else ():
+        if answer.supported is Tri.YES:
+            supported[answer.assignor] = None
+        elif answer.supported is Tri.NO and _rebalanced(snapshot):
+            unsupported[answer.assignor] = None
+        elif answer.supported is Tri.NO:
+            doubtful[answer.assignor] = None
+        if answer.supported is not Tri.CANNOT_TELL:
+            sources[str(Source.PROBE)] = None
+    return CommonAssignors(
+        supported=tuple(supported),
+        unsupported=tuple(unsupported),
+        doubtful=tuple(name for name in doubtful if name not in unsupported),
+        source=", ".join(sources) or "nothing was read that tells",
+    )
+
+
+def _obstacle(snapshot: GroupSnapshot) -> str | None:
+    """Why the question has no answer for this group; None when it has one."""
+    group = snapshot.group
+    if group.type in (GroupType.STREAMS, GroupType.SHARE):
+        return f"a {group.type} group has no assignors of its members' own (KIP-1071, KIP-932)"
+    if group.protocol_type == "connect":
+        return "a Connect worker group, not a consumer group: connect.protocol decides"
+    if group.protocol_type not in (None, "", "consumer"):
+        return f"not a consumer group: its protocol type is {group.protocol_type}"
+    if not snapshot.members or group.state in (GroupState.EMPTY, GroupState.DEAD):
+        return "the group has no members now: nothing runs"
+    if group.type is not GroupType.CONSUMER and group.state is not GroupState.STABLE:
+        return f"the group is {group.state}: until it is Stable nothing is decided"
+    return None
+
+
+def _by_list(member: Member, elected: str | None) -> ProtocolAnswer | None:
+    """What the exact list and the family prove; None without an exact list or when they do not."""
+    known = member.assignors
+    if known.knowledge is not Knowledge.EXACT or not known.list:
+        return None
+    key = _family_key(member)
+    client = family(key)
+    fixed = _fixed(known.list, key)
+    voted = _of_assignor(elected, key) if elected is not None else None
+    shown = f"its list is [{', '.join(known.list)}]"
+    if client is not None and not client.follows_vote:
+        value, why = fixed, f"{shown}, and the client runs the highest protocol all of it supports"
+    elif client is not None:
+        value, why = voted, f"{shown}, and the client follows the vote for {elected}"
+    else:
+        value = fixed if fixed is voted or len(set(known.list)) == 1 else None
+        why = f"{shown}, whatever the client"
+    return None if value is None else _answer(value, why, known.evidence)
+
+
+def _fixed(names: Sequence[str], key: str | None) -> RebalanceProtocol | None:
+    """The highest protocol that all of the list support; None where a name does not tell."""
+    supported = [protocols_of(name, key) for name in names]
+    if any(protocols == {_EAGER} for protocols in supported):
+        return _EAGER
+    if any(protocols is None for protocols in supported):
+        return None
+    return _COOPERATIVE
+
+
+def _of_assignor(name: str, key: str | None) -> RebalanceProtocol | None:
+    return _fixed((name,), key)
+
+
+def _by_owned(member: Member) -> ProtocolAnswer | None:
+    """A member that named partitions it still owns when it joined had kept them."""
+    subscription = member.subscription
+    owned = (subscription.owned_partitions or {}) if subscription is not None else {}
+    count = sum(map(len, owned.values()))
+    if not count:
+        return None
+    why = f"it kept its partitions ({count}) when it last joined, as only COOPERATIVE members do"
+    evidence = Evidence(source=Source.SUBSCRIPTION, detail=f"{count} owned partitions sent")
+    return _answer(_COOPERATIVE, why, (evidence,))
+
+
+def _by_family(member: Member, elected: str) -> ProtocolAnswer | None:
+    """What the client's family proves once `elected`, which is not eager-only, is in its list."""
+    client = family(_family_key(member))
+    if client is None or member.software is None:
+        return None
+    evidence = member.software.evidence
+    old = next((n for n in member.assignors.at_least if eager_only(n) is Tri.YES), None)
+    if client.follows_vote:
+        value = _of_assignor(elected, client.key)
+        why = f"{client.title} follows the vote for {elected}"
+        return None if value is None else _answer(value, why, evidence)
+    if old is not None and client.mixed is Tri.YES:
+        why = f"its list holds {old} too, so {client.title} runs EAGER whatever is elected"
+        return _answer(_EAGER, why, (*evidence, *member.assignors.evidence))
+    if client.mixed_list == "refused" and _of_assignor(elected, client.key) is _COOPERATIVE:
+        why = f"{client.title} refuses lists that hold an eager assignor beside {elected}"
+        return _answer(_COOPERATIVE, why, evidence)
+    return None
+
+
+def _unknown(member: Member, elected: str) -> ProtocolAnswer:
+    if elected == "stream":
+        return _cannot_tell(
+            "Kafka Streams runs COOPERATIVE unless upgrade.from is 0.10.0 to 2.3, which only its "
+            "configuration shows"
+        )
+    if eager_only(elected) is Tri.CANNOT_TELL:
+        return _cannot_tell(f"the assignor {elected} is not known, nor is its rebalance protocol")
+    return _cannot_tell(
+        f"its list is not known: with {elected} alone it runs COOPERATIVE, with an eager assignor "
+        "beside it EAGER"
+    )
+
+
+def _family_key(member: Member) -> str | None:
+    """The member's family, unless a client id alone speaks for it."""
+    software = member.software
+    if software is None or software.family is None:
+        return None
+    told = bool(software.name) or any(e.source is not Source.DESCRIBE for e in software.evidence)
+    return software.family if told else None
+
+
+def _rebalanced(snapshot: GroupSnapshot) -> bool:
+    coordinator = snapshot.group.coordinator
+    return coordinator is not None and coordinator.rebalanced_since_load is Tri.YES
+
+
+def _described(snapshot: GroupSnapshot, detail: str) -> tuple[Evidence, ...]:
+    return (Evidence(source=Source.DESCRIBE, at=snapshot.captured_at, detail=detail),)
+
+
+def _answer(
+    value: RebalanceProtocol, why: str, evidence: tuple[Evidence, ...] = ()
+) -> ProtocolAnswer:
+    return ProtocolAnswer(value=value, why=why, evidence=evidence)
+
+
+def _cannot_tell(why: str) -> ProtocolAnswer:
+    return ProtocolAnswer(value=_NO_KIND, why=why)
+
+
+def _unique(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    """One of each source and detail, the first seen: five hundred members say it once."""
+    return tuple({(item.source, item.detail): item for item in evidence}.values())
