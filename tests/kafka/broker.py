@@ -12,6 +12,7 @@ from typing import Self
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -24,12 +25,10 @@ from confluent_kafka.admin import (
 )
 
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
-from tests.kafka import jars, security
+from tests.kafka import brokerconf, jars, security
 from tests.kafka.processes import ChildProcess, wait_for
 
-NODE_ID = 1
 REQUEST_LOGGER = "kafka.request.logger"
-_LISTENERS = ("PLAINTEXT", "SASL_SSL", "SSL", "CONTROLLER")
 _JVM = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
 
 
@@ -56,7 +55,9 @@ class Broker:
         self.version = version
         self.secure = secure
         self.folder = Path(tempfile.mkdtemp(prefix=f"rebal-kafka-{version}-"))
-        self.ports = dict(zip(_LISTENERS, _free_ports(len(_LISTENERS)), strict=True))
+        self.ports = dict(
+            zip(brokerconf.LISTENERS, _free_ports(len(brokerconf.LISTENERS)), strict=True)
+        )
         self.certificates = security.make_certificates(self.folder / "tls")
         self.start_seconds = 0.0
         self._settings = settings or {}
@@ -96,7 +97,7 @@ class Broker:
     @property
     def is_scala_coordinator(self) -> bool:
         """Before 4.0 the classic (Scala) group coordinator serves, since then the Java one."""
-        return int(self.version.split(".")[0]) < 4
+        return brokerconf.is_scala_coordinator(self.version)
 
     @property
     def process(self) -> ChildProcess:
@@ -113,9 +114,8 @@ class Broker:
         properties = self.folder / "server.properties"
         arguments: list[str] = []
         if self._starts == 0:
-            properties.write_text(_properties_text(self._server_settings()))
-            (self.folder / "log.properties").write_text(self._logging())
-            arguments = self._format_arguments()
+            self._write_configuration(properties)
+            arguments = brokerconf.format_arguments(self.secure)
         java = jars.tool("java")
         if java is None:
             raise jars.ToolError("java was not found: install a JDK 17 or set JAVA_HOME to one.")
@@ -199,8 +199,8 @@ class Broker:
     def allow(self, user: str, resource: str, name: str, *operations: str) -> None:
         """ACLs for `User:<user>`: `resource` is topic, group or cluster (name: kafka-cluster).
 
-        Operations in the tools' spelling: READ, DESCRIBE, DESCRIBE_CONFIGS… The answer comes when
-        they are written; the authorizer enforces them a moment later.
+        Operations in the tools' spelling: READ, DESCRIBE, DESCRIBE_CONFIGS… Returns when the
+        authorizer knows them.
         """
         kind = "BROKER" if resource == "cluster" else resource.upper()
         bindings = [
@@ -217,6 +217,21 @@ class Broker:
         ]
         for future in self.admin().create_acls(bindings).values():
             future.result(20)
+        every = AclBindingFilter(
+            ResourceType.ANY,
+            None,
+            ResourcePatternType.ANY,
+            None,
+            None,
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+        wait_for(
+            f"the rights of {user}",
+            lambda: set(bindings) <= set(self.admin().describe_acls(every).result(20)),
+            timeout=20,
+            involved=lambda: [self.process],
+        )
 
     def set_scram_user(self, user: str, password: str) -> None:
         """Create or change one user of both SCRAM mechanisms (PLAIN is fixed at the start)."""
@@ -239,8 +254,21 @@ class Broker:
     def write_properties(self, name: str, properties: dict[str, str]) -> Path:
         """Write client properties to a file of the broker's folder (removed with it)."""
         path = self.folder / name
-        path.write_text(_properties_text(properties))
+        path.write_text(brokerconf.properties_text(properties))
         return path
+
+    def wait_coordinator(self, group: str, timeout: float = 30) -> None:
+        """Wait until the coordinator answers: on a new broker its topic is not there yet."""
+
+        def answers() -> bool:
+            described = self.admin().describe_consumer_groups([group], request_timeout=10)
+            try:
+                described[group].result(15)
+            except KafkaException as error:
+                return error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
+            return True
+
+        wait_for("a coordinator", answers, timeout=timeout, involved=lambda: [self.process])
 
     def wait_stable(self, group: str, members: int, timeout: float = 30) -> None:
         """Wait until the broker itself says: `group` is Stable and has so many members."""
@@ -273,7 +301,7 @@ class Broker:
         try:
             change = (AlterConfigOp.SET, "DEBUG" if on else "INFO")
             resource = ConfigResource(
-                ConfigResourceType.BROKER_LOGGER, str(NODE_ID), {REQUEST_LOGGER: change}
+                ConfigResourceType.BROKER_LOGGER, str(brokerconf.NODE_ID), {REQUEST_LOGGER: change}
             )
             admin.alter_configs([resource], raise_on_unknown=False, incremental=True)
         finally:
@@ -297,72 +325,23 @@ class Broker:
         """Everything else the broker said (and its standard output)."""
         return self.process.log()
 
+    def _write_configuration(self, properties: Path) -> None:
+        settings = brokerconf.server_settings(
+            self.version,
+            self.ports,
+            self.folder / "data",
+            self.certificates if self.secure else None,
+        )
+        properties.write_text(brokerconf.properties_text(settings | self._settings))
+        logging = brokerconf.logging_text(
+            self.version, self.request_log_path, self.coordinator_log_path, self._request_level
+        )
+        (self.folder / "log.properties").write_text(logging)
+
     def _times_started(self) -> int:
         log = self.folder / "broker.log"
         return (
             log.read_text(errors="replace").count("] Kafka Server started") if log.exists() else 0
-        )
-
-    def _format_arguments(self) -> list[str]:
-        arguments = ["--cluster-id", "cmViYWwtdGVzdC1jbHVzdA"]
-        if self.secure:
-            for mechanism in security.SCRAM_MECHANISMS:
-                for user, password in security.USERS.items():
-                    arguments += ["--add-scram", f"{mechanism}=[name={user},password={password}]"]
-        return arguments
-
-    def _server_settings(self) -> dict[str, str]:
-        names = _LISTENERS if self.secure else ("PLAINTEXT", "CONTROLLER")
-        addresses = {name: f"{name}://127.0.0.1:{self.ports[name]}" for name in names}
-        settings = {
-            "process.roles": "broker,controller",
-            "node.id": str(NODE_ID),
-            "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{self.ports['CONTROLLER']}",
-            "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "PLAINTEXT",
-            "listeners": ",".join(addresses.values()),
-            "advertised.listeners": ",".join(
-                address for name, address in addresses.items() if name != "CONTROLLER"
-            ),
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
-            "SASL_SSL:SASL_SSL,SSL:SSL",
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:ANONYMOUS;User:admin",
-            "log.dirs": str(self.folder / "data"),
-            "auto.create.topics.enable": "false",
-            "offsets.topic.num.partitions": "4",
-            "offsets.topic.replication.factor": "1",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
-            "group.initial.rebalance.delay.ms": "0",
-            "group.min.session.timeout.ms": "500",
-            "num.network.threads": "2",
-            "num.io.threads": "4",
-            "background.threads": "2",
-            "log.cleaner.dedupe.buffer.size": "4194304",
-            # How long a killed broker's own registration keeps its next start waiting.
-            "broker.session.timeout.ms": "4000",
-            "broker.heartbeat.interval.ms": "500",
-        }
-        if not self.is_scala_coordinator:
-            settings |= {
-                "group.consumer.migration.policy": "bidirectional",
-                "group.consumer.min.session.timeout.ms": "1000",
-                "group.consumer.session.timeout.ms": "6000",
-                "group.consumer.min.heartbeat.interval.ms": "200",
-                "group.consumer.heartbeat.interval.ms": "500",
-                "group.coordinator.threads": "1",
-            }
-        if self.secure:
-            settings |= security.listener_settings(self.certificates)
-        return settings | self._settings
-
-    def _logging(self) -> str:
-        template = _LOG4J2 if self.version >= "4" else _RELOAD4J
-        return template.format(
-            request=self.request_log_path,
-            coordinator=self.coordinator_log_path,
-            level=self._request_level,
         )
 
 
@@ -375,59 +354,6 @@ _SOON = {
     KafkaError._TRANSPORT,
 }
 
-_LOG4J2 = """\
-status = warn
-rootLogger.level = INFO
-rootLogger.appenderRef.out.ref = out
-appender.out.type = Console
-appender.out.name = out
-appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = [%d] %p %m (%c)%n
-appender.request.type = File
-appender.request.name = request
-appender.request.fileName = {request}
-appender.request.layout.type = PatternLayout
-appender.request.layout.pattern = [%d] %p %m (%c)%n
-appender.coordinator.type = File
-appender.coordinator.name = coordinator
-appender.coordinator.fileName = {coordinator}
-appender.coordinator.layout.type = PatternLayout
-appender.coordinator.layout.pattern = [%d] %p %m (%c)%n
-logger.request.name = kafka.request.logger
-logger.request.level = {level}
-logger.request.additivity = false
-logger.request.appenderRef.request.ref = request
-logger.coordinator.name = org.apache.kafka.coordinator.group
-logger.coordinator.level = INFO
-logger.coordinator.additivity = false
-logger.coordinator.appenderRef.coordinator.ref = coordinator
-logger.runtime.name = org.apache.kafka.coordinator.common
-logger.runtime.level = INFO
-logger.runtime.additivity = false
-logger.runtime.appenderRef.coordinator.ref = coordinator
-"""
-
-_RELOAD4J = """\
-log4j.rootLogger=INFO, out
-log4j.appender.out=org.apache.log4j.ConsoleAppender
-log4j.appender.out.layout=org.apache.log4j.PatternLayout
-log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
-log4j.appender.request=org.apache.log4j.FileAppender
-log4j.appender.request.File={request}
-log4j.appender.request.layout=org.apache.log4j.PatternLayout
-log4j.appender.request.layout.ConversionPattern=[%d] %p %m (%c)%n
-log4j.appender.coordinator=org.apache.log4j.FileAppender
-log4j.appender.coordinator.File={coordinator}
-log4j.appender.coordinator.layout=org.apache.log4j.PatternLayout
-log4j.appender.coordinator.layout.ConversionPattern=[%d] %p %m (%c)%n
-log4j.logger.kafka.request.logger={level}, request
-log4j.additivity.kafka.request.logger=false
-log4j.logger.kafka.coordinator.group=INFO, coordinator
-log4j.additivity.kafka.coordinator.group=false
-log4j.logger.org.apache.kafka.coordinator.group=INFO, coordinator
-log4j.additivity.org.apache.kafka.coordinator.group=false
-"""
-
 
 def _free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
@@ -435,7 +361,3 @@ def _free_ports(count: int) -> list[int]:
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [each.getsockname()[1] for each in sockets]
-
-
-def _properties_text(settings: dict[str, str]) -> str:
-    return "".join(f"{key}={value}\n" for key, value in settings.items())

@@ -8,6 +8,7 @@ hands out: it starts members by software name and ends them with the test.
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -81,6 +82,10 @@ class Host:
             t_ms, member, kind = (record.pop(key) for key in ("t_ms", "id", "event"))
             self.events.append(Event(t_ms, member, kind, record))
 
+    def read_to_end(self) -> None:
+        """After the process has ended: wait until its last events are in `events`."""
+        self._reader.join(5)
+
     def log(self) -> str:
         """The client's own log, what `kubectl logs` would give of this process."""
         return self.process.log()
@@ -153,7 +158,8 @@ class Member:
             timeout=timeout,
             involved=lambda: [self.host.process],
         )
-        self.host.process.alive or self.host._reader.join(5)
+        if not self.host.process.alive:
+            self.host.read_to_end()
         if len(self.said(kind)) < count:
             tail = self.host.process.tail()
             raise HarnessTimeoutError(f"waited for {what}, but its process ended\n{tail}")
@@ -161,11 +167,11 @@ class Member:
 
     def stop(self, timeout: float = 20) -> None:
         """A clean close; returns when the client has left and closed."""
-        if not self.closed and self.host.process.alive and not self._ended():
+        if not self.closed and self.host.process.alive and not self.ended:
             self.host.process.say(f"stop\t{self.id}")
             wait_for(
                 f"{self.id} to close",
-                self._ended,
+                lambda: self.ended,
                 timeout=timeout,
                 involved=lambda: [self.host.process],
             )
@@ -183,7 +189,9 @@ class Member:
         """SIGKILL of the member's whole process: Java members share one unless `own=True`."""
         self.host.kill()
 
-    def _ended(self) -> bool:
+    @property
+    def ended(self) -> bool:
+        """Whether the consumer has closed or failed, or its process has gone."""
         fatal = isinstance(self.host, JavaHost) and bool(self.said("error"))
         return bool(self.said("closed")) or fatal or not self.host.process.alive
 
@@ -281,10 +289,12 @@ class Members:
     """
 
     _shared: ClassVar[dict[str, JavaHost]] = {}
+    _shared_folder: ClassVar[Path | None] = None
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="rebal-members-"))
         self._started: list[Member] = []
+        self._own: list[Host] = []
 
     def start(
         self,
@@ -302,6 +312,7 @@ class Members:
             host: JavaHost | PyHost = self.java(version, own=own)
         else:
             host = PyHost(software, self._folder)
+            self._own.append(host)
         member = host.start(broker, client_id, group, **options)
         self._started.append(member)
         return member
@@ -309,25 +320,27 @@ class Members:
     def java(self, version: str, *, own: bool = False) -> JavaHost:
         """The JVM shared by the members of one version, or a new one."""
         if own:
-            return JavaHost(version, self._folder)
+            host = JavaHost(version, self._folder)
+            self._own.append(host)
+            return host
         host = self._shared.get(version)
         if host is None or not host.process.alive:
-            host = self._shared[version] = JavaHost(version, self._folder)
+            if Members._shared_folder is None:
+                Members._shared_folder = Path(tempfile.mkdtemp(prefix="rebal-members-"))
+            host = self._shared[version] = JavaHost(version, Members._shared_folder)
         return host
 
     def end(self) -> None:
         """Stop every member; a process that no other test shares ends too."""
-        shared = set(map(id, self._shared.values()))
-        mine = {id(member.host): member.host for member in self._started}
-        for member in self._started:
-            if id(member.host) in shared and member.host.process.alive and not member._ended():
+        on_shared = [member for member in self._started if member.host not in self._own]
+        for member in on_shared:
+            if member.host.process.alive and not member.ended:
                 member.host.process.say(f"stop\t{member.id}")
-        for host in mine.values():
-            if id(host) not in shared:
-                host.close()
-        for member in self._started:
-            if id(member.host) in shared:
-                member.stop()
+        for host in self._own:
+            host.close()
+        for member in on_shared:
+            member.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     @classmethod
     def end_shared(cls) -> None:
@@ -336,6 +349,9 @@ class Members:
             if host.process.alive:
                 host.kill()
         cls._shared.clear()
+        if cls._shared_folder is not None:
+            shutil.rmtree(cls._shared_folder, ignore_errors=True)
+            cls._shared_folder = None
 
 
 def wait_assigned(
@@ -350,7 +366,7 @@ def wait_assigned(
 
     def settled() -> bool:
         nonlocal last
-        ended = [member for member in members if member._ended()]
+        ended = [member for member in members if member.ended]
         if ended:
             raise HarnessTimeoutError(
                 f"{ended[0].id} has ended: {ended[0].error}\n{ended[0].host.process.tail()}"

@@ -122,7 +122,7 @@ def test_a_wrong_password_and_a_strange_ca_are_refused(kafka41):
     strange = good | {"ssl.ca.location": str(kafka41.certificates.untrusted_ca)}
     for properties in (good | {"sasl.password": "wrong"}, strange):
         with pytest.raises(KafkaException):
-            AdminClient({**properties, "log_level": 0}).list_topics(timeout=3)
+            AdminClient({**properties, "log_level": 0}).list_topics(timeout=1.5)
 
 
 def test_a_restarted_broker_keeps_its_ports_and_groups(members, group_id):

@@ -1,0 +1,137 @@
+"""The vote tables against real coordinators: 4.1.1 (Java) and 3.9.1 (Scala)."""
+
+import random
+from itertools import combinations, permutations
+
+import pytest
+
+from rebal.groups.model import CoordinatorKind
+from rebal.groups.vote import elect
+from tests.kafka.ballot import elected
+
+KNOWN = ("range", "roundrobin", "sticky", "cooperative-sticky")
+CUSTOM = (
+    "RoundRobinAssigner",
+    "stream",
+    "my-assignor",
+    "com.example.Rack",
+    "zone_aware",
+    "größte",
+    "consistent",
+    "A",
+)
+# Strings with one and the same Java hash: "Aa" and "BB".
+COLLIDING = ("x-AaAa", "x-BBBB", "x-AaBB", "x-BBAa")
+
+
+@pytest.fixture(params=["kafka41", "kafka39"])
+def broker(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def kind(broker):
+    return CoordinatorKind.SCALA if broker.is_scala_coordinator else CoordinatorKind.JAVA
+
+
+def tied(names):
+    """Lists of one member for each of `names`, which it puts first: every name has one vote."""
+    return [[name, *(other for other in names if other != name)] for name in names]
+
+
+def disagreements(broker, kind, cases):
+    """Lists, what was really elected and what was foretold, for every case where they differ."""
+    wrong = []
+    for lists in cases:
+        real, told = elected(broker, lists), elect(lists, kind)
+        if told.assignor is None:
+            most = max(told.votes.values())
+            fits = told.tie and real in {name for name in told.votes if told.votes[name] == most}
+        else:
+            fits = real == told.assignor
+        if not fits:
+            wrong.append((lists, real, told))
+    return wrong
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_ties_of_kafkas_own_assignors_in_every_join_order(broker, kind, size):
+    cases = [order for names in combinations(KNOWN, size) for order in permutations(tied(names))]
+    assert disagreements(broker, kind, cases) == []
+    assert all(elect(lists, kind).assignor is not None for lists in cases)
+
+
+def test_two_names_with_two_votes_each(broker, kind):
+    cases = [tied(pair) * 2 for pair in combinations(KNOWN, 2)]
+    cases += [sorted(tied(pair) * 2) for pair in combinations(KNOWN, 2)]
+    assert disagreements(broker, kind, cases) == []
+
+
+def test_a_majority_wins_whatever_the_order(broker, kind):
+    cases = []
+    for one, other in permutations(KNOWN, 2):
+        majority = [[one, other], [one, other], [other, one]]
+        cases += permutations(majority)
+        assert elect(majority, kind).assignor == one
+    assert disagreements(broker, kind, cases) == []
+
+
+def test_a_list_that_lacks_a_name_takes_it_from_the_vote(broker, kind):
+    lists = [["sticky", "range", "cooperative-sticky"]] * 2 + [["cooperative-sticky", "range"]] * 2
+    for order in ([0, 1, 2, 3], [2, 3, 0, 1], [0, 2, 1, 3]):
+        case = [lists[place] for place in order]
+        assert elected(broker, case) == elect(case, kind).assignor
+
+
+def test_a_third_name_can_change_who_wins_the_tie(broker, kind):
+    cases = [
+        [*tied([one, other]) * 2, [third, one, other]]
+        for one, other, third in permutations(KNOWN, 3)
+    ]
+    # All five members must hold the third name for it to be a candidate.
+    cases = [[[*names, *(n for n in KNOWN if n not in names)] for names in c] for c in cases]
+    assert disagreements(broker, kind, cases) == []
+
+
+def test_custom_names(broker, kind):
+    names = (*KNOWN, *CUSTOM)
+    cases = [tied(pair) for pair in combinations(names, 2)]
+    cases += [tied(names), tied(names[::-1]), tied(CUSTOM)]
+    assert disagreements(broker, kind, cases) == []
+
+
+def test_names_whose_hashes_are_equal(broker, kind):
+    for names in [*permutations(COLLIDING, 2), COLLIDING]:
+        lists = tied(names)
+        told = elect(lists, kind)
+        assert told.assignor is None
+        assert told.tie
+        assert elected(broker, lists) in names
+
+
+def test_random_lists(broker, kind):
+    random_lists = random.Random(429)
+    names = (*KNOWN, *CUSTOM)
+    cases = []
+    for _ in range(150):
+        pool = random_lists.sample(names, random_lists.randint(2, 6))
+        shared = random_lists.choice(pool)
+        lists = []
+        for _ in range(random_lists.randint(2, 6)):
+            own = random_lists.sample(pool, random_lists.randint(len(pool) - 1, len(pool)))
+            lists.append(own if shared in own else [*own, shared])
+        cases.append(lists)
+    assert disagreements(broker, kind, cases) == []
+    ties = sum(elect(lists, kind).tie for lists in cases)
+    assert ties > 40, "too few of these lists tie for the tables to be tried"
+
+
+@pytest.mark.full
+def test_random_lists_at_length(broker, kind):
+    random_lists = random.Random(848)
+    names = [f"assignor-{number}" for number in range(40)]
+    cases = []
+    for _ in range(1500):
+        pool = random_lists.sample(names, random_lists.randint(2, 20))
+        cases.append([random_lists.sample(pool, len(pool)) for _ in range(len(pool))])
+    assert disagreements(broker, kind, cases) == []
