@@ -79,7 +79,9 @@ def _settled(
             if rival is not None:
                 if mine < stated[rival]:
                     continue
-                kept[rival].pop(code, None)
+                had = kept[rival].pop(code, 0) is None
+                if rival == member and not had:
+                    continue
                 if mine == stated[rival]:
                     disputed.add(code)
                     owner[code] = member
