@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rebal.groups.model import Evidence, GroupSnapshot, RebalanceProtocol, Record
+from rebal.groups.protocol import (
+    CommonAssignors,
+    common_assignors,
+    group_protocol,
+    member_protocol,
+)
 from rebal.planner.plan import Finding
-
-
-class CommonAssignors(Record, frozen=True, kw_only=True):
-    """Assignors that every member's list holds, and those that some member's list lacks.
-
-    `source` is where it is known from: the sources' names, None where nothing is known.
-    """
-
-    supported: tuple[str, ...] = ()
-    unsupported: tuple[str, ...] = ()
-    source: str | None = None
+from rebal.planner.rules import evaluate
 
 
 class Report(Record, frozen=True, kw_only=True):
@@ -32,3 +28,19 @@ class Report(Record, frozen=True, kw_only=True):
     member_runs: Mapping[str, RebalanceProtocol] = {}
     common: CommonAssignors = CommonAssignors()
     findings: tuple[Finding, ...] = ()
+
+
+def make_report(snapshot: GroupSnapshot) -> Report:
+    """`snapshot`, judged as it stands: what it runs, what is common, what the rules find."""
+    runs = group_protocol(snapshot)
+    return Report(
+        snapshot=snapshot,
+        runs=runs.value,
+        why=runs.why,
+        evidence=runs.evidence,
+        member_runs={
+            member.member_id: member_protocol(member, snapshot).value for member in snapshot.members
+        },
+        common=common_assignors(snapshot),
+        findings=evaluate(snapshot),
+    )

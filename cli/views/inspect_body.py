@@ -48,7 +48,8 @@ def inspect_body(report: Report) -> Body:
         "common_assignors": {
             "supported": report.common.supported,
             "unsupported": report.common.unsupported,
-            "source": report.common.source,
+            "doubtful": report.common.doubtful,
+            "source": report.common.source or None,
         },
         "probe": _probe(snapshot),
         "expected_members": snapshot.expected_members,

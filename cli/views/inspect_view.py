@@ -102,10 +102,11 @@ def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
         )
     else:
         runs = report.runs
+        stopped = count(_stopped(report), "partition")
         meaning = {
             RebalanceProtocol.EAGER: f"every rebalance stops all {count(owned, 'partition')}",
             RebalanceProtocol.COOPERATIVE: "a rebalance stops only the partitions that move",
-            RebalanceProtocol.MIXED: _mixed(report),
+            RebalanceProtocol.MIXED: f"every rebalance stops {stopped}",
             RebalanceProtocol.CANNOT_TELL: "",
         }[runs]
         style = {
@@ -120,24 +121,13 @@ def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
         yield Text(""), Text(report.why, style="dim")
 
 
-def _mixed(report: Report) -> str:
-    found = list(report.member_runs.values())
-    eager = [
-        member
+def _stopped(report: Report) -> int:
+    """How many partitions the members that are known to run EAGER own."""
+    return sum(
+        partition_count(member.assignment)
         for member in report.snapshot.members
         if report.member_runs.get(member.member_id) is RebalanceProtocol.EAGER
-    ]
-    parts = [
-        f"{found.count(kind)} {kind.value}"
-        for kind in (
-            RebalanceProtocol.EAGER,
-            RebalanceProtocol.COOPERATIVE,
-            RebalanceProtocol.CANNOT_TELL,
-        )
-        if kind in found
-    ]
-    stopped = sum(partition_count(member.assignment) for member in eager)
-    return f"{', '.join(parts)}; every rebalance stops {count(stopped, 'partition')}"
+    )
 
 
 def _supports(report: Report, now: datetime) -> Iterator[tuple[str, Text, str]]:
@@ -157,12 +147,17 @@ def _supports(report: Report, now: datetime) -> Iterator[tuple[str, Text, str]]:
             Text("NOT all members", style="yellow"),
             _source(answers.pop(name, None), Tri.NO, report, now),
         )
+    for name in report.common.doubtful:
+        answer = answers.pop(name, None)
+        at = f", {when(answer.at, now)}" if answer else ""
+        yield (
+            name,
+            Text("cannot tell", style="yellow"),
+            f"probe said no{at}: {_worthless(snapshot)}",
+        )
     for name, answer in answers.items():
-        if answer.supported is Tri.NO:
-            source = f"probe said no, {when(answer.at, now)}: {_worthless(snapshot)}"
-        else:
-            source = f"probe: {f'no answer ({answer.error})' if answer.error else 'no answer'}"
-        yield name, Text("cannot tell", style="yellow"), source
+        said = f"no answer ({answer.error})" if answer.error else str(answer.supported)
+        yield name, Text("cannot tell", style="yellow"), f"probe: {said}"
     if probe is not None and probe.refused:
         yield "", Text("not probed", style="yellow"), probe.refused
 

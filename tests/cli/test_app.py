@@ -60,7 +60,7 @@ def test_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> Non
         (["--nope"], "--nope"),
         (["inspect", "--nope"], "rebal inspect --help"),
         (["inspect", "g", "-o", "pdf"], "pdf"),
-        (["inspect", "g", "--timeout", "soon"], "soon"),
+        (["inspect", "g", "--timeout", "soon"], "--timeout"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(

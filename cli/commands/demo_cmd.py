@@ -1,0 +1,82 @@
+"""`rebal demo`: inspect → plan-upgrade → simulate on groups that come with rebal."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Sequence
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from rebal.cli import output
+from rebal.cli.errors import FAILED, STOPPED, USAGE, worst
+
+INDEX: Final = "index.yaml"
+MEANING: Final = {
+    0: "safe, or nothing to do",
+    3: "something blocks it",
+    4: "it cannot be proven safe yet",
+}
+
+
+class Stop(msgspec.Struct, frozen=True, kw_only=True):
+    """One bundled group: its file, what it shows, and the commands (after `rebal`) to run on it."""
+
+    file: str
+    caption: str
+    commands: tuple[str, ...] = ("inspect", "plan-upgrade")
+
+
+class Index(msgspec.Struct, frozen=True, kw_only=True):
+    """The walk: where the groups come from, and each stop in order."""
+
+    about: str
+    stops: tuple[Stop, ...]
+
+
+def command() -> int:
+    """Walk through inspect, plan-upgrade and simulate on groups captured from real brokers.
+
+    Needs neither Kafka nor Java. Exits with 0 when every command of the walk ran.
+    """
+    with as_file(files("rebal.cli") / "data" / "demo") as folder:
+        return walk(folder)
+
+
+def walk(folder: Path) -> int:
+    """The demo over the snapshots of `folder`, in the order of its index."""
+    from rebal.cli.files import read_text
+    from rebal.groups.snapshot import loads
+
+    index = loads(read_text(folder / INDEX), "yaml", INDEX, "rebal.demo/1", Index)
+    _print([index.about, f"They are files in {folder}: go there to repeat any of this."])
+    codes = []
+    # Relative names keep the commands short enough to read, and to type again.
+    with contextlib.chdir(folder):
+        for number, stop in enumerate(index.stops, 1):
+            _print(["", "═" * 78, f"{number}/{len(index.stops)}  {stop.caption}"])
+            for words in map(shlex.split, stop.commands):
+                codes.append(_run([*words, "--snapshot", stop.file]))
+                if codes[-1] == STOPPED:
+                    return STOPPED
+    _print(["", "On your own groups: rebal inspect GROUP -b HOST:PORT --probe"])
+    return worst(FAILED if code in (FAILED, USAGE) else 0 for code in codes)
+
+
+def _run(args: Sequence[str]) -> int:
+    from rebal.cli.app import run
+
+    _print(["", f"$ rebal {shlex.join(args)}", ""])
+    code = run(args)
+    if code:
+        _print([f"(exit code {code}: {MEANING.get(code, 'failed')})"])
+    return code
+
+
+def _print(lines: Sequence[str]) -> None:
+    from rich.text import Text
+
+    output.page([Text(line) for line in lines])

@@ -1,0 +1,291 @@
+"""The inspect screen: what it says, that it fits, and that it obeys nothing."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from rebal.cli import output
+from rebal.cli.report import Report
+from rebal.cli.views.inspect_view import inspect_view, next_step
+from rebal.groups.model import (
+    AssignorList,
+    Contradiction,
+    DeclaredAssignors,
+    Evidence,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Knowledge,
+    Member,
+    Probe,
+    ProbeAnswer,
+    RebalanceProtocol,
+    Source,
+    Tri,
+    Unmatched,
+)
+from rebal.groups.partitions import Partitions
+from rebal.groups.protocol import CommonAssignors, common_assignors
+from rebal.planner.plan import Finding, Severity
+
+Make = Callable[..., GroupSnapshot]
+
+
+def report(snapshot: GroupSnapshot, **more: Any) -> Report:
+    fields: dict[str, Any] = {"snapshot": snapshot, "runs": RebalanceProtocol.EAGER}
+    return Report(**{**fields, **more})
+
+
+def screen(made: Report, width: int = 100, wide: bool = False, next_: str = "rebal x") -> str:
+    return output.render(inspect_view(output.shown(made), next_, wide=wide), width=width)
+
+
+def probe(snapshot: GroupSnapshot, since: Tri, *answers: tuple[str, Tri]) -> GroupSnapshot:
+    coordinator = msgspec.structs.replace(
+        snapshot.group.coordinator, rebalanced_since_load=since, rebalanced_why="broker 2 restarted"
+    )
+    return msgspec.structs.replace(
+        snapshot,
+        group=msgspec.structs.replace(snapshot.group, coordinator=coordinator),
+        probe=Probe(
+            answers=tuple(
+                ProbeAnswer(assignor=name, supported=said, at=snapshot.captured_at)
+                for name, said in answers
+            )
+        ),
+    )
+
+
+def test_the_whole_screen(group: Make) -> None:
+    snapshot = probe(group(), Tri.YES, ("range", Tri.YES), ("cooperative-sticky", Tri.NO))
+    named = snapshot.members[1].member_id
+    made = report(
+        snapshot,
+        why="range is elected",
+        common=CommonAssignors(
+            supported=("range",), unsupported=("cooperative-sticky",), source="request log"
+        ),
+        findings=(
+            Finding(
+                rule="RB102", severity=Severity.BLOCK, message="checkout-2 lacks it.",
+                members=(named,), before_step=2, fix="set it",
+            ),
+            Finding(
+                rule="RB901", severity=Severity.WARN, result=Tri.CANNOT_TELL, message="unknown."
+            ),
+            Finding(rule="RB106", severity=Severity.WARN, message="still EAGER."),
+            Finding(rule="RB301", severity=Severity.ASK, message="listener?"),
+            Finding(rule="RB302", severity=Severity.ASK, message="callback?"),
+        ),
+    )  # fmt: skip
+    assert screen(made, next_="rebal plan-upgrade checkout").splitlines() == [
+        "checkout    Stable · classic · 3 members · 12 partitions · lag 66 · "
+        "coordinator kafka-2:9092 (2)",
+        "runs        EAGER, assignor range   every rebalance stops all 12 partitions",
+        "            range is elected",
+        "supports    range               all members      probe, just now",
+        "            cooperative-sticky  NOT all members  probe, just now",
+        "",
+        "MEMBER            HOST      CLIENT      ASSIGNORS                  "
+        "EVIDENCE               PARTS  LAG",
+        "checkout-1 …0001  10.0.0.1  java 3.9.1  cooperative-sticky, range  "
+        "request log 3 min ago      4    6",
+        "checkout-2 …0002  10.0.0.2  java 3.9.1  range                      "
+        "request log 3 min ago      4   22",
+        "checkout-3 …0003  10.0.0.3  java 3.9.1  unknown (at least range)   "
+        "                           4   38",
+        "",
+        "before step 2  RB102  checkout-2 lacks it.",
+        "cannot tell    RB901  unknown.",
+        "warning        RB106  still EAGER.",
+        "ask            RB301 and RB302: look at your code first: rebal explain RULE",
+        "",
+        "next:  rebal plan-upgrade checkout",
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 140])
+def test_no_line_is_wider_than_the_terminal_and_no_list_is_lost(group: Make, width: int) -> None:
+    made = screen(report(group()), width=width)
+    assert max(map(len, made.splitlines())) <= width
+    if width >= 60:
+        assert "cooperative-sticky" in "".join(made.split())
+
+
+def test_columns_that_do_not_fit_are_named(group: Make) -> None:
+    assert "(no room for HOST and EVIDENCE: --wide)" in screen(report(group()), width=80)
+    wide = screen(report(group()), width=4000, wide=True)
+    assert "no room" not in wide
+    assert "orders 0-3" in wide
+
+
+def doubted(snapshot: GroupSnapshot) -> Report:
+    return report(snapshot, common=common_assignors(snapshot))
+
+
+@pytest.mark.parametrize(
+    ("since", "said"),
+    [
+        (Tri.NO, "worth nothing: no rebalance completed since the coordinator was loaded"),
+        (
+            Tri.CANNOT_TELL,
+            "worth nothing until a rebalance is seen since the coordinator was loaded",
+        ),
+    ],
+)
+def test_a_no_without_a_rebalance_since_the_load_is_worth_nothing(
+    group: Make, since: Tri, said: str
+) -> None:
+    made = screen(doubted(probe(group(), since, ("sticky", Tri.NO))), width=200)
+    assert f"sticky  cannot tell  probe said no, just now: {said} (broker 2 restarted)" in made
+    assert "sticky  NOT all" not in made
+
+
+def test_a_probe_without_an_answer_says_why(group: Make) -> None:
+    refused = msgspec.structs.replace(group(), probe=Probe(refused="the group is Empty"))
+    assert "not probed  the group is Empty" in screen(report(refused))
+    failed = probe(group(), Tri.YES, ("sticky", Tri.CANNOT_TELL))
+    answer = msgspec.structs.replace(failed.probe.answers[0], error="GROUP_MAX_SIZE_REACHED")
+    failed = msgspec.structs.replace(failed, probe=Probe(answers=(answer,)))
+    assert "sticky  cannot tell  probe: no answer (GROUP_MAX_SIZE_REACHED)" in screen(
+        report(failed)
+    )
+
+
+def test_mixed_groups_say_who_runs_what(group: Make) -> None:
+    snapshot = group()
+    kinds = (RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
+    runs = {m.member_id: kind for m, kind in zip(snapshot.members, kinds, strict=True)}
+    made = screen(report(snapshot, runs=RebalanceProtocol.MIXED, member_runs=runs), width=120)
+    assert "mixed, assignor range   every rebalance stops 8 partitions" in made
+    assert "RUNS" in made
+
+
+def test_a_kip_848_group_and_an_empty_one(group: Make) -> None:
+    base = group()
+    new = msgspec.structs.replace(base.group, type=GroupType.CONSUMER, assignor="uniform")
+    members = (Member(member_id="a", client_id="x", protocol_type="consumer"),)
+    made = screen(report(msgspec.structs.replace(base, group=new, members=members)), width=120)
+    assert "KIP-848 (group.protocol=consumer), assignor uniform" in made
+    assert "none (consumer protocol)" in made
+    empty = msgspec.structs.replace(base.group, state=GroupState.EMPTY, assignor=None)
+    made = screen(report(msgspec.structs.replace(base, group=empty, members=())))
+    assert "runs        nothing: no member is in the group now" in made
+    assert "MEMBER" not in made
+
+
+def test_worker_groups_and_missing_members_are_said(group: Make) -> None:
+    base = group(expected_members=4)
+    other = msgspec.structs.replace(base.group, protocol_type="connect")
+    made = screen(report(msgspec.structs.replace(base, group=other)), width=140)
+    assert "connect (not consumers) · 3 members of 4 expected" in made
+
+
+def many(group: Make, count: int) -> GroupSnapshot:
+    first = group().members[0]
+    return msgspec.structs.replace(
+        group(),
+        members=tuple(
+            msgspec.structs.replace(
+                first,
+                member_id=f"m-{n}",
+                client_id=f"c-{n:03}",
+                host=f"/10.0.{n // 250}.{n % 250}",
+                assignment={"orders": Partitions([2 * n, 2 * n + 1][: 1 + n % 2])},
+                assignors=AssignorList(
+                    knowledge=Knowledge.EXACT, list=("range",) if n == 7 else first.assignors.list
+                ),
+            )
+            for n in range(count)
+        ),
+    )
+
+
+def test_500_members_fold_to_the_lines_that_differ(group: Make) -> None:
+    made = screen(report(many(group, 500)))
+    assert len(made.splitlines()) < 20
+    lines = [line.split() for line in made.splitlines()]
+    (odd,) = [line for line in lines if line[:1] == ["c-007"]]
+    assert odd[-3] == "range"
+    (rest,) = [line for line in lines if line[:2] == ["499", "members"]]
+    assert rest[2:4] == ["499", "hosts"]
+    assert "1–2" in rest
+    assert sum(line.startswith("c-") for line in screen(report(many(group, 20))).splitlines()) == 20
+    wide = screen(report(many(group, 500)), wide=True, width=4000)
+    assert sum(line.startswith("c-") for line in wide.splitlines()) == 500
+
+
+def test_a_member_that_blocks_keeps_its_own_line(group: Make) -> None:
+    snapshot = many(group, 100)
+    finding = Finding(
+        rule="RB102",
+        severity=Severity.BLOCK,
+        message="m",
+        members=(snapshot.members[42].member_id,),
+    )
+    made = screen(report(snapshot, findings=(finding,)))
+    assert any(line.startswith("c-042") for line in made.splitlines())
+    assert "98 members" in made
+
+
+def test_what_could_not_be_bound_or_read_is_said(group: Make) -> None:
+    evidence = Evidence(source=Source.CONFIG_FILE, detail="a.properties")
+    snapshot = group(
+        notes=("lag: no READ on topic orders.",),
+        contradictions=(Contradiction(what="changed, not restarted", evidence=(evidence,)),),
+        unmatched=tuple(
+            Unmatched(what=f"file {n}", why="two members", evidence=evidence) for n in range(5)
+        ),
+    )
+    made = screen(report(snapshot))
+    assert "not read" in made
+    assert "lag: no READ on topic orders." in made
+    assert "changed, not restarted (config file)" in made
+    assert "file 2: two members" in made
+    assert "file 3" not in made
+    assert "and 2 more: --wide" in made
+
+
+def test_a_file_that_says_something_else_stands_beside_the_running_list(group: Make) -> None:
+    first = group().members[0]
+    declared = DeclaredAssignors(
+        list=("cooperative-sticky",), evidence=Evidence(source=Source.CONFIG_FILE)
+    )
+    members = (msgspec.structs.replace(first, declared=declared),)
+    made = screen(report(group(members=members)), width=200)
+    assert "cooperative-sticky, range; next start: cooperative-sticky" in made
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_hostile_names_show_as_text(group: Make, hostile: str, wide: bool) -> None:
+    first = group().members[0]
+    member = msgspec.structs.replace(
+        first, client_id=hostile, host=hostile, member_id=hostile, instance_id=hostile,
+        assignment={hostile: Partitions([1])},
+        assignors=AssignorList(
+            knowledge=Knowledge.EXACT, list=(hostile,),
+            evidence=(Evidence(source=Source.REQUEST_LOG, detail=hostile),),
+        ),
+    )  # fmt: skip
+    finding = Finding(
+        rule="RB102", severity=Severity.BLOCK, message=hostile, members=(hostile,), fix=hostile
+    )
+    snapshot = group(members=(member,), notes=(hostile,))
+    made = screen(report(snapshot, findings=(finding,), why=hostile), width=1000, wide=wide)
+    assert made.count(output.escape(hostile)) >= 5
+    assert "[red]boss[/red] :boom: \\x1b[2J" in made
+    assert not {c for c in made if c != "\n" and unicodedata.category(c) in ("Cc", "Cf")}
+
+
+def test_the_next_command_is_the_one_that_tells_more(group: Make) -> None:
+    assert next_step(report(group()), probed=False) == "inspect --probe"
+    assert next_step(report(group()), probed=True) == "plan-upgrade"
+    known = group(members=group().members[:2])
+    assert next_step(report(known), probed=False) == "plan-upgrade"
+    empty = msgspec.structs.replace(group().group, state=GroupState.EMPTY)
+    assert next_step(report(group(group=empty)), probed=False) == "plan-upgrade"
