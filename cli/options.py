@@ -190,9 +190,7 @@ def evidence_files(
 
 
 def with_evidence(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> GroupSnapshot:
-    """`snapshot` with what was seen of its members bound to them."""
-    if not seen:
-        return snapshot
+    """`snapshot` with what was seen of its members bound to them, and what follows from it all."""
     from rebal.groups.evidence import merge
 
     return merge(snapshot, seen)

@@ -1,0 +1,288 @@
+"""`rebal inspect` as it is typed: offline on a file, live through stand-ins of the readers."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+import unicodedata
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from rebal.cli import app, files
+from rebal.groups.model import GroupSnapshot, Record
+from rebal.groups.partitions import Partitions
+from rebal.planner.plan import Finding, Severity
+
+Make = Callable[..., GroupSnapshot]
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def saved(tmp_path: Path, group: Make) -> str:
+    return str(files.save_snapshot(group(), tmp_path))
+
+
+class Failure(Record, frozen=True):
+    """Stands for inspectors.live.GroupFailure."""
+
+    group_id: str
+    message: str
+    kind: str
+
+
+class Cluster:
+    """Stands for the live readers: answers with `groups`, and keeps what it was asked."""
+
+    def __init__(self, answers: Sequence[GroupSnapshot | Failure]) -> None:
+        self.answers = {self._id(answer): answer for answer in answers}
+        self.asked: list[dict[str, Any]] = []
+
+    @staticmethod
+    def _id(answer: GroupSnapshot | Failure) -> str:
+        return answer.group_id if isinstance(answer, Failure) else answer.group.group_id
+
+    def select_groups(self, config: object, names: Sequence[str], **more: Any) -> list[str]:
+        self.asked.append({"select": list(names), **more})
+        return list(names) or list(self.answers)
+
+    def read_groups(self, config: object, names: Sequence[str], **more: Any) -> list[Any]:
+        self.asked.append({"read": list(names), **more})
+        return [self.answers[name] for name in names]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cluster]:
+    def start(*answers: GroupSnapshot | Failure) -> Cluster:
+        made = Cluster(answers)
+        module = types.ModuleType("rebal.inspectors.live")
+        vars(module).update(
+            select_groups=made.select_groups, read_groups=made.read_groups, GroupFailure=Failure
+        )
+        monkeypatch.setitem(sys.modules, "rebal.inspectors.live", module)
+        return made
+
+    return start
+
+
+def named(snapshot: GroupSnapshot, group_id: str) -> GroupSnapshot:
+    return msgspec.structs.replace(
+        snapshot, group=msgspec.structs.replace(snapshot.group, group_id=group_id)
+    )
+
+
+MEMBER_KEYS = {
+    "member_id", "instance_id", "client_id", "host", "software", "assignors", "subscription",
+    "assignment",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_the_document_has_every_promised_key(saved: str, form: str, capsys: Said) -> None:
+    assert app.run(["inspect", "--snapshot", saved, "-o", form]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    body = json.loads(out) if form == "json" else yaml.safe_load(out)
+    assert list(body) == ["schema", "groups", "failures", "exit_code"]
+    assert body["schema"] == "rebal.inspect/1"
+    assert body["exit_code"] == 0
+    (found,) = body["groups"]
+    assert (found["group_id"], found["state"], found["type"]) == ("checkout", "Stable", "classic")
+    assert (found["protocol_type"], found["assignor"]) == ("consumer", "range")
+    assert found["rebalance_protocol"]["value"] == "EAGER"
+    assert found["rebalance_protocol"]["evidence"][0].keys() == {"source", "at", "detail"}
+    assert {"supported", "unsupported", "source"} <= found["common_assignors"].keys()
+    assert found["common_assignors"]["supported"] == ["range"]
+    assert [m["assignors"]["knowledge"] for m in found["members"]] == ["exact", "exact", "bounded"]
+    for member in found["members"]:
+        assert member.keys() >= MEMBER_KEYS
+        assert member["software"].keys() >= {"name", "version"}
+        assert member["assignors"].keys() >= {"knowledge", "list", "evidence"}
+        assert member["subscription"].keys() == {
+            "version", "topics", "owned_partitions", "generation_id", "rack_id",
+        }  # fmt: skip
+    first = found["members"][0]
+    assert first["assignors"]["list"] == ["cooperative-sticky", "range"]
+    assert first["assignment"] == [{"topic": "orders", "partitions": [0, 1, 2, 3]}]
+    assert first["instance_id"] is None
+    for finding in found["findings"]:
+        assert finding.keys() >= {"rule", "severity", "members", "message"}
+
+
+def test_a_member_of_which_little_is_known_has_the_same_keys(
+    tmp_path: Path, group: Make, capsys: Said
+) -> None:
+    first = group().members[0]
+    bare = msgspec.structs.replace(first, subscription=None, software=None)
+    path = files.save_snapshot(group(members=(first, bare)), tmp_path)
+    app.run(["inspect", "--snapshot", str(path), "-o", "json"])
+    a, b = json.loads(capsys.readouterr().out)["groups"][0]["members"]
+
+    def shape(value: Any) -> Any:
+        return {k: shape(v) for k, v in value.items()} if isinstance(value, dict) else None
+
+    assert shape(a) == shape(b)
+
+
+def test_text_on_a_file_ends_with_a_command_that_reads_the_file(saved: str, capsys: Said) -> None:
+    assert app.run(["inspect", "--snapshot", saved]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.startswith("checkout    Stable · classic · 3 members")
+    assert out.splitlines()[-1] == f"next:  rebal plan-upgrade --snapshot {saved}"
+
+
+def test_several_groups_one_failure(
+    cluster: Callable[..., Cluster], group: Make, capsys: Said
+) -> None:
+    made = cluster(
+        group(), Failure("billing", "billing: no DESCRIBE right", "authorization"),
+        named(group(), "ship ping"),
+    )  # fmt: skip
+    words = ["inspect", "checkout", "billing", "ship ping", "-b", "127.0.0.1:1"]
+    assert app.run(words) == 1
+    out, err = capsys.readouterr()
+    assert err == "rebal: billing: no DESCRIBE right\n"
+    assert [line for line in out.splitlines() if line.startswith("next:")] == [
+        "next:  rebal inspect checkout --probe -b 127.0.0.1:1",
+        "next:  rebal inspect 'ship ping' --probe -b 127.0.0.1:1",
+    ]
+    assert made.asked[1] == {"read": words[1:4], "probe": False, "assignors": ()}
+    assert app.run([*words, "-o", "json"]) == 1
+    body = json.loads(capsys.readouterr().out)
+    assert body["exit_code"] == 1
+    assert body["failures"] == [
+        {"group_id": "billing", "kind": "authorization", "message": "billing: no DESCRIBE right"}
+    ]
+    assert [found["group_id"] for found in body["groups"]] == ["checkout", "ship ping"]
+
+
+def test_the_probe_and_its_assignors_reach_the_reader(
+    cluster: Callable[..., Cluster], group: Make, capsys: Said
+) -> None:
+    made = cluster(group())
+    words = ["inspect", "checkout", "-b", "h:1", "--probe", "--assignor", "a", "--assignor", "b"]
+    assert app.run(words) == 0
+    assert made.asked[1] == {"read": ["checkout"], "probe": True, "assignors": ("a", "b")}
+    assert capsys.readouterr().out.splitlines()[-1] == "next:  rebal plan-upgrade checkout -b h:1"
+
+
+def test_secrets_never_stand_in_the_next_command(
+    cluster: Callable[..., Cluster], group: Make, capsys: Said
+) -> None:
+    cluster(group())
+    assert app.run(
+        ["inspect", "checkout", "-b", "h:1", "-X", "sasl.password=hunter2",
+         "-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN",
+         "-X", "sasl.username=me"]
+    ) == 0  # fmt: skip
+    out, err = capsys.readouterr()
+    assert "hunter2" not in out + err
+    assert "-X security.protocol=SASL_PLAINTEXT" in out
+
+
+def test_a_blocking_finding_exits_3_and_the_options_can_say_otherwise(
+    saved: str, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    def find(*findings: Finding) -> None:
+        monkeypatch.setattr("rebal.cli.report.evaluate", lambda _: findings)
+
+    block = Finding(rule="RB113", severity=Severity.BLOCK, message="stop")
+    find(block)
+    assert app.run(["inspect", "--snapshot", saved]) == 3
+    assert app.run(["inspect", "--snapshot", saved, "--exit-zero"]) == 0
+    find(msgspec.structs.replace(block, before_step=2))
+    assert app.run(["inspect", "--snapshot", saved]) == 0
+    find(msgspec.structs.replace(block, severity=Severity.WARN))
+    assert app.run(["inspect", "--snapshot", saved]) == 0
+    assert app.run(["inspect", "--snapshot", saved, "--fail-on", "warning", "-o", "json"]) == 3
+    assert '"exit_code": 3' in capsys.readouterr().out
+
+
+def test_saving(
+    cluster: Callable[..., Cluster], group: Make, tmp_path: Path, capsys: Said,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    cluster(group(), named(group(), "../up"))
+    assert app.run(["inspect", "checkout", "../up", "-b", "h:1", "--save"]) == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "%2E.%2Fup.rebal.yaml", "checkout.rebal.yaml",
+    ]  # fmt: skip
+    assert f"rebal: saved {tmp_path}/checkout.rebal.yaml\n" in capsys.readouterr().err
+    read = files.read_snapshot(tmp_path / "checkout.rebal.yaml")
+    assert read.members[0].client_id == "checkout-1"
+
+    assert app.run(["inspect", "checkout", "-b", "h:1", "--save-to", "one.json", "--redact"]) == 0
+    text = (tmp_path / "one.json").read_text()
+    assert "checkout-1" not in text
+    assert "10.0.0" not in text
+    assert files.read_snapshot(tmp_path / "one.json").redacted
+    assert app.run(["inspect", "checkout", "../up", "-b", "h:1", "--save-to", "two.yaml"]) == 2
+    assert "several groups need a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([], "which group? Name one, or --all"),
+        (["g", "--redact"], "--redact is for saving"),
+        (["g", "--assignor", "x"], "add --probe"),
+        (["g", "--snapshot", "f.yaml"], "not both"),
+        (["--snapshot", "f.yaml", "--probe"], "--probe asks a live group"),
+        (["--snapshot", "none.yaml"], "there is no such file"),
+    ],
+)
+def test_what_cannot_be_meant_is_said_in_one_line(
+    args: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert app.run(["inspect", *args]) in (1, 2)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert said in err
+
+
+def test_a_shell_pattern_of_logs_is_files_not_groups(
+    cluster: Callable[..., Cluster], group: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[list[str]] = []
+    monkeypatch.setattr(
+        "rebal.cli.options.evidence_files",
+        lambda request, client, inventory: given.append([str(p) for p in client]) or (),
+    )
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.log", "b.log", "checkout"):
+        (tmp_path / name).write_text("")
+    made = cluster(group())
+    assert app.run(["inspect", "checkout", "-b", "h:1", "--client-log", "a.log", "b.log"]) == 0
+    assert given == [["a.log", "b.log"]]
+    assert made.asked[0]["select"] == ["checkout"]
+    assert app.run(["inspect", "-b", "h:1", "--client-log=a.log", "checkout"]) == 0
+    assert given[1] == ["a.log"]
+
+
+@pytest.mark.parametrize("form", ["text", "json", "yaml"])
+def test_a_hostile_client_id_is_text_in_every_output(
+    form: str, tmp_path: Path, group: Make, hostile: str, capsys: Said
+) -> None:
+    first = group().members[0]
+    bad = msgspec.structs.replace(
+        first, client_id=hostile, member_id=f"{hostile}-1", host=hostile,
+        assignment={"orders": Partitions([1])},
+    )  # fmt: skip
+    path = files.save_snapshot(group(members=(bad,)), tmp_path)
+    assert app.run(["inspect", "--snapshot", str(path), "-o", form]) in (0, 3)
+    out, err = capsys.readouterr()
+    shown = out + err
+    assert not {c for c in shown if c != "\n" and unicodedata.category(c) in ("Cc", "Cf")}
+    assert "[red]boss[/red] :boom:" in shown
+    if form != "text":
+        body = json.loads(out) if form == "json" else yaml.safe_load(out)
+        assert body["groups"][0]["members"][0]["client_id"] == hostile
