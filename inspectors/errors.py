@@ -31,3 +31,7 @@ class RequestError(RebalError):
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
         self.name = name
+
+
+class SelectionError(RebalError):
+    """A choice of groups that leaves none, or that cannot be understood."""

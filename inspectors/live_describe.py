@@ -24,7 +24,8 @@ from rebal.groups.model import (
 from rebal.groups.partitions import Partitions
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
 from rebal.inspectors.errors import RequestError
-from rebal.inspectors.raw import Connection, Deadline, RawCluster, error_name, retry
+from rebal.inspectors.raw import RawCluster, retry
+from rebal.inspectors.raw_connection import Connection, Deadline, error_name
 from rebal.inspectors.raw_consumer_group_describe import ConsumerGroupDescribeRequest
 
 CONSUMER: Final = "consumer"

@@ -15,6 +15,7 @@ its epoch begins (OffsetForLeaderEpoch) bounds what must be read.
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
@@ -31,19 +32,20 @@ from rebal.groups.model import Tri
 from rebal.groups.vote import java_string_hash
 from rebal.groups.wire.group_metadata import (
     GroupMetadata,
-    GroupMetadataKey,
     decode_group_metadata,
-    decode_key,
 )
 from rebal.inspectors.errors import RequestError
-from rebal.inspectors.raw import Connection, Deadline, RawCluster, error_name, message
+from rebal.inspectors.raw import RawCluster
+from rebal.inspectors.raw_connection import Connection, Deadline, error_name, message
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _LATEST, _EARLIEST = -1, -2
 _FETCH_BYTES: Final = 4 * 1024 * 1024
 _FETCH_MAX_VERSION: Final = 12  # later versions name a topic by its id
-_MOST_BYTES: Final = 64 * 1024 * 1024
+_MOST_BYTES: Final = 512 * 1024 * 1024
 _MOST_SECONDS: Final = 5.0
+# Offsets within a record batch's header, and its size.
+_BATCH_PREFIX, _ATTRIBUTES, _LAST_DELTA, _BATCH_HEADER = 12, 21, 23, 61
 
 
 class Reading(NamedTuple):
@@ -74,7 +76,7 @@ def rebalanced_since_load(
     """Whether a rebalance of the classic group has completed since its coordinator loaded it.
 
     Everything that stands in the way (no READ on the topic, a partition too large to read in
-    five seconds) gives `cannot tell` and the reason.
+    a few seconds) gives `cannot tell` and the reason.
 
     Raises:
         ConnectError: the cluster cannot be reached.
@@ -255,20 +257,21 @@ class _Log:
     def records(self, group_id: str, begin: int, end: int) -> Iterator[_Record]:
         """The group's GroupMetadata records with `begin` <= offset < `end`, oldest first."""
         at = begin
+        key = group_metadata_key(group_id)
         while at < end:
             if self._bytes > _MOST_BYTES or time.monotonic() > self._end:
                 raise _TooMuchError
             data = self._fetch(at)
             self._bytes += len(data)
-            batches = MemoryRecords(data)
             moved = at
-            while batches.has_next():
-                batch = batches.next_batch()
-                for record in () if batch.is_control_batch else batch:
-                    moved = max(moved, record.offset + 1)
-                    if at <= record.offset < end and _is_of(record.key, group_id):
+            for batch, next_offset in _batches(data):
+                moved = max(moved, next_offset)
+                # Nearly all of this topic are committed offsets: only batches with the key are read.
+                if not _is_compressed(batch) and key not in batch:
+                    continue
+                for record in _records(batch):
+                    if at <= record.offset < end and record.key == key:
                         yield _Record(record.offset, _value(record.value))
-                moved = max(moved, batch.next_offset)
             if moved <= at:
                 return
             at = moved
@@ -311,14 +314,36 @@ def _check(code: int) -> None:
         raise RequestError(error_name(code), error_name(code))
 
 
-def _is_of(key: bytes | None, group_id: str) -> bool:
-    if key is None:
-        return False
-    try:
-        decoded = decode_key(bytes(key))
-    except WireError:
-        return False
-    return isinstance(decoded, GroupMetadataKey) and decoded.group_id == group_id
+def group_metadata_key(group_id: str) -> bytes:
+    """The record key of a classic group: version 2 and the id (GroupMetadataKey)."""
+    name = group_id.encode()
+    return struct.pack(">hh", 2, len(name)) + name
+
+
+def _batches(data: bytes) -> Iterator[tuple[bytes, int]]:
+    """Each whole record batch (magic 2, KIP-98) of a fetch, and the offset after it."""
+    view = memoryview(data)
+    at = 0
+    while at + _BATCH_HEADER <= len(view):
+        base, length, _, magic = struct.unpack_from(">qiib", view, at)
+        stop = at + _BATCH_PREFIX + length
+        if stop > len(view):
+            return
+        if magic != 2:
+            raise RequestError("UNSUPPORTED_FORMAT", f"message format {magic} is not read")
+        last_delta = struct.unpack_from(">i", view, at + _LAST_DELTA)[0]
+        yield bytes(view[at:stop]), base + last_delta + 1
+        at = stop
+
+
+def _is_compressed(batch: bytes) -> bool:
+    return bool(struct.unpack_from(">h", batch, _ATTRIBUTES)[0] & 0x07)
+
+
+def _records(batch: bytes) -> Iterator[Any]:
+    parsed = MemoryRecords(batch).next_batch()
+    if not parsed.is_control_batch:
+        yield from parsed
 
 
 def _value(value: bytes | None) -> GroupMetadata | None:

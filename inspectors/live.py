@@ -1,0 +1,197 @@
+"""Live groups: `select_groups` says which, `read_groups` reads each into a `GroupSnapshot`.
+
+Two Kafka clients answer. kafka-python's messages give the description with the members' raw
+subscription bytes, in one answer of one moment; confluent-kafka gives offsets, topics and the
+broker's settings, and stands in for the description when only it can log in. What one of them
+cannot read becomes a note, what neither can a failure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from kafka.protocol.admin.groups import ListGroupsRequest
+
+from rebal.groups.model import GroupSnapshot, Record
+from rebal.inspectors.connection import ClusterConfig
+from rebal.inspectors.errors import ConnectError, RequestError, SelectionError, SettingError
+from rebal.inspectors.live_admin import Admin
+from rebal.inspectors.live_group import Session, read_group
+from rebal.inspectors.raw import RawCluster
+from rebal.inspectors.raw_connection import Deadline, error_name, seconds
+
+_THREADS: Final = 8
+_MESSAGES: Final = {
+    "GROUP_ID_NOT_FOUND": ("not-found", "no such group"),
+    "GROUP_AUTHORIZATION_FAILED": (
+        "authorization",
+        "no right to describe it: allow DESCRIBE on the group (rebal doctor shows how)",
+    ),
+    "COORDINATOR_LOAD_IN_PROGRESS": (
+        "loading",
+        "its coordinator is still loading after {within}: try again, or give --timeout",
+    ),
+    "COORDINATOR_NOT_AVAILABLE": (
+        "loading",
+        "no coordinator within {within}: {topic} has no leader for it; try again",
+    ),
+    "NOT_COORDINATOR": ("loading", "its coordinator keeps moving: try again"),
+    "TIMED_OUT": ("timeout", "no answer within {within}: is the broker up? (--timeout)"),
+    "DISCONNECTED": ("network", "the broker went away while it was read: try again"),
+    "INVALID_GROUP_ID": ("not-found", "the broker does not take this for a group id"),
+}
+
+
+class GroupFailure(Record, frozen=True, kw_only=True):
+    """Why one group could not be read.
+
+    `kind` is not-found, authorization, loading, timeout, network or other.
+    """
+
+    group_id: str
+    message: str
+    kind: str
+
+
+def select_groups(
+    config: ClusterConfig,
+    wanted: Sequence[str],
+    *,
+    match: str | None = None,
+    all_groups: bool = False,
+) -> list[str]:
+    """The ids to read: `wanted` as given, and those listed by the cluster, sorted.
+
+    `match` is a regular expression for the whole group id. Only groups that the user may describe
+    are listed by the cluster.
+
+    Raises:
+        SelectionError: not a regular expression, or nothing matches.
+        ConnectError: the cluster cannot be reached.
+    """
+    chosen = list(dict.fromkeys(wanted))
+    if match is None and not all_groups:
+        return chosen
+    try:
+        pattern = re.compile(match) if match is not None else None
+    except re.error as error:
+        raise SelectionError(f"--match: not a regular expression: {error}.") from None
+    listed = sorted(_list_groups(config))
+    found = [each for each in listed if pattern is None or pattern.fullmatch(each)]
+    if not found and not chosen:
+        what = f"no group matches {match!r}" if match is not None else "the cluster lists no group"
+        hint = f"; it lists {len(listed)}" if listed else " that you may describe"
+        raise SelectionError(f"{what}{hint}.")
+    return list(dict.fromkeys([*chosen, *found]))
+
+
+def read_groups(
+    config: ClusterConfig,
+    group_ids: Sequence[str],
+    *,
+    probe: bool = False,
+    assignors: Sequence[str] = (),
+) -> list[GroupSnapshot | GroupFailure]:
+    """Each group as a snapshot, or the reason why not, in the order asked.
+
+    Groups are read side by side, each within `config.timeout_ms`. With `probe` the coordinator is
+    asked for the known assignors, the selected one and `assignors`.
+
+    Raises:
+        ConnectError: the cluster cannot be reached, or neither client can log in.
+    """
+    if not group_ids:
+        return []
+    with _connect(config) as session:
+
+        def one(group_id: str) -> GroupSnapshot | GroupFailure:
+            try:
+                return read_group(session, group_id, probe=probe, assignors=assignors)
+            except RequestError as error:
+                return _failure(group_id, error, config)
+            except ConnectError as error:
+                return GroupFailure(
+                    group_id=group_id, message=f"{group_id}: {error}", kind="network"
+                )
+
+        with ThreadPoolExecutor(min(_THREADS, len(group_ids))) as pool:
+            answers = list(pool.map(one, group_ids))
+    return answers
+
+
+def _failure(group_id: str, error: RequestError, config: ClusterConfig) -> GroupFailure:
+    kind, text = _MESSAGES.get(error.name, ("other", ""))
+    within = seconds(config.timeout_ms)
+    text = text.format(within=within, topic="__consumer_offsets") or str(error).rstrip(".")
+    return GroupFailure(group_id=group_id, message=f"{group_id}: {text}.", kind=kind)
+
+
+def _connect(config: ClusterConfig) -> Session:
+    """Both clients, or the one that can log in with a note about the other."""
+    deadline = Deadline(config.timeout_ms)
+    raw: RawCluster | None = RawCluster(config)
+    admin: Admin | None = None
+    raw_error: ConnectError | SettingError | RequestError | None = None
+    notes: list[str] = []
+    assert raw is not None
+    try:
+        raw.any(deadline)
+    except ConnectError as error:
+        # Nobody is there, or nobody that speaks Kafka: the other client would only take longer.
+        if error.kind in ("unreachable", "timeout", "protocol"):
+            raise
+        raw_error = error
+    except (SettingError, RequestError) as error:
+        raw_error = error
+    try:
+        admin = Admin(config)
+        if raw_error is not None:
+            admin.cluster(deadline)
+    except (ConnectError, RequestError) as error:
+        if raw_error is not None:
+            raw.close()
+            raise _both(raw_error) from None
+        notes.append(f"offsets, lag and settings were not read: {error}")
+        admin = None
+    if raw_error is not None:
+        raw.close()
+        raw = None
+        notes.append(
+            "the members' subscription bytes were not read and nothing was probed, because "
+            f"kafka-python cannot log in: {raw_error}"
+        )
+    return Session(config, raw, admin, tuple(notes))
+
+
+def _both(error: ConnectError | SettingError | RequestError) -> Exception:
+    return ConnectError(str(error), "protocol") if isinstance(error, RequestError) else error
+
+
+def _list_groups(config: ClusterConfig) -> set[str]:
+    with _connect(config) as session:
+        deadline = Deadline(config.timeout_ms)
+        if session.raw is None:
+            assert session.admin is not None
+            return {group_id for group_id, _ in session.admin.groups(deadline)}
+        found: set[str] = set()
+        session.raw.any(deadline)
+        for broker_id in sorted(session.raw.brokers):
+            try:
+                answer = session.raw.node(broker_id, deadline).send(ListGroupsRequest, deadline)
+            except RequestError as error:
+                raise _unlisted(broker_id, str(error)) from None
+            if answer.error_code:
+                raise _unlisted(broker_id, error_name(answer.error_code))
+            found |= {group.group_id for group in answer.groups}
+        return found
+
+
+def _unlisted(broker_id: int, why: str) -> ConnectError:
+    return ConnectError(
+        f"broker {broker_id} could not list its groups: {why.rstrip('.')}. "
+        "Name the groups instead.",
+        "protocol",
+    )

@@ -1,0 +1,281 @@
+"""One live group as a `GroupSnapshot`: `read_group`, on the `Session` that all groups share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version as installed_version
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups import clients
+from rebal.groups.evidence import merge
+from rebal.groups.model import (
+    Broker,
+    Cluster,
+    Coordinator,
+    Evidence,
+    Group,
+    GroupSnapshot,
+    GroupType,
+    Lag,
+    Member,
+    Probe,
+    Source,
+    Topic,
+    Tri,
+)
+from rebal.inspectors.connection import ClusterConfig
+from rebal.inspectors.errors import ConnectError, RequestError
+from rebal.inspectors.live_admin import Admin
+from rebal.inspectors.live_broker import broker_version, coordinator_kind, group_settings
+from rebal.inspectors.live_describe import CONSUMER, Described, describe
+from rebal.inspectors.probe import probe_group
+from rebal.inspectors.raw import RawCluster
+from rebal.inspectors.raw_connection import Deadline, error_name
+from rebal.inspectors.reload import Reading, rebalanced_since_load, seen_by_probe
+
+_NOT_ASKED: Final = "asked together with the probe only (--probe)"
+
+
+class Session:
+    """The connections of one reading; `raw` or `admin` is None where that client cannot log in."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        raw: RawCluster | None,
+        admin: Admin | None,
+        notes: tuple[str, ...],
+    ) -> None:
+        self.config = config
+        self.raw = raw
+        self.admin = admin
+        self.notes = notes
+        self._settings: dict[int, Mapping[str, str] | RequestError] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.raw is not None:
+            self.raw.close()
+
+    def settings(self, broker_id: int, deadline: Deadline) -> Mapping[str, str] | RequestError:
+        """The broker's group-related settings, read once; an error is kept as well."""
+        with self._lock:
+            if broker_id not in self._settings:
+                try:
+                    assert self.admin is not None
+                    found = group_settings(self.admin.settings(broker_id, deadline))
+                    self._settings[broker_id] = found
+                except RequestError as error:
+                    self._settings[broker_id] = error
+            return self._settings[broker_id]
+
+
+def read_group(
+    session: Session, group_id: str, *, probe: bool = False, assignors: Sequence[str] = ()
+) -> GroupSnapshot:
+    """The group as it is now, bounds of its members' lists included.
+
+    Raises:
+        RequestError: the group cannot be described.
+        ConnectError: the connection is lost for good.
+    """
+    deadline = Deadline(session.config.timeout_ms)
+    notes = list(session.notes)
+    described, host, port = _describe(session, group_id, deadline)
+    cluster = _cluster(session, described, deadline, notes)
+    members = tuple(_identified(member, described) for member in described.members)
+    topics, lag = _topics_and_lag(session, described, deadline, notes)
+    kind = coordinator_kind(cluster)
+    snapshot = GroupSnapshot(
+        group=Group(
+            group_id=group_id,
+            state=described.state,
+            type=described.type,
+            protocol_type=described.protocol_type,
+            assignor=described.assignor,
+            group_epoch=described.group_epoch,
+            assignment_epoch=described.assignment_epoch,
+            coordinator=Coordinator(
+                broker_id=described.coordinator_id,
+                host=host,
+                port=port,
+                kind=kind,
+                rebalanced_why=_NOT_ASKED if described.type is GroupType.CLASSIC else "",
+            ),
+        ),
+        captured_at=described.at,
+        captured_by=_captured_by(),
+        cluster=cluster,
+        evidence=(Evidence(source=Source.DESCRIBE, at=described.at, detail=_how(described)),),
+        members=members,
+        topics=topics,
+        lag=lag,
+        notes=tuple(notes),
+    )
+    if probe:
+        snapshot = _probed(session, snapshot, assignors)
+    return merge(snapshot, ())
+
+
+def assignors_to_ask(elected: str | None, more: Sequence[str]) -> tuple[str, ...]:
+    """What the probe asks for: the selected assignor, the names given, the known ones."""
+    # Those that "depend" belong to Connect workers and Streams.
+    known = [n for n, assignor in clients.assignors().items() if assignor.protocols != "depends"]
+    return tuple(dict.fromkeys([*([elected] if elected else []), *more, *known]))
+
+
+def _describe(session: Session, group_id: str, deadline: Deadline) -> tuple[Described, str, int]:
+    if session.raw is None:
+        assert session.admin is not None
+        return session.admin.describe(group_id, deadline)
+    described = describe(session.raw, group_id, deadline)
+    host, port, _ = session.raw.brokers.get(described.coordinator_id, ("", 0, None))
+    return described, host, port
+
+
+def _how(described: Described) -> str:
+    return "ConsumerGroupDescribe" if described.type is GroupType.CONSUMER else "DescribeGroups"
+
+
+@cache
+def _captured_by() -> str:
+    return f"rebal {installed_version('rebal')}"
+
+
+def _identified(member: Member, described: Described) -> Member:
+    if described.protocol_type != CONSUMER or described.type is not GroupType.CLASSIC:
+        return member
+    software = clients.identify(
+        member.client_id,
+        member.member_id,
+        member.subscription,
+        described.assignor,
+        described.group_id,
+    )
+    return member if software is None else replace(member, software=software)
+
+
+def _cluster(
+    session: Session, described: Described, deadline: Deadline, notes: list[str]
+) -> Cluster:
+    settings: Mapping[str, str] = {}
+    if session.admin is not None:
+        found = session.settings(described.coordinator_id, deadline)
+        if isinstance(found, RequestError):
+            notes.append(
+                f"broker settings were not read ({found.name}): "
+                "allow DESCRIBE_CONFIGS on the cluster"
+            )
+        else:
+            settings = found
+    if session.raw is None:
+        assert session.admin is not None
+        cluster_id, brokers = session.admin.cluster(deadline)
+        return Cluster(cluster_id=cluster_id, brokers=brokers, settings=settings)
+    connection = session.raw.node(described.coordinator_id, deadline)
+    return Cluster(
+        cluster_id=session.raw.cluster_id,
+        brokers=tuple(
+            Broker(broker_id=broker_id, rack=rack)
+            for broker_id, (_, _, rack) in sorted(session.raw.brokers.items())
+        ),
+        version=broker_version(connection),
+        features=dict(sorted(connection.features.items())),
+        settings=settings,
+    )
+
+
+def _topics_and_lag(
+    session: Session, described: Described, deadline: Deadline, notes: list[str]
+) -> tuple[tuple[Topic, ...], tuple[Lag, ...]]:
+    owned = {
+        (topic, number)
+        for member in described.members
+        for topic, numbers in member.assignment.items()
+        for number in numbers
+    }
+    names = {topic for topic, _ in owned}
+    names |= {topic for member in described.members for topic in member.subscribed_topics}
+    if session.admin is None:
+        return _raw_topics(session, sorted(names), deadline, notes), ()
+    lag: tuple[Lag, ...] = ()
+    try:
+        committed = session.admin.committed(described.group_id, deadline)
+        ends = session.admin.ends(sorted(owned | committed.keys()), deadline)
+        lag = tuple(
+            Lag(topic=each[0], partition=each[1], committed=committed.get(each), end=ends.get(each))
+            for each in sorted(owned | committed.keys())
+        )
+    except (RequestError, ConnectError) as error:
+        notes.append(f"lag was not read: {error}")
+    try:
+        topics, failed = session.admin.topics(sorted(names), deadline)
+    except (RequestError, ConnectError) as error:
+        notes.append(f"topics were not read: {error}")
+        return (), lag
+    notes += [_topic_note(name, error) for name, error in sorted(failed.items())]
+    return tuple(topics), lag
+
+
+def _raw_topics(
+    session: Session, names: list[str], deadline: Deadline, notes: list[str]
+) -> tuple[Topic, ...]:
+    assert session.raw is not None
+    if not names:
+        return ()
+    found: list[Topic] = []
+    for topic in session.raw.metadata(names, deadline).topics:
+        if topic.error_code:
+            name = error_name(topic.error_code)
+            notes.append(_topic_note(topic.name, RequestError(name, name)))
+            continue
+        parts = sorted(topic.partitions, key=lambda part: part.partition_index)
+        replicas = tuple(tuple(part.replica_nodes) for part in parts)
+        found.append(Topic(name=topic.name, partitions=len(parts), replicas=replicas))
+    return tuple(sorted(found, key=lambda topic: topic.name))
+
+
+def _topic_note(name: str, error: RequestError) -> str:
+    if error.name == "TOPIC_AUTHORIZATION_FAILED":
+        return f"topic {name} was not read: allow DESCRIBE on it"
+    if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
+        return f"topic {name} does not exist"
+    return f"topic {name} was not read: {error}"
+
+
+def _probed(session: Session, snapshot: GroupSnapshot, assignors: Sequence[str]) -> GroupSnapshot:
+    group = snapshot.group
+    if session.raw is None:
+        why = "it is sent with kafka-python, which cannot log in here"
+        return replace(snapshot, probe=Probe(refused=why))
+    asked = assignors_to_ask(group.assignor, assignors)
+    probe = probe_group(session.raw, snapshot, asked)
+    if group.type is not GroupType.CLASSIC or group.protocol_type != CONSUMER:
+        return replace(snapshot, probe=probe)
+    reading = rebalanced_since_load(session.raw, group.group_id)
+    yes = [answer.assignor for answer in probe.answers if answer.supported is Tri.YES]
+    reading = seen_by_probe(reading, group.assignor, yes)
+    return _with_reading(replace(snapshot, probe=probe), reading)
+
+
+def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
+    coordinator = snapshot.group.coordinator
+    assert coordinator is not None
+    coordinator = replace(
+        coordinator, rebalanced_since_load=reading.rebalanced, rebalanced_why=reading.why
+    )
+    if reading.generation is None:
+        return replace(snapshot, group=replace(snapshot.group, coordinator=coordinator))
+    group = replace(snapshot.group, coordinator=coordinator, generation=reading.generation)
+    seen = Evidence(
+        source=Source.OFFSETS_TOPIC, at=datetime.now(UTC), detail=f"generation {reading.generation}"
+    )
+    return replace(snapshot, group=group, evidence=(*snapshot.evidence, seen))
