@@ -106,7 +106,10 @@ def librdkafka_properties(
     user: str,
     password: str | None = None,
 ) -> dict[str, str]:
-    """The same as `client_properties`, in librdkafka's spelling."""
+    """The same as `client_properties`, in librdkafka's spelling, and OAUTHBEARER besides.
+
+    An OAUTHBEARER user needs no password: the token is not signed.
+    """
     common = {"bootstrap.servers": bootstrap, "ssl.ca.location": str(certificates.ca)}
     if mechanism == "SSL":
         identity = str(certificates.identity(user))
@@ -114,6 +117,13 @@ def librdkafka_properties(
             "security.protocol": "SSL",
             "ssl.key.location": identity,
             "ssl.certificate.location": identity,
+        }
+    if mechanism == "OAUTHBEARER":
+        return common | {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": mechanism,
+            "enable.sasl.oauthbearer.unsecure.jwt": "true",
+            "sasl.oauthbearer.config": f"principal={user}",
         }
     return common | {
         "security.protocol": "SASL_SSL",

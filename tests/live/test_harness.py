@@ -1,6 +1,11 @@
 """The harness itself: what it says about brokers and members is true."""
 
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
 
 import pytest
 from confluent_kafka import KafkaException
@@ -9,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from tests.kafka import jars, security
 from tests.kafka.broker import Broker
 from tests.kafka.members import SOFTWARE, wait_assigned
+from tests.kafka.processes import wait_for
 
 
 @pytest.mark.parametrize("software", SOFTWARE)
@@ -96,7 +102,7 @@ def test_coordinator_log_names_the_group(kafka41, members, group_id, topic_name)
     assert group_id in kafka41.coordinator_log()
 
 
-@pytest.mark.parametrize("mechanism", [*security.SCRAM_MECHANISMS, "PLAIN", "SSL"])
+@pytest.mark.parametrize("mechanism", [*security.SCRAM_MECHANISMS, "PLAIN", "OAUTHBEARER", "SSL"])
 def test_acls_bite_on_the_secured_listeners(mechanism, kafka41, topic_name):
     topic = kafka41.create_topic(topic_name, 1)
 
@@ -107,6 +113,7 @@ def test_acls_bite_on_the_secured_listeners(mechanism, kafka41, topic_name):
                 kafka41.certificates, bootstrap, mechanism=mechanism, user=user
             )
         )
+        client.poll(0.2)  # librdkafka makes its unsigned token here
         return set(client.list_topics(timeout=10).topics)
 
     assert topic in topics_seen("admin")
@@ -164,6 +171,52 @@ def test_scala_coordinator_serves_too(kafka39, members, group_id, topic_name):
     assert kafka39.is_scala_coordinator
 
 
-def test_an_unknown_artifact_is_an_error():
-    with pytest.raises(KeyError):
-        jars.classpath("broker-0.0.0")
+def test_a_broker_does_not_outlive_a_killed_test_run():
+    script = (
+        "import os, signal\n"
+        "from tests.kafka.broker import Broker\n"
+        "broker = Broker('4.1.1', secure=False)\n"
+        "broker.start()\n"
+        "print(broker.process.pid, broker.folder, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=jars.ROOT, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    pid, folder = done.stdout.split()
+    try:
+        wait_for("the broker to end", lambda: not _runs_broker(int(pid)), timeout=15)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _runs_broker(pid: int) -> bool:
+    listed = subprocess.run(
+        ["ps", "-o", "stat=,args=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return "Launch" in listed and not listed.startswith("Z")
+
+
+def test_the_wrapper_runs_the_pinned_maven_only(tmp_path):
+    pinned = (jars.ROOT / ".mvn/wrapper/maven-wrapper.properties").read_text()
+    path = pinned.split("/org/apache/maven/", 1)[1].split()[0]
+    fake = tmp_path / "repository/org/apache/maven" / path
+    fake.parent.mkdir(parents=True)
+    fake.write_bytes(b"not Maven")
+    home = tmp_path / "home"
+    environment = {
+        **os.environ,
+        "MVNW_REPOURL": (tmp_path / "repository").as_uri(),
+        "MAVEN_USER_HOME": str(home),
+    }
+    done = subprocess.run(
+        [str(jars.ROOT / "mvnw"), "-v"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "is not the pinned file" in done.stderr
+    assert list((home / "wrapper/dists").iterdir()) == []
