@@ -22,7 +22,7 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
-from rebal.planner.families import able, cooperative
+from rebal.planner.families import able, candidates, cooperative
 
 COOPERATIVE: Final = "cooperative"
 EAGER: Final = "eager"
@@ -37,13 +37,22 @@ class Facts(Record, frozen=True, kw_only=True):
     """One member: a short name for texts, and its client family (None: not known).
 
     `family_proven` is False where the family follows from circumstances only (the bytes it sent,
-    its client id), not from its own handshake or log, nor from the user's word.
+    its client id), not from its own handshake or log, nor from the user's word. Where those leave
+    several families, `family` is None and `candidates` names them.
     """
 
     member: Member
     name: str
     family: str | None = None
     family_proven: bool = False
+    candidates: tuple[str, ...] = ()
+
+    @property
+    def takes_mixed(self) -> Tri:
+        """Does its client take a list of both kinds, whichever of the candidates it is?"""
+        keys = (self.family,) if self.family is not None else self.candidates
+        answers = {able(key, self.version).mixed for key in keys}
+        return answers.pop() if len(answers) == 1 else Tri.CANNOT_TELL
 
     @property
     def version(self) -> str | None:
@@ -96,9 +105,8 @@ class Context:
             assumed = self._assumed.get(member.client_id) or self._assumed.get("*")
             if assumed:
                 family, proven = assumed, True
-        if family is None and member.declared is not None:
-            family = None
-        return Facts(member=member, name=name, family=family, family_proven=proven)
+        left = candidates(software) if family is None and software is not None else ()
+        return Facts(member=member, name=name, family=family, family_proven=proven, candidates=left)
 
     @cached_property
     def classic(self) -> bool:

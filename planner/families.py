@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rebal.groups.clients import eager_only, family, version_tuple
-from rebal.groups.model import Record, Tri
+from rebal.groups.clients import eager_only, families, family, version_tuple
+from rebal.groups.model import Record, Software, Tri
 
 
 class Able(Record, frozen=True, kw_only=True):
@@ -29,6 +29,12 @@ def able(key: str, version: str | None) -> Able:
         mixed=known.mixed,
         follows_vote=known.follows_vote,
     )
+
+
+def candidates(software: Software) -> tuple[str, ...]:
+    """The families that a member's bytes leave: `java >= 3.4 or franz-go` are two (clients.py)."""
+    words = (software.version_range or "").replace(",", " ").split()
+    return tuple(word for word in words if word in families())
 
 
 def cooperative(assignor: str) -> Tri:

@@ -61,7 +61,11 @@ class Setting(Record, frozen=True, kw_only=True):
 
 
 class Cost(Record, frozen=True, kw_only=True):
-    """What a step costs, foretold: counts; durations in milliseconds."""
+    """What a step costs, foretold.
+
+    `partitions_stopped` is the sum over all rebalances of the partitions that stop at each;
+    `partitions_moved` counts changes of owner.
+    """
 
     rebalances: int
     partitions_stopped: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Knowledge, Tri
-from rebal.planner.context import Context
+from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
 
@@ -45,24 +45,38 @@ def unknown_list(context: Context) -> Iterator[Finding]:
     """
     if not context.classic or not context.members or not context.stable:
         return
-    unknown = [
-        facts
-        for facts in context.members
-        if facts.member.assignors.knowledge is not Knowledge.EXACT
-        and Tri.CANNOT_TELL in (context.supports(facts, context.target), context.holds_old(facts))
-    ]
-    if not unknown:
-        return
+    for before, asks in (
+        (context.narrow_step, lambda facts: context.supports(facts, context.target)),
+        (context.narrow_step + 1, context.holds_old),
+    ):
+        unknown = [
+            facts
+            for facts in context.members
+            if facts.member.assignors.knowledge is not Knowledge.EXACT
+            and asks(facts) is Tri.CANNOT_TELL
+        ]
+        if unknown:
+            yield _finding(context, unknown, before)
+            return
+
+
+def _finding(context: Context, unknown: list[Facts], before: int) -> Finding:
     bounds = sorted({name for facts in unknown for name in facts.member.assignors.at_least})
     least = f" (at least {', '.join(bounds)})" if bounds else ""
     one = len(unknown) == 1
-    who = f"{context.named(unknown)}: {'its list is' if one else 'their lists are'} not known"
-    yield found(
-        f"{who}{least}; describing a group never shows them.",
+    finished = (
+        ""
+        if before == context.narrow_step
+        else f" Whether {'it still holds' if one else 'they still hold'} an assignor of the old "
+        "kind cannot be told, so it cannot be called finished."
+    )
+    return found(
+        f"{context.named(unknown)}: {'its list is' if one else 'their lists are'} not known{least}"
+        f"; describing a group never shows them.{finished}",
         result=Tri.CANNOT_TELL,
         members=unknown,
         fix="The next restart of a dynamic member shows every list in the broker's request log "
         "(then --request-log FILE); the members' own start-up logs show theirs (--client-log FILE)."
         " How to switch the request log on and off: rebal explain RB901.",
-        before_step=context.narrow_step,
+        before_step=before,
     )

@@ -32,7 +32,11 @@ def unknown_family(context: Context) -> Iterator[Finding]:
     if not context.planning or not context.classic or not context.stable:
         return
     named = [
-        facts for facts in context.members if facts.family is None and facts not in context.settled
+        facts
+        for facts in context.members
+        if facts.family is None
+        and facts.takes_mixed is not Tri.YES
+        and facts not in context.settled
     ]
     if named:
         one = len(named) == 1

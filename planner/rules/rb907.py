@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rebal.groups.model import Tri
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
@@ -32,10 +33,13 @@ def guessed_family(context: Context) -> Iterator[Finding]:
     named = [
         facts
         for facts in context.members
-        if facts.family is not None and not facts.family_proven and facts not in context.settled
+        if (facts.family or facts.takes_mixed is Tri.YES)
+        and not facts.family_proven
+        and facts not in context.settled
     ]
     if named:
-        families = ", ".join(sorted({str(facts.family) for facts in named}))
+        guesses = {facts.family or " or ".join(facts.candidates) for facts in named}
+        families = ", ".join(sorted(guesses))
         yield found(
             f"{context.named(named)}: taken for {families} by circumstance only.",
             members=named,

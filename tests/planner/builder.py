@@ -119,6 +119,8 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
             version=None if guess else version or "3.9.1",
             evidence=(seen(Source.SUBSCRIPTION) if guess else log,),
         )
+    elif "left" in m:
+        software = Software(version_range=m["left"], evidence=(seen(Source.SUBSCRIPTION),))
     mine = Partitions(range(number * per, number * per + per))
     client = m.get("client", m["id"])
     return Member(

@@ -1,0 +1,79 @@
+"""What a step costs, foretold by simple arithmetic.
+
+`CostModel` is the interface; `by_arithmetic` counts rebalances and shares partitions out evenly,
+as hazard RB110 does. A model that rehearses the roll-out with the real assignors can take its
+place.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from rebal.groups.model import Record
+from rebal.planner.plan import Cost
+
+
+class Restarts(Record, frozen=True, kw_only=True):
+    """A roll-out to price: how many of `members` restart, and how the group behaves meanwhile.
+
+    `static` of the restarting members are static; `eager_after` says whether a restarted member
+    runs EAGER; `eager` members run EAGER when the step begins. `partitions` are the group's.
+    """
+
+    members: int
+    restarting: int
+    static: int
+    partitions: int
+    eager: int
+    eager_after: bool
+
+
+class CostModel(Protocol):
+    """Anything that foretells the cost of a roll-out, one member at a time."""
+
+    def __call__(self, restarts: Restarts) -> Cost:
+        """The cost of these restarts."""
+
+
+def by_arithmetic(restarts: Restarts) -> Cost:
+    """Two rebalances for a member that leaves and joins, a third where a COOPERATIVE one joins.
+
+    At each of them the members that run EAGER stop all they own; a COOPERATIVE group stops what
+    moves: what the restarted member owns, out and back. Static members that come back in time
+    cause none.
+    """
+    moving = restarts.restarting - restarts.static
+    share = restarts.partitions / max(1, restarts.members)
+    each = 2 if restarts.eager_after else 3
+    eager = restarts.eager
+    stopped = 0.0
+    for _ in range(moving):
+        eager = min(restarts.members, eager + 1) if restarts.eager_after else max(0, eager - 1)
+        stopped += each * min(restarts.partitions, eager * share)
+        if not restarts.eager_after:
+            stopped += share
+    rebalances = each * moving
+    moved = round(2 * share * moving)
+    if moving == 0:
+        text = "no rebalance: static members come back within session.timeout.ms"
+    elif restarts.eager_after and restarts.eager < restarts.members:
+        text = (
+            f"about {rebalances} rebalances ({each} for each restarted member); members restarted "
+            "with both assignors run EAGER from then on and stop all they own at each"
+        )
+    elif restarts.eager_after:
+        text = (
+            f"about {rebalances} rebalances ({each} for each restarted member), and each stops all "
+            f"{restarts.partitions} partitions"
+        )
+    else:
+        text = (
+            f"about {rebalances} rebalances ({each} for each restarted member); at each, the "
+            "members that are not restarted yet stop all they own"
+        )
+    return Cost(
+        rebalances=rebalances,
+        partitions_stopped=round(stopped),
+        partitions_moved=moved,
+        text=text,
+    )

@@ -1,0 +1,73 @@
+"""A full cut-over: stop every member, start all with the new list.
+
+For clients that refuse a list of both kinds (librdkafka and its bindings, kafka-python). Nothing
+is consumed in between, so it is never called ready: a person decides on the interruption.
+"""
+
+from __future__ import annotations
+
+from rebal.groups.model import Tri
+from rebal.planner.context import Context, ids
+from rebal.planner.families import able
+from rebal.planner.plan import Cost, Gate, Step
+from rebal.planner.routes.rolling import gate_command
+from rebal.planner.settings import settings_for
+
+
+def needs_cut_over(context: Context) -> bool:
+    """Some member that is not done refuses a mixed list, and all could run the target."""
+    ahead = [facts for facts in context.members if facts not in context.settled]
+    abilities = [able(facts.family, facts.version) for facts in ahead if facts.family is not None]
+    return (
+        len(abilities) == len(ahead)
+        and any(can.mixed is Tri.NO for can in abilities)
+        and all(can.cooperative is not Tri.NO for can in abilities)
+    )
+
+
+def cut_over(context: Context) -> tuple[Step, ...]:
+    """The one step, with its interruption (its cost needs no model: all partitions stand still)."""
+    owned = sum(
+        len(numbers)
+        for member in context.snapshot.members
+        for numbers in member.assignment.values()
+    )
+    families = sorted({facts.family for facts in context.members if facts.family})
+    names = (context.target,)
+    settings = [s for key in families for s in settings_for(key, names, context.group.group_id)]
+    return (
+        Step(
+            number=1,
+            title=f"Stop every member, then start all on {context.target}",
+            how="full cut-over: the whole group is down in between",
+            precondition="an interruption is agreed: nothing of this group is consumed from the "
+            "last stop until the first rebalance of the new members has completed",
+            precondition_holds=Tri.NO,
+            settings=tuple(settings),
+            target_list=names,
+            order=(
+                "stop every member (all services and sites that use this group id)",
+                f"see that the group is Empty: rebal inspect {context.group.group_id}",
+                "start all members; while the group has no members, any list that all of them "
+                "share is admitted",
+                "or, without an interruption: KIP-848 (group.protocol=consumer), with brokers from "
+                "4.0 and a client that has it; this version of rebal does not plan that way",
+            ),
+            to_do=ids(facts for facts in context.members if facts not in context.settled),
+            done=ids(context.settled),
+            gate=Gate(
+                command=gate_command(context),
+                shows="exit code 0, and nothing left to do",
+                needs=(f"every member on {context.target} alone",),
+                holds=Tri.NO,
+            ),
+            roll_back="stop every member again and start all with the old list",
+            cost=Cost(
+                rebalances=1,
+                partitions_stopped=owned,
+                partitions_moved=owned,
+                text=f"all {owned} partitions stand still from the last stop to the first start, "
+                "plus one rebalance",
+            ),
+        ),
+    )

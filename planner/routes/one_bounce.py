@@ -1,0 +1,17 @@
+"""One rolling restart: every list holds the target and the old assignor already (KIP-726).
+
+This is the default of Java 3.0 and later, [range, cooperative-sticky]. The old one stands first
+and is elected, so a load of the coordinator forgets the target until the next rebalance (RB113).
+"""
+
+from __future__ import annotations
+
+from rebal.planner.context import Context
+from rebal.planner.cost import CostModel
+from rebal.planner.plan import Step
+from rebal.planner.routes.rolling import drop_old
+
+
+def one_bounce(context: Context, cost: CostModel) -> tuple[Step, ...]:
+    """The narrowing step alone."""
+    return (drop_old(context, 1, cost),)

@@ -1,0 +1,224 @@
+"""The two rolling restarts that every rolling route is made of, filled with a group's own facts.
+
+KIP-429, "Compatibility, Deprecation, and Migration Plan": first every member gets the target and
+the old assignor, then every member drops the old one. Why two: a leader with old code ignores the
+partitions that members still own and may give them away before they are revoked.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from rebal.groups.clients import family as known_family
+from rebal.groups.model import Tri
+from rebal.planner.context import EAGER, Context, Facts, ids
+from rebal.planner.cost import CostModel, Restarts
+from rebal.planner.families import before, cooperative
+from rebal.planner.plan import Cost, Gate, Setting, Step
+from rebal.planner.settings import settings_for
+
+_METRICS = (
+    "watch in each restarted client: rebalance-total, failed-rebalance-total and "
+    "last-rebalance-seconds-ago (consumer-coordinator-metrics, KIP-429)"
+)
+
+
+def add_both(context: Context, number: int, cost: CostModel) -> Step:
+    """The first bounce: every member gets the target, and keeps the old assignor behind it."""
+    names = tuple(filter(None, [context.target, context.keep]))
+    rest = [*context.lacking, *context.unsure]
+    proven = not context.missing and len(context.holding) == len(context.members)
+    return Step(
+        number=number,
+        title=f"Every member gets {context.target} before {context.keep or 'the old assignor'}",
+        how="rolling, one member at a time",
+        precondition=f"every member's client takes a list of both kinds; no list needs to be known,"
+        f" because {context.keep or 'the old assignor'} stays, which every member supports",
+        precondition_holds=Tri.YES,
+        settings=_settings(context, names, rest or context.members),
+        target_list=names,
+        order=tuple(_order(context, rest, first=True)),
+        to_do=ids(context.lacking),
+        done=ids(context.holding),
+        unknown=ids(context.unsure),
+        gate=Gate(
+            command=gate_command(context),
+            shows=f"exit code 0, and step {number + 1} as the next step: all members support "
+            f"{context.target}",
+            needs=(
+                f"every member's list, or a probe that says yes for {context.target}",
+                *_expected(context),
+                _METRICS,
+            ),
+            holds=_answer(proven, bool(context.lacking or context.missing)),
+        ),
+        roll_back=f"restore [{context.keep or 'the old list'}] one member at a time, in any order; "
+        "no state to undo",
+        cost=_cost(context, rest, cost, eager_after=True),
+    )
+
+
+def drop_old(context: Context, number: int, cost: CostModel) -> Step:
+    """The narrowing bounce: every member drops the old assignor."""
+    names = (context.target,)
+    rest = [facts for facts in context.members if facts not in context.settled]
+    to_do = [facts for facts in rest if Tri.YES is context.holds_old(facts)]
+    unknown = [facts for facts in rest if facts not in to_do]
+    both = [context.target, context.keep or "the old assignor"]
+    kind = "cooperative" if context.goal == EAGER else "eager"
+    proven = not context.missing and not rest
+    return Step(
+        number=number,
+        title=f"Every member drops {context.keep or f'its {kind} assignors'}",
+        how="rolling, one member at a time",
+        precondition=f"every member's list holds {context.target}, and the coordinator remembers "
+        f"it: while one lacks it, each member restarted with [{context.target}] is refused and "
+        "stops, and the one that lacks it lives on and ends up owning everything",
+        precondition_holds=Tri.YES,
+        settings=_settings(context, names, rest or context.members),
+        target_list=names,
+        order=tuple(_order(context, rest, first=False)),
+        to_do=ids(to_do),
+        done=ids(context.settled),
+        unknown=ids(unknown),
+        gate=Gate(
+            command=gate_command(context),
+            shows="exit code 0, and nothing left to do",
+            needs=(
+                f"every member seen without an {kind} assignor"
+                if kind == "eager"
+                else "every member seen without a cooperative assignor",
+                f"that {context.keep or 'the old assignor'} is no longer common proves nothing: "
+                "it is true after the first restart",
+                *_expected(context),
+                _METRICS,
+            ),
+            holds=_answer(proven, bool(to_do or context.missing)),
+        ),
+        roll_back=f"to [{', '.join(both)}] on every member first, never straight to "
+        f"[{both[1]}] (RB108: it would be refused)",
+        cost=_cost(context, rest, cost, eager_after=context.goal == EAGER),
+    )
+
+
+def gate_command(context: Context) -> str:
+    """What to type to see whether a step's gate holds: the plan again, on fresh evidence."""
+    words = ["rebal", "plan-upgrade", context.group.group_id]
+    if context.goal != "cooperative":
+        words += ["--to", context.goal]
+    words += ["--probe", "--request-log", "kafka-request.log"]
+    words += ["--expect-members", str(context.expected or len(context.members))]
+    return shlex.join(words)
+
+
+def request_log_hint(context: Context) -> str:
+    """How to make the first restart show every member's list (KIP-412)."""
+    coordinator = context.group.coordinator
+    broker = str(coordinator.broker_id) if coordinator else "COORDINATOR_ID"
+    return (
+        "before the first restart, switch the coordinator's request log on (kafka-configs.sh "
+        "--bootstrap-server HOST:PORT --alter --entity-type broker-loggers --entity-name "
+        f"{broker} --add-config kafka.request.logger=DEBUG), and off after it (the same with "
+        "--delete-config kafka.request.logger): the rebalance shows every member's list"
+    )
+
+
+def _order(context: Context, rest: Sequence[Facts], *, first: bool) -> Iterator[str]:
+    if not rest:
+        return
+    static = [facts for facts in rest if facts.member.instance_id is not None]
+    if context.unsure and len(static) < len(context.members):
+        yield request_log_hint(context)
+    if not first and context.reloaded is not Tri.NO and context.elected != context.target:
+        yield (
+            "begin with one restart of a dynamic member with its CURRENT list and wait for Stable, "
+            "unless a probe says yes for the target: the coordinator may have been loaded again "
+            "(RB113)"
+        )
+    yield (
+        "one member at a time: stop it cleanly and let it leave (no kill, no surge: a member that "
+        "is gone without leaving counts with its old list until its session ends), then start it"
+    )
+    yield f"in this order: {', '.join(facts.name for facts in rest[:20])}" + (
+        f" and {len(rest) - 20} more" if len(rest) > 20 else ""
+    )
+    yield "after each: the group is Stable, the member is back and owns partitions, lag goes down"
+    if static:
+        yield (
+            f"static ({', '.join(facts.name for facts in static[:6])}): a restart within "
+            "session.timeout.ms causes no rebalance; look for its new member id and its list "
+            "instead of waiting for one (RB109)"
+        )
+
+
+def _settings(
+    context: Context, names: Sequence[str], members: Iterable[Facts]
+) -> tuple[Setting, ...]:
+    by_family: dict[str, list[Facts]] = defaultdict(list)
+    for facts in members:
+        for key in (facts.family,) if facts.family is not None else facts.candidates:
+            by_family[key].append(facts)
+    made: list[Setting] = []
+    for key in sorted(by_family):
+        mine = by_family[key]
+        whole = len(mine) == len(context.members)
+        for setting in settings_for(
+            key, names, context.group.group_id, () if whole else [facts.name for facts in mine]
+        ):
+            note = "".join(f"{_comment(setting)} {text}\n" for text in _notes(names, key, mine))
+            made.append(Setting(family=key, format=setting.format, text=f"{note}{setting.text}"))
+    return tuple(made)
+
+
+def _comment(setting: Setting) -> str:
+    return "//" if setting.format == "Go" else "#"
+
+
+def _notes(names: Sequence[str], family: str, members: Sequence[Facts]) -> Iterator[str]:
+    """What else must be true of these clients for the text to work."""
+    known = known_family(family)
+    if known is None or not any(cooperative(name) is Tri.YES for name in names):
+        return
+    since = known.cooperative_since
+    old = [facts for facts in members if before(facts.version, since) is Tri.YES]
+    unknown = [facts for facts in members if before(facts.version, since) is Tri.CANNOT_TELL]
+    if since[:1].isdigit() and since != "0" and (old or unknown):
+        title = "kafka-clients" if family == "java" else known.title
+        now = sorted({str(facts.version) for facts in old}) or ["version not known"]
+        yield f"needs {title} {since} or later (now {', '.join(now)}): upgrade in this restart"
+    default = len(names) > 1 and "range" in names and family == "java"
+    if default and any(before(facts.version, "3.0") is not Tri.NO for facts in members):
+        yield "range must be named: it was only the default of versions before 3.0"
+
+
+def _expected(context: Context) -> tuple[str, ...]:
+    count = context.expected or len(context.members)
+    source = "" if context.expected else " (as many as now; say --expect-members if more belong)"
+    return (f"{count} member{'' if count == 1 else 's'} in the group{source}",)
+
+
+def _answer(proven: bool, refuted: bool) -> Tri:
+    if proven:
+        return Tri.YES
+    return Tri.NO if refuted else Tri.CANNOT_TELL
+
+
+def _cost(context: Context, rest: Sequence[Facts], cost: CostModel, *, eager_after: bool) -> Cost:
+    owned = sum(
+        len(numbers)
+        for member in context.snapshot.members
+        for numbers in member.assignment.values()
+    )
+    cooperative_now = context.goal == EAGER and eager_after
+    return cost(
+        Restarts(
+            members=len(context.members),
+            restarting=len(rest),
+            static=sum(facts.member.instance_id is not None for facts in rest),
+            partitions=owned,
+            eager=0 if cooperative_now else len(context.members) - len(context.settled),
+            eager_after=eager_after,
+        )
+    )

@@ -1,0 +1,18 @@
+"""Two rolling restarts: first both assignors everywhere, then the target alone (KIP-429).
+
+The target comes first in the mixed list, up and down: when the coordinator loads the group again,
+each list in its memory becomes just the elected assignor, and with the target first that is what
+the second bounce needs; franz-go follows the vote the same way.
+"""
+
+from __future__ import annotations
+
+from rebal.planner.context import Context
+from rebal.planner.cost import CostModel
+from rebal.planner.plan import Step
+from rebal.planner.routes.rolling import add_both, drop_old
+
+
+def two_bounces(context: Context, cost: CostModel) -> tuple[Step, ...]:
+    """Both steps, with who has done what by the evidence."""
+    return add_both(context, 1, cost), drop_old(context, 2, cost)

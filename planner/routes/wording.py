@@ -1,0 +1,100 @@
+"""What a plan says in sentences: its verdict, and what nobody looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rebal.groups.model import Source, Tri
+from rebal.planner.context import EAGER, Context
+from rebal.planner.plan import Finding, Severity
+
+_ROUTES = {"two_bounces": "two bounces", "one_bounce": "one bounce", "cut_over": "full cut-over"}
+
+
+def verdict(
+    context: Context, route: str, number: int | None, code: int, findings: Sequence[Finding]
+) -> str:
+    """One sentence on where the group stands and whether the next step can start."""
+    if route == "already_incremental":
+        return _kip848(context)
+    blocking = [
+        finding
+        for finding in findings
+        if finding.severity is Severity.BLOCK
+        and not finding.ignored
+        and (number is None or finding.before_step is None or finding.before_step <= number)
+    ]
+    by = ", ".join(sorted({finding.rule for finding in blocking}))
+    if route == "none":
+        why = next(iter(blocking), None)
+        said = why.message if why else "what the group is cannot be told."
+        return f"no step can be planned: {said.rstrip('.')}" + (f" ({why.rule})" if why else "")
+    if route == "finished":
+        if code == 0:
+            return "nothing left to do: every member is proven to be done"
+        return f"every member that is here is done, but: {by}"
+    here = f"{_ROUTES[route]} · {_progress(context, route)} · step {number} "
+    if code == 0:
+        return here + ("can start" if not _begun(context, number) else "can go on")
+    if code == 3:
+        return here + f"is blocked: {by or 'RB102'}"
+    count = len(context.unsure) or len(context.members) - len(context.settled)
+    unknown = f"{count} member{'' if count == 1 else 's'} unknown"
+    return here + f"cannot be proven yet: {unknown if 'RB901' in by or not by else by}"
+
+
+def not_checked(context: Context) -> tuple[str, ...]:
+    """What every reader of a plan must know it did not look at."""
+    return tuple(_not_checked(context))
+
+
+def _kip848(context: Context) -> str:
+    kind = str(context.group.type)
+    classic = [f for f in context.members if f.member.protocol_type == "classic"]
+    if classic:
+        return (
+            f"the group runs KIP-848, and {context.named(classic)} still speak the classic "
+            "protocol: what they run is not known, and no step is planned for them"
+        )
+    name = "KIP-1071" if kind == "streams" else "KIP-848"
+    return f"nothing to do: the group runs {name}, which moves single partitions only"
+
+
+def _begun(context: Context, number: int | None) -> bool:
+    return bool(context.holding) if number == 1 else bool(context.settled)
+
+
+def _progress(context: Context, route: str) -> str:
+    everybody, settled = len(context.members), len(context.settled)
+    if route == "cut_over":
+        return f"{settled} of {everybody} done" if settled else "not begun"
+    if route == "one_bounce":
+        return "every list holds both already"
+    if settled and not context.lacking and not context.unsure:
+        return f"half-way through bounce 2 ({settled} of {everybody} done)"
+    if len(context.holding) == everybody:
+        return "bounce 1 is complete"
+    if context.holding:
+        return f"half-way through bounce 1 ({len(context.holding)} of {everybody} done)"
+    return "not begun, or not known to be" if context.unsure else "not begun"
+
+
+def _not_checked(context: Context) -> Iterator[str]:
+    yield "members that are not in the group now (scaled to zero, standby sites, scheduled jobs)"
+    if context.expected is None:
+        yield "how many members the service should have: say --expect-members N"
+    yield "application code: rebalance listeners and callbacks, joins that rely on co-partitioning"
+    yield "your deployment: restart order, surge, automatic roll-back, autoscaling"
+    if not any(facts.member.declared for facts in context.members):
+        yield "the configuration of the next start: no --inventory was given"
+    if context.snapshot.probe is None or context.snapshot.probe.refused:
+        yield "what the coordinator remembers now: the group was not probed"
+    if context.reloaded is Tri.CANNOT_TELL:
+        yield "whether the coordinator was loaded again since the last rebalance"
+    sources = {item.source for facts in context.members for item in facts.member.assignors.evidence}
+    if not sources & {Source.REQUEST_LOG, Source.CLIENT_LOG}:
+        yield "the members' lists by any log: none was given, or none matched"
+    yield "known faults of these client and broker versions: this version has no table of them"
+    if context.goal == EAGER:
+        yield "whether anything relies on partitions being kept across rebalances"
+    yield from (f"not read: {note}" for note in context.snapshot.notes)

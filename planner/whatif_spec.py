@@ -1,0 +1,147 @@
+"""A snapshot as an assignor's input, or one clear sentence why it cannot be one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rebal.groups.assignors import Spec, SpecMember
+from rebal.groups.errors import RebalError
+from rebal.groups.model import GroupSnapshot, GroupType, Member, TopicPartitions
+
+TopicPartition = tuple[str, int]
+
+
+class CannotSimulateError(RebalError):
+    """The snapshot does not hold what an assignor needs; says what is missing and what to do."""
+
+
+def owners_now(snapshot: GroupSnapshot) -> dict[TopicPartition, str]:
+    """(topic, partition) → the member id that owns it now.
+
+    Raises:
+        CannotSimulateError: two members own the same partition.
+    """
+    owners: dict[TopicPartition, str] = {}
+    for member in snapshot.members:
+        for owned in flat(member.assignment):
+            other = owners.setdefault(owned, member.member_id)
+            if other != member.member_id:
+                raise _refusal(
+                    snapshot,
+                    f"partition {owned[1]} of {owned[0]} has two owners, {other} and "
+                    f"{member.member_id}; capture the group again when it is Stable",
+                )
+    return owners
+
+
+def spec_of(snapshot: GroupSnapshot) -> Spec:
+    """What the leader would hand its assignor if the group rebalanced now.
+
+    Members are in the order of the snapshot, each with the partitions it owns now (topics, then
+    partitions ascending, as they are sent) and the group's generation; `user_data` is left out.
+
+    Raises:
+        CannotSimulateError: no classic consumer group, no members, a subscription that is not
+            known, or partitions of a topic that the snapshot does not describe.
+    """
+    _check_group(snapshot)
+    generation = snapshot.group.generation
+    counts = {topic.name: topic.partitions for topic in snapshot.topics}
+    return Spec(
+        members=tuple(
+            SpecMember(
+                member_id=member.member_id,
+                topics=_topics(snapshot, member),
+                instance_id=member.instance_id,
+                rack=_rack(member),
+                owned=_owned(snapshot, member, counts),
+                generation=1 if generation is None else generation,
+            )
+            for member in snapshot.members
+        ),
+        partitions=counts,
+        replicas={topic.name: topic.replicas for topic in snapshot.topics},
+        racks={broker.broker_id: broker.rack for broker in snapshot.cluster.brokers},
+    )
+
+
+def left_out(snapshot: GroupSnapshot) -> tuple[str, ...]:
+    """Topics that members subscribe to and the snapshot does not describe, sorted."""
+    known = {topic.name for topic in snapshot.topics}
+    wanted = {name for member in snapshot.members for name in _topics(snapshot, member)}
+    return tuple(sorted(wanted - known))
+
+
+def flat(partitions: TopicPartitions) -> list[TopicPartition]:
+    """`(topic, partition)` pairs, in order."""
+    return [(topic, number) for topic, numbers in partitions.items() for number in numbers]
+
+
+def _check_group(snapshot: GroupSnapshot) -> None:
+    group = snapshot.group
+    if group.type is GroupType.CONSUMER:
+        raise _refusal(
+            snapshot,
+            "it is a KIP-848 group: its broker assigns the partitions and asks no client-side "
+            "assignor; simulate it from a snapshot taken while it was a classic group",
+        )
+    if group.type in (GroupType.SHARE, GroupType.STREAMS):
+        raise _refusal(snapshot, f"it is a {group.type} group, which has no client-side assignor")
+    if group.protocol_type not in (None, "", "consumer"):
+        raise _refusal(
+            snapshot,
+            f"its protocol type is {group.protocol_type}, and only consumer groups have "
+            "partition assignors",
+        )
+    if not snapshot.members:
+        raise _refusal(
+            snapshot,
+            f"it has no members (state {group.state}); capture it while its members run: "
+            "rebal inspect GROUP --save",
+        )
+    if group.assignor == "stream" or any(
+        "stream" in member.assignors.list for member in snapshot.members
+    ):
+        raise _refusal(
+            snapshot,
+            "it is a Kafka Streams program, which brings its own assignor (stream) and can use "
+            "no other",
+        )
+
+
+def _topics(snapshot: GroupSnapshot, member: Member) -> tuple[str, ...]:
+    if member.subscription is not None:
+        return member.subscription.topics
+    if member.subscribed_topics:
+        return member.subscribed_topics
+    why = member.subscription_error
+    raise _refusal(
+        snapshot,
+        f"the subscription of member {member.member_id} "
+        + (f"cannot be read ({why.rstrip('.')})" if why else "is not in the snapshot")
+        + "; without its topics no assignment can be computed",
+    )
+
+
+def _rack(member: Member) -> str | None:
+    if member.rack is not None:
+        return member.rack
+    return member.subscription.rack_id if member.subscription is not None else None
+
+
+def _owned(
+    snapshot: GroupSnapshot, member: Member, counts: dict[str, int]
+) -> Sequence[TopicPartition]:
+    unknown = sorted(topic for topic, owned in member.assignment.items() if owned)
+    unknown = [topic for topic in unknown if topic not in counts]
+    if unknown:
+        raise _refusal(
+            snapshot,
+            f"member {member.member_id} owns partitions of {', '.join(unknown[:3])}, which the "
+            "snapshot does not describe; capture the group with the right to DESCRIBE its topics",
+        )
+    return tuple(sorted(flat(member.assignment)))
+
+
+def _refusal(snapshot: GroupSnapshot, why: str) -> CannotSimulateError:
+    return CannotSimulateError(f"cannot simulate {snapshot.group.group_id}: {why}.")

@@ -1,0 +1,349 @@
+"""The plan of a group: its route, its next step, and the exit code of that step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rebal.groups.model import Tri
+from rebal.planner.cost import Restarts, by_arithmetic
+from rebal.planner.plan import Cost, Plan
+from rebal.planner.routes import NotPlannedError, make_plan
+from tests.planner.builder import group_of
+
+RANGE = ["range"]
+BOTH = ["cooperative-sticky", "range"]
+DONE = ["cooperative-sticky"]
+DEFAULT = ["range", "cooperative-sticky"]
+
+
+def plan(members: list[dict[str, Any]], target: str = "cooperative", **more: Any) -> Plan:
+    given = {
+        key: more.pop(key)
+        for key in ("expect_members", "families", "ignore", "made_at", "cost")
+        if key in more
+    }
+    return make_plan(group_of({"members": members, **more}), target, **given)
+
+
+def m(name: str, names: list[str] | None = None, **more: Any) -> dict[str, Any]:
+    return {"id": name, **({"list": names} if names else {"at_least": ["range"]}), **more}
+
+
+def rules(made: Plan) -> set[str]:
+    return {finding.rule for finding in made.findings}
+
+
+def test_bounce_one_needs_no_list() -> None:
+    made = plan([m("a"), m("b")])
+    assert (made.route, made.next_step, made.exit_code) == ("two_bounces", 1, 0)
+    first, second = made.steps
+    assert first.target_list == ("cooperative-sticky", "range")
+    assert first.precondition_holds is Tri.YES
+    assert first.unknown == ("a-0f0f", "b-0f0f")
+    assert second.precondition_holds is Tri.CANNOT_TELL
+    assert second.exit_code == 4
+
+
+def test_bounce_one_needs_the_families() -> None:
+    made = plan([m("a"), m("b", family=None)])
+    assert (made.next_step, made.exit_code) == (1, 4)
+    assert made.steps[0].precondition_holds is Tri.CANNOT_TELL
+    assert "RB906" in rules(made)
+    assumed = plan([m("a"), m("b", family=None)], families={"b": "java"})
+    assert assumed.exit_code == 0
+    assert assumed.assumptions == {"family of b": "java"}
+
+
+def test_half_way_names_who_is_left() -> None:
+    made = plan([m("a", BOTH), m("b", BOTH), m("c", RANGE), m("d", RANGE)])
+    assert (made.next_step, made.exit_code) == (1, 0)
+    assert made.steps[0].done == ("a-0f0f", "b-0f0f")
+    assert made.steps[0].to_do == ("c-0f0f", "d-0f0f")
+    assert made.steps[1].exit_code == 3
+    assert "half-way through bounce 1 (2 of 4 done)" in made.verdict
+
+
+def test_one_unknown_member_keeps_bounce_two_shut() -> None:
+    made = plan([m("a", BOTH), m("b", BOTH), m("c")])
+    assert (made.next_step, made.exit_code) == (2, 4)
+    assert "1 member unknown" in made.verdict
+    accepted = plan([m("a", BOTH), m("b", BOTH), m("c")], ignore={"RB901": "c is going away"})
+    assert accepted.exit_code == 0
+    assert accepted.steps[1].precondition_holds is Tri.CANNOT_TELL
+    assert accepted.assumptions == {"ignored RB901": "c is going away"}
+
+
+def test_a_probe_that_says_yes_opens_bounce_two() -> None:
+    made = plan([m("a", BOTH), m("b", BOTH), m("c")], probe={"cooperative-sticky": True})
+    assert made.exit_code == 0
+    assert made.steps[-1].to_do == ("a-0f0f", "b-0f0f", "c-0f0f")
+
+
+def test_bounce_one_complete() -> None:
+    made = plan([m("a", BOTH), m("b", BOTH)], elected="cooperative-sticky")
+    assert (made.route, made.next_step, made.exit_code) == ("two_bounces", 2, 0)
+    assert made.steps[0].gate.holds is Tri.YES
+    assert made.steps[1].target_list == ("cooperative-sticky",)
+    assert "never straight to [range]" in made.steps[1].roll_back
+
+
+def test_a_forgotten_member_blocks_bounce_two_only() -> None:
+    made = plan([m("a", BOTH), m("b", BOTH), m("c", RANGE)])
+    assert (made.next_step, made.exit_code) == (1, 0)
+    (finding,) = [finding for finding in made.findings if finding.rule == "RB102"]
+    assert finding.before_step == 2
+    assert finding.members == ("c-0f0f",)
+
+
+def test_nothing_left_to_do_only_when_proven() -> None:
+    lists = plan([m("a", DONE), m("b", DONE)], elected="cooperative-sticky")
+    assert (lists.route, lists.next_step, lists.exit_code) == ("finished", None, 0)
+    kept = plan(
+        [m("a", DONE), {"id": "b", "at_least": DONE, "owned": True}], elected="cooperative-sticky"
+    )
+    assert (kept.next_step, kept.exit_code) == (None, 0)
+    unknown = plan([m("a", DONE), {"id": "b", "at_least": DONE}], elected="cooperative-sticky")
+    assert (unknown.next_step, unknown.exit_code) == (2, 4)
+    follows = plan(
+        [m("a", DONE), {"id": "b", "at_least": DONE, "owned": True, "family": "franz-go"}],
+        elected="cooperative-sticky",
+    )
+    assert (follows.next_step, follows.exit_code) == (2, 4)
+
+
+def test_elected_cooperative_and_nothing_known_is_not_called_done() -> None:
+    members = [{"id": "a", "at_least": DONE}, {"id": "b", "at_least": DONE}]
+    made = plan(members, elected="cooperative-sticky")
+    assert (made.next_step, made.exit_code) == (2, 4)
+
+
+def test_finished_but_a_member_is_missing() -> None:
+    made = plan([m("a", DONE)], elected="cooperative-sticky", expect_members=2)
+    assert (made.next_step, made.exit_code) == (None, 3)
+    assert "RB606" in made.verdict
+
+
+def test_a_missing_member_shuts_bounce_two_and_not_bounce_one() -> None:
+    assert plan([m("a", RANGE)], expect_members=2).exit_code == 0
+    made = plan([m("a", BOTH)], elected="cooperative-sticky", expect_members=2)
+    assert (made.next_step, made.exit_code) == (2, 3)
+    assert made.steps[0].gate.holds is Tri.NO
+
+
+def test_one_bounce_where_every_list_holds_both() -> None:
+    made = plan([m("a", DEFAULT), m("b", DEFAULT)], reloaded=False)
+    assert (made.route, made.next_step, made.exit_code) == ("one_bounce", 1, 0)
+    assert [step.target_list for step in made.steps] == [("cooperative-sticky",)]
+
+
+@pytest.mark.parametrize(("reloaded", "code"), [(True, 3), (None, 4)])
+def test_one_bounce_asks_whether_the_coordinator_remembers(
+    reloaded: bool | None, code: int
+) -> None:
+    members = [m("a", DEFAULT), m("b", DEFAULT)]
+    made = plan(members, reloaded=reloaded)
+    assert made.exit_code == code
+    assert any("CURRENT list" in line for line in made.steps[0].order)
+    assert plan(members, reloaded=reloaded, probe={"cooperative-sticky": True}).exit_code == 0
+
+
+def test_a_mixed_age_group_keeps_two_bounces() -> None:
+    made = plan([m("a", DEFAULT), m("b", RANGE, version="2.8.2")])
+    assert (made.route, made.next_step, made.exit_code) == ("two_bounces", 1, 0)
+    assert made.steps[0].to_do == ("b-0f0f",)
+
+
+@pytest.mark.parametrize("old", ["range", "roundrobin", "sticky"])
+def test_the_elected_assignor_is_kept_behind_the_target(old: str) -> None:
+    made = plan([m("a", [old]), m("b", [old])], elected=old)
+    assert made.steps[0].target_list == ("cooperative-sticky", old)
+
+
+def test_texts_for_java() -> None:
+    made = plan([m("a", RANGE, version="2.8.2")], group_id="check\nout")
+    properties, yaml_text = made.steps[0].settings
+    assert properties.format == "Java properties"
+    assert (
+        "partition.assignment.strategy=org.apache.kafka.clients.consumer.CooperativeStickyAssignor,"
+        "org.apache.kafka.clients.consumer.RangeAssignor" in properties.text
+    )
+    assert "range must be named" in properties.text
+    assert "group check\\nout" in properties.text
+    assert yaml_text.format == "Spring YAML"
+
+
+def test_java_before_2_4_must_be_upgraded_in_bounce_one() -> None:
+    made = plan([m("a", RANGE, version="2.3.1"), m("b", RANGE)])
+    assert made.exit_code == 0
+    assert "needs kafka-clients 2.4 or later (now 2.3.1)" in made.steps[0].settings[0].text
+
+
+def test_each_family_gets_its_own_text() -> None:
+    made = plan([m("a", RANGE), m("b", RANGE, family="franz-go")])
+    assert made.exit_code == 0
+    texts = {setting.family: setting.text for setting in made.steps[0].settings}
+    assert set(texts) == {"java", "franz-go"}
+    assert (
+        "kgo.Balancers(kgo.CooperativeStickyBalancer(), kgo.RangeBalancer())" in (texts["franz-go"])
+    )
+    assert ": b\n" in texts["franz-go"]
+
+
+@pytest.mark.parametrize("family", ["librdkafka", "kafka-python"])
+def test_clients_that_refuse_mixed_lists_get_a_cut_over_and_no_bounces(family: str) -> None:
+    made = plan([m("a", RANGE, family=family), m("b", RANGE, family=family)])
+    assert (made.route, made.exit_code) == ("cut_over", 3)
+    assert "RB104" in rules(made)
+    assert len(made.steps) == 1
+    assert not any(
+        "range" in setting.text.lower() for step in made.steps for setting in step.settings
+    )
+    done = plan([{"id": "a", "at_least": DONE, "family": family}], elected="cooperative-sticky")
+    assert (done.route, done.exit_code) == ("finished", 0)
+
+
+@pytest.mark.parametrize("family", ["kafkajs", "aiokafka", "segmentio"])
+def test_eager_only_clients_block(family: str) -> None:
+    made = plan([m("a", RANGE), m("b", RANGE, family=family)])
+    assert made.exit_code == 3
+    assert "RB105" in made.verdict
+
+
+def test_one_family_that_cannot_blocks_the_whole_group() -> None:
+    made = plan([m("a", RANGE), m("b", RANGE, family="librdkafka")])
+    assert made.exit_code == 3
+    assert "RB104" in made.verdict
+
+
+def test_static_members_are_told_apart() -> None:
+    made = plan([m("a", RANGE, instance="pod-0"), m("b", RANGE)])
+    assert made.exit_code == 0
+    assert any("static (pod-0)" in line for line in made.steps[0].order)
+    assert made.steps[0].cost is not None
+    assert made.steps[0].cost.rebalances == 2
+
+
+@pytest.mark.parametrize(
+    ("group", "code", "rule"),
+    [
+        ({"elected": "stream"}, 3, "RB501"),
+        ({"protocol_type": "connect", "elected": "sessioned"}, 3, "RB504"),
+        ({"type": "share", "elected": None}, 3, "RB905"),
+        ({"state": "PreparingRebalance", "elected": None}, 4, "RB905"),
+        ({"state": "CompletingRebalance"}, 4, "RB905"),
+        ({"state": "Unknown"}, 4, "RB905"),
+        ({"protocol_type": None}, 4, "RB905"),
+    ],
+)
+def test_groups_without_a_way_say_why(group: dict[str, Any], code: int, rule: str) -> None:
+    made = plan([m("a")], **group)
+    assert (made.route, made.steps, made.next_step, made.exit_code) == ("none", (), None, code)
+    assert rule in rules(made)
+    assert made.verdict.startswith("no step can be planned: ")
+
+
+def test_an_empty_group() -> None:
+    made = plan([], state="Empty", elected=None)
+    assert (made.route, made.exit_code) == ("none", 4)
+
+
+def test_a_kip_848_group_has_nothing_to_do() -> None:
+    made = plan([{"id": "a", "protocol_type": "consumer"}], type="consumer", elected="uniform")
+    assert (made.route, made.exit_code) == ("already_incremental", 0)
+    mixed = plan(
+        [{"id": "a", "protocol_type": "consumer"}, {"id": "b", "protocol_type": "classic"}],
+        type="consumer",
+        elected="uniform",
+    )
+    assert mixed.exit_code == 4
+    assert "b still speak" in mixed.verdict
+
+
+def test_the_way_down_puts_the_old_assignor_first() -> None:
+    made = plan([m("a", DONE), m("b", DONE)], "eager", elected="cooperative-sticky")
+    assert (made.route, made.next_step, made.exit_code) == ("two_bounces", 1, 0)
+    assert made.target == "range"
+    assert made.steps[0].target_list == ("range", "cooperative-sticky")
+    assert made.steps[1].target_list == ("range",)
+    half = plan([m("a", DEFAULT), m("b", DONE)], "eager", elected="cooperative-sticky")
+    assert half.next_step == 1
+    second = plan([m("a", DEFAULT), m("b", DEFAULT)], "eager", elected="range")
+    assert (second.next_step, second.exit_code) == (2, 0)
+    back = plan([m("a", RANGE), m("b", RANGE)], "eager")
+    assert (back.route, back.exit_code) == ("finished", 0)
+
+
+def test_what_is_not_planned_is_said() -> None:
+    with pytest.raises(NotPlannedError, match="KIP-848"):
+        plan([m("a", RANGE)], "consumer")
+    with pytest.raises(NotPlannedError, match="one eager assignor"):
+        plan([m("a", RANGE)], "sticky")
+    with pytest.raises(NotPlannedError, match="expected cooperative"):
+        plan([m("a", RANGE)], "fastest")
+
+
+def test_connect_to_kip_848_is_blocked_not_refused() -> None:
+    made = plan([m("w")], "consumer", protocol_type="connect", elected="sessioned")
+    assert made.exit_code == 3
+    assert "RB404" in rules(made)
+
+
+def test_a_contradiction_keeps_bounce_two_shut() -> None:
+    made = plan(
+        [m("a", BOTH), m("b", BOTH)],
+        elected="cooperative-sticky",
+        contradictions=[{"member": "a-0f0f", "what": "two logs differ"}],
+    )
+    assert (made.next_step, made.exit_code) == (2, 4)
+
+
+def test_an_exact_list_without_the_elected_assignor_is_not_believed() -> None:
+    made = plan([m("a", RANGE), m("b", BOTH)], elected="cooperative-sticky")
+    assert made.exit_code == 4
+
+
+def test_every_plan_says_what_was_not_checked_and_keeps_its_baseline() -> None:
+    snapshot = group_of({"members": [m("a", RANGE)]})
+    made = make_plan(snapshot)
+    assert made.baseline is snapshot
+    assert made.made_at == snapshot.captured_at
+    assert any("not in the group now" in line for line in made.not_checked)
+    assert any("--expect-members" in line for line in made.not_checked)
+
+
+def test_gates_name_commands_that_exist() -> None:
+    made = plan([m("a", RANGE)], group_id="my group", expect_members=3)
+    for step in made.steps:
+        assert step.gate.command == (
+            "rebal plan-upgrade 'my group' --probe --request-log kafka-request.log "
+            "--expect-members 3"
+        )
+
+
+def test_costs_by_arithmetic() -> None:
+    def restarts(**more: Any) -> Restarts:
+        fields = {"members": 4, "restarting": 4, "static": 0, "partitions": 24, "eager": 4}
+        return Restarts(**{**fields, "eager_after": True, **more})
+
+    first = by_arithmetic(restarts())
+    assert (first.rebalances, first.partitions_stopped) == (8, 8 * 24)
+    second = by_arithmetic(restarts(eager_after=False))
+    assert second.rebalances == 12
+    # 18, 12, 6 and 0 partitions are EAGER's at three rebalances each, and 6 are moved each time.
+    assert second.partitions_stopped == 3 * (18 + 12 + 6) + 4 * 6
+    static = by_arithmetic(restarts(static=4))
+    assert (static.rebalances, static.partitions_stopped, static.partitions_moved) == (0, 0, 0)
+
+
+def test_another_cost_model_can_take_its_place() -> None:
+    asked: list[Restarts] = []
+
+    def model(restarts: Restarts) -> Cost:
+        asked.append(restarts)
+        return Cost(rebalances=7, partitions_stopped=0, partitions_moved=0)
+
+    made = plan([m("a", BOTH), m("b", RANGE)], cost=model)
+    assert [step.cost.rebalances for step in made.steps if step.cost] == [7, 7]
+    assert [restarts.restarting for restarts in asked] == [1, 2]
