@@ -278,7 +278,12 @@ def _grouped(partitions: Iterable[TopicPartition]) -> TopicPartitions:
 
 def _assumes(snapshot: GroupSnapshot, assignor: str) -> tuple[str, ...]:
     made = [
-        f"every member runs {assignor} and tells the leader what it owns now",
+        f"every member runs {assignor}"
+        + (
+            " and tells the leader what it owns now"
+            if "sticky" in assignor
+            else ", which does not ask what they own now"
+        ),
         "members reach the leader in the order of the snapshot (the order in which they will "
         "join cannot be known; it rarely matters)",
     ]

@@ -1,0 +1,217 @@
+"""The text of `rebal simulate`: what moves and stops, then who owns how much, now and then."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from rebal.cli.views.common import (
+    Column,
+    FittingTable,
+    count,
+    facts,
+    listing,
+    partitions_text,
+)
+from rebal.planner.whatif import Failure, MemberShift, Simulation
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_BAR: Final = 24
+_FOLD_FROM: Final = 25
+_FOLD_ROWS: Final = 3
+_MOST_ROWS: Final = 30
+_LABEL: Final = 7
+
+
+def simulate_view(
+    simulation: Simulation, source: str, next_command: str, *, wide: bool = False
+) -> list[RenderableType]:
+    """The screen of one simulation; `source` says where the group was read, and when.
+
+    `wide` shows every member on a line of its own, with its partitions, and each topic's balance.
+    """
+    view: list[RenderableType] = [
+        Text.assemble(
+            (simulation.group_id, "bold"),
+            f" ({source}): {simulation.assignor_now or 'no assignor'} → ",
+            (simulation.assignor, "bold"),
+        )
+    ]
+    if simulation.failure is not None:
+        view.append(facts(_failed(simulation, simulation.failure), label=_LABEL))
+    else:
+        view += [_answer(simulation), facts(_cost(simulation), label=_LABEL)]
+    view += [Text(""), *_members(simulation, wide)]
+    if wide and simulation.failure is None:
+        view += [Text(""), _topics(simulation)]
+    view += [Text(""), facts(_assumed(simulation, next_command), label=_LABEL)]
+    return view
+
+
+def _answer(simulation: Simulation) -> Text:
+    balance = simulation.balance
+    parts = [
+        f"moves {simulation.moved:,} of {simulation.partitions:,}",
+        f"stays {simulation.stays:,}",
+    ]
+    if simulation.started:
+        parts.append(f"{simulation.started:,} without an owner now get one")
+    if simulation.lost:
+        parts.append(f"{simulation.lost:,} lose their owner")
+    parts.append(
+        f"balance {_range(balance.then_min, balance.then_max)} "
+        f"(was {_range(balance.now_min, balance.now_max)})"
+    )
+    if simulation.stable:
+        parts.append(f"{count(simulation.rebalances, 'rebalance')} until stable")
+    else:
+        parts.append(f"NOT stable after {count(simulation.rebalances, 'rebalance')}")
+    return Text(" · ".join(parts), style="bold")
+
+
+def _cost(simulation: Simulation) -> Iterator[tuple[str, str]]:
+    everything = count(simulation.eager_stops, "partition")
+    if simulation.cooperative_stops is None:
+        yield "stops", f"all {everything}: {simulation.assignor} is EAGER only"
+    else:
+        yield (
+            "stops",
+            f"{count(simulation.cooperative_stops, 'partition')} where members run COOPERATIVE; "
+            f"all {everything} where they run EAGER",
+        )
+    if len(simulation.rounds) > 1:
+        for made in simulation.rounds:
+            yield (
+                f"round {made.number}",
+                f"revoked {made.revoked:,} · assigned {made.assigned:,} · "
+                f"still owned {made.still_owned:,}",
+            )
+    strange = [shift for shift in simulation.members if shift.not_subscribed]
+    if strange:
+        first = strange[0]
+        yield (
+            "odd",
+            f"{listing([shift.name for shift in strange])} would get partitions of topics not "
+            f"subscribed to, as the Java client does here: {partitions_text(first.not_subscribed)}",
+        )
+
+
+def _failed(simulation: Simulation, failure: Failure) -> Iterator[tuple[Text, str]]:
+    yield Text("fails", style="bold red"), failure.message
+    named = {shift.member_id: shift.name for shift in simulation.members}
+    if failure.members:
+        yield Text("members"), listing([named.get(one, one) for one in failure.members])
+    if failure.topics:
+        yield Text("topics"), listing(failure.topics)
+
+
+def _members(simulation: Simulation, wide: bool) -> Iterator[RenderableType]:
+    shifts = sorted(simulation.members, key=lambda shift: (_natural(shift.name), shift.member_id))
+    scale = max(1, simulation.balance.now_max, simulation.balance.then_max)
+    columns = [
+        Column("MEMBER"),
+        Column("NOW", right=True),
+        Column("THEN", right=True),
+        Column("KEEPS", right=True),
+        Column("GIVES", right=True),
+        Column("GETS", right=True),
+        Column("█ keeps ▒ gives ░ gets", rank=1),
+    ]
+    if wide:
+        columns += [Column("OWNS NOW"), Column("OWNS THEN")]
+        rows = [
+            [*_row(shift.name, shift, scale), partitions_text(shift.now), _then(simulation, shift)]
+            for shift in shifts
+        ]
+        yield FittingTable(columns, rows)
+        return
+    named, more = _folded(shifts)
+    yield FittingTable(columns, [_row(name, shift, scale) for name, shift in named])
+    if more:
+        yield Text(f"(and {count(more, 'member')} more, each with other counts: --wide)", "dim")
+
+
+def _folded(shifts: Sequence[MemberShift]) -> tuple[list[tuple[str, MemberShift]], int]:
+    """One row for a member, or for several with equal counts in a large group; and what is left."""
+    if len(shifts) < _FOLD_FROM:
+        return [(shift.name, shift) for shift in shifts], 0
+    alike: dict[tuple[int, int, int], list[MemberShift]] = {}
+    for shift in shifts:
+        alike.setdefault((shift.keeps, shift.gives, shift.gets), []).append(shift)
+    rows: list[tuple[str, MemberShift]] = []
+    for same in sorted(alike.values(), key=len, reverse=True):
+        if len(same) >= _FOLD_ROWS:
+            rows.append((f"{len(same):,} members", same[0]))
+        else:
+            rows += [(shift.name, shift) for shift in same]
+    return rows[:_MOST_ROWS], len(rows[_MOST_ROWS:])
+
+
+def _row(name: str, shift: MemberShift, scale: int) -> list[str | Text]:
+    counts = (
+        shift.keeps + shift.gives,
+        shift.keeps + shift.gets,
+        shift.keeps,
+        shift.gives,
+        shift.gets,
+    )
+    return [name, *(f"{number:,}" for number in counts), _bar(shift, scale)]
+
+
+def _bar(shift: MemberShift, scale: int) -> Text:
+    """Cells in proportion to `scale`; what is there at all gets at least one."""
+    size = min(_BAR, scale)
+
+    def cells(number: int) -> int:
+        return max(1, round(number * size / scale)) if number else 0
+
+    return Text.assemble(
+        "█" * cells(shift.keeps),
+        ("▒" * cells(shift.gives), "yellow"),
+        ("░" * cells(shift.gets), "green"),
+    )
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts `pod-2` before `pod-10`."""
+    parts = re.split(r"([0-9]{1,18})", name)
+    return [(int(part), "") if i % 2 else (0, part) for i, part in enumerate(parts)]
+
+
+def _then(simulation: Simulation, shift: MemberShift) -> str:
+    return "" if simulation.failure is not None else partitions_text(shift.then)
+
+
+def _topics(simulation: Simulation) -> FittingTable:
+    return FittingTable(
+        [
+            Column("TOPIC"),
+            Column("PARTITIONS", right=True),
+            Column("EACH NOW", right=True),
+            Column("EACH THEN", right=True),
+        ],
+        [
+            [
+                one.topic,
+                f"{one.partitions:,}",
+                _range(one.balance.now_min, one.balance.now_max),
+                _range(one.balance.then_min, one.balance.then_max),
+            ]
+            for one in simulation.topics
+        ],
+    )
+
+
+def _assumed(simulation: Simulation, next_command: str) -> Iterator[tuple[Text, str]]:
+    for number, one in enumerate(simulation.assumes):
+        yield Text("" if number else "assumes"), one
+    yield Text("next:", style="bold"), next_command
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low:,}–{high:,}"
