@@ -25,6 +25,7 @@ from rebal.groups.model import (
 
 NEVER: Final = "never"
 UNKNOWN: Final = "unknown"
+_PROOF: Final = {Source.REQUEST_LOG, Source.CLIENT_LOG, Source.OFFSETS_TOPIC, Source.ASSUMED}
 _T = TypeVar("_T")
 _NUMBERS: Final = re.compile(r"\d+(?:\.\d+)*")
 _EMBEDDED: Final = re.compile(r"rdkafka-v?(\d+(?:\.\d+)*)")
@@ -126,6 +127,17 @@ def family_of(software_name: str | None, version: str | None = None) -> str | No
             if whole or (name.endswith("*") and software_name.startswith(name[:-1])):
                 return known.key
     return None
+
+
+def proven_family(software: Software | None) -> str | None:
+    """The family, where the client itself or the user said it: its handshake, its log, its record.
+
+    None for a guess (from bytes or a client id), however good: no proof may rest on one.
+    """
+    if software is None:
+        return None
+    said = bool(software.name and software.version)
+    return software.family if said or {e.source for e in software.evidence} & _PROOF else None
 
 
 def default_list(key: str | None, version: str | None = None) -> tuple[str, ...] | None:

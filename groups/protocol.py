@@ -27,6 +27,7 @@ from rebal.groups.model import (
 _EAGER: Final = RebalanceProtocol.EAGER
 _COOPERATIVE: Final = RebalanceProtocol.COOPERATIVE
 _NO_KIND: Final = RebalanceProtocol.CANNOT_TELL
+_EAGER_ALONE: Final = frozenset({_EAGER})
 
 
 class ProtocolAnswer(Record, frozen=True, kw_only=True):
@@ -121,7 +122,7 @@ def member_protocol(member: Member, snapshot: GroupSnapshot) -> ProtocolAnswer:
     if eager_only(elected) is Tri.YES:
         why = f"the elected assignor {elected} supports EAGER alone, and every member has it"
         return _answer(_EAGER, why, _described(snapshot, why))
-    return owned or _by_family(member, elected) or _unknown(member, elected)
+    return owned or _by_family(member, elected) or _unknown(elected)
 
 
 def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
@@ -202,7 +203,7 @@ def _by_list(member: Member, elected: str | None) -> ProtocolAnswer | None:
 def _fixed(names: Sequence[str], key: str | None) -> RebalanceProtocol | None:
     """The highest protocol that all of the list support; None where a name does not tell."""
     supported = [protocols_of(name, key) for name in names]
-    if any(protocols == {_EAGER} for protocols in supported):
+    if any(protocols == _EAGER_ALONE for protocols in supported):
         return _EAGER
     if any(protocols is None for protocols in supported):
         return None
@@ -245,7 +246,7 @@ def _by_family(member: Member, elected: str) -> ProtocolAnswer | None:
     return None
 
 
-def _unknown(member: Member, elected: str) -> ProtocolAnswer:
+def _unknown(elected: str) -> ProtocolAnswer:
     if elected == "stream":
         return _cannot_tell(
             "Kafka Streams runs COOPERATIVE unless upgrade.from is 0.10.0 to 2.3, which only its "

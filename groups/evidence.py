@@ -1,0 +1,151 @@
+"""Binding what was seen to a group's members: `merge(snapshot, observations)`; pure.
+
+Identity is the member id: a fact about it stays exact while that id is in the group. A client id
+binds only a configuration file, and only where one member has it. A member's list is exact (it was
+seen joining), declared (its file: what the NEXT start uses; never above exact), bounded (elected
+assignor, probe, owned partitions) or unknown. Evidence that cannot all be true is kept on both
+sides and named in `contradictions`; nothing is resolved silently. A file that differs from an exact
+list is no contradiction: it was changed and the member was not restarted (rule RB903).
+
+Merging again, or in another order, changes nothing. `Left` and `Rebalanced` bind to no member:
+whoever left is not in the snapshot, and whether a rebalance came after the coordinator loaded the
+group is told by the offsets topic, not by comparing two clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from rebal.groups.clients import default_list, identify, proven_family
+from rebal.groups.evidence_bounds import contradictions, with_bounds
+from rebal.groups.evidence_declared import bind
+from rebal.groups.evidence_exact import evidence_key, when, with_joins
+from rebal.groups.model import (
+    AssignorList,
+    DeclaredAssignors,
+    GroupSnapshot,
+    GroupType,
+    Knowledge,
+    Member,
+    Refusal,
+    Unmatched,
+)
+from rebal.groups.observations import Declared, Joined, Observation, Refused
+
+MOST_REFUSALS: Final = 100
+_NAMED: Final = 3
+_T = TypeVar("_T")
+
+
+def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> GroupSnapshot:
+    """`snapshot` with the observations of its group bound to its members.
+
+    With no observation at all it still draws what the snapshot itself proves: bounds from the
+    elected assignor, the probe and owned partitions, and guesses of the client software.
+    """
+    group_id = snapshot.group.group_id
+    seen = [one for one in observations if one.group_id in (group_id, None)]
+    joins: dict[str, list[Joined]] = {}
+    for one in seen:
+        if isinstance(one, Joined):
+            joins.setdefault(one.member_id, []).append(one)
+    found = [with_joins(member, joins.pop(member.member_id, ())) for member in snapshot.members]
+    members = [_with_guess(member, snapshot) for member, _ in found]
+    files = bind(members, (one for one in seen if isinstance(one, Declared)), group_id)
+    members = [_with_declared(m, files.by_member.get(m.member_id)) for m in members]
+    absent = [join for member_joins in joins.values() for join in member_joins]
+    bounded = with_bounds(replace(snapshot, members=tuple(members)))
+    expected = snapshot.expected_members
+    return replace(
+        bounded,
+        refusals=_refusals(snapshot.refusals, (one for one in seen if isinstance(one, Refused))),
+        contradictions=_joined(
+            snapshot.contradictions,
+            [item for _, items in found for item in items] + list(contradictions(bounded)),
+        ),
+        unmatched=_joined(snapshot.unmatched, [*files.unmatched, *_absent(absent)]),
+        expected_members=files.replicas if expected is None else expected,
+    )
+
+
+def _with_guess(member: Member, snapshot: GroupSnapshot) -> Member:
+    """Where the client did not say who it is, what its bytes and its client id betray."""
+    if member.software is not None or snapshot.group.protocol_type not in ("consumer", None):
+        return member
+    if snapshot.group.type not in (GroupType.CLASSIC, GroupType.UNKNOWN):
+        return member
+    group = snapshot.group
+    guess = identify(
+        member.client_id, member.member_id, member.subscription, group.assignor, group.group_id
+    )
+    return member if guess is None else replace(member, software=guess)
+
+
+def _with_declared(member: Member, declared: DeclaredAssignors | None) -> Member:
+    if declared is None:
+        return member
+    member = replace(member, declared=declared)
+    known = member.assignors
+    if known.knowledge is Knowledge.EXACT or declared.group_protocol == "consumer":
+        return member
+    names = declared.list
+    if not names and member.software is not None:
+        key = proven_family(member.software)
+        names = default_list(key, member.software.version) or ()
+    if not names:
+        return member
+    evidence = tuple(sorted({*known.evidence, declared.evidence}, key=evidence_key))
+    made = AssignorList(
+        knowledge=Knowledge.DECLARED,
+        list=names,
+        at_least=known.at_least,
+        lacks=known.lacks,
+        evidence=evidence,
+    )
+    return replace(member, assignors=made)
+
+
+def _refusals(known: tuple[Refusal, ...], seen: Iterable[Refused]) -> tuple[Refusal, ...]:
+    """All refusals once, the newest last, no more than `MOST_REFUSALS`."""
+    made = {
+        Refusal(
+            at=one.at,
+            client_id=one.client_id,
+            instance_id=one.instance_id,
+            host=one.host,
+            list=one.list,
+            software=one.software,
+            evidence=one.evidence,
+        )
+        for one in seen
+    }
+    ordered = sorted({*known, *made}, key=lambda one: (when(one.at), repr(one)))
+    return tuple(ordered[-MOST_REFUSALS:])
+
+
+def _absent(joins: list[Joined]) -> list[Unmatched]:
+    """One line for all joins of members that are not in the group: a log holds many."""
+    if not joins:
+        return []
+    newest = max(joins, key=lambda join: (when(join.at), repr(join)))
+    ids = {join.member_id for join in joins}
+    labels = sorted({join.instance_id or join.client_id or join.member_id for join in joins})
+    more = f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
+    one = len(ids) == 1
+    return [
+        Unmatched(
+            what=f"joins of {len(ids)} member id{'' if one else 's'} "
+            f"({', '.join(labels[:_NAMED])}{more})",
+            why="no longer in the group: a restarted member has a new member id",
+            evidence=newest.evidence,
+        )
+    ]
+
+
+def _joined(known: tuple[_T, ...], found: Iterable[_T]) -> tuple[_T, ...]:
+    """What was known, then what is new, each once."""
+    new = sorted((item for item in dict.fromkeys(found) if item not in known), key=repr)
+    return (*known, *new)

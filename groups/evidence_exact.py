@@ -1,0 +1,102 @@
+"""What joins prove of one member: its exact assignor list and its client software."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups.clients import family_of
+from rebal.groups.model import (
+    AssignorList,
+    Contradiction,
+    Evidence,
+    Knowledge,
+    Member,
+    Software,
+)
+from rebal.groups.observations import Joined
+
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+
+
+def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[Contradiction, ...]]:
+    """`member` with what its joins show (all of its member id), and what they contradict.
+
+    Two different lists of one member id cannot both be true, for a client's list never changes; the
+    newest one is kept, and the contradiction named.
+    """
+    seen = sorted(joins, key=lambda join: (when(join.at), repr(join)))
+    if not seen:
+        return member, ()
+    lists: dict[tuple[str, ...], list[Evidence]] = {}
+    known = member.assignors
+    if known.knowledge is Knowledge.EXACT:
+        lists[known.list] = list(known.evidence)
+    for join in seen:
+        lists.setdefault(join.list, []).append(join.evidence)
+    newest = max(lists, key=lambda names: (max(when(e.at) for e in lists[names]), names))
+    last = seen[-1]
+    later = member.joined_at is None or when(last.at) >= member.joined_at
+    bound = replace(
+        member,
+        assignors=AssignorList(
+            knowledge=Knowledge.EXACT, list=newest, evidence=newest_by_source(lists[newest])
+        ),
+        software=_software(member.software, seen, newest),
+        instance_id=member.instance_id or last.instance_id,
+        joined_at=last.at if later else member.joined_at,
+        join_reason=last.reason if later else member.join_reason,
+    )
+    if len(lists) == 1:
+        return bound, ()
+    shown = " and ".join(f"[{', '.join(names)}]" for names in sorted(lists))
+    evidence = [newest_by_source(lists[names]) for names in sorted(lists)]
+    contradiction = Contradiction(
+        member_id=member.member_id,
+        what=f"one member id joined with different lists: {shown}",
+        evidence=tuple(item for items in evidence for item in items),
+    )
+    return bound, (contradiction,)
+
+
+def newest_by_source(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    """The newest of each source, oldest first: two hundred joins of one member say it once."""
+    newest: dict[str, Evidence] = {}
+    for item in sorted(evidence, key=evidence_key):
+        newest[item.source] = item
+    return tuple(sorted(newest.values(), key=evidence_key))
+
+
+def evidence_key(item: Evidence) -> tuple[datetime, str, str]:
+    """A sort key: the oldest first, undated before all."""
+    return when(item.at), item.source, item.detail
+
+
+def when(at: datetime | None) -> datetime:
+    """A time that sorts: undated is long ago."""
+    return at if at is not None else _LONG_AGO
+
+
+def _software(
+    known: Software | None, joins: Sequence[Joined], names: tuple[str, ...]
+) -> Software | None:
+    """The best that is known: a name with its version, then the newest."""
+    found = [known] if known is not None else []
+    for join in joins:
+        if join.software is not None:
+            told = join.software
+            key = told.family or family_of(told.name, told.version)
+            # the consumers inside Kafka Streams introduce themselves as the Java client
+            key = "streams" if key == "java" and "stream" in names else key
+            evidence = told.evidence or (join.evidence,)
+            found.append(replace(told, family=key, evidence=newest_by_source(evidence)))
+    return max(found, key=_rank, default=None)
+
+
+def _rank(software: Software) -> tuple[int, datetime, str, str]:
+    named = 2 * bool(software.name and software.version) + bool(software.family)
+    newest = max((when(item.at) for item in software.evidence), default=_LONG_AGO)
+    return named, newest, software.name or "", software.version or ""
