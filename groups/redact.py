@@ -3,7 +3,7 @@
 What stays: the group's id, topics, racks, broker ids, times, versions, partitions, offsets, and
 the random end of each member id. What is replaced, everywhere it stands (also in notes and in the
 details of evidence): client ids and instance ids by `id-1` …, member ids by `member-1-<random>`,
-hosts by `host-1` … and any other network address by `address`.
+hosts by `host-1` …, any other network address by `address` and the names of files by `file`.
 
 The pseudonyms sort as the real names did, and assignors see members in that order, so a plan and a
 simulation of range and roundrobin are the same before and after. The sticky assignors walk hash
@@ -24,6 +24,7 @@ from rebal.groups.model import (
     GroupSnapshot,
     Member,
     Refusal,
+    Source,
     Subscription,
     Unmatched,
 )
@@ -33,6 +34,7 @@ _RANDOM: Final = re.compile(r"-?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-
 _ADDRESS: Final = re.compile(
     r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){3,7})(?!\w)"
 )
+_WHERE: Final = re.compile(r"\A.*:(\d+)(?=\s|\Z)", re.DOTALL)
 # These two put topics and partitions in their user data; others put what they like (Kafka Streams:
 # the address of each instance).
 _USER_DATA_IS_PARTITIONS: Final = frozenset({"sticky", "cooperative-sticky"})
@@ -168,6 +170,8 @@ def _mapped(value: Any, change: Callable[[str], str], keep: frozenset[str]) -> A
         return change(value)
     if isinstance(value, tuple):
         return tuple(_mapped(item, change, frozenset()) for item in value)
+    if isinstance(value, Evidence):
+        return msgspec.structs.replace(value, detail=change(_without_path(value)))
     if isinstance(value, msgspec.Struct):
         fields = {
             name: found if name in keep or name in _FACTS else _mapped(found, change, frozenset())
@@ -176,6 +180,13 @@ def _mapped(value: Any, change: Callable[[str], str], keep: frozenset[str]) -> A
         }
         return type(value)(**fields)
     return value
+
+
+def _without_path(evidence: Evidence) -> str:
+    """What was seen, without the file's name: a log is often called like the host it is from."""
+    if evidence.source is Source.CONFIG_FILE:
+        return "file" if evidence.detail else ""
+    return _WHERE.sub(r"file:\1", evidence.detail)
 
 
 def _numbered(real: Iterable[str], kind: str) -> dict[str, str]:

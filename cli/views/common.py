@@ -199,13 +199,17 @@ def known_lag(snapshot: GroupSnapshot) -> dict[tuple[str, int], int]:
     }
 
 
-def lag_by_member(members: Sequence[Member], lag: Mapping[tuple[str, int], int]) -> dict[str, int]:
-    """Member id → records behind, over the partitions it owns that have a known lag."""
-    return {
-        member.member_id: sum(
-            lag.get((topic, number), 0)
+def lag_by_member(
+    members: Sequence[Member], lag: Mapping[tuple[str, int], int]
+) -> dict[str, int | None]:
+    """Member id → records behind, over its partitions; None where one of them has no known lag."""
+    made: dict[str, int | None] = {}
+    for member in members:
+        found = [
+            lag.get((topic, number))
             for topic, numbers in member.assignment.items()
             for number in numbers
-        )
-        for member in members
-    }
+        ]
+        known = [number for number in found if number is not None]
+        made[member.member_id] = sum(known) if len(known) == len(found) else None
+    return made

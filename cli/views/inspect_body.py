@@ -55,10 +55,7 @@ def inspect_body(report: Report) -> Body:
         "expected_members": snapshot.expected_members,
         "lag": sum(lag.values()) if lag else None,
         "topics": [{"topic": t.name, "partitions": t.partitions} for t in snapshot.topics],
-        "members": [
-            _member(member, report, lags[member.member_id] if lag else None)
-            for member in snapshot.members
-        ],
+        "members": [_member(member, report, lags[member.member_id]) for member in snapshot.members],
         "refusals": [_refusal(refusal) for refusal in snapshot.refusals],
         "contradictions": [_contradiction(found) for found in snapshot.contradictions],
         "unmatched": [_unmatched(found) for found in snapshot.unmatched],

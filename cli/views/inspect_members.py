@@ -45,7 +45,7 @@ class _Row(Record, frozen=True, kw_only=True):
     evidence: str
     runs: str
     partitions: int
-    lag: int
+    lag: int | None
     named: bool
     owned: str
 
@@ -66,7 +66,7 @@ def members_table(report: Report, now: datetime, *, wide: bool = False) -> Rende
         Column("EVIDENCE", rank=2),
         Column("RUNS", rank=0 if show_runs else 9),
         Column("PARTS", right=True),
-        Column("LAG", right=True, rank=1),
+        Column("LAG", right=True, rank=1 if known_lag(report.snapshot) else 9),
         *([Column("OWNS")] if wide else []),
     ]
     keep = [n for n, column in enumerate(columns) if column.rank < 9]
@@ -126,7 +126,7 @@ def _line(row: _Row) -> list[str | Text]:
         Text(row.evidence, style="dim"),
         row.runs,
         f"{row.partitions:,}",
-        f"{row.lag:,}",
+        "?" if row.lag is None else f"{row.lag:,}",
         row.owned,
     ]
 
@@ -149,9 +149,14 @@ def _folded(rows: Sequence[_Row]) -> Iterator[list[str | Text]]:
             Text(_evidence_range([row.evidence for row in found]), style="dim"),
             found[0].runs,
             spread(row.partitions for row in found),
-            f"{sum(row.lag for row in found):,}",
+            _total([row.lag for row in found]),
             "",
         ]
+
+
+def _total(lags: Sequence[int | None]) -> str:
+    known = [lag for lag in lags if lag is not None]
+    return f"{sum(known):,}" if len(known) == len(lags) else f"≥ {sum(known):,}"
 
 
 def _evidence_range(texts: Sequence[str]) -> str:

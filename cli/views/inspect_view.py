@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from rebal.cli.report import Report
@@ -27,7 +28,9 @@ from rebal.groups.model import (
     Knowledge,
     ProbeAnswer,
     RebalanceProtocol,
+    Source,
     Tri,
+    Unmatched,
 )
 from rebal.planner.plan import Finding, Severity
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _LABEL: Final = 10
+_LONGEST_LABEL: Final = 24
 
 
 def inspect_view(report: Report, next_command: str, *, wide: bool = False) -> list[RenderableType]:
@@ -44,13 +48,14 @@ def inspect_view(report: Report, next_command: str, *, wide: bool = False) -> li
     """
     snapshot = report.snapshot
     now = snapshot.captured_at
-    view: list[RenderableType] = [
-        facts([(Text(snapshot.group.group_id, style="bold"), _state(report))], label=_LABEL),
-        facts(_runs(report), label=_LABEL),
-    ]
+    group_id = snapshot.group.group_id
+    head: list[tuple[str | Text, Text]] = [(Text(group_id, style="bold"), _state(report))]
+    above: list[RenderableType] = []
+    if cell_len(group_id) > _LONGEST_LABEL:
+        above, head = [Text(group_id, style="bold")], [("", _state(report))]
     supports = list(_supports(report, now))
-    if supports:
-        view.append(facts(_aligned(supports), label=_LABEL))
+    head += [*_runs(report), *(_aligned(supports) if supports else ())]
+    view: list[RenderableType] = [*above, facts(head, label=_LABEL)]
     if snapshot.members:
         view += [Text(""), members_table(report, now, wide=wide)]
     said = list(_said(report, now, wide))
@@ -118,7 +123,8 @@ def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
             Text.assemble((f"{runs.value}{assignor}", style), f"   {meaning}" if meaning else ""),
         )
     if report.why:
-        yield Text(""), Text(report.why, style="dim")
+        each = "every member: " if report.why.startswith("its ") else ""
+        yield Text(""), Text(f"{each}{report.why}", style="dim")
 
 
 def _stopped(report: Report) -> int:
@@ -214,12 +220,20 @@ def _said(report: Report, now: datetime, wide: bool) -> Iterator[tuple[str | Tex
         sources = evidence_text(contradiction.evidence, now)
         said = f"{contradiction.what}{f' ({sources})' if sources else ''}"
         yield Text("contradicts", style="yellow"), Text(said)
-    for loose in snapshot.unmatched[: None if wide else 3]:
-        yield Text("unmatched", style="dim"), Text(f"{loose.what}: {loose.why}", style="dim")
-    if len(snapshot.unmatched) > 3 and not wide:
-        yield "", Text(f"and {len(snapshot.unmatched) - 3} more: --wide", style="dim")
+    loose = [found for found in snapshot.unmatched if wide or _matters(found, snapshot)]
+    for found in loose[: None if wide else 3]:
+        yield Text("unmatched", style="dim"), Text(f"{found.what}: {found.why}", style="dim")
+    if len(loose) > 3 and not wide:
+        yield "", Text(f"and {len(loose) - 3} more: --wide", style="dim")
     for note in snapshot.notes:
         yield Text("not read", style="yellow"), Text(note)
+
+
+def _matters(found: Unmatched, snapshot: GroupSnapshot) -> bool:
+    """Joins of members that have left say nothing once every list is known; files always do."""
+    return found.evidence.source is Source.CONFIG_FILE or not all(
+        member.assignors.knowledge is Knowledge.EXACT for member in snapshot.members
+    )
 
 
 def _label(finding: Finding) -> Text:

@@ -41,6 +41,10 @@ def told(detail: str) -> Evidence:
     return Evidence(source=Source.REQUEST_LOG, at=AT, detail=detail)
 
 
+def in_file(name: str) -> Evidence:
+    return Evidence(source=Source.CONFIG_FILE, detail=name)
+
+
 def member(name: str, number: int, *names: str, instance: str | None = None) -> Member:
     return Member(
         member_id=f"{instance or name}-{UUID.format(number)}",
@@ -56,12 +60,12 @@ def member(name: str, number: int, *names: str, instance: str | None = None) -> 
         assignors=AssignorList(
             knowledge=Knowledge.EXACT, list=names, evidence=(told(f"{name} at 10.1.2.{number}"),)
         ),
-        declared=DeclaredAssignors(list=names, evidence=told(f"{name}.properties")),
+        declared=DeclaredAssignors(list=names, evidence=in_file(f"deploy/pod-z/{name}.properties")),
         subscription=Subscription(version=1, topics=("orders",), user_data=b"secret-host:1"),
         assignment={"orders": Partitions([number])},
         assignment_user_data=b"secret-host:1",
         join_reason=f"{name} restarted",
-        evidence=(told(f"{name}"),),
+        evidence=(told(f"logs/pod-x y/{name}:41 JOIN_GROUP v9"),),
     )
 
 
@@ -131,6 +135,8 @@ def test_what_a_plan_reads_is_kept() -> None:
         assert after.software is not None
         assert after.software.version == "3.9.1"
         assert after.member_id.endswith(before.member_id[-36:])
+        assert after.evidence[0].detail == "file:41 JOIN_GROUP v9"
+        assert after.evidence[0].at == AT
     assert made.refusals[0].list == ("range",)
     assert made.contradictions[0].member_id == made.members[0].member_id
     assert made.contradictions[0].what == f"{made.members[0].client_id} changed"

@@ -1,0 +1,99 @@
+"""The demo walks over whatever its folder's index names, and the bundled folder is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import pytest
+
+from rebal.cli import app
+from rebal.cli.commands.demo_cmd import INDEX, Index, walk
+from rebal.cli.files import read_snapshot, read_text, save_snapshot
+from rebal.groups.errors import DocumentError
+from rebal.groups.model import GroupSnapshot
+from rebal.groups.snapshot import loads
+
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, group: Callable[..., GroupSnapshot]) -> Path:
+    save_snapshot(group(), tmp_path / "a.yaml")
+    (tmp_path / INDEX).write_text(
+        "schema: rebal.demo/1\nabout: Bundled.\nstops:\n"
+        "- {file: a.yaml, caption: First, commands: [inspect]}\n"
+        "- {file: a.yaml, caption: Second, commands: [inspect --wide, inspect -o json]}\n...\n"
+    )
+    return tmp_path
+
+
+def test_the_walk_shows_each_command_before_its_answer(folder: Path, capsys: Said) -> None:
+    before = Path.cwd()
+    assert walk(folder) == 0
+    assert Path.cwd() == before
+    out, err = capsys.readouterr()
+    assert err == ""
+    lines = out.splitlines()
+    assert lines[0] == "Bundled."
+    assert str(folder) in lines[1]
+    shown = [line for line in lines if line.startswith(("$", "1/2", "2/2"))]
+    assert shown == [
+        "1/2  First",
+        "$ rebal inspect --snapshot a.yaml",
+        "2/2  Second",
+        "$ rebal inspect --wide --snapshot a.yaml",
+        "$ rebal inspect -o json --snapshot a.yaml",
+    ]
+    assert out.count("checkout    Stable") == 2
+    assert out.count('"schema": "rebal.inspect/1"') == 1
+
+
+def test_a_command_that_fails_fails_the_walk_but_does_not_stop_it(
+    folder: Path, capsys: Said
+) -> None:
+    (folder / INDEX).write_text(
+        (folder / INDEX)
+        .read_text()
+        .replace("file: a.yaml, caption: First", "file: b.yaml, caption: F")
+    )
+    assert walk(folder) == 1
+    out, err = capsys.readouterr()
+    assert err == "rebal: b.yaml: there is no such file.\n"
+    assert "(exit code 1: failed)" in out
+    assert out.count("checkout    Stable") == 2
+
+
+def test_an_index_that_is_wrong_is_a_sentence(folder: Path) -> None:
+    (folder / INDEX).write_text("schema: rebal.demo/1\nabout: x\nstops: [{file: 1}]\n...\n")
+    with pytest.raises(DocumentError, match=r"index\.yaml: stops\[0\]\.file: expected `str`"):
+        walk(folder)
+
+
+def test_the_bundled_groups_are_all_there_and_readable() -> None:
+    with as_file(files("rebal.cli") / "data" / "demo") as bundled:
+        index = loads(read_text(bundled / INDEX), "yaml", INDEX, "rebal.demo/1", Index)
+        named = {stop.file for stop in index.stops}
+        assert named | {INDEX} == {path.name for path in bundled.iterdir()}
+        snapshots = {name: read_snapshot(bundled / name) for name in named}
+    assert len(snapshots) >= 4
+    for name, snapshot in snapshots.items():
+        assert snapshot.members, name
+        assert snapshot.captured_by, name
+
+
+def test_rebal_demo_runs_every_command_of_the_index(
+    capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the demo asked a broker")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    assert app.run(["demo"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    for command in ("inspect", "plan-upgrade", "simulate"):
+        assert f"$ rebal {command}" in out
+    assert "bundled" in out
+    assert "captured from a real" in " ".join(out.split())
