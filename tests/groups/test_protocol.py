@@ -1,0 +1,369 @@
+"""The protocol that members really run: single rules, and the captured groups against the truth."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+
+import pytest
+
+from rebal.groups.evidence import merge
+from rebal.groups.model import (
+    AssignorList,
+    Coordinator,
+    Evidence,
+    Group,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Knowledge,
+    Member,
+    Probe,
+    ProbeAnswer,
+    RebalanceProtocol,
+    Software,
+    Source,
+    Subscription,
+    Tri,
+)
+from rebal.groups.observations import Joined
+from rebal.groups.partitions import Partitions
+from rebal.groups.protocol import common_assignors, group_protocol, member_protocol
+from rebal.groups.wire.consumer_protocol import decode_subscription
+from rebal.groups.wire.group_metadata import (
+    GroupMetadataKey,
+    decode_group_metadata,
+    decode_key,
+)
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+COOP = "cooperative-sticky"
+EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
+CANNOT_TELL, MIXED = RebalanceProtocol.CANNOT_TELL, RebalanceProtocol.MIXED
+KEPT = Subscription(version=3, topics=("t",), owned_partitions={"t": Partitions([4])})
+
+
+def software(family: str) -> Software:
+    return Software(family=family, name=family, version="3.9.1")
+
+
+def member(name: str, *names: str, family: str | None = None, **fields) -> Member:
+    known = AssignorList(knowledge=Knowledge.EXACT, list=names) if names else AssignorList()
+    told = software(family) if family else None
+    return Member(**{"member_id": name, "assignors": known, "software": told, **fields})
+
+
+def group(*members: Member, **fields) -> GroupSnapshot:
+    probe = fields.pop("probe", None)
+    rebalanced = fields.pop("rebalanced", Tri.CANNOT_TELL)
+    known = {
+        "group_id": "g",
+        "state": GroupState.STABLE,
+        "type": GroupType.CLASSIC,
+        "protocol_type": "consumer",
+        "assignor": COOP,
+        "coordinator": Coordinator(broker_id=1, rebalanced_since_load=rebalanced),
+        **fields,
+    }
+    return GroupSnapshot(group=Group(**known), captured_at=NOW, members=members, probe=probe)
+
+
+def runs(one: Member, **fields) -> RebalanceProtocol:
+    return member_protocol(one, group(one, **fields)).value
+
+
+@pytest.mark.parametrize("family", ["java", "librdkafka", "franz-go", None])
+def test_an_eager_only_elected_assignor_settles_it_for_every_client(family):
+    assert runs(member("a", family=family), assignor="range") is EAGER
+
+
+@pytest.mark.parametrize(
+    ("family", "names", "elected", "value"),
+    [
+        ("java", (COOP, "range"), COOP, EAGER),
+        ("java", (COOP, "range"), "range", EAGER),
+        ("java", (COOP,), COOP, COOPERATIVE),
+        ("java", (COOP, "com.acme.Mine"), COOP, CANNOT_TELL),
+        ("franz-go", (COOP, "range"), COOP, COOPERATIVE),
+        ("franz-go", (COOP, "range"), "range", EAGER),
+        ("librdkafka", (COOP,), COOP, COOPERATIVE),
+        (None, (COOP,), COOP, COOPERATIVE),
+        (None, (COOP, "range"), COOP, CANNOT_TELL),
+        (None, (COOP, "range"), "range", EAGER),
+    ],
+)
+def test_exact_lists(family, names, elected, value):
+    assert runs(member("a", *names, family=family), assignor=elected) is value
+
+
+@pytest.mark.parametrize(
+    ("family", "value"),
+    [
+        ("java", CANNOT_TELL),
+        (None, CANNOT_TELL),
+        ("librdkafka", COOPERATIVE),
+        ("kafka-python", COOPERATIVE),
+        ("franz-go", COOPERATIVE),
+    ],
+)
+def test_a_cooperative_vote_without_a_list_is_told_only_by_the_client(family, value):
+    assert runs(member("a", family=family)) is value
+
+
+def test_a_client_id_alone_is_not_a_client():
+    guess = Software(
+        family="librdkafka", evidence=(Evidence(source=Source.DESCRIBE, detail="client id"),)
+    )
+    assert runs(member("a", software=guess)) is CANNOT_TELL
+
+
+def test_kept_partitions_prove_cooperative():
+    one = member("a", subscription=KEPT)
+    answer = member_protocol(one, group(one))
+    assert answer.value is COOPERATIVE
+    assert answer.evidence[0].source is Source.SUBSCRIPTION
+
+
+def test_an_eager_assignor_that_the_probe_found_in_a_java_list_proves_eager():
+    bounded = AssignorList(knowledge=Knowledge.BOUNDED, at_least=(COOP, "range"))
+    assert runs(member("a", family="java", assignors=bounded)) is EAGER
+    assert runs(member("a", family="franz-go", assignors=bounded)) is COOPERATIVE
+    assert runs(member("a", assignors=bounded)) is CANNOT_TELL
+
+
+@pytest.mark.parametrize("names", [(COOP, "range"), ("range",)])
+def test_evidence_at_odds_is_cannot_tell(names):
+    one = member("a", *names, family="java", subscription=KEPT)
+    answer = member_protocol(one, group(one))
+    assert answer.value is CANNOT_TELL
+    assert "contradicts itself" in answer.why
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"state": GroupState.PREPARING_REBALANCE}, "PreparingRebalance"),
+        ({"state": GroupState.EMPTY}, "no members"),
+        ({"protocol_type": "connect"}, "Connect"),
+        ({"type": GroupType.SHARE}, "share"),
+        ({"assignor": None}, "no assignor"),
+        ({"assignor": "com.acme.Mine"}, "com.acme.Mine is not known"),
+        ({"assignor": "stream"}, "upgrade.from"),
+    ],
+)
+def test_what_cannot_be_told_says_why(fields, why):
+    answer = group_protocol(group(member("a"), **fields))
+    assert answer.value is CANNOT_TELL
+    assert why in answer.why
+
+
+def test_streams_that_kept_partitions_are_cooperative():
+    assert runs(member("a", subscription=KEPT), assignor="stream") is COOPERATIVE
+
+
+def test_a_group_is_mixed_only_where_both_are_proven():
+    eager = member("a", COOP, "range", family="java")
+    cooperative = member("b", COOP, family="java")
+    unknown = member("c")
+    assert group_protocol(group(eager, eager)).value is EAGER
+    assert group_protocol(group(cooperative)).value is COOPERATIVE
+    assert group_protocol(group(eager, cooperative, unknown)).value is MIXED
+    answer = group_protocol(group(cooperative, unknown))
+    assert answer.value is CANNOT_TELL
+    assert answer.why.startswith("1 of 2 members")
+
+
+def test_a_kip848_group_is_incremental_and_its_classic_members_are_named():
+    native = member("a", protocol_type="consumer")
+    classic = member("b", protocol_type="classic")
+    eager = member("c", "range", protocol_type="classic", family="java")
+    snapshot = group(native, classic, type=GroupType.CONSUMER, assignor="uniform")
+    answer = group_protocol(snapshot)
+    assert answer.value is COOPERATIVE
+    assert "1 of 2 members" in answer.why
+    assert group_protocol(group(native, eager, type=GroupType.CONSUMER)).value is MIXED
+
+
+def test_common_assignors_from_lists_and_the_vote():
+    snapshot = group(member("a", COOP, "range"), member("b", "range", "sticky"), assignor="range")
+    common = common_assignors(snapshot)
+    assert common.supported == ("range",)
+    assert set(common.unsupported) == {COOP, "sticky"}
+
+
+@pytest.mark.parametrize(
+    ("rebalanced", "unsupported", "doubtful"),
+    [(Tri.YES, ("sticky",), ()), (Tri.CANNOT_TELL, (), ("sticky",)), (Tri.NO, (), ("sticky",))],
+)
+def test_the_probe_s_no_counts_only_after_a_rebalance(rebalanced, unsupported, doubtful):
+    answers = tuple(
+        ProbeAnswer(assignor=name, supported=said, at=NOW)
+        for name, said in (("range", Tri.YES), ("sticky", Tri.NO), ("mine", Tri.CANNOT_TELL))
+    )
+    probe = Probe(answers=answers)
+    common = common_assignors(group(member("a"), probe=probe, rebalanced=rebalanced))
+    assert common.supported == (COOP, "range")
+    assert (common.unsupported, common.doubtful) == (unsupported, doubtful)
+    assert common.source == "elected, probe"
+
+
+def test_common_assignors_of_a_group_without_lists():
+    assert common_assignors(group(member("a"), type=GroupType.CONSUMER)).supported == ()
+    assert common_assignors(group()).supported == ()
+
+
+# --- the captured groups, as describe, the offsets topic and the request log show them at the end
+
+FAMILY = {
+    "kafka-clients (Java)": "java",
+    "kafka-streams (Java)": "streams",
+    "librdkafka": "librdkafka",
+    "confluent-kafka (Python, librdkafka)": "librdkafka",
+    "kafka-python": "kafka-python",
+    "franz-go": "franz-go",
+    "kafkajs": "kafkajs",
+}
+
+
+@pytest.fixture(scope="module")
+def running(captures) -> dict[str, dict[str, dict]]:
+    """Group → client id → the start of each member that still ran when describe was taken."""
+    found: dict[str, dict[str, dict]] = {}
+    end = captures.document("describe.json")["t_ms"]
+    for name, told in captures.document("truth.json")["groups"].items():
+        alive: dict[str, dict] = {}
+        for event in sorted(told["timeline"], key=lambda e: e["t_ms"]):
+            if event["t_ms"] > end:
+                continue
+            if event["action"] == "start":
+                alive[event["client_id"]] = event
+            elif event["action"] in ("stop", "kill", "died"):
+                alive.pop(event["client_id"], None)
+        found[name] = alive
+    return found
+
+
+@pytest.fixture(scope="module")
+def snapshots(captures) -> dict[str, GroupSnapshot]:
+    described = captures.document("describe.json")
+    stored: dict[str, dict[str, bytes]] = {}
+    for record in captures.offsets_topic():
+        key = decode_key(base64.b64decode(record["key"]))
+        if isinstance(key, GroupMetadataKey) and record["value"]:
+            value = decode_group_metadata(base64.b64decode(record["value"]))
+            stored[key.group_id] = {m.member_id: m.subscription for m in value.members}
+    made = {}
+    for one in described["groups"]:
+        subscriptions = stored.get(one["group"], {})
+        classic = one["type"] == "CLASSIC"
+        members = tuple(
+            Member(
+                member_id=m["member_id"],
+                client_id=m["client_id"],
+                instance_id=m["instance_id"],
+                subscription=decode_subscription(subscriptions[m["member_id"]])
+                if m["member_id"] in subscriptions and classic
+                else None,
+            )
+            for m in one["members"]
+        )
+        made[one["group"]] = GroupSnapshot(
+            group=Group(
+                group_id=one["group"],
+                state=GroupState(one["state"].title()),
+                type=GroupType(one["type"].lower()),
+                protocol_type="consumer",
+                assignor=one["partition_assignor"] or None,
+            ),
+            captured_at=datetime.fromtimestamp(described["t_ms"] / 1000, UTC),
+            members=members,
+        )
+    return made
+
+
+@pytest.fixture(scope="module")
+def joins(captures) -> list[Joined]:
+    found = []
+    for request in captures.requests("JOIN_GROUP"):
+        asked, answer = request["request"], request["response"]
+        if answer["errorCode"] not in (0, 79) or not answer["memberId"]:
+            continue
+        at = datetime.strptime(request["stamp"], "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
+        told = request["clientInformation"]
+        names = {"apache-kafka-java": "java", "kgo": "franz-go", "kafka-python": "kafka-python"}
+        names["confluent-kafka-python"] = "librdkafka"
+        key = names.get(told["softwareName"])
+        evidence = Evidence(source=Source.REQUEST_LOG, at=at)
+        found.append(
+            Joined(
+                group_id=asked["groupId"],
+                member_id=answer["memberId"],
+                list=tuple(protocol["name"] for protocol in asked["protocols"]),
+                at=at,
+                client_id=request["requestHeader"]["clientId"],
+                instance_id=asked["groupInstanceId"],
+                software=Software(
+                    family=key, name=told["softwareName"], version=told["softwareVersion"]
+                )
+                if key
+                else None,
+                evidence=evidence,
+            )
+        )
+    return found
+
+
+def truth(start: dict, elected: str) -> RebalanceProtocol:
+    """What Kafka's rules make of the list that was really configured (README of the captures)."""
+    if FAMILY[start["software"]] == "franz-go":
+        return EAGER if elected == "range" else COOPERATIVE
+    if FAMILY[start["software"]] == "streams":
+        return COOPERATIVE
+    return COOPERATIVE if set(start["assignors"]) == {COOP} else EAGER
+
+
+def test_with_the_request_log_every_captured_list_is_the_one_that_was_configured(
+    snapshots, joins, running
+):
+    checked = 0
+    for name, snapshot in snapshots.items():
+        merged = merge(snapshot, joins)
+        assert merged.contradictions == (), name
+        for member_ in merged.members:
+            start = running[name][member_.client_id.split("-StreamThread")[0]]
+            if start["group_protocol"] != "classic" or FAMILY[start["software"]] == "streams":
+                continue
+            assert member_.assignors.knowledge is Knowledge.EXACT, (name, member_.client_id)
+            assert member_.assignors.list == tuple(start["assignors"]), (name, member_.client_id)
+            checked += 1
+    assert checked > 25
+
+
+@pytest.mark.parametrize("with_log", [True, False])
+def test_no_captured_member_is_said_to_run_what_it_does_not(
+    snapshots, joins, running, with_log, capsys
+):
+    told = open_ = 0
+    said = {}
+    for name, snapshot in snapshots.items():
+        merged = merge(snapshot, joins if with_log else [])
+        values = set()
+        for one in merged.members:
+            start = running[name][one.client_id.split("-StreamThread")[0]]
+            if merged.group.type is not GroupType.CLASSIC:
+                continue
+            expected = truth(start, merged.group.assignor or "")
+            values.add(expected)
+            answer = member_protocol(one, merged).value
+            assert answer in (expected, CANNOT_TELL), (name, one.client_id)
+            told += answer is expected
+            open_ += answer is CANNOT_TELL
+        whole = group_protocol(merged)
+        said[name] = str(whole.value)
+        if values and whole.value is not CANNOT_TELL:
+            assert whole.value is (MIXED if len(values) > 1 else values.pop()), name
+    assert told > open_
+    assert not with_log or open_ <= 2
+    with capsys.disabled():
+        kind = "with" if with_log else "without"
+        print(f"\n{kind} the request log: {told} members told, {open_} left open; {said}")
