@@ -47,11 +47,7 @@ class ClientLogCounts(Record, frozen=True, kw_only=True):
 
 
 class ClientLogReading(Record, frozen=True, kw_only=True):
-    """What the members' logs show, and a sentence for each thing that could not be used.
-
-    A join without a member id has an empty `member_id`: its client id and generation are all
-    that can identify it.
-    """
+    """What the members' logs show, and a sentence for each thing that could not be used."""
 
     observations: tuple[Observation, ...] = ()
     counts: ClientLogCounts = ClientLogCounts()
@@ -199,10 +195,12 @@ class _Reader:
             return
         if not event.member_id:
             self._count("joins_without_member_id")
+            names = ", ".join(_names(found))
             self._note(
-                f"{source}: {who} printed no member id (clients before 2.4 do not), so its list "
-                "can be bound by the request log only."
+                f"{source}: {who} joined with [{names}] but printed no member id (clients before "
+                "2.4 do not), so only the request log can tell which member it is."
             )
+            return
         self.found.append(
             Joined(
                 group_id=event.group_id,

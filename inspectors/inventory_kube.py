@@ -29,7 +29,11 @@ _ABOUT_KAFKA: Final = re.compile(r"kafka|group[.\-]?id|partition.assignment", re
 
 @dataclass(frozen=True)
 class Workload:
-    """One consumer of one container; `replicas` None: not said. `where` names the object."""
+    """One consumer of one container, in `replicas` pods (None: not said).
+
+    `where` names the object, and the pod where each is declared on its own: equal places are
+    counted once.
+    """
 
     where: str
     client: Client
@@ -99,7 +103,7 @@ def _instances(
         first = _number(_object(spec.get("ordinals")).get("start")) or 0
         for ordinal in range(first, first + replicas):
             pod_name = f"{_name(resource)}-{ordinal}"
-            yield Workload(where, _with_pod_name(client, pod_name), 1, surge)
+            yield Workload(f"{where}, pod {pod_name}", _with_pod_name(client, pod_name), 1, surge)
         return
     yield Workload(where, _with_pod_name(client, None), replicas, surge)
 

@@ -97,6 +97,7 @@ def test_a_stateful_sets_pod_names_are_counted_out(shop):
     assert {d.list for d in billing} == {("cooperative-sticky",)}
     # Its environment is known in full, so the default of ${BILLING_GROUP:billing} holds.
     assert {d.max_surge for d in billing} == {"0"}
+    assert len({d.where for d in billing}) == 3
 
 
 def test_variables_of_a_services_own(shop):
