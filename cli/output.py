@@ -133,7 +133,7 @@ def render(view: Iterable[RenderableType], *, width: int, colour: bool = False) 
         legacy_windows=False,
     )
     for part in view:
-        console.print(Segments(_safe(console.render(part))), end="")
+        console.print(Segments(_safe(console.render(part))), end="", crop=False)
     made = console.file
     assert isinstance(made, StringIO)
     return "".join(f"{line.rstrip()}\n" for line in made.getvalue().split("\n")[:-1])

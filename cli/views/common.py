@@ -213,3 +213,8 @@ def lag_by_member(
         known = [number for number in found if number is not None]
         made[member.member_id] = sum(known) if len(known) == len(found) else None
     return made
+
+
+def to_paste(line: str, indent: int = 2) -> Text:
+    """A line to copy: never folded here, so that what the terminal wraps is still one line."""
+    return Text(" " * indent + line, no_wrap=True, overflow="ignore")

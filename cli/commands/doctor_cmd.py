@@ -1,0 +1,73 @@
+"""`rebal doctor`: which evidence this user and this cluster can give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rebal.cli import options, output
+from rebal.cli.errors import DONE, FAILED
+from rebal.cli.output import Format
+
+if TYPE_CHECKING:
+    from rebal.inspectors.doctor import DoctorReport
+
+
+def command(
+    group: Annotated[
+        str | None, typer.Argument(metavar="[GROUP]", help="The group to try it on.")
+    ] = None,
+    *,
+    bootstrap: options.Bootstrap = None,
+    command_config: options.CommandConfig = None,
+    overrides: options.Overrides = None,
+    profile: options.Profile = None,
+    timeout: options.Timeout = 10,
+    form: options.Output = Format.TEXT,
+    wide: options.Wide = False,
+) -> int:
+    """Show which evidence you can get here, what is missing, and the ACL that would grant it.
+
+    Every source is tried, or judged by your own rights; nothing is sent to a group but
+    descriptions. Exits with 0 when the cluster could be asked, 1 when no client can log in.
+    """
+    from rebal.inspectors.doctor import examine
+
+    report = examine(options.connect(bootstrap, command_config, overrides, profile, timeout), group)
+    code = DONE if _logged_in(report) else FAILED
+    if form is Format.TEXT:
+        from rebal.cli.views.common import command_line
+        from rebal.cli.views.doctor_view import doctor_view
+
+        typed = options.typed(bootstrap, command_config, overrides, profile)
+        again = command_line(["rebal", "inspect", group or "GROUP", "--probe", *typed])
+        output.page(doctor_view(output.shown(report), output.escape(again)), wide=wide)
+    else:
+        output.write(output.envelope("doctor", _body(report), code, form))
+    return code
+
+
+def _logged_in(report: DoctorReport) -> bool:
+    from rebal.groups.model import Tri
+
+    logins = [row for row in report.rows if row.source.startswith("login")]
+    return any(row.available is Tri.YES for row in logins)
+
+
+def _body(report: DoctorReport) -> dict[str, object]:
+    return {
+        "bootstrap": report.bootstrap,
+        "principal": report.principal,
+        "group_id": report.group_id,
+        "rows": [
+            {
+                "source": row.source,
+                "available": row.available,
+                "why": row.why,
+                "adds": row.adds,
+                "grant": row.grant or None,
+            }
+            for row in report.rows
+        ],
+    }
