@@ -1,16 +1,20 @@
 """A plan is a file: steps with their gates, findings, what was not checked, and the baseline.
 
 `Plan` is what the routes return and what the views and `--out` print; `Finding` is what a rule
-returns. Both are records of groups/model.py's kind, so that they read and write as documents.
+returns. Both are records of groups/model.py's kind; `dump_plan` and `load_plan` are the document
+`rebal.plan/1`, in which every field of these records stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from rebal.groups.model import Evidence, GroupSnapshot, RebalanceProtocol, Record, Tri
+from rebal.groups.snapshot import Format, dumps, loads
+
+SCHEMA: Final = "rebal.plan/1"
 
 
 class Severity(StrEnum):
@@ -21,7 +25,7 @@ class Severity(StrEnum):
     ASK = "ask"
 
 
-class Finding(Record, frozen=True, kw_only=True):
+class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     """What one rule says about one group. `result` is yes (fires) or cannot tell, never no.
 
     `members` are member ids. `before_step` is the number of the step that the finding gates
@@ -40,7 +44,7 @@ class Finding(Record, frozen=True, kw_only=True):
     ignored: str | None = None
 
 
-class Gate(Record, frozen=True, kw_only=True):
+class Gate(Record, frozen=True, kw_only=True, omit_defaults=False):
     """What must be true on the live group before the next step: a command and the state it shows.
 
     `needs` are the facts that decide it, one sentence each; `holds` is today's answer.
@@ -52,7 +56,7 @@ class Gate(Record, frozen=True, kw_only=True):
     holds: Tri = Tri.CANNOT_TELL
 
 
-class Setting(Record, frozen=True, kw_only=True):
+class Setting(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Exact configuration text for one client family: what to paste, and in which format."""
 
     family: str
@@ -60,7 +64,7 @@ class Setting(Record, frozen=True, kw_only=True):
     text: str
 
 
-class Cost(Record, frozen=True, kw_only=True):
+class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
     """What a step costs, foretold.
 
     `partitions_stopped` is the sum over all rebalances of the partitions that stop at each;
@@ -73,47 +77,79 @@ class Cost(Record, frozen=True, kw_only=True):
     text: str = ""
 
 
-class Step(Record, frozen=True, kw_only=True):
+class StepKind(StrEnum):
+    """rolling: one member at a time; cut-over: the whole group is down in between."""
+
+    ROLLING = "rolling"
+    CUT_OVER = "cut-over"
+
+
+class Verdict(StrEnum):
+    """ready: the next step can start; blocked; unproven: cannot tell yet; done: nothing is left."""
+
+    READY = "ready"
+    BLOCKED = "blocked"
+    UNPROVEN = "unproven"
+    DONE = "done"
+
+
+class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One rolling restart (or cut-over). `exit_code` is what the plan exits with if it is next.
 
-    `to_do` and `done` are member ids; `unknown` are those of which it cannot be told.
+    `id` counts from 1. `target_list` is the assignor list that the step brings, in order. `to_do`
+    and `done` are member ids; `unknown` are those of which it cannot be told.
     """
 
-    number: int
+    id: int
     title: str
-    how: str
+    kind: StepKind
     precondition: str
     precondition_holds: Tri
-    settings: tuple[Setting, ...] = ()
+    config: tuple[Setting, ...] = ()
     target_list: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
     to_do: tuple[str, ...] = ()
     done: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     gate: Gate
-    roll_back: str
+    rollback: str
     cost: Cost | None = None
     exit_code: int = 0
 
 
-class Plan(Record, frozen=True, kw_only=True):
-    """The way of one group to its target. `next_step` is None when nothing is left to do.
+class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs": "from"}):
+    """The way of one group to its goal. `next_step` is None when no step is left or can be named.
 
-    `route` names the module that made it; `verdict` is one sentence; `exit_code` is that of the
-    next step (0 safe or done, 3 blocked, 4 cannot be proven yet).
+    `runs` (in documents: `from`) is what the group runs, `to` the rebalance protocol it shall run,
+    `target` the assignor to end on. `path` names the module of planner/routes that made the steps.
+    `summary` is one sentence; `exit_code` is that of the next step (0 ready or done, 3 blocked, 4
+    cannot be proven yet). `assumptions` are what the user said and no evidence proves.
     """
 
     group_id: str
-    target: str
-    route: str
-    verdict: str
     runs: RebalanceProtocol
-    steps: tuple[Step, ...] = ()
+    assignor: str | None
+    to: str
+    target: str
+    path: str
+    verdict: Verdict
+    summary: str
     next_step: int | None = None
+    steps: tuple[Step, ...] = ()
     findings: tuple[Finding, ...] = ()
     not_checked: tuple[str, ...] = ()
-    assumptions: Mapping[str, str] = {}
+    assumptions: tuple[str, ...] = ()
     expected_members: int | None = None
     made_at: datetime
     baseline: GroupSnapshot
     exit_code: int = 0
+
+
+def dump_plan(plan: Plan, form: Format = "yaml") -> str:
+    """The plan as a `rebal.plan/1` document; the same plan gives the same text."""
+    return dumps(SCHEMA, plan, form)
+
+
+def load_plan(text: str, form: Format, name: str = "plan") -> Plan:
+    """The plan in `text`; errors as groups/snapshot.py's `loads` says."""
+    return loads(text, form, name, SCHEMA, Plan)

@@ -32,6 +32,7 @@ def settings_for(
     not all of the group are meant. Empty for a family whose configuration is not known here, and
     for a custom assignor whose class is not known.
     """
+    names = [plain(name) for name in names]
     head = f"group {plain(group_id)}" + (f": {plain(', '.join(members))}" if members else "")
     if family == "java":
         return _java(names, head)

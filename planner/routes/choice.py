@@ -27,16 +27,17 @@ from rebal.planner.context import (
 )
 from rebal.planner.cost import CostModel, by_arithmetic
 from rebal.planner.families import cooperative
-from rebal.planner.plan import Finding, Plan, Severity, Step
+from rebal.planner.plan import Finding, Plan, Severity, Step, Verdict
 from rebal.planner.routes.cut_over import cut_over, needs_cut_over
 from rebal.planner.routes.one_bounce import one_bounce
 from rebal.planner.routes.two_bounces import two_bounces
-from rebal.planner.routes.wording import not_checked, verdict
+from rebal.planner.routes.wording import not_checked, summary
 from rebal.planner.rules import evaluate
 
 # The exit codes of design.md, by what the next step's precondition answers.
 _CODES: Final = {Tri.YES: 0, Tri.NO: 3, Tri.CANNOT_TELL: 4}
-_GOALS: Final = (COOPERATIVE, EAGER, CONSUMER)
+_VERDICTS: Final = {0: Verdict.READY, 3: Verdict.BLOCKED, 4: Verdict.UNPROVEN}
+_TO: Final = {COOPERATIVE: "COOPERATIVE", EAGER: "EAGER", CONSUMER: "KIP-848"}
 # The rules that speak for what a step reads of the members' lists: ignoring one accepts that.
 _SPEAKS: Final = {Tri.NO: "RB102", Tri.CANNOT_TELL: "RB901"}
 
@@ -79,17 +80,20 @@ def make_plan(
             "--to consumer (KIP-848) is not planned by this version of rebal; it plans "
             "--to cooperative and --to eager."
         )
-    route, steps, number = _way(context, cost)
+    path, steps, number = _way(context, cost)
     steps = tuple(_judged(context, step, findings, ignore or {}) for step in steps)
-    code = _code(context, route, findings, steps, number)
+    code = _code(context, path, findings, steps, number)
     return Plan(
         group_id=snapshot.group.group_id,
-        target=name if goal != CONSUMER else goal,
-        route=route,
-        verdict=verdict(context, route, number, code, findings),
         runs=group_protocol(snapshot).value,
-        steps=steps,
+        assignor=snapshot.group.assignor,
+        to=_TO[goal],
+        target=name if goal != CONSUMER else goal,
+        path=path,
+        verdict=_VERDICTS[code] if number is not None or code else Verdict.DONE,
+        summary=summary(context, path, number, code, findings),
         next_step=number,
+        steps=steps,
         findings=findings,
         not_checked=not_checked(context),
         assumptions=_assumptions(families or {}, ignore or {}),
@@ -158,11 +162,11 @@ def _judged(
     """
     heard = [finding for finding in findings if not finding.ignored]
     facts = _lists(context, step)
-    holds = _worst({*_hindrances(findings, step.number), facts, step.precondition_holds})
-    heeded = set(_hindrances(heard, step.number))
+    holds = _worst({*_hindrances(findings, step.id), facts, step.precondition_holds})
+    heeded = set(_hindrances(heard, step.id))
     if _SPEAKS.get(facts) not in ignore:
         heeded.add(facts)
-    if step.unknown and not step.to_do and step.number == context.narrow_step:
+    if step.unknown and not step.to_do and step.id == context.narrow_step:
         heeded |= {Tri.CANNOT_TELL} - ({Tri.CANNOT_TELL} if "RB901" in ignore else set())
     return msgspec.structs.replace(step, precondition_holds=holds, exit_code=_CODES[_worst(heeded)])
 
@@ -177,7 +181,7 @@ def _hindrances(findings: Iterable[Finding], number: float) -> Iterator[Tri]:
 
 def _lists(context: Context, step: Step) -> Tri:
     """What the members' lists say to a step that reads them: do all hold the target?"""
-    if step.number != context.narrow_step or step.target_list != (context.target,):
+    if step.id != context.narrow_step or step.target_list != (context.target,):
         return Tri.YES
     if context.lacking:
         return Tri.NO
@@ -186,20 +190,20 @@ def _lists(context: Context, step: Step) -> Tri:
 
 def _code(
     context: Context,
-    route: str,
+    path: str,
     findings: tuple[Finding, ...],
     steps: tuple[Step, ...],
     number: int | None,
 ) -> int:
     if number is not None:
-        return next(step.exit_code for step in steps if step.number == number)
+        return next(step.exit_code for step in steps if step.id == number)
     heard = [finding for finding in findings if not finding.ignored]
     says = set(_hindrances(heard, inf))
-    if route == "already_incremental" and any(
+    if path == "already_incremental" and any(
         facts.member.protocol_type == "classic" for facts in context.members
     ):
         says.add(Tri.CANNOT_TELL)
-    if route == "none" and not findings:
+    if path == "none" and not findings:
         says.add(Tri.CANNOT_TELL)
     return _CODES[_worst(says)]
 
@@ -208,9 +212,12 @@ def _worst(answers: set[Tri]) -> Tri:
     return next((a for a in (Tri.NO, Tri.CANNOT_TELL) if a in answers), Tri.YES)
 
 
-def _assumptions(families: Mapping[str, str], ignore: Mapping[str, str]) -> dict[str, str]:
-    made = {
-        ("family of every member not known" if key == "*" else f"family of {key}"): value
-        for key, value in families.items()
-    }
-    return made | {f"ignored {rule}": reason for rule, reason in ignore.items()}
+def _assumptions(families: Mapping[str, str], ignore: Mapping[str, str]) -> tuple[str, ...]:
+    everybody = "every member of no proven client"
+    return (
+        *(
+            f"{everybody if key == '*' else f'client id {key}'} is {family}"
+            for key, family in families.items()
+        ),
+        *(f"{rule} is ignored: {reason}" for rule, reason in ignore.items()),
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, ids
 from rebal.planner.families import able
-from rebal.planner.plan import Cost, Gate, Step
+from rebal.planner.plan import Cost, Gate, Step, StepKind
 from rebal.planner.routes.rolling import gate_command
 from rebal.planner.settings import settings_for
 
@@ -37,13 +37,13 @@ def cut_over(context: Context) -> tuple[Step, ...]:
     settings = [s for key in families for s in settings_for(key, names, context.group.group_id)]
     return (
         Step(
-            number=1,
+            id=1,
             title=f"Stop every member, then start all on {context.target}",
-            how="full cut-over: the whole group is down in between",
+            kind=StepKind.CUT_OVER,
             precondition="an interruption is agreed: nothing of this group is consumed from the "
             "last stop until the first rebalance of the new members has completed",
             precondition_holds=Tri.NO,
-            settings=tuple(settings),
+            config=tuple(settings),
             target_list=names,
             order=(
                 "stop every member (all services and sites that use this group id)",
@@ -61,7 +61,7 @@ def cut_over(context: Context) -> tuple[Step, ...]:
                 needs=(f"every member on {context.target} alone",),
                 holds=Tri.NO,
             ),
-            roll_back="stop every member again and start all with the old list",
+            rollback="stop every member again and start all with the old list",
             cost=Cost(
                 rebalances=1,
                 partitions_stopped=owned,

@@ -16,7 +16,7 @@ from rebal.groups.model import Tri
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.cost import CostModel, Restarts
 from rebal.planner.families import before, cooperative
-from rebal.planner.plan import Cost, Gate, Setting, Step
+from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
 from rebal.planner.settings import settings_for
 
 _METRICS = (
@@ -31,13 +31,13 @@ def add_both(context: Context, number: int, cost: CostModel) -> Step:
     rest = [*context.lacking, *context.unsure]
     proven = not context.missing and len(context.holding) == len(context.members)
     return Step(
-        number=number,
+        id=number,
         title=f"Every member gets {context.target} before {context.keep or 'the old assignor'}",
-        how="rolling, one member at a time",
+        kind=StepKind.ROLLING,
         precondition=f"every member's client takes a list of both kinds; no list needs to be known,"
         f" because {context.keep or 'the old assignor'} stays, which every member supports",
         precondition_holds=Tri.YES,
-        settings=_settings(context, names, rest or context.members),
+        config=_settings(context, names, rest or context.members),
         target_list=names,
         order=tuple(_order(context, rest, first=True)),
         to_do=ids(context.lacking),
@@ -54,7 +54,7 @@ def add_both(context: Context, number: int, cost: CostModel) -> Step:
             ),
             holds=_answer(proven, bool(context.lacking or context.missing)),
         ),
-        roll_back=f"restore [{context.keep or 'the old list'}] one member at a time, in any order; "
+        rollback=f"restore [{context.keep or 'the old list'}] one member at a time, in any order; "
         "no state to undo",
         cost=_cost(context, rest, cost, eager_after=True),
     )
@@ -70,14 +70,14 @@ def drop_old(context: Context, number: int, cost: CostModel) -> Step:
     kind = "cooperative" if context.goal == EAGER else "eager"
     proven = not context.missing and not rest
     return Step(
-        number=number,
+        id=number,
         title=f"Every member drops {context.keep or f'its {kind} assignors'}",
-        how="rolling, one member at a time",
+        kind=StepKind.ROLLING,
         precondition=f"every member's list holds {context.target}, and the coordinator remembers "
         f"it: while one lacks it, each member restarted with [{context.target}] is refused and "
         "stops, and the one that lacks it lives on and ends up owning everything",
         precondition_holds=Tri.YES,
-        settings=_settings(context, names, rest or context.members),
+        config=_settings(context, names, rest or context.members),
         target_list=names,
         order=tuple(_order(context, rest, first=False)),
         to_do=ids(to_do),
@@ -97,7 +97,7 @@ def drop_old(context: Context, number: int, cost: CostModel) -> Step:
             ),
             holds=_answer(proven, bool(to_do or context.missing)),
         ),
-        roll_back=f"to [{', '.join(both)}] on every member first, never straight to "
+        rollback=f"to [{', '.join(both)}] on every member first, never straight to "
         f"[{both[1]}] (RB108: it would be refused)",
         cost=_cost(context, rest, cost, eager_after=context.goal == EAGER),
     )

@@ -1,4 +1,4 @@
-"""What a plan says in sentences: its verdict, and what nobody looked at."""
+"""What a plan says in sentences: its summary, and what nobody looked at."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from rebal.groups.model import Source, Tri
 from rebal.planner.context import EAGER, Context
 from rebal.planner.plan import Finding, Severity
 
-_ROUTES = {"two_bounces": "two bounces", "one_bounce": "one bounce", "cut_over": "full cut-over"}
+_PATHS = {"two_bounces": "two bounces", "one_bounce": "one bounce", "cut_over": "full cut-over"}
 
 
-def verdict(
-    context: Context, route: str, number: int | None, code: int, findings: Sequence[Finding]
+def summary(
+    context: Context, path: str, number: int | None, code: int, findings: Sequence[Finding]
 ) -> str:
     """One sentence on where the group stands and whether the next step can start."""
-    if route == "already_incremental":
+    if path == "already_incremental":
         return _kip848(context)
     blocking = [
         finding
@@ -25,15 +25,15 @@ def verdict(
         and (number is None or finding.before_step is None or finding.before_step <= number)
     ]
     by = ", ".join(sorted({finding.rule for finding in blocking}))
-    if route == "none":
+    if path == "none":
         why = next(iter(blocking), None)
         said = why.message if why else "what the group is cannot be told."
         return f"no step can be planned: {said.rstrip('.')}" + (f" ({why.rule})" if why else "")
-    if route == "finished":
+    if path == "finished":
         if code == 0:
             return "nothing left to do: every member is proven to be done"
         return f"every member that is here is done, but: {by}"
-    here = f"{_ROUTES[route]} · {_progress(context, route)} · step {number} "
+    here = f"{_PATHS[path]} · {_progress(context, path)} · step {number} "
     if code == 0:
         return here + ("can start" if not _begun(context, number) else "can go on")
     if code == 3:
@@ -64,11 +64,11 @@ def _begun(context: Context, number: int | None) -> bool:
     return bool(context.holding) if number == 1 else bool(context.settled)
 
 
-def _progress(context: Context, route: str) -> str:
+def _progress(context: Context, path: str) -> str:
     everybody, settled = len(context.members), len(context.settled)
-    if route == "cut_over":
+    if path == "cut_over":
         return f"{settled} of {everybody} done" if settled else "not begun"
-    if route == "one_bounce":
+    if path == "one_bounce":
         return "every list holds both already"
     if settled and not context.lacking and not context.unsure:
         return f"half-way through bounce 2 ({settled} of {everybody} done)"

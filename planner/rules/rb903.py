@@ -43,7 +43,8 @@ def changed_not_restarted(context: Context) -> Iterator[Finding]:
             if not differs:
                 unknown.append(facts)
         if differs:
-            runs = f"[{', '.join(known.list)}]" if known.list else "another list"
+            exact = known.knowledge is Knowledge.EXACT
+            runs = f"[{', '.join(known.list)}]" if exact else "another list"
             yield found(
                 f"{facts.name} runs {runs}, and its configuration says [{', '.join(declared)}]: "
                 "changed, not restarted.",

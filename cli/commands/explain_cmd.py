@@ -1,0 +1,53 @@
+"""`rebal explain`: what a rule says, why, how to find out and how to fix it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rebal.cli import options, output
+from rebal.cli.errors import DONE, UsageError
+from rebal.cli.output import Format
+
+
+def command(
+    rule: Annotated[
+        str | None, typer.Argument(metavar="RULE", help="Its id, such as RB102; all if none.")
+    ] = None,
+    *,
+    form: options.Output = Format.TEXT,
+) -> int:
+    """Explain a rule: what it finds, why it matters, how to find out, how to fix it.
+
+    Without RULE it lists all of them.
+    """
+    from rebal.planner.rules import rules
+
+    known = rules()
+    if rule is not None and rule.upper() not in known:
+        raise UsageError(f"there is no rule {rule}; rebal explain lists them all.")
+    chosen = list(known.values()) if rule is None else [known[rule.upper()]]
+    if form is not Format.TEXT:
+        body = {
+            "rules": [
+                {
+                    "rule": one.id,
+                    "severity": one.severity.value,
+                    "title": one.title,
+                    "reference": one.reference,
+                    "doc": one.doc,
+                }
+                for one in chosen
+            ]
+        }
+        output.write(output.envelope("rules", body, DONE, form))
+    elif rule is None:
+        for one in chosen:
+            output.write(f"{one.id}  {one.severity.value:5}  {one.title}\n")
+        output.write("\nnext: rebal explain RULE\n")
+    else:
+        one = chosen[0]
+        output.write(f"{one.id}  {one.severity.value}  {one.title}\n\n{one.doc}\n\n")
+        output.write(f"reference: {one.reference}\n")
+    return DONE

@@ -1,0 +1,89 @@
+"""A plan as Markdown: a runbook to paste into a change ticket."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rebal.cli.output import escape, shown
+from rebal.cli.views.common import count
+from rebal.cli.views.plan_view import headline, is_over, label_of, state
+from rebal.planner.context import names
+from rebal.planner.plan import Plan, Setting, Step
+
+_LANGUAGES = {
+    "Java properties": "properties",
+    "librdkafka properties": "properties",
+    "Spring YAML": "yaml",
+    "Go": "go",
+    "Python": "python",
+}
+
+
+def plan_markdown(plan: Plan) -> str:
+    """The whole plan. Names from the cluster stand as text: nothing of them is markup."""
+    texts = {step.id: step.config for step in plan.steps}
+    return "\n".join(_lines(shown(plan), texts)) + "\n"
+
+
+def _lines(plan: Plan, texts: dict[int, tuple[Setting, ...]]) -> Iterator[str]:
+    yield f"# {_text(plan.group_id)}: {_text(headline(plan))}"
+    yield ""
+    yield f"**{plan.verdict.value}** (exit code {plan.exit_code}): {_text(plan.summary)}"
+    yield ""
+    yield (
+        f"Made from what was seen at {plan.made_at:%Y-%m-%d %H:%M:%SZ}: "
+        f"{count(len(plan.baseline.members), 'member')}"
+        + (f" of {plan.expected_members} expected." if plan.expected_members else ".")
+    )
+    for step in plan.steps:
+        yield from _step(plan, step, texts[step.id])
+    if plan.findings:
+        yield from ("", "## Findings", "")
+        for finding in plan.findings:
+            fix = f" → {finding.fix}" if finding.fix else ""
+            ignored = f" (ignored: {finding.ignored})" if finding.ignored else ""
+            said = f"{label_of(finding)}: {finding.message}{ignored}{fix}"
+            yield f"- **{finding.rule}** {_text(said)}"
+    if plan.assumptions:
+        yield from ("", "## Assumed", "")
+        yield from (f"- {_text(line)}" for line in plan.assumptions)
+    yield from ("", "## Not checked", "")
+    yield from (f"- {_text(line)}" for line in plan.not_checked)
+
+
+def _step(plan: Plan, step: Step, config: tuple[Setting, ...]) -> Iterator[str]:
+    labels = names(plan.baseline.members)
+    yield from ("", f"## Step {step.id}: {_text(step.title)}", "")
+    yield f"{step.kind.value} · {_text(state(plan, step))}"
+    if is_over(plan, step):
+        return
+    yield from ("", f"- Needs: {_text(step.precondition)}.")
+    for name, ids in (("Done", step.done), ("To do", step.to_do), ("Unknown", step.unknown)):
+        if ids:
+            yield f"- {name}: {_text(', '.join(labels.get(key, key) for key in ids))}"
+    for setting in config:
+        text = "\n".join(escape(line) for line in setting.text.split("\n"))
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+        yield from ("", f"{setting.format}:", "")
+        yield from (f"{fence}{_LANGUAGES.get(setting.format, '')}", text, fence)
+    if step.order:
+        yield ""
+        yield from (f"{n}. {_text(line)}" for n, line in enumerate(step.order, 1))
+    if step.cost is not None:
+        yield from ("", f"- Costs: {_text(step.cost.text)}.")
+    yield from ("", f"- [ ] Gate: {_code(step.gate.command)} must show: {_text(step.gate.shows)}")
+    yield from (f"  - {_text(need)}" for need in step.gate.needs)
+    yield f"- Roll-back: {_text(step.rollback)}"
+
+
+def _text(text: str) -> str:
+    """`text` with every character that Markdown or HTML would read as markup made plain."""
+    text = re.sub(r"([\\`*_{}\[\]<>|~#&])", r"\\\1", text)
+    return re.sub(r"(\w)://", r"\1:\\//", text)
+
+
+def _code(text: str) -> str:
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    pad = " " if "`" in text else ""
+    return f"{fence}{pad}{text}{pad}{fence}"

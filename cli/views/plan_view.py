@@ -1,0 +1,163 @@
+"""The text of `rebal plan-upgrade`: the answer first, then each step, then what is open."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from rebal.cli.output import escape, shown
+from rebal.cli.views.common import (
+    count,
+    evidence_text,
+    facts,
+    indented,
+    listing,
+    severity_style,
+)
+from rebal.groups.model import Tri
+from rebal.planner.context import names
+from rebal.planner.plan import Finding, Plan, Setting, Severity, Step, Verdict
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_LABEL: Final = 11
+_STYLES: Final = {
+    Verdict.READY: "bold green",
+    Verdict.DONE: "bold green",
+    Verdict.BLOCKED: "bold red",
+    Verdict.UNPROVEN: "bold yellow",
+}
+
+
+def plan_view(plan: Plan, *, wide: bool = False) -> list[RenderableType]:
+    """The plan as text; `wide` names every member and shows every format of the configuration."""
+    # The configuration keeps its line breaks: its hostile parts were escaped when it was made.
+    texts = {step.id: step.config for step in plan.steps}
+    plan = shown(plan)
+    labels = names(plan.baseline.members)
+    view: list[RenderableType] = [
+        Text.assemble((plan.group_id, "bold"), f": {headline(plan)}"),
+        Text.assemble((plan.verdict.value, _STYLES[plan.verdict]), f"  {plan.summary}"),
+    ]
+    for step in plan.steps:
+        view += [Text(""), _title(plan, step)]
+        if not is_over(plan, step):
+            lines = _step(plan, step, texts[step.id], labels, wide)
+            view.append(indented(facts(lines, label=_LABEL), 3))
+    found = list(_findings(plan, labels, wide))
+    if found:
+        view += [Text(""), facts(found, label=_LABEL)]
+    view += [Text(""), facts(_open(plan), label=_LABEL)]
+    return view
+
+
+def headline(plan: Plan) -> str:
+    """`EAGER (range) → COOPERATIVE (cooperative-sticky)`."""
+    now = f"{plan.runs.value}{f' ({plan.assignor})' if plan.assignor else ''}"
+    then = plan.to if plan.target == "consumer" else f"{plan.to} ({plan.target})"
+    return f"{now} → {then}"
+
+
+def is_over(plan: Plan, step: Step) -> bool:
+    """A step that lies behind the next one."""
+    return plan.next_step is not None and step.id < plan.next_step
+
+
+def state(plan: Plan, step: Step) -> str:
+    """Where a step stands, in a few words."""
+    if is_over(plan, step):
+        if step.gate.holds is Tri.YES:
+            return f"done ({count(len(step.done), 'member')})"
+        return f"not proven ({len(step.done)} of {len(plan.baseline.members)} done)"
+    if step.id == plan.next_step:
+        says = {0: "can start", 3: "blocked", 4: "cannot be proven yet"}[step.exit_code]
+        return f"{says}: exit {step.exit_code}"
+    return f"not before the gate of step {step.id - 1} holds"
+
+
+def label_of(finding: Finding) -> str:
+    """What a finding is, in a few words."""
+    if finding.ignored:
+        return "ignored"
+    if finding.severity is Severity.BLOCK:
+        says = "cannot tell" if finding.result is Tri.CANNOT_TELL else "blocks"
+        return says if finding.before_step is None else f"step {finding.before_step}: {says}"
+    return "warning" if finding.severity is Severity.WARN else "ask"
+
+
+def _title(plan: Plan, step: Step) -> Text:
+    kind = {"rolling": "rolling, one member at a time", "cut-over": "all at once, with a stop"}
+    style = {0: "green", 3: "red", 4: "yellow"}[step.exit_code]
+    return Text.assemble(
+        (f"{step.id}  {step.title}", "bold"),
+        f"   {kind[step.kind.value]}   ",
+        (state(plan, step), style if step.id == plan.next_step else "dim"),
+    )
+
+
+def _step(
+    plan: Plan, step: Step, config: Sequence[Setting], labels: dict[str, str], wide: bool
+) -> Iterator[tuple[str, RenderableType]]:
+    most = len(labels) if wide else 6
+    evidence = {m.member_id: m.assignors.evidence for m in plan.baseline.members}
+    for name, ids in (("done", step.done), ("to do", step.to_do), ("unknown", step.unknown)):
+        if ids:
+            sources = evidence_text(
+                [item for key in ids for item in evidence.get(key, ())], plan.made_at
+            )
+            named = listing([labels.get(key, key) for key in ids], most)
+            yield name, f"{named}{f'   ({sources})' if sources else ''}"
+    yield "needs", step.precondition
+    yield from _config(config, wide)
+    for n, line in enumerate(step.order):
+        yield ("order" if n == 0 else ""), line
+    if step.cost is not None:
+        yield "costs", step.cost.text
+    yield "gate", Text(step.gate.command, style="bold")
+    yield "", f"must show: {step.gate.shows}"
+    for need in step.gate.needs:
+        yield "", f"· {need}"
+    yield "back", step.rollback
+
+
+def _config(config: Sequence[Setting], wide: bool) -> Iterator[tuple[str, RenderableType]]:
+    by_family: dict[str, list[Setting]] = defaultdict(list)
+    for setting in config:
+        by_family[setting.family].append(setting)
+    first = True
+    for settings in by_family.values():
+        for setting in settings if wide else settings[:1]:
+            lines = [escape(line) for line in setting.text.split("\n")]
+            yield ("set" if first else ""), Text("\n".join(lines), style="cyan")
+            first = False
+        others = [setting.format for setting in settings[0 if wide else 1 :]]
+        if others and not wide:
+            shown_as, more = settings[0].format, ", ".join(others)
+            yield "", Text(f"({shown_as}; as {more} too: --wide)", style="dim")
+
+
+def _findings(
+    plan: Plan, labels: dict[str, str], wide: bool
+) -> Iterator[tuple[str | Text, RenderableType]]:
+    for finding in plan.findings:
+        style = "dim" if finding.ignored else severity_style(finding.severity)
+        reason = f"   (ignored: {finding.ignored})" if finding.ignored else ""
+        yield Text(label_of(finding), style=style), f"{finding.rule} {finding.message}{reason}"
+        if finding.fix and not finding.ignored and finding.severity is not Severity.ASK:
+            yield "", Text(f"→ {finding.fix}", style="dim")
+        if wide and finding.members:
+            yield "", Text(listing([labels.get(m, m) for m in finding.members], 1000), style="dim")
+
+
+def _open(plan: Plan) -> Iterator[tuple[str | Text, RenderableType]]:
+    for n, assumption in enumerate(plan.assumptions):
+        yield ("assumed" if n == 0 else ""), assumption
+    for n, line in enumerate(plan.not_checked):
+        yield Text("not checked" if n == 0 else "", style="dim"), line
+    if plan.findings:
+        rule = plan.findings[0].rule
+        yield Text("next:", style="bold"), f"rebal explain {rule}"
