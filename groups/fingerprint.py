@@ -1,8 +1,9 @@
 """What a subscription's own bytes tell of the client that made them.
 
 The differences are those that the captured members show (Java 2.8.2 to 4.1.1, librdkafka 2.16.0,
-kafka-python 3.0.12, franz-go 1.22.2, kafkajs 2.2.4); versions by KIP-429, KIP-881 and the clients'
-change logs. "Only" means: of the clients in groups/data/clients.yaml whose bytes were seen.
+kafka-python 3.0.12, franz-go 1.22.2, kafkajs 2.2.4), and v0 bytes marked as v1 by source
+(segmentio/kafka-go consumergroup.go); versions by KIP-429, KIP-881 and the clients' change logs.
+"Only" means: of the clients in groups/data/clients.yaml whose bytes were seen.
 """
 
 from __future__ import annotations
@@ -53,12 +54,22 @@ def traces(subscription: Subscription | None, assignor: str | None) -> tuple[Tra
         found.append(Trace(family="kafkajs", evidence=_described(detail)))
     if subscription is None:
         return tuple(found)
+    if subscription.version == 1 and subscription.owned_partitions is None:
+        return (*found, _mislabelled())
     found += [trace for trace in (_rack(subscription), _user_data(subscription, assignor)) if trace]
     java = _JAVA_BY_VERSION.get(subscription.version)
     if java is not None:
         detail = f"subscription v{subscription.version}"
         found.append(Trace(ranges={"java": java, "streams": java}, evidence=_sent(detail)))
     return tuple(found)
+
+
+def _mislabelled() -> Trace:
+    return Trace(
+        not_families=frozenset({"java", "streams", "librdkafka", "kafka-python", "franz-go"}),
+        between="segmentio or sarama-cluster",
+        evidence=_sent("a v1 subscription without owned partitions: v0 bytes marked as v1"),
+    )
 
 
 def _rack(subscription: Subscription) -> Trace | None:

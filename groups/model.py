@@ -148,7 +148,8 @@ class Software(Record, frozen=True, kw_only=True):
 class Subscription(Record, frozen=True, kw_only=True):
     """A member's subscription as it sent it (ConsumerProtocolSubscription v0..v3).
 
-    `owned_partitions` is None below v1 (the version has no such field), empty when sent empty.
+    `owned_partitions` is None below v1 (the version has no such field; some clients leave it out
+    of v1 too), empty when sent empty.
     `generation_id` is None below v2, `rack_id` None below v3 or when null.
     `user_data` is the raw bytes, None when null. `wire` holds the bytes as sent, only where the
     other fields cannot express them (an owned topic that comes twice, bytes after the last field).

@@ -34,6 +34,9 @@ class ConsumerAssignment(Record, frozen=True, kw_only=True):
 def decode_subscription(data: bytes) -> Subscription:
     """The subscription in `data`, a JoinGroup protocol's metadata.
 
+    A v1 that ends after the user data is read, though Java's leader would fail on it: some clients
+    (segmentio/kafka-go, bsm/sarama-cluster) mark v0 bytes as v1. Its owned partitions are None.
+
     Raises:
         WireError: a negative version, a cut-off field, a negative or lying array length, text that
             is not UTF-8, or a partition below zero.
@@ -42,7 +45,9 @@ def decode_subscription(data: bytes) -> Subscription:
     version, known = _version(reader)
     topics = tuple(reader.string("a topic") for _ in range(reader.count(2, "the topics")))
     user_data = reader.nullable_bytes("the user data")
-    owned = _read_partitions(reader, "the owned partitions") if known >= 1 else None
+    mislabelled = known == 1 and not reader.remaining
+    has_owned = known >= 1 and not mislabelled
+    owned = _read_partitions(reader, "the owned partitions") if has_owned else None
     read = Subscription(
         version=version,
         topics=topics,

@@ -257,6 +257,17 @@ def test_librdkafka_with_a_rack_set():
     assert guess.family == "librdkafka"
 
 
+def test_v0_bytes_marked_as_v1():
+    sent = subscription(version=1)
+    guess = clients.identify("app", "app" + UUID, sent, "range")
+    assert guess is not None
+    assert (guess.family, guess.version_range) == (None, "segmentio or sarama-cluster")
+    go = "worker@host (github.com/segmentio/kafka-go)"
+    named = clients.identify(go, go + UUID, sent, "range")
+    assert named is not None
+    assert named.family == "segmentio"
+
+
 def test_nothing_to_go_by_is_no_guess():
     sent = subscription(version=0, user_data=b"")
     assert clients.identify("app", "app" + UUID, sent, "range") is None

@@ -104,6 +104,15 @@ def test_null_and_empty_are_different_and_both_come_back():
         assert encode_subscription(decode_subscription(data)) == data
 
 
+def test_v0_bytes_marked_as_v1_are_read_and_come_back():
+    data = bytes.fromhex("0001 00000001 0001 61 ffffffff")
+    read = decode_subscription(data)
+    assert (read.topics, read.owned_partitions) == (("a",), None)
+    assert encode_subscription(read) == data
+    with pytest.raises(WireError, match="cut off"):
+        decode_subscription(data + b"\0")
+
+
 @pytest.mark.parametrize("version", [4, 9, 32767])
 def test_a_newer_version_reads_as_v3_and_keeps_what_follows(version):
     data = version.to_bytes(2, "big") + V3[2:] + b"\x00\x00\x00\x09new-field"
