@@ -35,7 +35,7 @@ _NO_RIGHTS: Final = -(2**31)
 
 
 class Described(Record, frozen=True, kw_only=True):
-    """One answer about one group. `operations` is the bit field of the user's rights on it."""
+    """One answer about one group. `operations` are AclOperation's codes that the user has on it."""
 
     group_id: str
     type: GroupType
@@ -47,7 +47,7 @@ class Described(Record, frozen=True, kw_only=True):
     group_epoch: int | None = None
     assignment_epoch: int | None = None
     members: tuple[Member, ...] = ()
-    operations: int | None = None
+    operations: frozenset[int] | None = None
 
 
 def describe(
@@ -95,8 +95,11 @@ def _check(code: int, message: str | None, group_id: str) -> None:
         raise RequestError(name, f"{group_id}: {message or name}")
 
 
-def _operations(field: int | None) -> int | None:
-    return None if field is None or field == _NO_RIGHTS else field
+def _operations(field: int) -> frozenset[int] | None:
+    """The codes in a bit field of rights; None when the broker did not tell."""
+    if field == _NO_RIGHTS:
+        return None
+    return frozenset(code for code in range(31) if field & (1 << code))
 
 
 def _classic(
@@ -125,7 +128,9 @@ def _classic(
         protocol_type=group.protocol_type,
         assignor=group.protocol_data or None,
         members=tuple(_classic_member(member, parsed) for member in _sorted(group.members)),
-        operations=_operations(group.authorized_operations),
+        operations=None
+        if group.authorized_operations is None
+        else frozenset(group.authorized_operations),
     )
 
 

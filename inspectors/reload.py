@@ -266,7 +266,7 @@ class _Log:
             moved = at
             for batch, next_offset in _batches(data):
                 moved = max(moved, next_offset)
-                # Nearly all of this topic are committed offsets: only batches with the key are read.
+                # Nearly all records are committed offsets: only batches with the key are parsed.
                 if not _is_compressed(batch) and key not in batch:
                     continue
                 for record in _records(batch):
