@@ -1,0 +1,257 @@
+"""One description of a connection: where settings come from, and what both clients get."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebal.inspectors.connection import ClusterConfig, parse_servers, resolve
+from rebal.inspectors.errors import SettingError
+
+SECRET = "hunter2-s3cret"
+JAAS = 'sasl.jaas.config=x.ScramLoginModule required username="a" password="b";'
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+def made(*overrides: str, **more: object) -> ClusterConfig:
+    given_: dict[str, object] = {
+        "bootstrap": "b:9092",
+        "overrides": overrides,
+        "command_config": None,
+        "profile": None,
+        "env": {},
+        "timeout_ms": 5000,
+    } | more
+    return resolve(**given_)  # type: ignore[arg-type]
+
+
+def sasl(*more: str, **options: object) -> ClusterConfig:
+    return made(
+        "security.protocol=SASL_SSL",
+        "sasl.mechanism=SCRAM-SHA-512",
+        "sasl.username=ann",
+        f"sasl.password={SECRET}",
+        *more,
+        **options,
+    )
+
+
+def test_every_source_beats_the_ones_below_it(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    user = tmp_path / "config.yaml"
+    file.write_text("bootstrap.servers=file:1\n")
+    user.write_text(
+        f"profiles:\n  prod:\n    bootstrap.servers: profile:1\n    command-config: {file}\n"
+        "  bare:\n    security.protocol: PLAINTEXT\n"
+    )
+    env = {"REBAL_CONFIG": str(user)}
+    with_env = {**env, "REBAL_X_BOOTSTRAP_SERVERS": "x-env:1"}
+
+    def servers(**options: object) -> str:
+        return made(**{"bootstrap": None, "env": env, **options}).bootstrap  # type: ignore[arg-type]
+
+    assert servers(command_config=file) == "file:1"
+    assert servers(command_config=file, profile="bare") == "file:1"
+    assert servers(command_config=file, profile="prod") == "profile:1"
+    assert servers(env={**env, "REBAL_COMMAND_CONFIG": str(file)}) == "file:1"
+    assert servers(env={**env, "REBAL_PROFILE": "prod"}) == "profile:1"
+    assert servers(profile="prod", env=with_env) == "x-env:1"
+    assert servers(profile="prod", env={**with_env, "REBAL_BOOTSTRAP": "env:1"}) == "env:1"
+    assert servers(env=with_env, overrides=("bootstrap.servers=x:1",)) == "x:1"
+    assert servers(env=with_env, overrides=("bootstrap.servers=x:1",), bootstrap="b:1") == "b:1"
+
+
+def test_a_profile_names_its_command_config(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "bootstrap.servers=f:1\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config=x.PlainLoginModule required username="u" password="{SECRET}";\n'
+    )
+    user = tmp_path / "c.yaml"
+    user.write_text(f"profiles:\n  prod:\n    command-config: {file}\n")
+    config = made(bootstrap=None, profile="prod", env={"REBAL_CONFIG": str(user)})
+    assert (config.bootstrap, config.username, config.password) == ("f:1", "u", SECRET)
+
+
+def test_a_password_from_the_environment_goes_with_the_users_name_in_the_file(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n"
+        f'sasl.jaas.config={SCRAM} required \\\n  username="ann" \\\n  password="old";\n'
+    )
+    config = made(command_config=file, env={"REBAL_X_SASL_PASSWORD": SECRET})
+    assert (config.username, config.password) == ("ann", SECRET)
+
+
+def test_secrets_are_never_shown() -> None:
+    config = sasl("ssl.key.password=other-s3cret", f"ssl.ca.pem=-----{SECRET}-----")
+    rich = list(config.__rich_repr__())
+    for text in (
+        repr(config),
+        str(config),
+        f"{config}",
+        repr([config]),
+        repr(rich),
+        repr(config.ca),
+    ):
+        assert "s3cret" not in text
+    assert "ann" in repr(config)
+    assert config.scrub(f"no property with value {SECRET}!") == "no property with value [secret]!"
+
+
+def test_both_clients_get_the_same_login(tmp_path: Path) -> None:
+    config = sasl("ssl.endpoint.identification.algorithm=")
+    confluent, python = config.to_confluent(), config.to_kafka_python()
+    assert confluent["sasl.password"] == python["sasl_plain_password"] == SECRET
+    assert confluent["sasl.username"] == python["sasl_plain_username"] == "ann"
+    assert confluent["sasl.mechanism"] == python["sasl_mechanism"] == "SCRAM-SHA-512"
+    assert confluent["client.id"] == python["client_id"] == "rebal"
+    assert confluent["ssl.endpoint.identification.algorithm"] == "none"
+    assert python["ssl_context"].check_hostname is False
+    assert sasl().to_kafka_python()["ssl_context"].check_hostname is True
+
+
+def test_names_of_librdkafka_are_understood() -> None:
+    config = made(
+        "security.protocol=sasl_plaintext", "sasl.mechanisms=PLAIN", "sasl.username=u",
+        "sasl.password=p",
+    )  # fmt: skip
+    assert (config.protocol, config.mechanism) == ("SASL_PLAINTEXT", "PLAIN")
+
+
+def test_a_pem_given_later_replaces_a_jks_store(tmp_path: Path) -> None:
+    ca = tmp_path / "ca.pem"
+    ca.write_text("x")
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "security.protocol=SSL\nssl.truststore.location=/etc/trust.jks\n"
+        "ssl.truststore.password=changeit\n"
+    )
+    with pytest.raises(SettingError, match=r"JKS store cannot be read.*keytool.*ssl\.ca\.location"):
+        made(command_config=file)
+    config = made(f"ssl.ca.location={ca}", command_config=file)
+    assert config.to_confluent()["ssl.ca.location"] == str(ca)
+
+
+def test_what_services_have_in_their_files_passes(tmp_path: Path) -> None:
+    file = tmp_path / "consumer.properties"
+    file.write_text(
+        "group.id=checkout\nkey.deserializer=org.apache.kafka.X\nmax.poll.records=10\n"
+        "partition.assignment.strategy=org.apache.kafka.clients.consumer.RangeAssignor\n"
+        "client.id=checkout-1\n"
+    )
+    config = made(command_config=file)
+    assert config.to_confluent()["client.id"] == "rebal"
+    assert "group.id" not in config.to_confluent()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (("bogus.key=1",), "-X: the setting bogus.key is not known"),
+        (("sasl.usernam=x",), "Did you mean sasl.username"),
+        (("nonsense",), "-X nonsense: expected key=value"),
+        (("security.protocol=TLS",), "security.protocol: expected one of PLAINTEXT"),
+        (("security.protocol=SASL_SSL",), "needs sasl.mechanism"),
+        (("security.protocol=SASL_SSL", "sasl.mechanism=PLAIN"), "needs a username"),
+        (("security.protocol=SASL_SSL", "sasl.mechanism=GSSAPI"), "GSSAPI is not supported"),
+        (("security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER"), "OAUTHBEARER is not"),
+        (("security.protocol=SASL_SSL", "sasl.mechanism=AWS_MSK_IAM"), "AWS_MSK_IAM is not"),
+        (("sasl.kerberos.service.name=kafka",), "Kerberos is not supported"),
+        (("sasl.oauthbearer.token.endpoint.url=x",), "OAUTHBEARER is not supported"),
+        (("sasl.client.callback.handler.class=x",), "Java classes cannot be loaded"),
+        (("enable.ssl.certificate.verification=false",), "certificates are always checked"),
+        (("sasl.password=${file:/x:y}",), "is a placeholder"),
+        (("security.protocol=SSL", "ssl.ca.location=/no/such.pem"), "cannot read /no/such.pem"),
+        (("security.protocol=SSL", "ssl.certificate.pem=x"), "ssl.key.location is not set"),
+        (("security.protocol=SSL", "ssl.keystore.location=/x.jks"), "JKS store cannot be read"),
+        (("security.protocol=SSL", "ssl.endpoint.identification.algorithm=x"), "https or nothing"),
+        (("sasl.jaas.config=nonsense",), "expected one line such as"),
+        (
+            ("sasl.mechanism=PLAIN", JAAS),
+            "ScramLoginModule does not serve sasl.mechanism=PLAIN",
+        ),
+        (("sasl.jaas.config=x.ScramLoginModule required username=a;",), "needs password="),
+        (("sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required;",), "Kerberos"),
+        (("sasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required;",), "IAM"),
+        (("sasl.jaas.config=my.own.Module required;",), "my.own.Module is not known"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used_is_refused_by_name(overrides: tuple[str, ...], words: str) -> None:
+    with pytest.raises(SettingError) as refused:
+        made(*overrides)
+    assert words in str(refused.value)
+
+
+def test_the_jaas_text_is_not_repeated_in_its_error() -> None:
+    with pytest.raises(SettingError) as refused:
+        made(f'sasl.jaas.config={SCRAM} required username="a" password="{SECRET}"')
+    assert SECRET not in str(refused.value)
+    assert "semicolon" in str(refused.value)
+
+
+def test_jaas_values_keep_their_quotes_and_escapes() -> None:
+    config = made(
+        "security.protocol=SASL_SSL",
+        "sasl.mechanism=SCRAM-SHA-256",
+        f'sasl.jaas.config={SCRAM} required username="a b" password="p\\"w;=d" ;',
+    )
+    assert (config.username, config.password) == ("a b", 'p"w;=d')
+
+
+def test_no_bootstrap_server_says_where_it_can_come_from() -> None:
+    with pytest.raises(SettingError, match=r"no bootstrap server: give -b .*REBAL_BOOTSTRAP"):
+        made(bootstrap=None)
+
+
+def test_profiles_that_are_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    env = {"REBAL_CONFIG": str(path)}
+    with pytest.raises(SettingError, match="--profile prod: cannot read"):
+        made(profile="prod", env=env)
+    path.write_text("profiles: {dev: {bootstrap: d}}")
+    with pytest.raises(SettingError, match="no profile 'prod'; it has: dev"):
+        made(profile="prod", env=env)
+    path.write_text("profiles: [a")
+    with pytest.raises(SettingError, match="not valid YAML"):
+        made(profile="prod", env=env)
+
+
+def test_a_pkcs12_keystore_is_for_one_client_only(tmp_path: Path) -> None:
+    store = tmp_path / "client.p12"
+    store.write_bytes(b"x")
+    config = made("security.protocol=SSL", f"ssl.keystore.location={store}")
+    assert config.to_confluent()["ssl.keystore.location"] == str(store)
+    with pytest.raises(SettingError, match=r"PKCS12 is read by librdkafka only.*openssl pkcs12"):
+        config.to_kafka_python()
+
+
+@pytest.mark.parametrize(
+    ("text", "servers"),
+    [
+        ("a", [("a", 9092)]),
+        ("a:1, b:2", [("a", 1), ("b", 2)]),
+        ("[::1]:9093,SASL_SSL://c:3", [("::1", 9093), ("c", 3)]),
+    ],
+)
+def test_bootstrap_servers(text: str, servers: list[tuple[str, int]]) -> None:
+    assert list(parse_servers(text)) == servers
+
+
+@pytest.mark.parametrize("text", ["", ",", "a:x", ":9092", "a:0", "a:70000"])
+def test_bootstrap_servers_that_are_none(text: str) -> None:
+    with pytest.raises(SettingError):
+        parse_servers(text)
+
+
+@given(st.text(max_size=80))
+def test_any_override_is_taken_or_refused_with_a_sentence(text: str) -> None:
+    refused = ""
+    try:
+        made(text)
+    except SettingError as error:
+        refused = str(error)
+    assert not refused or refused.endswith(".")
