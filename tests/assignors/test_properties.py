@@ -1,0 +1,135 @@
+"""What must hold for any group: one owner each, balance, stickiness, the same answer again."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rebal.groups.assignors import NAMES, Assignment, Spec, SpecMember, assign, get
+
+TOPICS = ("orders", "payments", "clicks", "audit.v1", "t-é")
+ROUNDS = 50
+
+
+@st.composite
+def specs(draw: st.DrawFn, *, alike: bool = False, racks: bool = False) -> Spec:
+    counts = {name: draw(st.integers(1, 9)) for name in TOPICS[: draw(st.integers(1, 5))]}
+    some = st.lists(st.sampled_from(sorted(counts)), unique=True, min_size=1)
+    common = tuple(draw(some))
+    ids = draw(st.lists(st.text(min_size=1, max_size=8), unique=True, min_size=1, max_size=7))
+    rack = st.sampled_from([None, "", "a", "b"]) if racks else st.none()
+    return Spec(
+        members=tuple(
+            SpecMember(
+                member_id=name,
+                topics=common if alike else tuple(draw(some)),
+                instance_id=draw(st.none() | st.sampled_from([f"i{n}", f"j{n}"])),
+                rack=draw(rack),
+            )
+            for n, name in enumerate(ids)
+        ),
+        partitions=counts,
+        replicas={name: [[p % 3, (p + 1) % 3] for p in range(n)] for name, n in counts.items()},
+        racks={0: "a", 1: "b", 2: None},
+    )
+
+
+def settled(name: str, spec: Spec) -> tuple[Spec, Assignment]:
+    """Rebalance until nothing changes hands any more."""
+    assignor = get(name)
+    for generation in range(1, ROUNDS):
+        result = assignor.assign(spec)
+        after = tuple(
+            assignor.on_assignment(m, sorted(result[m.member_id]), None, generation)
+            for m in spec.members
+        )
+        before = {m.member_id: sorted(m.owned) for m in spec.members}
+        spec = replace(spec, members=after)
+        if all(before[m.member_id] == sorted(m.owned) for m in after):
+            return spec, result
+    raise AssertionError(f"{name} does not come to rest")
+
+
+def everything(spec: Spec) -> Counter:
+    wanted = {topic for member in spec.members for topic in member.topics}
+    return Counter((t, p) for t in wanted for p in range(spec.partitions[t]))
+
+
+def sizes(result: Assignment) -> list[int]:
+    return [len(owned) for owned in result.values()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(spec=specs(racks=True))
+def test_each_partition_gets_one_subscribed_owner(name: str, spec: Spec) -> None:
+    _, result = settled(name, spec)
+    assert Counter(owned for list_ in result.values() for owned in list_) == everything(spec)
+    topics = {member.member_id: member.topics for member in spec.members}
+    assert all(t in topics[member] for member, list_ in result.items() for t, _ in list_)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(spec=specs())
+def test_the_same_input_gives_the_same_answer(name: str, spec: Spec) -> None:
+    assert assign(name, spec) == assign(name, spec)
+    assert set(assign(name, spec)) == {member.member_id for member in spec.members}
+
+
+@pytest.mark.parametrize("name", ["roundrobin", "sticky", "cooperative-sticky"])
+@given(spec=specs(alike=True, racks=True))
+def test_members_that_subscribe_alike_differ_by_one_at_most(name: str, spec: Spec) -> None:
+    _, result = settled(name, spec)
+    assert max(sizes(result)) - min(sizes(result)) <= 1
+
+
+@given(spec=specs(racks=True))
+def test_range_differs_by_one_at_most_within_each_topic(spec: Spec) -> None:
+    result = assign("range", spec)
+    for topic in spec.partitions:
+        takers = [m.member_id for m in spec.members if topic in m.topics]
+        counts = [sum(t == topic for t, _ in result[taker]) for taker in takers]
+        assert max(counts, default=0) - min(counts, default=0) <= 1
+
+
+@pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
+@given(spec=specs())
+def test_nobody_could_take_from_one_with_two_more(name: str, spec: Spec) -> None:
+    _, result = settled(name, spec)
+    for member in spec.members:
+        mine = len(result[member.member_id])
+        for other, owned in result.items():
+            if len(owned) > mine + 1:
+                assert not any(topic in member.topics for topic, _ in owned), other
+
+
+@pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
+@settings(max_examples=60)
+@given(spec=specs(), data=st.data())
+def test_who_stays_keeps_what_it_may(name: str, spec: Spec, data: st.DataObject) -> None:
+    """When members leave, those that stay lose nothing (subscriptions alike)."""
+    common = spec.members[0].topics
+    spec = replace(spec, members=tuple(replace(m, topics=common) for m in spec.members))
+    before, result = settled(name, spec)
+    stay = data.draw(
+        st.lists(st.sampled_from(before.members), unique_by=lambda m: m.member_id, min_size=1)
+    )
+    _, after = settled(name, replace(before, members=tuple(stay)))
+    for member in stay:
+        assert set(result[member.member_id]) <= set(after[member.member_id])
+
+
+@given(spec=specs())
+def test_a_cooperative_round_never_gives_away_what_is_still_owned(spec: Spec) -> None:
+    """KIP-429: a partition that its owner must give up goes to nobody in the same round."""
+    before, _ = settled("cooperative-sticky", spec)
+    joined = SpecMember(member_id="a new one", topics=tuple(spec.partitions))
+    if any(member.member_id == joined.member_id for member in before.members):
+        return
+    result = assign("cooperative-sticky", replace(before, members=(joined, *before.members)))
+    owner = {owned: member.member_id for member in before.members for owned in member.owned}
+    for member, list_ in result.items():
+        assert all(owner.get(owned, member) == member for owned in list_)
