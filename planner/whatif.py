@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -18,7 +19,7 @@ from rebal.groups.partitions import Partitions
 from rebal.planner.context import names
 from rebal.planner.whatif_spec import TopicPartition, left_out, owners_now, spec_of
 
-MOST_ROUNDS = 100
+MOST_ROUNDS: Final = 100
 
 
 class Spread(Record, frozen=True, kw_only=True):

@@ -1,0 +1,307 @@
+"""simulate(): counts that can be worked out by hand, rounds, and every refusal's sentence."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rebal.groups.assignors import LeaderWouldFail, UnknownAssignorError, assign
+from rebal.groups.errors import RebalError
+from rebal.groups.model import (
+    AssignorList,
+    Broker,
+    Cluster,
+    Group,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Knowledge,
+    Member,
+    RebalanceProtocol,
+    Subscription,
+    Topic,
+)
+from rebal.groups.partitions import Partitions
+from rebal.planner import whatif
+from rebal.planner.whatif import MemberShift, Simulation, Spread, simulate
+from rebal.planner.whatif_spec import CannotSimulateError, spec_of
+
+EAGER_ONLY = ["range", "roundrobin", "sticky"]
+ALL = [*EAGER_ONLY, "cooperative-sticky"]
+
+
+def member(name: str, topics: str = "orders", **owned: str) -> Member:
+    return Member(
+        member_id=f"{name}-id",
+        client_id=name,
+        subscription=Subscription(version=3, topics=tuple(topics.split())),
+        assignment={topic: Partitions.parse(text) for topic, text in owned.items()},
+    )
+
+
+def group(*members: Member, **more: object) -> GroupSnapshot:
+    fields: dict[str, object] = {
+        "group": Group(
+            group_id="checkout",
+            state=GroupState.STABLE,
+            type=GroupType.CLASSIC,
+            protocol_type="consumer",
+            assignor="range",
+            generation=7,
+        ),
+        "captured_at": datetime(2026, 11, 20, tzinfo=UTC),
+        "members": members,
+        "topics": (Topic(name="orders", partitions=8), Topic(name="payments", partitions=4)),
+    }
+    return GroupSnapshot(**{**fields, **more})
+
+
+def by_name(simulation: Simulation) -> dict[str, MemberShift]:
+    return {shift.name: shift for shift in simulation.members}
+
+
+def flat(partitions: object) -> dict[str, str]:
+    return {topic: str(numbers) for topic, numbers in partitions.items()}
+
+
+UNEVEN = group(member("a", orders="0-5"), member("b", orders="6-7"))
+
+
+def test_cooperative_sticky_keeps_what_it_can_in_two_rounds() -> None:
+    made = simulate(UNEVEN, "cooperative-sticky")
+    assert (made.partitions, made.moved, made.stays, made.started, made.lost) == (8, 2, 6, 0, 0)
+    assert made.balance == Spread(now_min=2, now_max=6, then_min=4, then_max=4)
+    assert (made.rebalances, made.stable) == (2, True)
+    assert (made.eager_stops, made.cooperative_stops) == (8, 2)
+    assert made.protocol is RebalanceProtocol.COOPERATIVE
+    first, second = made.rounds
+    assert (first.revoked, first.assigned, first.still_owned) == (2, 0, 6)
+    assert (second.revoked, second.assigned, second.still_owned) == (0, 2, 6)
+    assert [(m.member_id, flat(m.revoked), flat(m.assigned)) for m in first.members] == [
+        ("a-id", {"orders": "4-5"}, {})
+    ]
+    assert [(m.member_id, flat(m.revoked), flat(m.assigned)) for m in second.members] == [
+        ("b-id", {}, {"orders": "4-5"})
+    ]
+    a, b = by_name(made)["a"], by_name(made)["b"]
+    assert (a.keeps, a.gives, a.gets) == (4, 2, 0)
+    assert (b.keeps, b.gives, b.gets) == (2, 0, 2)
+    assert (flat(b.now), flat(b.then)) == ({"orders": "6-7"}, {"orders": "4-7"})
+
+
+def test_sticky_gets_there_in_one_rebalance_that_stops_everything() -> None:
+    made = simulate(UNEVEN, "sticky")
+    assert (made.moved, made.stays, made.rebalances, made.rounds) == (2, 6, 1, ())
+    assert (made.eager_stops, made.cooperative_stops) == (8, None)
+    assert made.protocol is RebalanceProtocol.EAGER
+
+
+def test_range_does_not_look_at_what_is_owned() -> None:
+    made = simulate(group(member("a", orders="4-7"), member("b", orders="0-3")), "range")
+    assert (made.moved, made.stays) == (8, 0)
+    assert flat(by_name(made)["a"].then) == {"orders": "0-3"}
+
+
+def test_partitions_without_an_owner_start_and_abandoned_ones_are_lost() -> None:
+    made = simulate(
+        group(member("a", "orders", orders="0-3", payments="0-1"), member("b", "orders")), "range"
+    )
+    assert (made.started, made.lost, made.moved, made.stays) == (4, 2, 0, 4)
+    assert made.partitions == 10
+
+
+def test_a_group_at_rest_stays_and_needs_one_round() -> None:
+    made = simulate(group(member("a", orders="0-3"), member("b", orders="4-7")), ALL[-1])
+    assert (made.moved, made.rebalances, made.cooperative_stops) == (0, 1, 0)
+
+
+def test_each_topic_has_its_balance_over_its_subscribers() -> None:
+    made = simulate(
+        group(member("a", "orders payments", orders="0-7", payments="0-3"), member("b", "orders")),
+        "range",
+    )
+    assert [(t.topic, t.partitions, t.balance) for t in made.topics] == [
+        ("orders", 8, Spread(now_min=0, now_max=8, then_min=4, then_max=4)),
+        ("payments", 4, Spread(now_min=4, now_max=4, then_min=4, then_max=4)),
+    ]
+
+
+def test_racks_of_members_and_replicas_count() -> None:
+    snapshot = group(
+        replace(member("a", orders="0-7"), rack="far"),
+        replace(member("b"), subscription=Subscription(version=3, topics=("orders",), rack_id="1")),
+        topics=(Topic(name="orders", partitions=4, replicas=((0,), (1,), (0,), (1,))),),
+        cluster=Cluster(brokers=(Broker(broker_id=0, rack="far"), Broker(broker_id=1, rack="1"))),
+    )
+    made = simulate(
+        replace(snapshot, members=tuple(replace(m, assignment={}) for m in snapshot.members)),
+        "range",
+    )
+    assert flat(by_name(made)["a"].then) == {"orders": "0,2"}
+    assert flat(by_name(made)["b"].then) == {"orders": "1,3"}
+
+
+def test_the_order_of_members_and_unknown_topics_are_said() -> None:
+    made = simulate(group(member("a", "orders ghost")), "range")
+    assert made.order == "as in the snapshot"
+    assert any("ghost" in one for one in made.assumes)
+    assert any("order of the snapshot" in one for one in made.assumes)
+
+
+def test_redacted_snapshots_say_what_that_means_for_sticky_only() -> None:
+    hidden = replace(UNEVEN, redacted=True)
+    assert any("redacted" in one for one in simulate(hidden, "sticky").assumes)
+    assert not any("redacted" in one for one in simulate(hidden, "range").assumes)
+
+
+@pytest.mark.parametrize("assignor", ALL)
+def test_the_result_is_the_assignors_own(assignor: str) -> None:
+    snapshot = group(member("a", "orders payments"), member("b"), member("c", "payments"))
+    spec = spec_of(snapshot)
+    made = simulate(snapshot, assignor)
+    expected = assign(assignor, spec)
+    for shift in made.members:
+        got = {(t, p) for t, numbers in shift.then.items() for p in numbers}
+        assert got == set(expected[shift.member_id])
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "sentence"),
+    [
+        (group(), "it has no members"),
+        (
+            group(member("a"), group=Group(group_id="g", type=GroupType.CONSUMER)),
+            "cannot simulate g: it is a KIP-848 group",
+        ),
+        (group(member("a"), group=Group(group_id="g", type=GroupType.SHARE)), "a share group"),
+        (
+            group(member("a"), group=Group(group_id="g", protocol_type="connect")),
+            "its protocol type is connect",
+        ),
+        (
+            group(member("a"), group=Group(group_id="g", assignor="stream")),
+            "a Kafka Streams program",
+        ),
+        (
+            group(
+                replace(
+                    member("a"),
+                    assignors=AssignorList(knowledge=Knowledge.EXACT, list=("stream",)),
+                )
+            ),
+            "a Kafka Streams program",
+        ),
+        (
+            group(member("a", orders="0-3"), member("b", orders="3-7")),
+            "partition 3 of orders has two owners, a-id and b-id",
+        ),
+        (
+            group(replace(member("a"), subscription=None, subscription_error="cut off at byte 3.")),
+            r"the subscription of member a-id cannot be read \(cut off at byte 3\)",
+        ),
+        (
+            group(replace(member("a"), subscription=None)),
+            "the subscription of member a-id is not in the snapshot",
+        ),
+        (
+            group(member("a", "ghost", ghost="0-3")),
+            "member a-id owns partitions of ghost, which the snapshot does not describe",
+        ),
+    ],
+)
+def test_what_cannot_be_simulated_is_one_sentence(snapshot: GroupSnapshot, sentence: str) -> None:
+    with pytest.raises(CannotSimulateError, match=sentence) as caught:
+        simulate(snapshot, "range")
+    assert isinstance(caught.value, RebalError)
+    assert str(caught.value).endswith(".")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_assignor_is_refused() -> None:
+    with pytest.raises(UnknownAssignorError, match="uniform"):
+        simulate(UNEVEN, "uniform")
+
+
+def test_subscribed_topics_stand_in_for_a_subscription() -> None:
+    bare = replace(member("a"), subscription=None, subscribed_topics=("orders",))
+    assert flat(simulate(group(bare), "range").members[0].then) == {"orders": "0-7"}
+
+
+def test_a_leader_that_fails_is_a_result_with_nobody_moved(monkeypatch) -> None:
+    class Failing:
+        supported_protocols = frozenset({RebalanceProtocol.EAGER})
+
+        def subscription_user_data(self, member):
+            return None
+
+        def assign(self, spec):
+            raise LeaderWouldFail("it throws", members=["a-id"], topics=["orders"])
+
+    monkeypatch.setattr(whatif, "get", lambda name: Failing())
+    made = simulate(UNEVEN, "sticky")
+    assert made.failure is not None
+    assert (made.failure.members, made.failure.topics) == (("a-id",), ("orders",))
+    assert not made.stable
+    assert (made.moved, made.stays, made.lost) == (0, 8, 0)
+
+
+def test_an_assignor_that_never_comes_to_rest_is_not_stable(monkeypatch) -> None:
+    class Swapping:
+        supported_protocols = frozenset({RebalanceProtocol.COOPERATIVE})
+
+        def subscription_user_data(self, member):
+            return None
+
+        def assign(self, spec):
+            a, b = spec.members
+            return {a.member_id: list(b.owned), b.member_id: list(a.owned)}
+
+        def on_assignment(self, member, assigned, user_data, generation):
+            return replace(member, owned=tuple(assigned), generation=generation)
+
+    monkeypatch.setattr(whatif, "get", lambda name: Swapping())
+    made = simulate(UNEVEN, "cooperative-sticky")
+    assert not made.stable
+    assert made.rebalances == whatif.MOST_ROUNDS
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> GroupSnapshot:
+    topics = {"orders": draw(st.integers(1, 12)), "payments": draw(st.integers(1, 6))}
+    names = draw(st.lists(st.sampled_from("abcdefgh"), unique=True, min_size=1))
+    owned: dict[str, dict[str, list[int]]] = {name: {} for name in names}
+    for topic, partitions in topics.items():
+        for p in range(partitions):
+            owner = draw(st.none() | st.sampled_from(names))
+            if owner is not None:
+                owned[owner].setdefault(topic, []).append(p)
+    return group(
+        *(
+            replace(
+                member(name, draw(st.sampled_from(["orders", "payments", "orders payments"]))),
+                assignment={t: Partitions(p) for t, p in owned[name].items()},
+            )
+            for name in names
+        ),
+        topics=tuple(Topic(name=t, partitions=n) for t, n in topics.items()),
+    )
+
+
+@pytest.mark.parametrize("assignor", ALL)
+@given(snapshot=snapshots())
+def test_the_counts_add_up(assignor: str, snapshot: GroupSnapshot) -> None:
+    made = simulate(snapshot, assignor)
+    owned = sum(shift.keeps + shift.gives for shift in made.members)
+    assert made.eager_stops == owned == made.moved + made.stays + made.lost
+    assert sum(shift.gives for shift in made.members) == made.moved + made.lost
+    assert sum(shift.gets for shift in made.members) == made.moved + made.started
+    assert made.partitions == owned + made.started
+    assert made.stable
+    if made.rounds:
+        assert made.rounds[-1].revoked == 0
+        assert made.cooperative_stops >= made.moved + made.lost
+        assert all(one.revoked for one in made.rounds[:-1])
