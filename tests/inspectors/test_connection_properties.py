@@ -17,7 +17,7 @@ from rebal.inspectors.errors import SettingError
         ("key value with spaces  ", {"key": "value with spaces  "}),
         ("cheeses", {"cheeses": ""}),
         ("# a = b\n! c = d\n\n   # e = f", {}),
-        ("fruits   apple, banana, pear, \\\n         cantaloupe", 
+        ("fruits   apple, banana, pear, \\\n         cantaloupe",
          {"fruits": "apple, banana, pear, cantaloupe"}),
         ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
         ("a=1\r\nb=2\rc=3", {"a": "1", "b": "2", "c": "3"}),
