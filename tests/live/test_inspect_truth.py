@@ -1,0 +1,357 @@
+"""`rebal inspect -o json` against what the members themselves printed, for every kind of client.
+
+Each case starts real members, waits until they have settled, and runs inspect three times: alone
+with the probe, with the broker's request log, and (Java) with the members' own logs. What inspect
+says must never differ from the members' account, and with a log it must be complete.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.broker import Broker
+from tests.kafka.members import Members, wait_assigned
+
+PARTITIONS = 6
+COOP = "cooperative-sticky"
+# The clients' documented defaults, for members that leave the list unset.
+DEFAULTS = {
+    "java-2.3.1": ("range",),
+    "java-2.8.2": ("range",),
+    "java-3.9.1": ("range", COOP),
+    "java-4.1.1": ("range", COOP),
+    "confluent-kafka": ("range", "roundrobin"),
+    "kafka-python": ("range", "roundrobin"),
+}
+SUBSCRIPTION_VERSION = {"java-2.3.1": 0, "java-2.8.2": 1, "java-3.9.1": 3, "java-4.1.1": 3}
+# KIP-511 names and versions; the wire has none of Java before 2.4.
+WIRE_SOFTWARE = {
+    "java-2.8.2": ("apache-kafka-java", "2.8.2"),
+    "java-3.9.1": ("apache-kafka-java", "3.9.1"),
+    "java-4.1.1": ("apache-kafka-java", "4.1.1"),
+}
+
+
+@dataclass(frozen=True)
+class One:
+    """One member to start."""
+
+    software: str
+    assignors: tuple[str, ...] | None = None
+    instance_id: str | None = None
+    protocol: str | None = None
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The list the member runs with; none when the broker assigns (KIP-848)."""
+        if self.protocol == "consumer":
+            return ()
+        return self.assignors or DEFAULTS[self.software]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Members, and the rebalance protocol that they follow together."""
+
+    members: tuple[One, ...]
+    runs: str
+    elected: str | None
+    kind: str = "classic"
+    client_id: str | None = None
+
+
+def two(software: str, assignors: tuple[str, ...] | None = None) -> tuple[One, One]:
+    return One(software, assignors), One(software, assignors)
+
+
+CASES = {
+    "java 2.3.1 range": Case(two("java-2.3.1"), "EAGER", "range"),
+    "java 2.8.2 roundrobin": Case(two("java-2.8.2", ("roundrobin",)), "EAGER", "roundrobin"),
+    "java 2.8.2 mixed": Case(two("java-2.8.2", (COOP, "range")), "EAGER", COOP),
+    "java 2.8.2 cooperative": Case(two("java-2.8.2", (COOP,)), "COOPERATIVE", COOP),
+    "java 3.9.1 default": Case(two("java-3.9.1"), "EAGER", "range"),
+    "java 3.9.1 sticky": Case(two("java-3.9.1", ("sticky",)), "EAGER", "sticky"),
+    "java 3.9.1 cooperative": Case(two("java-3.9.1", (COOP,)), "COOPERATIVE", COOP),
+    "java 3.9.1 static": Case(
+        (One("java-3.9.1", ("range",), "pod-0"), One("java-3.9.1", ("range",), "pod-1")),
+        "EAGER",
+        "range",
+    ),
+    "java 4.1.1 default": Case(two("java-4.1.1"), "EAGER", "range"),
+    "java 4.1.1 in bounce 2": Case(
+        (One("java-4.1.1", (COOP, "range")), One("java-4.1.1", (COOP,))), "mixed", COOP
+    ),
+    "a forgotten java 2.3.1": Case(
+        (
+            One("java-2.3.1", ("range",)),
+            One("java-2.8.2", (COOP, "range")),
+            One("java-3.9.1", (COOP, "range")),
+            One("java-4.1.1"),
+        ),
+        "EAGER",
+        "range",
+    ),
+    "librdkafka default": Case(two("confluent-kafka"), "EAGER", "range"),
+    "librdkafka cooperative": Case(two("confluent-kafka", (COOP,)), "COOPERATIVE", COOP),
+    "kafka-python default": Case(two("kafka-python"), "EAGER", "range"),
+    "kafka-python cooperative": Case(two("kafka-python", (COOP,)), "COOPERATIVE", COOP),
+}
+NEXT_PROTOCOL = {
+    "KIP-848": Case(
+        (One("java-4.1.1", protocol="consumer"), One("confluent-kafka", protocol="consumer")),
+        "COOPERATIVE",
+        None,
+        "consumer",
+    ),
+    "KIP-848 with a classic member": Case(
+        (One("java-4.1.1", (COOP,)), One("java-4.1.1", protocol="consumer")),
+        "COOPERATIVE",
+        None,
+        "consumer",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where one test plays: a fresh topic and group of a broker whose request log is on.
+
+    The log holds this test's lines alone.
+    """
+
+    broker: Broker
+    members: Members
+    group: str
+    topic: str
+
+    @property
+    def request_log(self):
+        return str(self.broker.request_log_path)
+
+    def inspect(self, *options):
+        return inspect(self.broker, self.group, *options)
+
+    def start(self, case):
+        """Start the case's members one after the other, each when those before have settled."""
+        started = []
+        for number, one in enumerate(case.members):
+            started.append(
+                self.members.start(
+                    one.software,
+                    self.broker,
+                    case.client_id or f"client-{number}",
+                    self.group,
+                    topics=[self.topic],
+                    assignors=one.assignors,
+                    instance_id=one.instance_id,
+                    protocol=one.protocol,
+                )
+            )
+            wait_assigned(started, PARTITIONS)
+        self.broker.wait_stable(self.group, len(started))
+        return started
+
+
+@pytest.fixture
+def stage(request, members, group_id, topic_name):
+    broker = request.getfixturevalue(getattr(request, "param", "kafka41"))
+    broker.create_topic(topic_name, PARTITIONS)
+    broker.request_log_path.write_bytes(b"")
+    broker.log_requests(True)
+    yield Stage(broker, members, group_id, topic_name)
+    broker.log_requests(False)
+
+
+def inspect(broker, group, *options):
+    """The one group in `rebal inspect`'s JSON."""
+    command = [str(Path(sys.executable).with_name("rebal")), "inspect", group, "-o", "json"]
+    done = subprocess.run(
+        [*command, "-b", broker.bootstrap, *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode in (0, 3, 4), done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["schema"] == "rebal.inspect/1"
+    (only,) = answer["groups"]
+    return only
+
+
+def partitions(by_topic):
+    return {(entry["topic"], number) for entry in by_topic for number in entry["partitions"]}
+
+
+def check_facts(told, case, real, topic):
+    """What the cluster itself knows must be right and complete, whatever else was given."""
+    assert (told["state"], told["type"]) == ("Stable", case.kind)
+    assert told["protocol_type"] == "consumer"
+    # librdkafka commits nothing before it has read something: its lag is then not known.
+    assert told["lag"] == 0 or any(one.software == "confluent-kafka" for one in case.members)
+    if case.kind == "classic":
+        assert told["assignor"] == case.elected
+    by_client = {member["client_id"]: member for member in told["members"]}
+    assert len(told["members"]) == len(real)
+    for one, member in zip(case.members, real, strict=True):
+        seen = by_client[member.client_id]
+        assert partitions(seen["assignment"]) == member.owned
+        assert seen["instance_id"] == one.instance_id
+        assert seen["host"] == "/127.0.0.1"
+        assert seen["subscribed_topics"] == [topic]
+        if member.member_id is not None:
+            assert seen["member_id"] == member.member_id
+        if case.kind == "classic" and one.software in SUBSCRIPTION_VERSION:
+            assert seen["subscription"]["version"] == SUBSCRIPTION_VERSION[one.software]
+        if case.kind == "classic" and member.generation is not None:
+            assert told["generation"] in (None, member.generation)
+
+
+def check_lists(told, case, real, complete):
+    """Lists are never wrong; with `complete` they are exactly what each member runs with."""
+    by_client = {member["client_id"]: member for member in told["members"]}
+    for one, member in zip(case.members, real, strict=True):
+        known = by_client[member.client_id]["assignors"]
+        if not one.running:
+            assert known["list"] == []
+            continue
+        assert set(known["at_least"]) <= set(one.running)
+        assert not set(known["lacks"]) & set(one.running)
+        if known["knowledge"] == "exact" or complete:
+            assert (known["knowledge"], tuple(known["list"])) == ("exact", one.running)
+            assert known["evidence"]
+
+
+def check_protocol(told, case, complete):
+    value = told["rebalance_protocol"]["value"]
+    assert value in ({case.runs} if complete else {case.runs, "cannot tell"})
+    assert told["rebalance_protocol"]["evidence"] or value == "cannot tell"
+
+
+def check_common(told, case):
+    """Probed names: supported by all, or not; and nothing else is claimed."""
+    if case.kind != "classic":
+        return
+    lists = [set(one.running) for one in case.members]
+    common = set.intersection(*lists)
+    assert set(told["common_assignors"]["supported"]) & {"range", "roundrobin", "sticky", COOP} == (
+        common
+    )
+    assert not set(told["common_assignors"]["unsupported"]) & common
+    assert {"range", "roundrobin", "sticky", COOP} - common <= set(
+        told["common_assignors"]["unsupported"]
+    )
+
+
+def check_software(told, case, real):
+    """With the request log the wire's own names; never a wrong one."""
+    by_client = {member["client_id"]: member for member in told["members"]}
+    for one, member in zip(case.members, real, strict=True):
+        software = by_client[member.client_id]["software"]
+        if one.software in WIRE_SOFTWARE and one.running:
+            assert (software["name"], software["version"]) == WIRE_SOFTWARE[one.software]
+        elif software["name"] is not None:
+            assert software["name"].startswith(("confluent-kafka", "kafka-python", "apache-kafka"))
+
+
+@pytest.mark.parametrize(
+    "stage",
+    ["kafka41", pytest.param("kafka39", marks=pytest.mark.full)],
+    indirect=True,
+)
+@pytest.mark.parametrize("name", CASES)
+def test_classic_groups(name, stage):
+    case = CASES[name]
+    real = stage.start(case)
+    said = [len(member.events) for member in real]
+
+    probed = stage.inspect("--probe")
+    check_facts(probed, case, real, stage.topic)
+    check_lists(probed, case, real, complete=False)
+    check_protocol(probed, case, complete=False)
+    check_common(probed, case)
+
+    logged = stage.inspect("--request-log", stage.request_log)
+    check_facts(logged, case, real, stage.topic)
+    check_lists(logged, case, real, complete=True)
+    check_protocol(logged, case, complete=True)
+    check_software(logged, case, real)
+
+    logs = dict.fromkeys(
+        member.host.log_path
+        for one, member in zip(case.members, real, strict=True)
+        if one.software.startswith("java")
+    )
+    if logs:
+        told = stage.inspect(*(word for log in logs for word in ("--client-log", str(log))))
+        check_facts(told, case, real, stage.topic)
+        # The log of Java 2.3 has no member id: what it says can be tied to nobody.
+        complete = all(one.software != "java-2.3.1" for one in case.members)
+        check_lists(told, case, real, complete=complete)
+        check_protocol(told, case, complete=complete)
+
+    assert [len(member.events) for member in real] == said, "a member noticed that it was read"
+
+
+@pytest.mark.parametrize("name", NEXT_PROTOCOL)
+def test_kip_848_groups(name, stage):
+    case = NEXT_PROTOCOL[name]
+    real = stage.start(case)
+    told = stage.inspect()
+    check_facts(told, case, real, stage.topic)
+    check_protocol(told, case, complete=False)
+    by_client = {member["client_id"]: member for member in told["members"]}
+    for one, member in zip(case.members, real, strict=True):
+        seen = by_client[member.client_id]
+        assert partitions(seen["target_assignment"]) == member.owned
+        assert seen["protocol_type"] == (one.protocol or "classic")
+        if one.protocol == "consumer" and member.generation is not None:
+            assert seen["member_epoch"] == member.generation == told["group_epoch"]
+
+
+def test_lag_is_what_the_members_have_not_read(stage):
+    stage.broker.produce(stage.topic, {0: 3, 5: 2})
+    real = stage.start(Case(two("java-3.9.1"), "EAGER", "range"))
+    wait_for_lag(stage, 0)
+    for member in real:
+        member.hold(6000)
+    time.sleep(0.5)  # the poll that each is in must end before there is more to read
+    unread = {0: 4, 1: 1, 5: 3}
+    stage.broker.produce(stage.topic, unread)
+    told = wait_for_lag(stage, 8)
+    for member in real:
+        lag = sum(
+            count for number, count in unread.items() if (stage.topic, number) in member.owned
+        )
+        (seen,) = (each for each in told["members"] if each["client_id"] == member.client_id)
+        assert seen["lag"] == lag
+
+
+def wait_for_lag(stage, lag, tries=10):
+    for _ in range(tries):
+        told = stage.inspect()
+        if told["lag"] == lag:
+            return told
+    raise AssertionError(f"lag stayed {told['lag']}, not {lag}")
+
+
+def test_equal_client_ids_are_not_mixed_up(stage):
+    lists = (("range",), (COOP, "range"), ("range", COOP))
+    same = Case(
+        tuple(One("java-3.9.1", names) for names in lists), "EAGER", "range", client_id="pod"
+    )
+    real = stage.start(same)
+    for options in (["--probe"], ["--request-log", stage.request_log]):
+        told = stage.inspect(*options)
+        by_id = {member["member_id"]: member for member in told["members"]}
+        assert set(by_id) == {member.member_id for member in real}
+        for member in real:
+            seen = by_id[member.member_id]
+            assert partitions(seen["assignment"]) == member.owned
+            if "--request-log" in options:
+                assert tuple(seen["assignors"]["list"]) == member.assignors
