@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -164,7 +165,8 @@ def _print(reports: Iterable[Report], wide: bool, probed: bool, typed: Sequence[
         step, *more = next_step(report, probed).split()
         group = [] if "--snapshot" in typed else [report.snapshot.group.group_id]
         again = command_line(["rebal", step, *group, *more, *typed])
-        view = inspect_view(report, again, wide=wide)
+        now = datetime.now(UTC) if "--snapshot" in typed else None
+        view = inspect_view(report, again, now=now, wide=wide)
         output.page([*([Text("")] if n else []), *view], wide=wide)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
@@ -122,9 +122,10 @@ def when(at: datetime, now: datetime) -> str:
         return "just now"
     if timedelta() <= age < timedelta(hours=1):
         return f"{age.seconds // 60} min ago"
-    if age < timedelta() or age < timedelta(hours=20):
-        return f"{at:%H:%M}Z" if at.date() == now.date() else f"{at:%b} {at.day} {at:%H:%M}Z"
-    return f"{at:%Y-%m-%d}" if at.year != now.year else f"{at:%b} {at.day} {at:%H:%M}Z"
+    at, now = at.astimezone(UTC), now.astimezone(UTC)
+    if at.date() == now.date():
+        return f"{at:%H:%M}Z"
+    return f"{at:%b} {at.day} {at:%H:%M}Z" if at.year == now.year else f"{at:%Y-%m-%d %H:%M}Z"
 
 
 def software_text(software: Software | None) -> str:

@@ -41,20 +41,23 @@ _LABEL: Final = 10
 _LONGEST_LABEL: Final = 24
 
 
-def inspect_view(report: Report, next_command: str, *, wide: bool = False) -> list[RenderableType]:
+def inspect_view(
+    report: Report, next_command: str, *, now: datetime | None = None, wide: bool = False
+) -> list[RenderableType]:
     """The screen of one group. `next_command` is what to type next, ready to paste.
 
+    Times are told as of `now` (default: when the group was captured, so: it was just read).
     `wide` shows every member on a line of its own, with its partitions, and every finding's fix.
     """
     snapshot = report.snapshot
-    now = snapshot.captured_at
+    now = now or snapshot.captured_at
     group_id = snapshot.group.group_id
     head: list[tuple[str | Text, Text]] = [(Text(group_id, style="bold"), _state(report))]
     above: list[RenderableType] = []
     if cell_len(group_id) > _LONGEST_LABEL:
         above, head = [Text(group_id, style="bold")], [("", _state(report))]
     supports = list(_supports(report, now))
-    head += [*_runs(report), *(_aligned(supports) if supports else ())]
+    head += [*_captured(snapshot, now), *_runs(report), *(_aligned(supports) if supports else ())]
     view: list[RenderableType] = [*above, facts(head, label=_LABEL)]
     if snapshot.members:
         view += [Text(""), members_table(report, now, wide=wide)]
@@ -88,6 +91,15 @@ def _state(report: Report) -> Text:
     return Text(" · ".join(parts))
 
 
+def _captured(snapshot: GroupSnapshot, now: datetime) -> Iterator[tuple[Text, Text]]:
+    """When and by what, for a snapshot that is not of this minute."""
+    at = when(snapshot.captured_at, now)
+    if at != "just now":
+        by = f" by {snapshot.captured_by}" if snapshot.captured_by else ""
+        names = "; names are pseudonyms" if snapshot.redacted else ""
+        yield Text("captured"), Text(f"{at}{by}{names}")
+
+
 def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
     snapshot = report.snapshot
     group = snapshot.group
@@ -110,7 +122,7 @@ def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
         stopped = count(_stopped(report), "partition")
         meaning = {
             RebalanceProtocol.EAGER: f"every rebalance stops all {count(owned, 'partition')}",
-            RebalanceProtocol.COOPERATIVE: "a rebalance stops only the partitions that move",
+            RebalanceProtocol.COOPERATIVE: "a rebalance stops only what moves",
             RebalanceProtocol.MIXED: f"every rebalance stops {stopped}",
             RebalanceProtocol.CANNOT_TELL: "",
         }[runs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -290,3 +291,30 @@ def test_the_next_command_is_the_one_that_tells_more(group: Make) -> None:
     assert next_step(report(known), probed=False) == "plan-upgrade"
     empty = msgspec.structs.replace(group().group, state=GroupState.EMPTY)
     assert next_step(report(group(group=empty)), probed=False) == "plan-upgrade"
+
+
+@pytest.mark.parametrize(
+    ("later", "said"),
+    [
+        (timedelta(seconds=20), None),
+        (timedelta(minutes=12), "captured    12 min ago by rebal 0.1.0"),
+        (timedelta(hours=5), "captured    09:15Z by rebal 0.1.0"),
+        (timedelta(days=2), "captured    Nov 20 09:15Z by rebal 0.1.0"),
+        (timedelta(days=90), "captured    2026-11-20 09:15Z by rebal 0.1.0"),
+    ],
+)
+def test_an_old_snapshot_says_its_age(group: Make, later: timedelta, said: str | None) -> None:
+    snapshot = group()
+    view = inspect_view(report(snapshot), "rebal x", now=snapshot.captured_at + later)
+    lines = output.render(view, width=120).splitlines()
+    if said is None:
+        assert not any(line.startswith("captured") for line in lines)
+    else:
+        assert said in lines
+
+
+def test_a_redacted_snapshot_says_so(group: Make) -> None:
+    snapshot = group(redacted=True)
+    later = snapshot.captured_at + timedelta(hours=1)
+    made = output.render(inspect_view(report(snapshot), "rebal x", now=later), width=120)
+    assert "names are pseudonyms" in made
