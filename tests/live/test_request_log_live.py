@@ -1,0 +1,96 @@
+"""The request log of real brokers, both coordinators, against what the members were given."""
+
+import pytest
+
+from rebal.groups.observations import Joined, Left, Rebalanced, Refused
+from rebal.inspectors.connection import ClusterConfig
+from rebal.inspectors.live import read_groups
+from rebal.inspectors.request_log import read_request_log
+from tests.kafka.members import wait_assigned
+from tests.kafka.processes import wait_for
+
+LISTS = {
+    "java-2.3.1": ("roundrobin", "range"),
+    "java-2.8.2": ("cooperative-sticky", "range"),
+    "java-4.1.1": ("range", "cooperative-sticky"),
+    "confluent-kafka": ("range", "roundrobin"),
+    "kafka-python": ("range",),
+}
+SOFTWARE = {
+    "java-2.3.1": None,
+    "java-2.8.2": ("java", "2.8.2"),
+    "java-4.1.1": ("java", "4.1.1"),
+    "confluent-kafka": ("librdkafka", None),
+    "kafka-python": ("kafka-python", None),
+}
+
+
+@pytest.fixture(params=["kafka39", "kafka41"])
+def broker(request):
+    """Each broker with its request log on, as KIP-412 switches it."""
+    broker = request.getfixturevalue(request.param)
+    broker.log_requests(True)
+    yield broker
+    broker.log_requests(False)
+
+
+def test_every_list_by_member_id_the_refusal_and_the_probe(broker, members, group_id, topic_name):
+    topic = broker.create_topic(topic_name, 6)
+    running = []
+    for software, names in LISTS.items():
+        running.append(
+            members.start(
+                software,
+                broker,
+                f"c-{software}",
+                group_id,
+                topics=[topic],
+                assignors=names,
+                instance_id="i-0" if software == "java-4.1.1" else None,
+            )
+        )
+        wait_assigned(running, 6)
+    broker.wait_stable(group_id, len(LISTS))
+    described = broker.admin().describe_consumer_groups([group_id])[group_id].result(10)
+    by_id = {m.member_id: m.client_id.removeprefix("c-") for m in described.members}
+
+    config = ClusterConfig(bootstrap=broker.bootstrap)
+    (snapshot,) = read_groups(config, [group_id], probe=True, assignors=("sticky",))
+    asked = len(snapshot.probe.answers)
+    assert asked
+
+    refused = members.start(
+        "java-2.8.2", broker, "refused", group_id, topics=[topic], assignors=["sticky"]
+    )
+    refused.wait_for("error")
+    running[1].stop()
+    gone = next(i for i, software in by_id.items() if software == "java-2.8.2")
+    wait_for(
+        "the LEAVE_GROUP in the request log",
+        lambda: gone in {o.member_id for o in _seen(broker, group_id) if isinstance(o, Left)},
+        timeout=10,
+    )
+
+    reading = read_request_log([broker.request_log_path], groups={group_id})
+    joins = [o for o in reading.observations if isinstance(o, Joined)]
+    last = {o.member_id: o for o in joins if o.member_id in by_id}
+    assert {by_id[i]: o.list for i, o in last.items()} == LISTS
+    for member_id, join in last.items():
+        told = SOFTWARE[by_id[member_id]]
+        assert (join.software is None) == (told is None)
+        if told is not None:
+            assert join.software.family == told[0]
+            assert told[1] in (None, join.software.version)
+        assert join.host == "127.0.0.1"
+    statics = {o.instance_id for o in last.values()}
+    assert statics == {None, "i-0"}
+    refusals = [o for o in reading.observations if isinstance(o, Refused)]
+    assert [(o.client_id, o.list) for o in refusals] == [("refused", ("sticky",))]
+    assert reading.counts.probes == asked
+    generations = [o.generation_id for o in reading.observations if isinstance(o, Rebalanced)]
+    assert len(generations) >= len(LISTS)
+    assert generations == sorted(set(generations))
+
+
+def _seen(broker, group_id):
+    return read_request_log([broker.request_log_path], groups={group_id}).observations
