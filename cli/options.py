@@ -223,6 +223,7 @@ def _default_snapshot() -> Path:
 
     named = os.environ.get("REBAL_SNAPSHOT")
     if named:
+        say(f"reading {named}, as REBAL_SNAPSHOT says.")
         return Path(named)
     found = the_one_snapshot(Path.cwd())
     say(f"reading {found.name}, the snapshot in this folder.")

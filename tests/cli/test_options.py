@@ -1,0 +1,151 @@
+"""The one way from options to a group: live, a file, REBAL_SNAPSHOT, or the folder's only one."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rebal.cli import files, options
+from rebal.cli.errors import ReadError, UsageError
+from rebal.groups.evidence import merge
+from rebal.groups.model import GroupSnapshot, Knowledge, Record
+
+Make = Callable[..., GroupSnapshot]
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("REBAL_SNAPSHOT", raising=False)
+    return tmp_path
+
+
+def test_the_only_snapshot_of_the_folder_is_taken_and_named(
+    folder: Path, group: Make, capsys: Said
+) -> None:
+    files.save_snapshot(group(), folder)
+    assert options.snapshot_for(None, None) == merge(group(), ())
+    assert capsys.readouterr().err == (
+        "rebal: reading checkout.rebal.yaml, the snapshot in this folder.\n"
+    )
+
+
+def test_the_environment_comes_before_the_folder_and_the_option_before_both(
+    folder: Path, group: Make, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    files.save_snapshot(group(captured_by="folder"), folder)
+    named = files.save_snapshot(group(captured_by="env"), folder / "env.yaml")
+    given = files.save_snapshot(group(captured_by="option"), folder / "option.json")
+    monkeypatch.setenv("REBAL_SNAPSHOT", str(named))
+    assert options.snapshot_for(None, None).captured_by == "env"
+    assert "REBAL_SNAPSHOT" in capsys.readouterr().err
+    assert options.snapshot_for(None, given).captured_by == "option"
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("group_id", "snapshot", "probe", "said"),
+    [
+        (None, None, False, "rebal inspect GROUP --save"),
+        ("g", Path("f.yaml"), False, "not both"),
+        (None, Path("f.yaml"), True, "--probe asks a live group"),
+    ],
+)
+def test_what_is_missing_is_said(
+    folder: Path, group_id: str | None, snapshot: Path | None, probe: bool, said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        options.snapshot_for(group_id, snapshot, probe=probe)
+
+
+class Failure(Record, frozen=True):
+    message: str
+
+
+def test_a_live_group_is_read_and_its_failure_is_the_error(
+    folder: Path, group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Any] = [group()]
+    asked: list[Any] = []
+
+    def read_groups(config: Any, names: list[str], **more: Any) -> list[Any]:
+        asked.append((config.timeout_ms, names, more))
+        return answers
+
+    module = types.ModuleType("rebal.inspectors.live")
+    vars(module).update(read_groups=read_groups, GroupFailure=Failure)
+    monkeypatch.setitem(sys.modules, "rebal.inspectors.live", module)
+    monkeypatch.setenv("REBAL_SNAPSHOT", "not-read.yaml")
+    found = options.snapshot_for(
+        "checkout", None, bootstrap="127.0.0.1:1", timeout=2.5, probe=True, assignors=["x"]
+    )
+    assert found.group == group().group
+    assert asked == [(2500, ["checkout"], {"probe": True, "assignors": ("x",)})]
+    answers[:] = [Failure("checkout: no such group.")]
+    with pytest.raises(ReadError, match="no such group"):
+        options.snapshot_for("checkout", None, bootstrap="127.0.0.1:1")
+
+
+JOIN = (
+    '[2026-11-20 09:13:00,000] DEBUG Completed request:{"isForwarded":false,"requestHeader":'
+    '{"requestApiKey":11,"requestApiVersion":9,"correlationId":5,"clientId":"checkout-3",'
+    '"requestApiKeyName":"JOIN_GROUP"},"request":{"groupId":"checkout","sessionTimeoutMs":6000,'
+    '"rebalanceTimeoutMs":300000,"memberId":"%(id)s","groupInstanceId":null,'
+    '"protocolType":"consumer","protocols":[{"name":"cooperative-sticky","metadata":"AAE="},'
+    '{"name":"range","metadata":"AAE="}],"reason":"x"},"response":{"throttleTimeMs":0,'
+    '"errorCode":0,"generationId":8,"protocolType":"consumer","protocolName":"range",'
+    '"leader":"l","skipAssignment":false,"memberId":"%(id)s","members":[]},"connection":"c",'
+    '"totalTimeMs":3.0,"requestQueueTimeMs":0.1,"localTimeMs":2.0,"remoteTimeMs":0.0,'
+    '"throttleTimeMs":0,"responseQueueTimeMs":0.0,"sendTimeMs":0.1,"securityProtocol":"PLAINTEXT",'
+    '"principal":"User:ANONYMOUS","listener":"PLAINTEXT","clientInformation":'
+    '{"softwareName":"apache-kafka-java","softwareVersion":"3.9.1"}} (kafka.request.logger)\n'
+)
+
+
+def test_a_request_log_makes_a_bounded_list_exact(folder: Path, group: Make, capsys: Said) -> None:
+    saved = files.save_snapshot(group(), folder)
+    third = group().members[2]
+    assert third.assignors.knowledge is Knowledge.BOUNDED
+    (folder / "logs").mkdir()
+    (folder / "logs" / "broker-1.log").write_text(JOIN % {"id": third.member_id})
+    found = options.snapshot_for(None, saved, request_log=[folder / "logs"])
+    assert found.members[2].assignors.knowledge is Knowledge.EXACT
+    assert found.members[2].assignors.list == ("cooperative-sticky", "range")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_log_without_a_join_says_what_to_do(folder: Path, group: Make, capsys: Said) -> None:
+    saved = files.save_snapshot(group(), folder)
+    (folder / "quiet.log").write_text("nothing here\n")
+    options.snapshot_for(None, saved, request_log=[folder / "quiet.log"])
+    assert "a stable group sends none" in capsys.readouterr().err
+
+
+def test_a_client_log_and_an_inventory_are_read(folder: Path, group: Make) -> None:
+    saved = files.save_snapshot(group(), folder)
+    (folder / "c3.properties").write_text(
+        "group.id=checkout\nclient.id=checkout-3\nbootstrap.servers=x:1\n"
+        "partition.assignment.strategy=org.apache.kafka.clients.consumer.RoundRobinAssignor\n"
+    )
+    found = options.snapshot_for(None, saved, inventory=folder / "c3.properties")
+    third = found.members[2]
+    assert third.declared is not None
+    assert third.declared.list == ("roundrobin",)
+    (folder / "c3.log").write_text("no consumer here\n")
+    assert options.snapshot_for(None, saved, client_log=[folder / "c3.log"]).members
+
+
+def test_typed_options_come_back_without_secrets() -> None:
+    words = options.typed(
+        "b:1", Path("c.properties"), ["sasl.jaas.config=x", "ssl.key.password=y", "a.b=c=d"], "prod"
+    )
+    assert words == [
+        "-b", "b:1", "--command-config", "c.properties", "--profile", "prod",
+        "-X", "sasl.jaas.config=…", "-X", "ssl.key.password=…", "-X", "a.b=c=d",
+    ]  # fmt: skip
