@@ -1,0 +1,208 @@
+"""The probe disturbs nothing: 200 in a row, on every kind of group that may be asked."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+from kafka.protocol.consumer.group import JoinGroupRequest
+
+from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Tri
+from rebal.inspectors.live import read_groups
+from rebal.inspectors.live_describe import describe
+from rebal.inspectors.probe import probe_group
+from rebal.inspectors.raw import RawCluster
+from tests.kafka.broker import Broker
+from tests.kafka.members import Member, Members, wait_assigned
+from tests.live_support import config_of, stored_generations
+
+ASKED = ("range", "cooperative-sticky", "sticky", "roundrobin")
+
+
+def read(broker: Broker, group_id: str, **options: object) -> GroupSnapshot:
+    (found,) = read_groups(config_of(broker), [group_id], **options)  # type: ignore[arg-type]
+    assert isinstance(found, GroupSnapshot), found
+    return found
+
+
+def started(
+    broker: Broker, members: Members, group: str, topic: str, *, static: bool, lists: list[str]
+) -> list[Member]:
+    broker.create_topic(topic, 6)
+    made = [
+        members.start(
+            "java-3.9.1",
+            broker,
+            f"{group[-6:]}-{n}",
+            group,
+            topics=[topic],
+            assignors=lists,
+            instance_id=f"i-{n}" if static else None,
+            session_timeout_ms=20_000,
+        )
+        for n in range(2)
+    ]
+    wait_assigned(made, 6)
+    broker.wait_stable(group, 2)
+    return made
+
+
+def coordinator_lines(broker: Broker, group: str) -> list[str]:
+    return [line for line in broker.coordinator_log().splitlines() if group in line]
+
+
+KINDS = {
+    "eager-dynamic": (["range"], False),
+    "eager-static": (["range", "cooperative-sticky"], True),
+    "cooperative-dynamic": (["cooperative-sticky"], False),
+    "cooperative-static": (["cooperative-sticky"], True),
+}
+
+
+def probe_200(broker: Broker, members: Members, kind: str, group: str, topic: str) -> None:
+    lists, static = KINDS[kind]
+    own = started(broker, members, group, topic, static=static, lists=lists)
+    snapshot = read(broker, group)
+    records = stored_generations(broker, group)
+    events = [member.events for member in own]
+    lines = coordinator_lines(broker, group)
+    expected = {name: Tri.YES if name in lists else Tri.NO for name in ASKED}
+    with RawCluster(config_of(broker)) as cluster:
+        before = describe(cluster, group, cluster.deadline())
+        sent = 0
+        while sent < 200:
+            probe = probe_group(cluster, snapshot, ASKED)
+            assert probe.refused is None, probe.refused
+            assert {each.assignor: each.supported for each in probe.answers} == expected
+            sent += len(probe.answers)
+        # A rebalance would show by the next heartbeat, half a second later.
+        time.sleep(1.2)
+        after = describe(cluster, group, cluster.deadline())
+    assert sent == 200
+    assert (after.state, after.type) == (GroupState.STABLE, GroupType.CLASSIC)
+    assert after.members == before.members
+    assert [member.events for member in own] == events
+    assert coordinator_lines(broker, group) == lines
+    assert stored_generations(broker, group) == records
+    assert [member.member_id for member in own] == [
+        next(m.member_id for m in after.members if m.client_id == member.client_id)
+        for member in own
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_200_probes_leave_a_group_as_it_was(
+    kafka41: Broker, members: Members, group_id: str, topic_name: str, kind: str
+) -> None:
+    probe_200(kafka41, members, kind, group_id, topic_name)
+
+
+def test_200_probes_leave_a_group_of_the_scala_coordinator_as_it_was(
+    kafka39: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    probe_200(kafka39, members, "eager-static", group_id, topic_name)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", KINDS)
+def test_200_probes_of_each_kind_on_the_scala_coordinator(
+    kafka39: Broker, members: Members, group_id: str, topic_name: str, kind: str
+) -> None:
+    probe_200(kafka39, members, kind, group_id, topic_name)
+
+
+@pytest.fixture
+def joins_sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Counts the JoinGroup requests that leave this process."""
+    from rebal.inspectors.raw_connection import Connection
+
+    sent = 0
+    exchange = Connection.exchange
+
+    def counting(self: Connection, request: object, deadline: object) -> object:
+        nonlocal sent
+        sent += isinstance(request, JoinGroupRequest)
+        return exchange(self, request, deadline)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Connection, "exchange", counting)
+    return lambda: sent
+
+
+def test_a_kip848_group_is_refused(
+    kafka41: Broker,
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    joins_sent: Callable[[], int],
+) -> None:
+    kafka41.create_topic(topic_name, 4)
+    options = {"topics": [topic_name], "protocol": "consumer"}
+    own = [members.start("java-4.1.1", kafka41, f"k-{n}", group_id, **options) for n in range(2)]
+    wait_assigned(own, 4)
+    kafka41.wait_stable(group_id, 2)
+    found = read(kafka41, group_id, probe=True, assignors=ASKED)
+    assert found.group.type is GroupType.CONSUMER
+    assert found.probe is not None
+    assert "not a classic group" in (found.probe.refused or "")
+    assert found.probe.answers == ()
+    assert joins_sent() == 0
+
+
+def test_an_empty_kip848_group_is_refused_and_keeps_its_offsets(
+    kafka41: Broker,
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    joins_sent: Callable[[], int],
+) -> None:
+    kafka41.create_topic(topic_name, 2)
+    kafka41.produce(topic_name, {0: 7, 1: 5})
+    own = members.start(
+        "java-4.1.1", kafka41, "k", group_id, topics=[topic_name], protocol="consumer"
+    )
+    wait_assigned([own], 2)
+    deadline = time.monotonic() + 20
+    while committed(read(kafka41, group_id)) != {0: 7, 1: 5}:
+        assert time.monotonic() < deadline, "nothing committed"
+        time.sleep(0.2)
+    own.stop()
+    for _ in range(3):
+        found = read(kafka41, group_id, probe=True, assignors=ASKED)
+        assert (found.group.type, found.group.state) == (GroupType.CONSUMER, GroupState.EMPTY)
+        assert found.probe is not None
+        assert found.probe.refused
+    assert joins_sent() == 0
+    assert committed(read(kafka41, group_id)) == {0: 7, 1: 5}
+
+
+def committed(snapshot: GroupSnapshot) -> dict[int, int | None]:
+    return {each.partition: each.committed for each in snapshot.lag}
+
+
+def test_a_change_between_the_descriptions_voids_every_answer(
+    kafka41: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    own = started(kafka41, members, group_id, topic_name, static=False, lists=["range"])
+    old = read(kafka41, group_id)
+    own[1].stop()
+    wait_assigned(own[:1], 6)
+    kafka41.wait_stable(group_id, 1)
+    probe = probe_group(config_of(kafka41), old, ASKED)
+    assert probe.answers == ()
+    assert "members changed since it was read" in (probe.refused or "")
+
+
+def test_a_group_that_nobody_is_in_is_refused(
+    kafka41: Broker,
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    joins_sent: Callable[[], int],
+) -> None:
+    own = started(kafka41, members, group_id, topic_name, static=False, lists=["range"])
+    for member in own:
+        member.stop()
+    found = read(kafka41, group_id, probe=True)
+    assert found.group.state is GroupState.EMPTY
+    assert found.probe is not None
+    assert "Empty, not Stable" in (found.probe.refused or "")
+    assert joins_sent() == 0
