@@ -8,7 +8,7 @@ evidence that contradicts itself is `cannot tell`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -65,7 +65,8 @@ class Context:
 
     `goal` is `cooperative`, `eager` or `consumer`; `target` is the assignor to end on. `families`
     maps a client id, or `*` for every member whose family is not proven, to a family assumed by
-    the user. `planning` is True while a plan is made: rules that matter only to its steps speak.
+    the user. `options` are words that a command to paste must repeat (how to reach the cluster).
+    `planning` is True while a plan is made: rules that matter only to its steps speak.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Context:
         planning: bool = False,
         expect_members: int | None = None,
         families: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
     ) -> None:
         self.snapshot = snapshot
         self.group = snapshot.group
@@ -84,6 +86,7 @@ class Context:
         self.target = target
         self.planning = planning
         self.expected = expect_members if expect_members is not None else snapshot.expected_members
+        self.options = tuple(options)
         self._assumed = families or {}
 
     @cached_property

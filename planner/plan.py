@@ -96,8 +96,9 @@ class Verdict(StrEnum):
 class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One rolling restart (or cut-over). `exit_code` is what the plan exits with if it is next.
 
-    `id` counts from 1. `target_list` is the assignor list that the step brings, in order. `to_do`
-    and `done` are member ids; `unknown` are those of which it cannot be told.
+    `id` counts from 1. `why` says why the step is as it is. `target_list` is the assignor list that
+    the step brings, in order. `to_do` and `done` are member ids; `unknown` are those of which it
+    cannot be told.
     """
 
     id: int
@@ -107,6 +108,7 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
     precondition_holds: Tri
     config: tuple[Setting, ...] = ()
     target_list: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
     to_do: tuple[str, ...] = ()
     done: tuple[str, ...] = ()

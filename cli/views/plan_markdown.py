@@ -59,6 +59,7 @@ def _step(plan: Plan, step: Step, config: tuple[Setting, ...]) -> Iterator[str]:
     if is_over(plan, step):
         return
     yield from ("", f"- Needs: {_text(step.precondition)}.")
+    yield from (f"- Why: {_text(line)}." for line in step.why)
     for name, ids in (("Done", step.done), ("To do", step.to_do), ("Unknown", step.unknown)):
         if ids:
             yield f"- {name}: {_text(', '.join(labels.get(key, key) for key in ids))}"

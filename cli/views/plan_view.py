@@ -10,6 +10,7 @@ from rich.text import Text
 
 from rebal.cli.output import escape, shown
 from rebal.cli.views.common import (
+    GAP,
     count,
     evidence_text,
     facts,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _LABEL: Final = 11
+# Where the second column of a step's lines begins.
+_MARGIN: Final = 3 + _LABEL + GAP
 _STYLES: Final = {
     Verdict.READY: "bold green",
     Verdict.DONE: "bold green",
@@ -46,8 +49,9 @@ def plan_view(plan: Plan, *, wide: bool = False) -> list[RenderableType]:
     for step in plan.steps:
         view += [Text(""), _title(plan, step)]
         if not is_over(plan, step):
-            lines = _step(plan, step, texts[step.id], labels, wide)
-            view.append(indented(facts(lines, label=_LABEL), 3))
+            before = facts(_before(plan, step, labels, wide), label=_LABEL)
+            after = facts(_after(step), label=_LABEL)
+            view += [indented(before, 3), *_config(texts[step.id], wide), indented(after, 3)]
     found = list(_findings(plan, labels, wide))
     if found:
         view += [Text(""), facts(found, label=_LABEL)]
@@ -99,8 +103,8 @@ def _title(plan: Plan, step: Step) -> Text:
     )
 
 
-def _step(
-    plan: Plan, step: Step, config: Sequence[Setting], labels: dict[str, str], wide: bool
+def _before(
+    plan: Plan, step: Step, labels: dict[str, str], wide: bool
 ) -> Iterator[tuple[str, RenderableType]]:
     most = len(labels) if wide else 6
     evidence = {m.member_id: m.assignors.evidence for m in plan.baseline.members}
@@ -112,32 +116,37 @@ def _step(
             named = listing([labels.get(key, key) for key in ids], most)
             yield name, f"{named}{f'   ({sources})' if sources else ''}"
     yield "needs", step.precondition
-    yield from _config(config, wide)
-    for n, line in enumerate(step.order):
-        yield ("order" if n == 0 else ""), line
+    yield from _labelled("why", step.why)
+
+
+def _after(step: Step) -> Iterator[tuple[str, RenderableType]]:
+    yield from _labelled("order", step.order)
     if step.cost is not None:
         yield "costs", step.cost.text
     yield "gate", Text(step.gate.command, style="bold")
     yield "", f"must show: {step.gate.shows}"
-    for need in step.gate.needs:
-        yield "", f"· {need}"
+    yield from (("", f"· {need}") for need in step.gate.needs)
     yield "back", step.rollback
 
 
-def _config(config: Sequence[Setting], wide: bool) -> Iterator[tuple[str, RenderableType]]:
+def _labelled(label: str, lines: Sequence[str]) -> Iterator[tuple[str, RenderableType]]:
+    yield from ((label if n == 0 else "", line) for n, line in enumerate(lines))
+
+
+def _config(config: Sequence[Setting], wide: bool) -> Iterator[RenderableType]:
+    """Each family's text, never folded, so that it can be pasted."""
     by_family: dict[str, list[Setting]] = defaultdict(list)
     for setting in config:
         by_family[setting.family].append(setting)
-    first = True
+    margin = " " * _MARGIN
     for settings in by_family.values():
         for setting in settings if wide else settings[:1]:
-            lines = [escape(line) for line in setting.text.split("\n")]
-            yield ("set" if first else ""), Text("\n".join(lines), style="cyan")
-            first = False
-        others = [setting.format for setting in settings[0 if wide else 1 :]]
+            yield Text(f"   {'set':{_LABEL}}  {setting.format}")
+            lines = [margin + escape(line) for line in setting.text.split("\n")]
+            yield Text("\n".join(lines), style="cyan", no_wrap=True, overflow="ignore")
+        others = [setting.format for setting in settings[1:]]
         if others and not wide:
-            shown_as, more = settings[0].format, ", ".join(others)
-            yield "", Text(f"({shown_as}; as {more} too: --wide)", style="dim")
+            yield Text(f"{margin}({', '.join(others)}: --wide)", style="dim")
 
 
 def _findings(
@@ -158,6 +167,9 @@ def _open(plan: Plan) -> Iterator[tuple[str | Text, RenderableType]]:
         yield ("assumed" if n == 0 else ""), assumption
     for n, line in enumerate(plan.not_checked):
         yield Text("not checked" if n == 0 else "", style="dim"), line
-    if plan.findings:
-        rule = plan.findings[0].rule
-        yield Text("next:", style="bold"), f"rebal explain {rule}"
+    label = Text("next:", style="bold")
+    if plan.verdict is Verdict.READY:
+        gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)
+        yield label, f"carry out step {plan.next_step}, then {gate}"
+    elif plan.findings:
+        yield label, f"rebal explain {plan.findings[0].rule}"

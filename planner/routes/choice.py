@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from math import inf
 from typing import Final
@@ -55,12 +55,14 @@ def make_plan(
     ignore: Mapping[str, str] | None = None,
     made_at: datetime | None = None,
     cost: CostModel = by_arithmetic,
+    options: Sequence[str] = (),
 ) -> Plan:
     """The plan of this group to `target`: `cooperative`, `eager`, `consumer` or an assignor's name.
 
     `expect_members` is how many members the service has when all are there. `families` is client
     id (or `*`) → client family, as assumed by the user where no evidence proves one. `ignore` is
     rule id → reason. `made_at` is the snapshot's own time if not given: equal input, equal plan.
+    `options` are the words that reach the cluster, repeated in every gate's command.
 
     Raises:
         NotPlannedError: no way to this target is planned by this version.
@@ -73,6 +75,7 @@ def make_plan(
         planning=True,
         expect_members=expect_members,
         families=families,
+        options=options,
     )
     findings = evaluate(context, ignore=ignore)
     if goal == CONSUMER and not any(finding.rule == "RB404" for finding in findings):

@@ -39,6 +39,7 @@ def add_both(context: Context, number: int, cost: CostModel) -> Step:
         precondition_holds=Tri.YES,
         config=_settings(context, names, rest or context.members),
         target_list=names,
+        why=tuple(_why_both(context)),
         order=tuple(_order(context, rest, first=True)),
         to_do=ids(context.lacking),
         done=ids(context.holding),
@@ -103,12 +104,30 @@ def drop_old(context: Context, number: int, cost: CostModel) -> Step:
     )
 
 
+def _why_both(context: Context) -> Iterator[str]:
+    target, keep = context.target, context.keep or "the old assignor"
+    yield (
+        f"{target} stands first because a coordinator that loads the group again remembers only "
+        f"the elected assignor of every list: with {target} elected, that is what the next step "
+        f"needs, and with {keep} first its members would be refused (RB107, RB113)"
+    )
+    if any(facts.family == "franz-go" for facts in context.members):
+        yield (
+            f"franz-go follows the vote: its members run {target}'s protocol as soon as it is "
+            "elected, which is when the last member holds both"
+        )
+    yield (
+        "two bounces, because a leader with old code ignores the partitions that members still "
+        "own, and could give them away before they are revoked (KIP-429)"
+    )
+
+
 def gate_command(context: Context) -> str:
     """What to type to see whether a step's gate holds: the plan again, on fresh evidence."""
     words = ["rebal", "plan-upgrade", context.group.group_id]
     if context.goal != "cooperative":
         words += ["--to", context.goal]
-    words += ["--probe", "--request-log", "kafka-request.log"]
+    words += [*context.options, "--probe", "--request-log", "kafka-request.log"]
     words += ["--expect-members", str(context.expected or len(context.members))]
     return shlex.join(words)
 

@@ -1,0 +1,152 @@
+"""The captured groups at each point of their story: what was known then, and what happened next."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from rebal.groups.evidence import merge
+from rebal.groups.model import (
+    Coordinator,
+    CoordinatorKind,
+    Group,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Member,
+    Topic,
+    TopicPartitions,
+    Tri,
+)
+from rebal.groups.observations import Observation
+from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
+from rebal.groups.wire.group_metadata import (
+    GroupMetadata,
+    GroupMetadataKey,
+    decode_group_metadata,
+    decode_key,
+)
+from rebal.inspectors.request_log import read_request_log
+
+FOLDER = Path(os.environ.get("REBAL_CAPTURES") or Path(__file__).parents[1] / "data" / "captures")
+# A record is written while the join that made it is still being answered, and so not logged yet.
+SOON = timedelta(milliseconds=100)
+REFUSED = "InconsistentGroupProtocol"
+
+
+class Story:
+    """One group's timeline, with a snapshot for each generation that had members."""
+
+    def __init__(self, name: str, timeline: list[dict[str, Any]], snapshots: list[GroupSnapshot]):
+        self.name = name
+        self.timeline = timeline
+        self.snapshots = snapshots
+
+    def running(self, at: datetime) -> dict[str, dict[str, Any]]:
+        """Client id → the start of each process that runs at this time."""
+        alive: dict[str, dict[str, Any]] = {}
+        for event in self.timeline:
+            if when(event) > at:
+                break
+            if event["action"] == "start":
+                alive[event["client_id"]] = event
+            elif event["action"] in ("stop", "kill", "died"):
+                alive.pop(event.get("client_id"), None)
+        return alive
+
+    def next_start(self, at: datetime) -> dict[str, Any] | None:
+        """The next process that was started, with `refused` added: did the group refuse it?"""
+        for n, event in enumerate(self.timeline):
+            if event["action"] != "start" or when(event) <= at:
+                continue
+            later = self.timeline[n + 1 :]
+            end = next((e for e in later if e.get("client_id") == event["client_id"]), {})
+            return {**event, "refused": REFUSED in end.get("error", "")}
+        return None
+
+
+def stories(log: bool = True) -> dict[str, Story]:
+    """All captured classic consumer groups by name; without `log` there is no request log."""
+    seen: tuple[Observation, ...] = ()
+    if log:
+        seen = read_request_log([FOLDER / "kafka-request.log.gz"]).observations
+    truth = json.loads((FOLDER / "truth.json").read_text(encoding="utf-8"))["groups"]
+    points: dict[str, list[GroupSnapshot]] = {}
+    for group_id, at, value in _generations():
+        snapshot = _snapshot(group_id, at, value)
+        known = [item for item in seen if item.group_id == group_id and _at(item) <= at + SOON]
+        points.setdefault(group_id, []).append(merge(snapshot, known))
+    return {
+        name: Story(name, sorted(truth[name]["timeline"], key=lambda e: e["t_ms"]), found)
+        for name, found in points.items()
+    }
+
+
+def when(event: dict[str, Any]) -> datetime:
+    return datetime.fromtimestamp(event["t_ms"] / 1000, UTC)
+
+
+def _at(item: Observation) -> datetime:
+    found = getattr(item, "at", None) or item.evidence.at
+    assert found is not None
+    return found
+
+
+def _generations() -> Iterator[tuple[str, datetime, GroupMetadata]]:
+    with gzip.open(FOLDER / "consumer_offsets.jsonl.gz", "rt", encoding="utf-8") as lines:
+        records = [json.loads(line) for line in lines]
+    for record in sorted(records, key=lambda r: (r["timestamp"], r["partition"], r["offset"])):
+        key = decode_key(base64.b64decode(record["key"]))
+        if not isinstance(key, GroupMetadataKey) or record["value"] is None:
+            continue
+        value = decode_group_metadata(base64.b64decode(record["value"]))
+        if value.members and value.protocol_type == "consumer":
+            at = datetime.fromtimestamp(record["timestamp"] / 1000, UTC)
+            yield key.group_id, at, value
+
+
+def _snapshot(group_id: str, at: datetime, value: GroupMetadata) -> GroupSnapshot:
+    members = []
+    partitions: dict[str, int] = {}
+    for one in value.members:
+        consumer = value.protocol not in ("stream",)
+        owned: TopicPartitions = {}
+        if one.assignment:
+            owned = decode_assignment(one.assignment).partitions
+        for topic, numbers in owned.items():
+            partitions[topic] = max(partitions.get(topic, 0), *(n + 1 for n in numbers), 0)
+        members.append(
+            Member(
+                member_id=one.member_id,
+                client_id=one.client_id,
+                host=one.client_host,
+                instance_id=one.instance_id,
+                subscription=decode_subscription(one.subscription) if consumer else None,
+                assignment=owned,
+            )
+        )
+    return GroupSnapshot(
+        group=Group(
+            group_id=group_id,
+            state=GroupState.STABLE,
+            type=GroupType.CLASSIC,
+            protocol_type=value.protocol_type,
+            assignor=value.protocol,
+            generation=value.generation,
+            coordinator=Coordinator(
+                broker_id=1,
+                kind=CoordinatorKind.JAVA,
+                # The one broker of the story was never restarted.
+                rebalanced_since_load=Tri.YES,
+            ),
+        ),
+        captured_at=at,
+        members=tuple(members),
+        topics=tuple(Topic(name=name, partitions=n) for name, n in sorted(partitions.items())),
+    )

@@ -1,0 +1,190 @@
+"""What the planner says of really captured groups, at each point of their story.
+
+The stories are the captures' own (truth.json tells what was done and what the members printed);
+REBAL_CAPTURES names another folder of the same form.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from rebal.groups.model import GroupSnapshot, Knowledge
+from rebal.planner.plan import Plan, Verdict
+from rebal.planner.routes import make_plan
+from rebal.planner.rules import evaluate
+from tests.planner.captured import Story, stories
+
+COOPERATIVE = ["cooperative-sticky"]
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, Story]:
+    return stories()
+
+
+@pytest.fixture(scope="module")
+def silent() -> dict[str, Story]:
+    """The same groups with nothing but what describe shows."""
+    return stories(log=False)
+
+
+def last(found: dict[str, Story], name: str) -> GroupSnapshot:
+    return found[name].snapshots[-1]
+
+
+def by_client(plan: Plan, ids: tuple[str, ...]) -> set[str]:
+    return {m.client_id for m in plan.baseline.members if m.member_id in ids}
+
+
+def test_no_step_that_is_called_ready_was_refused(
+    told: dict[str, Story], silent: dict[str, Story], capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = answered = 0
+    for found in (told, silent):
+        for story in found.values():
+            for snapshot in story.snapshots:
+                start = story.next_start(snapshot.captured_at)
+                for goal in ("cooperative", "eager"):
+                    plan = make_plan(snapshot, goal)
+                    for step in plan.steps if start else ():
+                        if start is None or step.target_list != tuple(start["assignors"]):
+                            continue
+                        answered += 1
+                        refused += start["refused"]
+                        assert not (start["refused"] and step.exit_code == 0), (
+                            story.name,
+                            snapshot.captured_at,
+                            start,
+                            plan.summary,
+                        )
+    with capsys.disabled():
+        print(f"\n{answered} starts with a planned list, {refused} of them were refused")
+    assert answered > 40
+    assert refused >= 4, "the captures hold refusals that must have been foreseen"
+
+
+def test_what_is_called_done_is_done(told: dict[str, Story], silent: dict[str, Story]) -> None:
+    called = 0
+    for found in (told, silent):
+        for story in found.values():
+            for snapshot in story.snapshots:
+                plan = make_plan(snapshot)
+                if plan.verdict is not Verdict.DONE:
+                    continue
+                called += 1
+                alive = story.running(snapshot.captured_at)
+                lists = {m.client_id: alive[m.client_id]["assignors"] for m in snapshot.members}
+                assert all(names == COOPERATIVE for names in lists.values()), (story.name, lists)
+    assert called > 5
+
+
+def test_nobody_who_is_called_done_or_left_is_wrong(told: dict[str, Story]) -> None:
+    checked = 0
+    for story in told.values():
+        for snapshot in story.snapshots:
+            plan = make_plan(snapshot)
+            alive = story.running(snapshot.captured_at)
+            if plan.path not in ("two_bounces", "one_bounce"):
+                continue
+            for step in plan.steps:
+                for client in by_client(plan, step.done) & set(alive):
+                    names = alive[client]["assignors"]
+                    assert "cooperative-sticky" in names, (story.name, client, names)
+                    if step.id == len(plan.steps):
+                        assert names == COOPERATIVE, (story.name, client, names)
+                    checked += 1
+                for client in by_client(plan, step.to_do) & set(alive):
+                    assert alive[client]["assignors"] != COOPERATIVE, (story.name, client)
+                    checked += 1
+    assert checked > 100
+
+
+def test_inventory_has_bounce_one_behind_it(told: dict[str, Story]) -> None:
+    plan = make_plan(last(told, "inventory"))
+    assert (plan.path, plan.next_step, plan.exit_code) == ("two_bounces", 2, 0)
+    assert by_client(plan, plan.steps[0].done) == {"stock-0", "stock-1", "stock-2"}
+    assert {f.rule for f in plan.findings} >= {"RB106"}
+    assert plan.runs.value == "EAGER"
+    assert plan.assignor == "cooperative-sticky"
+
+
+def test_shipping_is_half_way(told: dict[str, Story]) -> None:
+    plan = make_plan(last(told, "shipping"))
+    assert (plan.next_step, plan.exit_code) == (1, 0)
+    assert by_client(plan, plan.steps[0].done) == {"ship-0", "ship-1"}
+    assert by_client(plan, plan.steps[0].to_do) == {"ship-2", "ship-3"}
+    assert plan.steps[1].exit_code == 3
+
+
+def test_checkout_names_the_forgotten_member_before_anybody_dies_of_it(
+    told: dict[str, Story],
+) -> None:
+    story = told["checkout"]
+    died = next(e["t_ms"] for e in story.timeline if e["action"] == "died")
+    before = [s for s in story.snapshots if s.captured_at.timestamp() * 1000 < died]
+    complete = [s for s in before if len(s.members) == 4][-1]
+    plan = make_plan(complete)
+    assert (plan.next_step, plan.exit_code) == (1, 0)
+    (finding,) = [f for f in plan.findings if f.rule == "RB102"]
+    assert by_client(plan, finding.members) == {"checkout-3"}
+    assert plan.steps[1].exit_code == 3
+
+
+def test_checkout_while_members_are_down(told: dict[str, Story]) -> None:
+    story = told["checkout"]
+    broken = next(s for s in story.snapshots if s.refusals)
+    plan = make_plan(broken, expect_members=4)
+    rules = {f.rule for f in plan.findings}
+    assert {"RB102", "RB904", "RB606"} <= rules
+    assert plan.steps[1].exit_code == 3
+    (refusal,) = [f for f in plan.findings if f.rule == "RB904"]
+    assert "checkout-0 was refused" in refusal.message
+    assert "checkout-3 supports none of it" in refusal.message
+
+
+@pytest.mark.parametrize("name", ["checkout", "gosvc", "static-orders"])
+def test_groups_that_were_finished(told: dict[str, Story], name: str) -> None:
+    plan = make_plan(last(told, name))
+    assert (plan.path, plan.verdict, plan.exit_code) == ("finished", Verdict.DONE, 0)
+    assert evaluate(last(told, name)) == ()
+
+
+@pytest.mark.parametrize("name", ["ml-features", "pyapp"])
+def test_clients_that_refuse_mixed_lists(told: dict[str, Story], name: str) -> None:
+    story = told[name]
+    early = story.snapshots[0]
+    plan = make_plan(early)
+    assert (plan.path, plan.exit_code) == ("cut_over", 3)
+    assert "RB104" in {f.rule for f in plan.findings}
+    end = make_plan(last(told, name))
+    assert (end.path, end.exit_code) == ("finished", 0)
+
+
+def test_kafkajs_and_streams_are_blocked(told: dict[str, Story]) -> None:
+    node = make_plan(last(told, "web-node"))
+    assert node.exit_code == 3
+    assert "RB105" in {f.rule for f in node.findings}
+    streams = make_plan(last(told, "streams-agg"))
+    assert (streams.path, streams.exit_code) == ("none", 3)
+    assert "RB501" in {f.rule for f in streams.findings}
+
+
+def test_billing_begins_with_one_bounce_and_ends_with_a_downgrade(told: dict[str, Story]) -> None:
+    story = told["billing"]
+    full = [s for s in story.snapshots if len(s.members) == 3]
+    first = next(
+        s for s in full if all(m.assignors.knowledge is Knowledge.EXACT for m in s.members)
+    )
+    plan = make_plan(first)
+    assert (plan.path, plan.next_step, plan.exit_code) == ("one_bounce", 1, 0)
+    down = make_plan(last(told, "billing"), "eager")
+    assert (down.path, down.verdict) == ("finished", Verdict.DONE)
+
+
+def test_without_a_log_nothing_is_claimed_of_lists(silent: dict[str, Story]) -> None:
+    for name in ("inventory", "shipping", "checkout"):
+        for snapshot in silent[name].snapshots:
+            plan = make_plan(snapshot)
+            assert plan.verdict is not Verdict.DONE
+            if plan.next_step == 2:
+                assert plan.exit_code != 0 or plan.assignor == "cooperative-sticky"
