@@ -108,6 +108,11 @@ def _failed(simulation: Simulation, failure: Failure) -> Iterator[tuple[Text, st
         yield Text("members"), listing([named.get(one, one) for one in failure.members])
     if failure.topics:
         yield Text("topics"), listing(failure.topics)
+    yield (
+        Text("do"),
+        "restart these members before the group rebalances with this assignor: a member that has "
+        "just started claims nothing",
+    )
 
 
 def _members(simulation: Simulation, wide: bool) -> Iterator[RenderableType]:
@@ -133,7 +138,7 @@ def _members(simulation: Simulation, wide: bool) -> Iterator[RenderableType]:
     named, more = _folded(shifts)
     yield FittingTable(columns, [_row(name, shift, scale) for name, shift in named])
     if more:
-        yield Text(f"(and {count(more, 'member')} more, each with other counts: --wide)", "dim")
+        yield Text(f"(and {count(more, 'member')} more with other counts: --wide)", "dim")
 
 
 def _folded(shifts: Sequence[MemberShift]) -> tuple[list[tuple[str, MemberShift]], int]:
@@ -144,12 +149,14 @@ def _folded(shifts: Sequence[MemberShift]) -> tuple[list[tuple[str, MemberShift]
     for shift in shifts:
         alike.setdefault((shift.keeps, shift.gives, shift.gets), []).append(shift)
     rows: list[tuple[str, MemberShift]] = []
+    shown = 0
     for same in sorted(alike.values(), key=len, reverse=True):
-        if len(same) >= _FOLD_ROWS:
-            rows.append((f"{len(same):,} members", same[0]))
-        else:
-            rows += [(shift.name, shift) for shift in same]
-    return rows[:_MOST_ROWS], len(rows[_MOST_ROWS:])
+        together = len(same) >= _FOLD_ROWS
+        for shift in same[:1] if together else same:
+            if len(rows) < _MOST_ROWS:
+                rows.append((f"{len(same):,} members" if together else shift.name, shift))
+                shown += len(same) if together else 1
+    return rows, len(shifts) - shown
 
 
 def _row(name: str, shift: MemberShift, scale: int) -> list[str | Text]:

@@ -1,0 +1,231 @@
+"""`rebal simulate` as it is typed: text, JSON and YAML, folding, escaping, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from rebal.cli import options
+from rebal.cli.app import run
+from rebal.cli.output import render
+from rebal.cli.views.simulate_view import simulate_view
+from rebal.groups.model import GroupSnapshot, Member, Subscription, Topic
+from rebal.groups.partitions import Partitions
+from rebal.groups.snapshot import dump_snapshot
+from rebal.planner.whatif import simulate
+
+Make = Callable[..., GroupSnapshot]
+
+
+def members(owned: list[str], clients: list[str] | None = None) -> tuple[Member, ...]:
+    return tuple(
+        Member(
+            member_id=f"pod-{n}-id" if clients is None else f"{clients[n]}-id",
+            client_id=f"pod-{n}" if clients is None else clients[n],
+            subscription=Subscription(version=3, topics=("orders",)),
+            assignment={"orders": Partitions.parse(text)} if text else {},
+        )
+        for n, text in enumerate(owned)
+    )
+
+
+@pytest.fixture
+def saved(tmp_path: Path, group: Make) -> Callable[..., str]:
+    def save(*owned: str, **more: object) -> str:
+        path = tmp_path / "checkout.rebal.yaml"
+        given = {"members": members(list(owned)), **more}
+        path.write_text(dump_snapshot(group(**given)), encoding="utf-8")
+        return str(path)
+
+    return save
+
+
+def test_the_answer_comes_first(saved, capsys) -> None:
+    path = saved("0-7", "8-11")
+    code = run(["simulate", "--assignor", "cooperative-sticky", "--snapshot", path])
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0].startswith(f"checkout ({path}, captured ")
+    assert lines[0].endswith("): range → cooperative-sticky")
+    assert lines[1] == (
+        "moves 2 of 12 · stays 10 · balance 6–6 (was 4–8) · 2 rebalances until stable"
+    )
+    assert "stops    2 partitions where members run COOPERATIVE; all 12 partitions" in out
+    assert "round 1  revoked 2 · assigned 0 · still owned 10" in out
+    assert "round 2  revoked 0 · assigned 2 · still owned 10" in out
+    cells = [line.split() for line in lines if line.startswith("pod-")]
+    assert cells == [
+        ["pod-0", "8", "6", "6", "2", "0", "██████▒▒"],
+        ["pod-1", "4", "6", "4", "0", "2", "████░░"],
+    ]
+    assert lines[-1].split()[:3] == ["next:", "rebal", "plan-upgrade"]
+    assert err == ""
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky"])
+def test_an_eager_assignor_stops_everything(saved, capsys, assignor: str) -> None:
+    assert run(["simulate", "--assignor", assignor, "--snapshot", saved("0-7", "8-11")]) == 0
+    out = capsys.readouterr().out
+    assert f"stops    all 12 partitions: {assignor} is EAGER only" in out
+    assert "1 rebalance until stable" in out
+    assert "next:    rebal simulate --assignor cooperative-sticky --snapshot" in out
+
+
+@pytest.mark.parametrize(("form", "load"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_documents_hold_the_whole_simulation(saved, capsys, form: str, load) -> None:
+    args = ["simulate", "--assignor", "cooperative-sticky", "--snapshot", saved("0-7", "8-11")]
+    assert run([*args, "-o", form]) == 0
+    made = load(capsys.readouterr().out)
+    assert next(iter(made)) == "schema"
+    assert made["schema"] == "rebal.simulate/1"
+    assert (made["moved"], made["stays"], made["rebalances"], made["stable"]) == (2, 10, 2, True)
+    assert made["balance"] == {"now_min": 4, "now_max": 8, "then_min": 6, "then_max": 6}
+    assert made["members"][1]["then"] == {"orders": "6-11"}
+    assert [one["revoked"] for one in made["rounds"]] == [2, 0]
+    assert made["failure"] is None
+    assert made["exit_code"] == 0
+
+
+def test_wide_shows_partitions_and_topics(saved, capsys) -> None:
+    path = saved("0-7", "8-11")
+    run(["simulate", "--assignor", "cooperative-sticky", "--snapshot", path, "--wide"])
+    out = capsys.readouterr().out
+    assert "OWNS NOW" in out
+    assert "orders 8-11" in out
+    assert "orders 6-11" in out
+    assert next(line for line in out.splitlines() if line.startswith("orders ")).split() == [
+        "orders",
+        "12",
+        "4–8",
+        "6–6",
+    ]
+
+
+def test_five_hundred_members_fit_a_screen(group: Make) -> None:
+    owned = [f"{n * 4}-{n * 4 + 3}" for n in range(500)]
+    snapshot = group(
+        members=(*members([*owned[:498], "1992-1999", ""]),),
+        topics=(Topic(name="orders", partitions=2000),),
+    )
+    made = simulate(snapshot, "cooperative-sticky")
+    text = render(simulate_view(made, "test", "rebal"), width=100)
+    assert len(text.splitlines()) < 25
+    assert max(map(len, text.splitlines())) <= 100
+    rows = {line.split("  ")[0].strip() for line in text.splitlines()}
+    assert {"498 members", "pod-498", "pod-499"} <= rows
+    wide = render(simulate_view(made, "test", "rebal", wide=True), width=4000)
+    assert sum(line.startswith("pod-") for line in wide.splitlines()) == 500
+
+
+def test_many_different_members_are_cut_and_counted(group: Make) -> None:
+    owned, start = [], 0
+    for n in range(80):
+        owned.append(f"{start}-{start + n}")
+        start += n + 1
+    snapshot = group(members=members(owned), topics=(Topic(name="orders", partitions=start),))
+    text = render(simulate_view(simulate(snapshot, "sticky"), "test", "rebal"), width=100)
+    assert len(text.splitlines()) < 45
+    rows = text[text.index("MEMBER") : text.index("(and ")].splitlines()[1:]
+    folded = [int(row.split()[0]) for row in rows if row.split()[1] == "members"]
+    left = 80 - sum(folded) - (len(rows) - len(folded))
+    assert f"(and {left} members more with other counts: --wide)" in text
+    assert left > 40
+
+
+def test_twelve_members_stay_on_lines_of_their_own_in_natural_order(group: Make) -> None:
+    snapshot = group(members=members([str(n) for n in range(12)]))
+    text = render(simulate_view(simulate(snapshot, "range"), "test", "rebal"), width=100)
+    names = [line.split()[0] for line in text.splitlines() if line.startswith("pod-")]
+    assert names == [f"pod-{n}" for n in range(12)]
+
+
+@pytest.mark.parametrize("form", ["text", "json", "yaml"])
+def test_text_from_the_cluster_is_not_obeyed(saved, capsys, hostile: str, form: str) -> None:
+    path = saved(members=members(["0-5", "6-11"], [hostile, "plain"]))
+    assert run(["simulate", "--assignor", "sticky", "--snapshot", path, "-o", form]) == 0
+    out = capsys.readouterr().out
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(out)
+    assert "[red]boss[/red] :boom:" in out
+
+
+def test_a_leader_that_would_fail_blocks(saved, capsys) -> None:
+    """A topic that was made anew with fewer partitions than its members still claim."""
+    path = saved("0,7", topics=(Topic(name="orders", partitions=2),))
+    args = ["simulate", "--assignor", "cooperative-sticky", "--snapshot", path]
+    assert run(args) == 3
+    out = capsys.readouterr().out
+    assert "fails    the leader would throw IllegalStateException" in out
+    assert "members  pod-0" in out
+    assert "topics   orders" in out
+    assert "do       restart these members" in out
+    assert "until stable" not in out
+    assert run([*args, "-o", "json"]) == 3
+    made = json.loads(capsys.readouterr().out)
+    assert made["exit_code"] == 3
+    assert made["failure"]["members"] == ["pod-0-id"]
+
+
+@pytest.fixture
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("REBAL_SNAPSHOT", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "sentence"),
+    [
+        ([], 2, "which assignor? Add --assignor range|roundrobin|sticky|cooperative-sticky."),
+        (["--assignor", "uniform"], 2, "there are range, roundrobin, sticky, cooperative-sticky."),
+        (["--assignor", "range", "g", "--snapshot", "x.yaml"], 2, "not both"),
+        (["--assignor", "range", "--snapshot", "none.yaml"], 1, "there is no such file"),
+        (["--assignor", "range"], 2, "which group?"),
+    ],
+)
+def test_what_is_typed_wrong_is_said(
+    args: list[str], code: int, sentence: str, capsys, empty_folder: None
+) -> None:
+    assert run(["simulate", *args]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert sentence in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_group_that_cannot_be_simulated_is_one_sentence(saved, capsys) -> None:
+    assert run(["simulate", "--assignor", "range", "--snapshot", saved()]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("rebal: cannot simulate checkout: it has no members")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_group_is_read_live_with_the_connection_that_was_typed(
+    group: Make, capsys, monkeypatch
+) -> None:
+    seen: dict[str, object] = {}
+
+    def read(name: str | None, snapshot: Path | None, **given: object) -> GroupSnapshot:
+        seen.update(given, group=name, snapshot=snapshot)
+        return replace(group(), members=members(["0-5", "6-11"]))
+
+    monkeypatch.setattr(options, "snapshot_for", read)
+    args = ["simulate", "checkout", "--assignor", "sticky", "-b", "kafka-1:9092", "-X", "a=b"]
+    assert run([*args, "--timeout", "3"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("checkout (live): range → sticky")
+    assert "rebal simulate --assignor cooperative-sticky checkout -b kafka-1:9092 -X a=b" in out
+    assert seen == {
+        "group": "checkout",
+        "snapshot": None,
+        "bootstrap": "kafka-1:9092",
+        "command_config": None,
+        "overrides": ["a=b"],
+        "profile": None,
+        "timeout": 3,
+    }
