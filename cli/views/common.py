@@ -64,7 +64,7 @@ class FittingTable:
         unlimited = options.update(max_width=100_000)
         for limit in ranks:
             made = self._make(limit)
-            fits = Measurement.get(console, unlimited, made).maximum - GAP <= options.max_width
+            fits = Measurement.get(console, unlimited, made).maximum <= options.max_width
             if fits or limit == ranks[-1]:
                 yield made
                 hidden = [column.header for column in self._columns if column.rank > limit]
@@ -129,14 +129,14 @@ def when(at: datetime, now: datetime) -> str:
 
 
 def software_text(software: Software | None) -> str:
-    """`java 3.9.1`, `java >= 3.4`, `librdkafka`, or `unknown`."""
+    """`java 3.9.1`, `java ≥ 3.4 or franz-go`, `librdkafka`, or `unknown`."""
     if software is None:
         return "unknown"
-    name = software.family or software.name or "unknown"
-    version = software.version or (software.version_range or "").replace(">=", "≥")
-    if name == "unknown" and version:
-        return f"unknown {version}"
-    return f"{name} {version}".strip()
+    bounds = (software.version_range or "").replace(">=", "≥")
+    name = software.family or software.name
+    if name is None or name == "unknown":
+        return bounds or "unknown"
+    return f"{name} {software.version or bounds}".strip()
 
 
 def assignors_text(known: AssignorList) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +32,7 @@ from rebal.groups.model import (
     Tri,
     Unmatched,
 )
+from rebal.planner.context import COOPERATIVE_STICKY
 from rebal.planner.plan import Finding, Severity
 
 if TYPE_CHECKING:
@@ -196,8 +197,16 @@ def _worthless(snapshot: GroupSnapshot) -> str:
     return f"{text} ({why.rstrip('.')})" if why else text
 
 
-def _aligned(rows: Sequence[tuple[str, Text, str]]) -> Iterator[tuple[str, Text]]:
-    """Name, verdict and source in columns that may still fold where the width is short."""
+def _aligned(told: Iterable[tuple[str, Text, str]]) -> Iterator[tuple[str, Text]]:
+    """Name, verdict and source in columns that may still fold where the width is short.
+
+    Names of which the same is said share a line; cooperative-sticky keeps its own.
+    """
+    alike: dict[tuple[bool, str, str], tuple[list[str], Text]] = {}
+    for name, verdict, source in told:
+        key = (name == COOPERATIVE_STICKY, verdict.plain, source)
+        alike.setdefault(key, ([], verdict))[0].append(name)
+    rows = [(", ".join(names), verdict, key[2]) for key, (names, verdict) in alike.items()]
     names = max(len(name) for name, _, _ in rows)
     verdicts = max(len(verdict) for _, verdict, _ in rows)
     for n, (name, verdict, source) in enumerate(rows):
