@@ -1,0 +1,194 @@
+"""What a reload of the coordinator does to the probe's answers, on brokers that really restart."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from rebal.groups.model import GroupSnapshot, Tri
+from rebal.inspectors.live import read_groups
+from rebal.inspectors.raw import RawCluster
+from rebal.inspectors.reload import rebalanced_since_load
+from tests.kafka.broker import Broker
+from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.processes import wait_for
+from tests.live_support import config_of, stored_generations
+
+MIXED = ["range", "cooperative-sticky"]
+
+
+@pytest.fixture(scope="module")
+def own41() -> Iterator[Broker]:
+    """A broker of its own: it is restarted here."""
+    with Broker("4.1.1", secure=False) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def own39() -> Iterator[Broker]:
+    with Broker("3.9.1", secure=False) as broker:
+        yield broker
+
+
+def start(  # noqa: PLR0917 - what a member is, and where
+    broker: Broker, members: Members, group: str, topic: str, number: int, lists: list[str]
+) -> Member:
+    # A session that outlives the restart: the members are still the same ones afterwards.
+    return members.start(
+        "java-3.9.1",
+        broker,
+        f"m-{number}",
+        group,
+        topics=[topic],
+        assignors=lists,
+        instance_id=f"i-{number}",
+        session_timeout_ms=45_000,
+    )
+
+
+def started(broker: Broker, members: Members, group: str, topic: str) -> list[Member]:
+    broker.create_topic(topic, 4)
+    own = [start(broker, members, group, topic, n, MIXED) for n in range(2)]
+    wait_assigned(own, 4)
+    broker.wait_stable(group, 2)
+    return own
+
+
+def read(broker: Broker, group_id: str) -> GroupSnapshot:
+    (found,) = read_groups(config_of(broker), [group_id], probe=True)
+    assert isinstance(found, GroupSnapshot), found
+    assert found.probe is not None
+    assert found.probe.refused is None, found.probe.refused
+    return found
+
+
+def answers(snapshot: GroupSnapshot) -> dict[str, Tri]:
+    assert snapshot.probe is not None
+    return {each.assignor: each.supported for each in snapshot.probe.answers}
+
+
+def reading(snapshot: GroupSnapshot) -> tuple[Tri, str]:
+    assert snapshot.group.coordinator is not None
+    coordinator = snapshot.group.coordinator
+    return coordinator.rebalanced_since_load, coordinator.rebalanced_why
+
+
+def ids(snapshot: GroupSnapshot) -> set[str]:
+    return {member.member_id for member in snapshot.members}
+
+
+def test_the_answer_flips_with_the_reload_and_one_rebalance_cures_it(
+    own41: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    own = started(own41, members, group_id, topic_name)
+    first = read(own41, group_id)
+    assert answers(first)["cooperative-sticky"] is Tri.YES
+    assert reading(first)[0] is Tri.YES
+
+    own41.restart()
+    own41.wait_stable(group_id, 2)
+    flipped = read(own41, group_id)
+    assert ids(flipped) == ids(first)
+    assert answers(flipped)["range"] is Tri.YES
+    assert answers(flipped)["cooperative-sticky"] is Tri.NO, "every list became just [range]"
+    assert reading(flipped)[0] is Tri.NO, reading(flipped)
+    assert flipped.group.generation == first.group.generation
+
+    # A static restart stores a record at the same generation: that is no rebalance.
+    records = len(stored_generations(own41, group_id))
+    own[1].stop()
+    own[1] = start(own41, members, group_id, topic_name, 1, MIXED)
+    own[1].wait_for("assigned")
+    wait_for(
+        "the record of the static restart",
+        lambda: len(stored_generations(own41, group_id)) > records,
+        timeout=20,
+    )
+    replaced = read(own41, group_id)
+    assert ids(replaced) != ids(first)
+    assert reading(replaced)[0] is Tri.NO, reading(replaced)
+    assert "static" in reading(replaced)[1]
+    assert replaced.group.generation == first.group.generation
+
+    own[0].rebalance()
+    wait_for(
+        "the next generation",
+        lambda: stored_generations(own41, group_id)[-1].generation != first.group.generation,
+        timeout=20,
+    )
+    own41.wait_stable(group_id, 2)
+    cured = read(own41, group_id)
+    assert answers(cured)["cooperative-sticky"] is Tri.YES
+    assert reading(cured)[0] is Tri.YES, reading(cured)
+
+
+def test_a_rebalance_since_the_load_is_read_from_the_topic_alone(
+    own41: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    own = started(own41, members, group_id, topic_name)
+    with RawCluster(config_of(own41)) as cluster:
+        before = rebalanced_since_load(cluster, group_id)
+    assert before.rebalanced is Tri.YES
+    own41.kill()
+    own41.start()
+    own41.wait_stable(group_id, 2)
+    with RawCluster(config_of(own41)) as cluster:
+        after_kill = rebalanced_since_load(cluster, group_id)
+        assert after_kill.rebalanced is Tri.NO, after_kill
+        assert after_kill.generation == before.generation
+        own[0].rebalance()
+        wait_for(
+            "the rebalance to be read",
+            lambda: rebalanced_since_load(cluster, group_id).rebalanced is Tri.YES,
+            timeout=20,
+        )
+        assert rebalanced_since_load(cluster, group_id).generation != before.generation
+
+
+def test_a_group_of_the_other_order_loses_the_assignor_that_all_run(
+    own41: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    own41.create_topic(topic_name, 4)
+    lists = ["cooperative-sticky", "range"]
+    own = [start(own41, members, group_id, topic_name, n, lists) for n in range(2)]
+    wait_assigned(own, 4)
+    own41.wait_stable(group_id, 2)
+    assert answers(read(own41, group_id))["range"] is Tri.YES
+    own41.restart()
+    own41.wait_stable(group_id, 2)
+    flipped = read(own41, group_id)
+    assert answers(flipped)["range"] is Tri.NO
+    assert answers(flipped)["cooperative-sticky"] is Tri.YES
+    assert reading(flipped)[0] is Tri.NO
+
+
+@pytest.mark.full
+def test_the_scala_coordinator_forgets_as_well_and_a_kill_cannot_be_told(
+    own39: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    own = started(own39, members, group_id, topic_name)
+    first = read(own39, group_id)
+    assert reading(first) == (
+        Tri.YES,
+        "every list in the coordinator's memory holds cooperative-sticky beside range",
+    )
+    own39.restart()
+    own39.wait_stable(group_id, 2)
+    flipped = read(own39, group_id)
+    assert answers(flipped)["cooperative-sticky"] is Tri.NO
+    assert reading(flipped)[0] is Tri.NO
+    own[0].rebalance()
+    wait_for(
+        "the next generation",
+        lambda: stored_generations(own39, group_id)[-1].generation != first.group.generation,
+        timeout=20,
+    )
+    own39.wait_stable(group_id, 2)
+    assert reading(read(own39, group_id))[0] is Tri.YES
+
+    # Its leader epoch does not rise here, so a "yes" from the topic would be a lie.
+    own39.kill()
+    own39.start()
+    own39.wait_stable(group_id, 2)
+    killed = read(own39, group_id)
+    assert answers(killed)["cooperative-sticky"] is Tri.NO
+    assert reading(killed)[0] is not Tri.YES, reading(killed)
