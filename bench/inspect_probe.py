@@ -47,7 +47,7 @@ def rows() -> Iterator[Row]:
             broker.wait_stable(GROUP, 4)
             ours = [rebal, "inspect", GROUP, "--probe", "-b", broker.bootstrap]
             peer = [
-                java, *SCRIPT_JVM, "-cp", jars.classpath("broker-4.1.1"),
+                java, *SCRIPT_JVM, "-cp", jars.classpath("tools-4.1.1"),
                 "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
                 "--bootstrap-server", broker.bootstrap, "--group", GROUP,
                 "--describe", "--members", "--verbose",

@@ -43,6 +43,8 @@ ARTIFACTS: dict[str, tuple[str, ...]] = {
         )
         for version in CLIENT_VERSIONS
     },
+    # Kafka's own command-line tools: the peer of bench/inspect_probe.py.
+    "tools-4.1.1": ("org.apache.kafka:kafka-tools:4.1.1", *_BROKER_LOGGING["4.1.1"]),
 }
 
 _POM = """\
