@@ -94,7 +94,14 @@ def command(
     from rebal.planner.routes import NotPlannedError, make_plan
 
     try:
-        plan = make_plan(seen, to, expect_members=expect_members, families=families, ignore=ignored)
+        plan = make_plan(
+            seen,
+            to,
+            expect_members=expect_members,
+            families=families,
+            ignore=ignored,
+            options=options.typed(bootstrap, command_config, overrides, profile),
+        )
     except NotPlannedError as error:
         raise UsageError(str(error)) from None
     code = judged(plan.exit_code, plan.findings, fail_on, exit_zero)

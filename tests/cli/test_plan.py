@@ -1,0 +1,266 @@
+"""`rebal plan-upgrade` as it is typed."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from rebal.cli import app, files, options
+from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Software
+from rebal.planner.plan import load_plan
+
+Make = Callable[..., GroupSnapshot]
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Callable[[GroupSnapshot], str]:
+    return lambda snapshot: str(files.save_snapshot(snapshot, tmp_path))
+
+
+def with_lists(snapshot: GroupSnapshot, *lists: tuple[str, ...], **fields: Any) -> GroupSnapshot:
+    """`snapshot` with these exact lists, one a member."""
+    members = tuple(
+        msgspec.structs.replace(
+            member, assignors=AssignorList(knowledge=Knowledge.EXACT, list=names)
+        )
+        for member, names in zip(snapshot.members, lists, strict=True)
+    )
+    return msgspec.structs.replace(snapshot, members=members, **fields)
+
+
+BOTH = ("cooperative-sticky", "range")
+RANGE = ("range",)
+
+
+def plan(path: str, *more: str) -> int:
+    return app.run(["plan-upgrade", "--snapshot", path, *more])
+
+
+def test_the_text_answers_first_and_ends_with_what_was_not_checked(
+    group: Make, save: Any, capsys: Said
+) -> None:
+    assert plan(save(group())) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "checkout: EAGER (range) → COOPERATIVE (cooperative-sticky)"
+    assert lines[1].startswith("ready  two bounces · half-way through bounce 1 (1 of 3 done)")
+    text = "\n".join(lines)
+    assert re.search(r"to do +checkout-2", text)
+    assert re.search(r"unknown +checkout-3", text)
+    assert (
+        "\n                partition.assignment.strategy=org.apache.kafka.clients.consumer."
+        "CooperativeStickyAssignor,org.apache.kafka.clients.consumer.RangeAssignor\n" in text
+    )
+    assert "never straight to [range]" in text
+    assert "step 2: blocks" in text
+    assert text.index("not checked") > text.index("RB901")
+    assert lines[-1].split()[0] == "next:"
+
+
+def test_a_narrow_terminal_never_folds_what_is_to_be_pasted(
+    group: Make, save: Any, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    path = save(group())
+    monkeypatch.setattr("sys.stdout.isatty", lambda: False)
+    assert plan(path) == 0
+    text = capsys.readouterr().out
+    assert "CooperativeStickyAssignor,org.apache.kafka.clients.consumer.RangeAssignor\n" in text
+    assert any(len(line) <= 60 for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("lists", "more", "code"),
+    [
+        ((RANGE, RANGE, RANGE), (), 0),
+        ((BOTH, BOTH, BOTH), (), 4),
+        ((("cooperative-sticky",),) * 3, (), 4),
+        ((RANGE, RANGE, RANGE), ("--expect-members", "4"), 0),
+    ],
+)
+def test_the_exit_code_is_the_next_step_s(
+    group: Make, save: Any, lists: Any, more: tuple[str, ...], code: int
+) -> None:
+    path = save(with_lists(group(), *lists))
+    assert plan(path, *more) == code
+    assert plan(path, *more, "-o", "json") == code
+
+
+def test_blocked_is_3(group: Make, save: Any, capsys: Said) -> None:
+    snapshot = group()
+    members = tuple(
+        msgspec.structs.replace(
+            member,
+            software=Software(family="librdkafka", name="confluent-kafka-python", version="2.6.0"),
+        )
+        for member in snapshot.members
+    )
+    path = save(msgspec.structs.replace(snapshot, members=members))
+    assert plan(path) == 3
+    assert "RB104" in capsys.readouterr().out
+    assert plan(path, "--exit-zero") == 0
+    ignored = plan(
+        path, "--ignore", "rb104", "--reason", "we stop everything on Sunday", "-o", "json"
+    )
+    said = capsys.readouterr().out
+    body = json.loads(said[said.rindex('{\n  "schema"') :])
+    assert ignored == 0
+    assert "RB104 is ignored: we stop everything on Sunday" in body["assumptions"]
+    assert [f["ignored"] for f in body["findings"] if f["rule"] == "RB104"]
+
+
+def test_fail_on_warning(group: Make, save: Any) -> None:
+    default = ("range", "cooperative-sticky")
+    path = save(with_lists(group(), default, default, RANGE))
+    assert plan(path) == 0
+    assert plan(path, "--fail-on", "warning") == 3
+
+
+def test_the_json_envelope(group: Make, save: Any, capsys: Said) -> None:
+    plan(save(group()), "-o", "json")
+    body = json.loads(capsys.readouterr().out)
+    assert next(iter(body)) == "schema"
+    assert list(body)[-1] == "exit_code"
+    assert body["schema"] == "rebal.plan/1"
+    assert body["from"] == "EAGER"
+    assert body["to"] == "COOPERATIVE"
+    assert body["verdict"] == "ready"
+    assert body["assumptions"] == []
+    first = body["steps"][0]
+    assert {"id", "title", "kind", "config", "gate", "rollback", "cost"} <= set(first)
+    assert first["kind"] == "rolling"
+    assert {setting["format"] for setting in first["config"]} == {"Java properties", "Spring YAML"}
+    spring = next(s for s in first["config"] if s["format"] == "Spring YAML")
+    assert yaml.safe_load(spring["text"])["spring"]["kafka"]["consumer"]["properties"] == {
+        "partition.assignment.strategy": "org.apache.kafka.clients.consumer."
+        "CooperativeStickyAssignor,org.apache.kafka.clients.consumer.RangeAssignor"
+    }
+
+
+@pytest.mark.parametrize("ending", ["yaml", "json"])
+def test_out_writes_a_plan_that_reads_back_with_its_baseline(
+    group: Make, save: Any, tmp_path: Path, capsys: Said, ending: str
+) -> None:
+    out = tmp_path / f"checkout.plan.{ending}"
+    snapshot = group()
+    path = save(snapshot)
+    assert plan(path, "--out", str(out)) == 0
+    read = load_plan(out.read_text(encoding="utf-8"), ending, out.name)
+    assert read.baseline == options.with_evidence(files.read_snapshot(Path(path)), ())
+    assert read.baseline.group == snapshot.group
+    assert read.next_step == 1
+    assert f"wrote {out}" in capsys.readouterr().err
+    again = tmp_path / f"again.{ending}"
+    plan(path, "--out", str(again))
+    assert again.read_bytes() == out.read_bytes()
+
+
+def test_markdown_is_a_runbook(group: Make, save: Any, capsys: Said) -> None:
+    assert plan(save(group()), "-o", "markdown") == 0
+    text = capsys.readouterr().out
+    assert text.startswith("# checkout: EAGER (range) → COOPERATIVE (cooperative-sticky)\n")
+    assert "\n```properties\n" in text
+    assert "\n- [ ] Gate: `rebal plan-upgrade checkout" in text
+    assert "\n## Not checked\n" in text
+
+
+@pytest.mark.parametrize("form", ["text", "json", "yaml", "markdown"])
+def test_hostile_names_show_as_text(
+    group: Make, save: Any, capsys: Said, hostile: str, form: str
+) -> None:
+    snapshot = group()
+    members = tuple(
+        msgspec.structs.replace(member, client_id=hostile, member_id=f"{hostile}{n}")
+        for n, member in enumerate(snapshot.members)
+    )
+    bad = msgspec.structs.replace(snapshot.group, group_id=f"g\n{hostile}")
+    path = save(msgspec.structs.replace(snapshot, members=members, group=bad))
+    assert plan(path, "-o", form, "--wide") == 0
+    said = capsys.readouterr().out
+    hidden = {c for c in said if unicodedata.category(c) in ("Cc", "Cf") and c != "\n"}
+    assert hidden == set()
+    assert "boss" in said
+    if form == "markdown":
+        outside = re.sub(r"(`+)[^`].*?\1", "", re.sub(r"(?ms)^```.*?^```$", "", said))
+        assert not re.search(r"(?<!\\)\[red\]", outside)
+
+
+def test_a_family_can_be_assumed(group: Make, save: Any, capsys: Said) -> None:
+    snapshot = group()
+    members = (
+        *snapshot.members[:2],
+        msgspec.structs.replace(snapshot.members[2], software=None, subscription=None),
+    )
+    path = save(msgspec.structs.replace(snapshot, members=members))
+    assert plan(path) == 4
+    assert "--assume-family java" in capsys.readouterr().out
+    assert plan(path, "--assume-family", "checkout-3=java") == 0
+    assert re.search(r"assumed +client id checkout-3 is java", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--to", "consumer"], "not planned by this version"),
+        (["--to", "fastest"], "expected cooperative"),
+        (["--ignore", "RB102"], "go together"),
+        (["--reason", "why not"], "go together"),
+        (["--ignore", "RB102", "--reason", " "], "go together"),
+        (["--ignore", "RB000", "--reason", "x"], "no such rule"),
+        (["--assume-family", "cobol"], "cobol is not one of java"),
+        (["--assume-family", "a="], "nothing is not one of"),
+        (["--out", "plan.txt"], "use .yaml, .yml or .json"),
+        (["--expect-members", "0"], "--expect-members"),
+        (["--probe"], "live group"),
+        (["--assignor", "sticky"], "add --probe"),
+        (["checkout"], "not both"),
+        (["-o", "sarif"], "--output"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(
+    group: Make, save: Any, capsys: Said, words: list[str], says: str
+) -> None:
+    assert plan(save(group()), *words) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert says in told.err
+    assert told.err.count("\n") == 1
+
+
+def test_a_file_that_cannot_be_written_fails(group: Make, save: Any, capsys: Said) -> None:
+    assert plan(save(group()), "--out", "/nowhere/at/all/plan.yaml") == 1
+    assert "cannot write" in capsys.readouterr().err
+
+
+def test_without_a_group_the_one_snapshot_here_is_read(
+    group: Make, save: Any, capsys: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(group())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("REBAL_SNAPSHOT", raising=False)
+    assert app.run(["plan-upgrade"]) == 0
+    assert "checkout.rebal.yaml" in capsys.readouterr().err
+
+
+def test_gates_repeat_how_the_cluster_is_reached(
+    group: Make, save: Any, capsys: Said, tmp_path: Path
+) -> None:
+    assert plan(save(group()), "-b", "kafka-1:9092", "-X", "sasl.password=secret") == 0
+    said = capsys.readouterr().out
+    assert "rebal plan-upgrade checkout -b kafka-1:9092" in said
+    assert "secret" not in said
+
+
+def test_the_plan_is_dated_by_its_evidence(group: Make, save: Any, capsys: Said) -> None:
+    plan(save(group()), "-o", "yaml")
+    made = yaml.safe_load(capsys.readouterr().out)["made_at"]
+    assert datetime.fromisoformat(str(made)) == datetime(2026, 11, 20, 9, 15, tzinfo=UTC)
