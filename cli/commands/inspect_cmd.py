@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def command(
     groups: Annotated[
-        list[str] | None, typer.Argument(metavar="GROUP…", help="The groups to read.")
+        list[str] | None, typer.Argument(metavar="GROUP", help="The groups to read.")
     ] = None,
     *,
     bootstrap: options.Bootstrap = None,

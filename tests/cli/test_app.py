@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -154,3 +157,35 @@ def test_fail_on_warning_and_exit_zero() -> None:
     assert judged(0, ignored, FailOn.WARNING, False) == 0
     assert judged(3, warns, FailOn.WARNING, True) == 0
     assert judged(1, warns, FailOn.WARNING, True) == 1
+
+
+@pytest.mark.parametrize("command", ["inspect", "doctor", "plan-upgrade"])
+def test_ctrl_c_while_a_broker_keeps_silent(command: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        code = "import sys; from rebal.cli.app import main; main(sys.argv[1:])"
+        running = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                code,
+                command,
+                "g",
+                "-b",
+                f"127.0.0.1:{port}",
+                "--timeout",
+                "60",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with running:
+            silent.settimeout(30)
+            silent.accept()
+            time.sleep(0.3)
+            asked = time.monotonic()
+            running.send_signal(signal.SIGINT)
+            out, err = running.communicate(timeout=30)
+    assert (running.returncode, out, err) == (130, "", "rebal: stopped.\n")
+    assert time.monotonic() - asked < 5
