@@ -1,0 +1,67 @@
+"""A client id with rich markup and escape codes shows as text in every output of every command."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rebal.cli import app
+from rebal.cli.files import save_snapshot
+from rebal.groups.model import GroupSnapshot, Topic
+from rebal.groups.partitions import Partitions
+
+COMMANDS = [
+    ["inspect"],
+    ["inspect", "--wide"],
+    ["inspect", "-o", "json"],
+    ["inspect", "-o", "yaml"],
+    ["plan-upgrade"],
+    ["plan-upgrade", "--wide"],
+    ["plan-upgrade", "-o", "markdown"],
+    ["plan-upgrade", "-o", "json"],
+    ["plan-upgrade", "-o", "yaml"],
+    ["simulate", "--assignor", "cooperative-sticky"],
+    ["simulate", "--assignor", "cooperative-sticky", "--wide"],
+    ["simulate", "--assignor", "cooperative-sticky", "-o", "json"],
+    ["simulate", "--assignor", "cooperative-sticky", "-o", "yaml"],
+]
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_it_is_text(
+    *,
+    command: list[str],
+    static: bool,
+    group: Callable[..., GroupSnapshot],
+    hostile: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    members = tuple(
+        msgspec.structs.replace(
+            member,
+            client_id=f"{hostile}{n}",
+            member_id=f"{hostile}{n}-{n}",
+            host=hostile,
+            instance_id=f"{hostile}{n}" if static else None,
+            assignment={f"orders{hostile}": Partitions([n])},
+            subscription=msgspec.structs.replace(member.subscription, topics=(f"orders{hostile}",)),
+        )
+        for n, member in enumerate(group().members)
+    )
+    snapshot = group(
+        members=members, topics=(Topic(name=f"orders{hostile}", partitions=3),), lag=(),
+        group=msgspec.structs.replace(group().group, group_id=f"g{hostile}"),
+    )  # fmt: skip
+    path = save_snapshot(snapshot, tmp_path / "s.yaml")
+    assert app.run([*command, "--snapshot", str(path)]) in (0, 3, 4)
+    out, err = capsys.readouterr()
+    hidden = {c for c in out + err if c != "\n" and unicodedata.category(c) in ("Cc", "Cf")}
+    assert not hidden
+    if "markdown" not in command:
+        assert "[red]boss[/red] :boom:" in out
