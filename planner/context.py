@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
+from rebal.groups.clients import proven_family
 from rebal.groups.model import (
     GroupSnapshot,
     GroupState,
@@ -19,18 +20,14 @@ from rebal.groups.model import (
     Knowledge,
     Member,
     Record,
-    Source,
     Tri,
 )
-from rebal.planner.families import able, candidates, cooperative
+from rebal.planner.families import able, candidates, cooperative, older
 
 COOPERATIVE: Final = "cooperative"
 EAGER: Final = "eager"
 CONSUMER: Final = "consumer"
 COOPERATIVE_STICKY: Final = "cooperative-sticky"
-_PROOF_OF_FAMILY: Final = frozenset(
-    {Source.REQUEST_LOG, Source.CLIENT_LOG, Source.OFFSETS_TOPIC, Source.ASSUMED}
-)
 
 
 class Facts(Record, frozen=True, kw_only=True):
@@ -53,6 +50,11 @@ class Facts(Record, frozen=True, kw_only=True):
         keys = (self.family,) if self.family is not None else self.candidates
         answers = {able(key, self.version).mixed for key in keys}
         return answers.pop() if len(answers) == 1 else Tri.CANNOT_TELL
+
+    def older_than(self, limit: str) -> Tri:
+        """Is its client older than the version `limit`, by its version or what bounds it?"""
+        software = self.member.software
+        return Tri.CANNOT_TELL if software is None else older(software, limit)
 
     @property
     def version(self) -> str | None:
@@ -99,11 +101,7 @@ class Context:
     def _facts(self, member: Member, name: str) -> Facts:
         software = member.software
         family = software.family if software else None
-        proven = family is not None and any(
-            item.source in _PROOF_OF_FAMILY for item in (software.evidence if software else ())
-        )
-        if family is not None and software is not None and software.name and software.version:
-            proven = True
+        proven = proven_family(software) is not None
         if not proven:
             assumed = self._assumed.get(member.client_id) or self._assumed.get("*")
             if assumed:

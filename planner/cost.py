@@ -55,7 +55,10 @@ def by_arithmetic(restarts: Restarts) -> Cost:
     rebalances = each * moving
     moved = round(2 * share * moving)
     if moving == 0:
-        text = "no rebalance: static members come back within session.timeout.ms"
+        text = (
+            "no rebalance while static members come back within session.timeout.ms, except one "
+            "where the vote changes"
+        )
     elif restarts.eager_after and restarts.eager < restarts.members:
         text = (
             f"about {rebalances} rebalances ({each} for each restarted member); members restarted "

@@ -12,12 +12,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from rebal.groups.clients import family as known_family
+from rebal.groups.clients import version_tuple
 from rebal.groups.model import Tri
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.cost import CostModel, Restarts
-from rebal.planner.families import before, cooperative
+from rebal.planner.families import cooperative
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
-from rebal.planner.settings import settings_for
+from rebal.planner.settings import plain, settings_for
 
 _METRICS = (
     "watch in each restarted client: rebalance-total, failed-rebalance-total and "
@@ -201,15 +202,22 @@ def _notes(names: Sequence[str], family: str, members: Sequence[Facts]) -> Itera
     if known is None or not any(cooperative(name) is Tri.YES for name in names):
         return
     since = known.cooperative_since
-    old = [facts for facts in members if before(facts.version, since) is Tri.YES]
-    unknown = [facts for facts in members if before(facts.version, since) is Tri.CANNOT_TELL]
-    if since[:1].isdigit() and since != "0" and (old or unknown):
+    if version_tuple(since) not in (None, (0,)):
         title = "kafka-clients" if family == "java" else known.title
-        now = sorted({str(facts.version) for facts in old}) or ["version not known"]
-        yield f"needs {title} {since} or later (now {', '.join(now)}): upgrade in this restart"
+        old = [facts for facts in members if facts.older_than(since) is Tri.YES]
+        if old:
+            now = ", ".join(f"{facts.name}: {_runs(facts)}" for facts in old[:6])
+            yield f"needs {title} {since} or later: upgrade in this restart ({plain(now)})"
+        elif any(facts.older_than(since) is Tri.CANNOT_TELL for facts in members):
+            yield f"needs {title} {since} or later; not every version is known"
     default = len(names) > 1 and "range" in names and family == "java"
-    if default and any(before(facts.version, "3.0") is not Tri.NO for facts in members):
+    if default and any(facts.older_than("3.0") is not Tri.NO for facts in members):
         yield "range must be named: it was only the default of versions before 3.0"
+
+
+def _runs(facts: Facts) -> str:
+    software = facts.member.software
+    return (software.version or software.version_range or "") if software else ""
 
 
 def _expected(context: Context) -> tuple[str, ...]:

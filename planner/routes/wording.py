@@ -61,7 +61,7 @@ def _kip848(context: Context) -> str:
 
 
 def _begun(context: Context, number: int | None) -> bool:
-    return bool(context.holding) if number == 1 else bool(context.settled)
+    return bool(context.settled if number == context.narrow_step else context.holding)
 
 
 def _progress(context: Context, path: str) -> str:

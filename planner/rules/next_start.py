@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from rebal.groups.model import Record, Tri
 from rebal.planner.context import Context, Facts
-from rebal.planner.families import before, cooperative
+from rebal.planner.families import cooperative
 
 
 class Mistake(StrEnum):
@@ -55,7 +55,7 @@ def _mistake(context: Context, facts: Facts, names: tuple[str, ...]) -> Mistake:
         if all(cooperative(name) is Tri.NO for name in names):
             return Mistake.STRAIGHT_BACK
         return Mistake.NOTHING_COMMON
-    old_java = facts.family == "java" and before(facts.version, "3.0") is not Tri.NO
+    old_java = facts.family == "java" and facts.older_than("3.0") is not Tri.NO
     if context.elected == "range" and context.target in names and old_java:
         return Mistake.DROPPED_DEFAULT
     return Mistake.NOTHING_COMMON

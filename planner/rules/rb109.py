@@ -40,9 +40,10 @@ def static_members(context: Context) -> Iterator[Finding]:
         if facts.member.instance_id is not None and facts not in context.settled
     ]
     if named:
-        every = "all members are" if len(named) == len(context.members) else "are"
+        every = " (all members)" if len(named) == len(context.members) else ""
         yield found(
-            f"{context.named(named)} {every if len(named) > 1 else 'is'} static: a restart within "
+            f"{context.named(named)}{every} {'is' if len(named) == 1 else 'are'} static: a restart "
+            "within "
             "session.timeout.ms causes no rebalance, and shows only the member itself.",
             members=named,
             fix="After each restart look for the new member id and its list; do not wait for a "

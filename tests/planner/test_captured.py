@@ -6,13 +6,15 @@ REBAL_CAPTURES names another folder of the same form.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from rebal.groups.model import GroupSnapshot, Knowledge
 from rebal.planner.plan import Plan, Verdict
 from rebal.planner.routes import make_plan
 from rebal.planner.rules import evaluate
-from tests.planner.captured import Story, stories
+from tests.planner.captured import REFUSED, Story, stories
 
 COOPERATIVE = ["cooperative-sticky"]
 
@@ -32,6 +34,14 @@ def last(found: dict[str, Story], name: str) -> GroupSnapshot:
     return found[name].snapshots[-1]
 
 
+def _row(source: str, story: Story) -> str:
+    verdicts = Counter(make_plan(s).verdict.value for s in story.snapshots)
+    said = ", ".join(f"{count} {name}" for name, count in sorted(verdicts.items()))
+    refusals = sum(e["action"] == "died" and REFUSED in e["error"] for e in story.timeline)
+    now = make_plan(story.snapshots[-1])
+    return f"{story.name:14} {source:13} {said}; refused {refusals}; at the end: {now.summary}"
+
+
 def by_client(plan: Plan, ids: tuple[str, ...]) -> set[str]:
     return {m.client_id for m in plan.baseline.members if m.member_id in ids}
 
@@ -40,8 +50,10 @@ def test_no_step_that_is_called_ready_was_refused(
     told: dict[str, Story], silent: dict[str, Story], capsys: pytest.CaptureFixture[str]
 ) -> None:
     refused = answered = 0
-    for found in (told, silent):
+    rows = []
+    for source, found in (("request log", told), ("describe only", silent)):
         for story in found.values():
+            rows.append(_row(source, story))
             for snapshot in story.snapshots:
                 start = story.next_start(snapshot.captured_at)
                 for goal in ("cooperative", "eager"):
@@ -58,7 +70,8 @@ def test_no_step_that_is_called_ready_was_refused(
                             plan.summary,
                         )
     with capsys.disabled():
-        print(f"\n{answered} starts with a planned list, {refused} of them were refused")
+        print("", *rows, sep="\n")
+        print(f"{answered} starts with a planned list, {refused} of them were refused")
     assert answered > 40
     assert refused >= 4, "the captures hold refusals that must have been foreseen"
 

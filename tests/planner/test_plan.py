@@ -177,7 +177,23 @@ def test_texts_for_java() -> None:
 def test_java_before_2_4_must_be_upgraded_in_bounce_one() -> None:
     made = plan([m("a", RANGE, version="2.3.1"), m("b", RANGE)])
     assert made.exit_code == 0
-    assert "needs kafka-clients 2.4 or later (now 2.3.1)" in made.steps[0].config[0].text
+    assert (
+        "needs kafka-clients 2.4 or later: upgrade in this restart (a: 2.3.1)"
+        in made.steps[0].config[0].text
+    )
+
+
+@pytest.mark.parametrize(
+    ("left", "known"),
+    [("java >= 3.4 or franz-go", True), ("java < 2.4 or franz-go", False)],
+)
+def test_a_range_of_versions_is_enough(left: str, known: bool) -> None:
+    made = plan([m("a", family=None, left=left)])
+    assert made.exit_code == 0
+    java = next(s.text for s in made.steps[0].config if s.family == "java")
+    assert ("range must be named" in java) is not known
+    assert ("upgrade in this restart" in java) is not known
+    assert "not every version" not in java
 
 
 def test_each_family_gets_its_own_text() -> None:
