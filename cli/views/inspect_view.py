@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 _LABEL: Final = 10
 _LONGEST_LABEL: Final = 24
+_NAMES: Final = 28
 
 
 def inspect_view(
@@ -206,7 +208,12 @@ def _aligned(told: Iterable[tuple[str, Text, str]]) -> Iterator[tuple[str, Text]
     for name, verdict, source in told:
         key = (name == COOPERATIVE_STICKY, verdict.plain, source)
         alike.setdefault(key, ([], verdict))[0].append(name)
-    rows = [(", ".join(names), verdict, key[2]) for key, (names, verdict) in alike.items()]
+    rows = [
+        (line, verdict, key[2])
+        for key, (names, verdict) in alike.items()
+        for line in wrap(", ".join(names), _NAMES, break_long_words=False, break_on_hyphens=False)
+        or [""]
+    ]
     names = max(len(name) for name, _, _ in rows)
     verdicts = max(len(verdict) for _, verdict, _ in rows)
     for n, (name, verdict, source) in enumerate(rows):

@@ -318,3 +318,17 @@ def test_a_redacted_snapshot_says_so(group: Make) -> None:
     later = snapshot.captured_at + timedelta(hours=1)
     made = output.render(inspect_view(report(snapshot), "rebal x", now=later), width=120)
     assert "names are pseudonyms" in made
+
+
+def test_assignors_of_which_the_same_is_said_share_lines(group: Make) -> None:
+    said = [("range", Tri.YES), ("cooperative-sticky", Tri.NO)]
+    said += [(f"custom-assignor-{n}", Tri.NO) for n in range(3)]
+    made = screen(doubted(probe(group(), Tri.YES, *said)), width=80)
+    lines = [line.split("  ") for line in made.splitlines() if "probe, just now" in line]
+    assert [[word.strip() for word in line if word] for line in lines] == [
+        ["supports", "range", "all members", "probe, just now"],
+        ["cooperative-sticky", "NOT all members", "probe, just now"],
+        ["custom-assignor-0,", "NOT all members", "probe, just now"],
+        ["custom-assignor-1,", "NOT all members", "probe, just now"],
+        ["custom-assignor-2", "NOT all members", "probe, just now"],
+    ]
