@@ -288,6 +288,17 @@ def _assumes(snapshot: GroupSnapshot, assignor: str) -> tuple[str, ...]:
         "members reach the leader in the order of the snapshot (the order in which they will "
         "join cannot be known; it rarely matters)",
     ]
+    others = sorted(
+        {
+            member.software.family
+            for member in snapshot.members
+            if member.software is not None and member.software.family not in (None, "java")
+        }
+    )
+    if others:
+        made.append(
+            f"the leader is a Java client; one of {', '.join(others)} may choose other partitions"
+        )
     if snapshot.redacted and "sticky" in assignor:
         made.append(
             "the snapshot is redacted: the sticky assignors go by hashes of the real member ids, "

@@ -38,8 +38,8 @@ def simulate_view(
     view: list[RenderableType] = [
         Text.assemble(
             (simulation.group_id, "bold"),
-            f" ({source}): {simulation.assignor_now or 'no assignor'} → ",
-            (simulation.assignor, "bold"),
+            f" ({source}): ",
+            _change(simulation),
         )
     ]
     if simulation.failure is not None:
@@ -51,6 +51,13 @@ def simulate_view(
         view += [Text(""), _topics(simulation)]
     view += [Text(""), facts(_assumed(simulation, next_command), label=_LABEL)]
     return view
+
+
+def _change(simulation: Simulation) -> Text:
+    now, then = simulation.assignor_now, simulation.assignor
+    if now == then:
+        return Text.assemble((then, "bold"), " again")
+    return Text.assemble(f"{now or 'no assignor'} → ", (then, "bold"))
 
 
 def _answer(simulation: Simulation) -> Text:

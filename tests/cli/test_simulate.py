@@ -74,6 +74,7 @@ def test_an_eager_assignor_stops_everything(saved, capsys, assignor: str) -> Non
     out = capsys.readouterr().out
     assert f"stops    all 12 partitions: {assignor} is EAGER only" in out
     assert "1 rebalance until stable" in out
+    assert ("): range again\n" in out) == (assignor == "range")
     assert "next:    rebal simulate --assignor cooperative-sticky --snapshot" in out
 
 

@@ -22,6 +22,7 @@ from rebal.groups.model import (
     Knowledge,
     Member,
     RebalanceProtocol,
+    Software,
     Subscription,
     Topic,
 )
@@ -156,6 +157,13 @@ def test_redacted_snapshots_say_what_that_means_for_sticky_only() -> None:
     hidden = replace(UNEVEN, redacted=True)
     assert any("redacted" in one for one in simulate(hidden, "sticky").assumes)
     assert not any("redacted" in one for one in simulate(hidden, "range").assumes)
+
+
+def test_other_clients_than_java_are_named() -> None:
+    foreign = replace(member("a"), software=Software(family="librdkafka"))
+    java = replace(member("b"), software=Software(family="java"))
+    assert any("librdkafka" in one for one in simulate(group(foreign, java), "range").assumes)
+    assert not any("Java client" in one for one in simulate(group(java), "range").assumes)
 
 
 @pytest.mark.parametrize("assignor", ALL)
