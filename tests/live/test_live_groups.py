@@ -1,0 +1,178 @@
+"""Live groups against what their own members print, on both coordinators and every protocol."""
+
+import re
+
+import pytest
+
+from rebal.groups.model import CoordinatorKind, GroupSnapshot, GroupState, GroupType
+from rebal.groups.partitions import Partitions
+from rebal.groups.snapshot import dump_snapshot, load_snapshot
+from rebal.inspectors.errors import SelectionError
+from rebal.inspectors.live import GroupFailure, read_groups, select_groups
+from tests.kafka.broker import Broker
+from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.processes import wait_for
+from tests.live_support import config_of
+
+CLIENTS = {
+    "java-2.3.1": ("java-2.3.1", ["range"], None),
+    "java-4.1.1 mixed": ("java-4.1.1", ["cooperative-sticky", "range"], None),
+    "java-4.1.1 KIP-848": ("java-4.1.1", None, "consumer"),
+    "librdkafka": ("confluent-kafka", ["cooperative-sticky"], None),
+    "kafka-python": ("kafka-python", ["cooperative-sticky"], None),
+}
+
+
+def read(broker: Broker, group_id: str) -> GroupSnapshot:
+    (found,) = read_groups(config_of(broker), [group_id])
+    assert isinstance(found, GroupSnapshot), found
+    return found
+
+
+def owned(snapshot: GroupSnapshot, client_id: str) -> set[tuple[str, int]]:
+    (member,) = (each for each in snapshot.members if each.client_id == client_id)
+    return {(topic, n) for topic, numbers in member.assignment.items() for n in numbers}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_group_is_what_its_members_say(
+    kafka41: Broker, members: Members, group_id: str, topic_name: str, client: str
+) -> None:
+    software, lists, protocol = CLIENTS[client]
+    kafka41.create_topic(topic_name, 6)
+    kafka41.produce(topic_name, {0: 3})
+    options = {"topics": [topic_name], "assignors": lists, "protocol": protocol}
+    own = [members.start(software, kafka41, f"c-{n}", group_id, **options) for n in range(2)]
+    wait_assigned(own, 6)
+    kafka41.wait_stable(group_id, 2)
+    wait_for(
+        "the commits",
+        lambda: any(lag.committed == 3 for lag in read(kafka41, group_id).lag),
+        timeout=20,
+    )
+    found = read(kafka41, group_id)
+    same_as_members(found, own)
+    group = found.group
+    assert group.state is GroupState.STABLE
+    assert group.protocol_type == "consumer"
+    assert group.coordinator is not None
+    assert group.coordinator.kind is CoordinatorKind.JAVA
+    assert f"{group.coordinator.host}:{group.coordinator.port}" == kafka41.bootstrap
+    assert found.cluster.version == "4.1"
+    assert found.cluster.features["group.version"] == 1
+    assert found.cluster.settings["group.consumer.migration.policy"] == "bidirectional"
+    assert [(t.name, t.partitions) for t in found.topics] == [(topic_name, 6)]
+    assert found.topics[0].replicas == ((1,),) * 6
+    assert {(lag.partition, lag.end) for lag in found.lag} >= {(0, 3), (1, 0), (5, 0)}
+    assert found.notes == ()
+    if protocol is None:
+        assert (group.type, group.assignor) == (GroupType.CLASSIC, lists[0] if lists else "")
+        assert all(m.subscription and m.subscription.topics == (topic_name,) for m in found.members)
+    else:
+        assert (group.type, group.assignor) == (GroupType.CONSUMER, "uniform")
+        assert group.group_epoch == group.assignment_epoch == own[0].generation
+        assert {m.protocol_type for m in found.members} == {"consumer"}
+        assert all(m.target_assignment == m.assignment for m in found.members)
+        assert all(m.member_epoch == group.group_epoch for m in found.members)
+    text = dump_snapshot(found)
+    assert dump_snapshot(load_snapshot(text, "yaml")) == text
+
+
+def same_as_members(found: GroupSnapshot, own: list[Member]) -> None:
+    assert {member.client_id for member in found.members} == {member.client_id for member in own}
+    for member in own:
+        assert owned(found, member.client_id) == member.owned
+        (seen,) = (each for each in found.members if each.client_id == member.client_id)
+        assert seen.subscribed_topics == tuple(member.settings["topics"].split(","))
+        # Java before 2.5 does not tell its member id.
+        if member.member_id is not None:
+            assert seen.member_id == member.member_id
+
+
+def test_the_scala_coordinator_and_a_kip848_broker_differ_in_what_they_say(
+    kafka39: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    kafka39.create_topic(topic_name, 4)
+    own = [
+        members.start("java-3.9.1", kafka39, f"c-{n}", group_id, topics=[topic_name])
+        for n in range(2)
+    ]
+    wait_assigned(own, 4)
+    kafka39.wait_stable(group_id, 2)
+    found = read(kafka39, group_id)
+    same_as_members(found, own)
+    assert found.group.coordinator is not None
+    assert found.group.coordinator.kind is CoordinatorKind.SCALA
+    assert (found.group.type, found.cluster.version) == (GroupType.CLASSIC, "3.9")
+    (missing,) = read_groups(config_of(kafka39), ["nobody-knows-this"])
+    assert missing == GroupFailure(
+        group_id="nobody-knows-this", message="nobody-knows-this: no such group.", kind="not-found"
+    )
+
+
+def test_a_classic_member_of_a_kip848_group_is_told_apart(
+    kafka41: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    kafka41.create_topic(topic_name, 4)
+    old = members.start("java-4.1.1", kafka41, "old", group_id, topics=[topic_name])
+    wait_assigned([old], 4)
+    new = members.start(
+        "java-4.1.1", kafka41, "new", group_id, topics=[topic_name], protocol="consumer"
+    )
+    wait_assigned([old, new], 4)
+    kafka41.wait_stable(group_id, 2)
+    found = read(kafka41, group_id)
+    assert found.group.type is GroupType.CONSUMER
+    assert {m.client_id: m.protocol_type for m in found.members} == {
+        "old": "classic",
+        "new": "consumer",
+    }
+    same_as_members(found, [old, new])
+
+
+def test_several_groups_and_one_that_is_not_there(
+    kafka41: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    kafka41.create_topic(topic_name, 2)
+    ids = [f"{group_id}-{letter}" for letter in "abc"]
+    own = [members.start("java-3.9.1", kafka41, each, each, topics=[topic_name]) for each in ids]
+    for each in own:
+        wait_assigned([each], 2)
+    config = config_of(kafka41)
+    answers = read_groups(config, [ids[0], "not/there", ids[1], ids[2]])
+    assert [type(answer) for answer in answers] == [
+        GroupSnapshot, GroupFailure, GroupSnapshot, GroupSnapshot,
+    ]  # fmt: skip
+    assert select_groups(config, [], match=f"{re.escape(group_id)}-[ab]") == ids[:2]
+    assert set(ids) <= set(select_groups(config, [], all_groups=True))
+    assert select_groups(config, ["x", ids[2], "x"]) == ["x", ids[2]]
+    with pytest.raises(SelectionError, match="no group matches 'nothing-like-it'; it lists"):
+        select_groups(config, [], match="nothing-like-it")
+    with pytest.raises(SelectionError, match="not a regular expression"):
+        select_groups(config, [], match="(")
+
+
+def test_partitions_that_are_committed_by_hand_have_lag_without_members(
+    kafka41: Broker, group_id: str, topic_name: str
+) -> None:
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+    kafka41.create_topic(topic_name, 2)
+    kafka41.produce(topic_name, {1: 9})
+    places = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic_name, 1, 4)])
+    kafka41.admin().alter_consumer_group_offsets([places])[group_id].result(20)
+    found = read(kafka41, group_id)
+    assert (found.group.state, found.members) == (GroupState.EMPTY, ())
+    assert [(lag.partition, lag.committed, lag.end) for lag in found.lag] == [(1, 4, 9)]
+
+
+def test_a_client_id_is_kept_letter_by_letter(
+    kafka41: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    kafka41.create_topic(topic_name, 1)
+    wild = "[red]\x1b[31mboo[/red]"
+    own = members.start("confluent-kafka", kafka41, wild, group_id, topics=[topic_name])
+    wait_assigned([own], 1)
+    (member,) = read(kafka41, group_id).members
+    assert member.client_id == wild
+    assert member.assignment == {topic_name: Partitions([0])}

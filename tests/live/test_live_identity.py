@@ -1,0 +1,92 @@
+"""What a member id proves: dynamic, static, and after an expired session."""
+
+import os
+import signal
+import time
+
+from rebal.groups.model import GroupSnapshot
+from rebal.inspectors.live import read_groups
+from tests.kafka.broker import Broker
+from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.processes import wait_for
+from tests.live_support import config_of
+
+
+def ids(broker: Broker, group_id: str) -> dict[str, str]:
+    """Client id to member id, as read."""
+    (found,) = read_groups(config_of(broker), [group_id])
+    assert isinstance(found, GroupSnapshot), found
+    return {member.client_id: member.member_id for member in found.members}
+
+
+def test_a_dynamic_id_stays_until_the_member_is_restarted(
+    kafka41: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    kafka41.create_topic(topic_name, 4)
+
+    def start(client_id: str) -> Member:
+        return members.start("java-3.9.1", kafka41, client_id, group_id, topics=[topic_name])
+
+    own = [start("stays"), start("restarts")]
+    wait_assigned(own, 4)
+    first = ids(kafka41, group_id)
+    generation = own[0].generation
+    own[1].stop()
+    own[1] = start("restarts")
+    wait_assigned(own, 4)
+    second = ids(kafka41, group_id)
+    # Rebalances have gone over it, and it is the same member: it was not restarted.
+    assert own[0].generation is not None
+    assert generation is not None
+    assert own[0].generation > generation
+    assert second["stays"] == first["stays"]
+    assert second["restarts"] != first["restarts"]
+
+
+def test_a_static_members_id_changes_with_each_restart(
+    kafka41: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    kafka41.create_topic(topic_name, 4)
+
+    def start(name: str) -> Member:
+        return members.start(
+            "java-3.9.1", kafka41, name, group_id, topics=[topic_name], instance_id=name,
+            session_timeout_ms=30_000,
+        )  # fmt: skip
+
+    own = [start("a"), start("b")]
+    wait_assigned(own, 4)
+    first = ids(kafka41, group_id)
+    generation = own[0].generation
+    own[1].stop()
+    own[1] = start("b")
+    wait_assigned(own, 4)
+    second = ids(kafka41, group_id)
+    assert second["a"] == first["a"]
+    assert second["b"] != first["b"]
+    assert own[0].generation == generation, "a static restart is no rebalance"
+
+
+def test_an_expired_session_gives_a_new_id_without_a_new_process(
+    kafka41: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    kafka41.create_topic(topic_name, 2)
+    own = members.start(
+        "confluent-kafka", kafka41, "sleepy", group_id, topics=[topic_name],
+        session_timeout_ms=1500,
+    )  # fmt: skip
+    wait_assigned([own], 2)
+    first = ids(kafka41, group_id)
+    pid = own.host.process.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_for("the session to expire", lambda: not ids(kafka41, group_id), timeout=20)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    deadline = time.monotonic() + 20
+    while not (second := ids(kafka41, group_id)):
+        assert time.monotonic() < deadline, "it did not come back"
+        time.sleep(0.1)
+    assert own.host.process.pid == pid
+    assert own.host.process.alive
+    assert second["sleepy"] != first["sleepy"]
