@@ -31,6 +31,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fetch the jars before the first live test, whose time limit is not meant for downloads."""
+    if session.config.option.collectonly or _why_not_live():
+        return
+    if any(item.get_closest_marker("live") for item in session.items):
+        from tests.kafka import jars
+
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        say = reporter.write_line if reporter else print
+        try:
+            jars.prepare(say)
+        except jars.ToolError as error:
+            # The live tests fail with the same words; the others can still run.
+            say(f"live tests cannot run: {error}")
+
+
 def _why_not_live() -> str | None:
     if os.environ.get("CI", "").lower() == "true":
         return None

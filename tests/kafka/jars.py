@@ -102,7 +102,6 @@ def tool(name: str) -> str | None:
 def classpath(name: str) -> str:
     """The class path (`folder/*`) of one artifact set, a key of `ARTIFACTS`."""
     artifacts = ARTIFACTS[name]
-    digest = hashlib.sha256("\n".join((COPY_PLUGIN, *artifacts)).encode()).hexdigest()[:12]
 
     def fetch(folder: Path) -> None:
         pom = folder / "pom.xml"
@@ -124,7 +123,7 @@ def classpath(name: str) -> str:
             {**os.environ, "MAVEN_USER_HOME": str(maven_home)},
         )
 
-    return f"{_made_once(f'jars/{name}-{digest}', fetch)}/*"
+    return f"{_made_once(_folder_of(name), fetch)}/*"
 
 
 @cache
@@ -141,11 +140,23 @@ def compiled(source: str, name: str) -> str:
         options = ["--release", "17", "-nowarn", "-cp", against, "-d", str(folder)]
         _run([javac, *options, str(path)])
 
-    return str(_made_once(f"classes/{source}-{name}-{digest}", compile_into))
+    return str(_made_once(cache_dir() / "classes" / f"{source}-{name}-{digest}", compile_into))
 
 
-def _made_once(relative: str, make: Callable[[Path], None]) -> Path:
-    target = cache_dir() / relative
+def prepare(say: Callable[[str], None]) -> None:
+    """Fetch every artifact set that is not there yet, saying so; quick when all are."""
+    for name in ARTIFACTS:
+        if not _folder_of(name).is_dir():
+            say(f"fetching the jars of {name} into {cache_dir()}")
+        classpath(name)
+
+
+def _folder_of(name: str) -> Path:
+    digest = hashlib.sha256("\n".join((COPY_PLUGIN, *ARTIFACTS[name])).encode()).hexdigest()
+    return cache_dir() / "jars" / f"{name}-{digest[:12]}"
+
+
+def _made_once(target: Path, make: Callable[[Path], None]) -> Path:
     if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -360,3 +360,48 @@ def test_equal_client_ids_are_not_mixed_up(stage):
             assert partitions(seen["assignment"]) == member.owned
             if "--request-log" in options:
                 assert tuple(seen["assignors"]["list"]) == member.assignors
+
+
+def ids(told):
+    return {member["client_id"]: member["member_id"] for member in told["members"]}
+
+
+def test_a_static_restart_changes_the_member_id_and_nothing_else(stage):
+    options = {"topics": [stage.topic], "assignors": ["range"], "session_timeout_ms": 20000}
+    keeper = stage.members.start(
+        "java-3.9.1", stage.broker, "keeper", stage.group, instance_id="pod-0", **options
+    )
+    killed = stage.members.start(
+        "java-3.9.1", stage.broker, "killed", stage.group, instance_id="pod-1", own=True, **options
+    )
+    wait_assigned([keeper, killed], PARTITIONS)
+    stage.broker.wait_stable(stage.group, 2)
+    before, said = stage.inspect(), len(keeper.events)
+    killed.kill()
+    # A killed static member is a member until its session expires, with its old id.
+    assert ids(stage.inspect()) == ids(before)
+    options["assignors"] = [COOP, "range"]
+    again = stage.members.start(
+        "java-3.9.1", stage.broker, "killed", stage.group, instance_id="pod-1", **options
+    )
+    wait_assigned([keeper, again], PARTITIONS)
+    after = stage.inspect("--request-log", stage.request_log)
+    assert len(keeper.events) == said
+    assert ids(after) == {"keeper": keeper.member_id, "killed": again.member_id}
+    assert ids(after)["killed"] != ids(before)["killed"]
+    assert after["generation"] in (None, keeper.generation)
+    lists = {member["client_id"]: member["assignors"]["list"] for member in after["members"]}
+    assert lists == {"keeper": ["range"], "killed": [COOP, "range"]}
+
+
+def test_a_refusal_is_in_the_request_log_alone(stage):
+    (holder, *_) = stage.start(Case((One("java-2.8.2"),), "EAGER", "range"))
+    refused = stage.members.start(
+        "java-3.9.1", stage.broker, "refused", stage.group, topics=[stage.topic], assignors=[COOP]
+    )
+    refused.wait_for("error")
+    assert ids(stage.inspect()) == {"client-0": holder.member_id}
+    told = stage.inspect("--request-log", stage.request_log)
+    assert ids(told) == {"client-0": holder.member_id}
+    (refusal,) = told["refusals"]
+    assert (refusal["client_id"], refusal["list"]) == ("refused", [COOP])
