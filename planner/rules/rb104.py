@@ -47,20 +47,22 @@ def no_mixed_list(context: Context) -> Iterator[Finding]:
     if not context.planning or context.goal == "consumer":
         return
     named = [facts for facts in refusing if facts not in context.settled]
-    for proven, result in ((True, Tri.YES), (False, Tri.CANNOT_TELL)):
-        some = [facts for facts in named if facts.family_proven is proven]
-        if some:
-            families = ", ".join(sorted({str(facts.family) for facts in some}))
-            sure = "" if proven else " (by circumstance only: say --assume-family to settle it)"
-            yield found(
-                f"{context.named(some)}: {families}{sure} refuses a list of both kinds, so the "
-                "two bounces do not exist for this group.",
-                result=result,
-                members=some,
-                fix="Stop every member, see the group Empty, start all on "
-                f"[{context.target}]; or go online to KIP-848 (group.protocol=consumer, "
-                "librdkafka 2.12 or later, brokers 4.0 or later).",
-            )
+    if named:
+        families = ", ".join(sorted({str(facts.family) for facts in named}))
+        guessed = [facts for facts in named if not facts.family_proven]
+        sure = (
+            f" ({context.named(guessed)}: by circumstance; if that is wrong, say --assume-family)"
+            if guessed
+            else ""
+        )
+        yield found(
+            f"{context.named(named)}: {families} refuses a list of both kinds{sure}, so the two "
+            "bounces do not exist for this group.",
+            members=named,
+            fix="Stop every member, see the group Empty, start all on "
+            f"[{context.target}]; or go online to KIP-848 (group.protocol=consumer, "
+            "librdkafka 2.12 or later, brokers 4.0 or later).",
+        )
 
 
 def _refuses_mixed(facts: Facts) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rebal.groups.clients import UNKNOWN, family
 from rebal.groups.model import Tri
-from rebal.planner.context import Context
-from rebal.planner.families import able
+from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
 
@@ -33,25 +33,39 @@ def eager_only_client(context: Context) -> Iterator[Finding]:
     """
     if not context.planning or not context.classic or context.goal != "cooperative":
         return
-    for answer, result in ((Tri.NO, Tri.YES), (Tri.CANNOT_TELL, Tri.CANNOT_TELL)):
-        named = [
-            facts
-            for facts in context.members
-            if facts.family not in (None, "java")
-            and able(str(facts.family), facts.version).cooperative is answer
-            and facts not in context.settled
-        ]
-        if named:
-            families = ", ".join(sorted({str(facts.family) for facts in named}))
-            what = (
-                "has no cooperative assignor, so this group cannot leave EAGER"
-                if answer is Tri.NO
-                else "may have no cooperative assignor; which release has one is not known here"
-            )
-            yield found(
-                f"{context.named(named)}: {families} {what}.",
-                result=result,
-                members=named,
-                fix="Move these members to a client that has a cooperative assignor, or to a "
-                "group of their own.",
-            )
+    ahead = [facts for facts in context.members if facts not in context.settled]
+    without = [facts for facts in ahead if _can(facts) is Tri.NO]
+    unknown = [facts for facts in ahead if _can(facts) is Tri.CANNOT_TELL]
+    fix = "Move these members to a client (or a version of it) that has a cooperative assignor, or"
+    fix += " to a group of their own."
+    if without:
+        yield found(
+            f"{context.named(without)}: {_clients(without)} has no cooperative assignor, so this "
+            "group cannot leave EAGER.",
+            members=without,
+            fix=fix,
+        )
+    if unknown:
+        yield found(
+            f"{context.named(unknown)}: which release of {_clients(unknown)} has a cooperative "
+            "assignor is not known here.",
+            result=Tri.CANNOT_TELL,
+            members=unknown,
+            fix=fix,
+        )
+
+
+def _can(facts: Facts) -> Tri:
+    """Java is left out: an old version of it is upgraded in the first bounce (RB102)."""
+    known = family(facts.family)
+    if known is None or known.key == "java":
+        return Tri.YES
+    able = known.cooperative(facts.version)
+    decided_by_version = able is Tri.CANNOT_TELL and known.cooperative_since != UNKNOWN
+    return Tri.YES if decided_by_version else able
+
+
+def _clients(members: list[Facts]) -> str:
+    return ", ".join(
+        sorted({" ".join(filter(None, [facts.family, facts.version])) for facts in members})
+    )
