@@ -1,6 +1,7 @@
 """`Broker`: one real Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1."""
 
 import contextlib
+import random
 import shutil
 import socket
 import tempfile
@@ -356,8 +357,18 @@ _SOON = {
 
 
 def _free_ports(count: int) -> list[int]:
+    """Ports below those that systems hand out to clients.
+
+    A client that keeps connecting to a stopped broker's port could else be given that very port,
+    connect to itself, and keep the broker from coming back.
+    """
+    found: list[int] = []
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        for port in random.SystemRandom().sample(range(20000, 32000), 1000):
+            each = stack.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                each.bind(("127.0.0.1", port))
+                found.append(port)
+            if len(found) == count:
+                return found
+    raise jars.ToolError("no free port between 20000 and 32000 on 127.0.0.1")

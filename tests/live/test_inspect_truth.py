@@ -5,31 +5,17 @@ with the probe, with the broker's request log, and (Java) with the members' own 
 says must never differ from the members' account, and with a log it must be complete.
 """
 
-import json
-import subprocess
-import sys
 import time
-from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 
 import confluent_kafka
 import pytest
 
-from tests.kafka.broker import Broker
-from tests.kafka.members import Members, wait_assigned
+from tests.kafka.members import wait_assigned
+from tests.kafka.stage import Case, One, Stage
 
 PARTITIONS = 6
 COOP = "cooperative-sticky"
-# The clients' documented defaults, for members that leave the list unset.
-DEFAULTS = {
-    "java-2.3.1": ("range",),
-    "java-2.8.2": ("range",),
-    "java-3.9.1": ("range", COOP),
-    "java-4.1.1": ("range", COOP),
-    "confluent-kafka": ("range", "roundrobin"),
-    "kafka-python": ("range", "roundrobin"),
-}
 SUBSCRIPTION_VERSION = {"java-2.3.1": 0, "java-2.8.2": 1, "java-3.9.1": 3, "java-4.1.1": 3}
 # KIP-511 names and versions as each client sends them; Java before 2.4 sends none.
 WIRE_SOFTWARE = {
@@ -42,34 +28,6 @@ WIRE_SOFTWARE = {
     ),
     "kafka-python": ("kafka-python", version("kafka-python")),
 }
-
-
-@dataclass(frozen=True)
-class One:
-    """One member to start."""
-
-    software: str
-    assignors: tuple[str, ...] | None = None
-    instance_id: str | None = None
-    protocol: str | None = None
-
-    @property
-    def running(self) -> tuple[str, ...]:
-        """The list the member runs with; none when the broker assigns (KIP-848)."""
-        if self.protocol == "consumer":
-            return ()
-        return self.assignors or DEFAULTS[self.software]
-
-
-@dataclass(frozen=True)
-class Case:
-    """Members, and the rebalance protocol that they follow together."""
-
-    members: tuple[One, ...]
-    runs: str
-    elected: str | None
-    kind: str = "classic"
-    client_id: str | None = None
 
 
 def two(software: str, assignors: tuple[str, ...] | None = None) -> tuple[One, One]:
@@ -124,71 +82,14 @@ NEXT_PROTOCOL = {
 }
 
 
-@dataclass(frozen=True)
-class Stage:
-    """Where one test plays: a fresh topic and group of a broker whose request log is on.
-
-    The log holds this test's lines alone.
-    """
-
-    broker: Broker
-    members: Members
-    group: str
-    topic: str
-
-    @property
-    def request_log(self):
-        return str(self.broker.request_log_path)
-
-    def inspect(self, *options):
-        return inspect(self.broker, self.group, *options)
-
-    def start(self, case):
-        """Start the case's members one after the other, each when those before have settled."""
-        started = []
-        for number, one in enumerate(case.members):
-            started.append(
-                self.members.start(
-                    one.software,
-                    self.broker,
-                    case.client_id or f"client-{number}",
-                    self.group,
-                    topics=[self.topic],
-                    assignors=one.assignors,
-                    instance_id=one.instance_id,
-                    protocol=one.protocol,
-                )
-            )
-            wait_assigned(started, PARTITIONS)
-        self.broker.wait_stable(self.group, len(started))
-        return started
-
-
 @pytest.fixture
 def stage(request, members, group_id, topic_name):
     broker = request.getfixturevalue(getattr(request, "param", "kafka41"))
     broker.create_topic(topic_name, PARTITIONS)
     broker.request_log_path.write_bytes(b"")
     broker.log_requests(True)
-    yield Stage(broker, members, group_id, topic_name)
+    yield Stage(broker, members, group_id, topic_name, PARTITIONS)
     broker.log_requests(False)
-
-
-def inspect(broker, group, *options):
-    """The one group in `rebal inspect`'s JSON."""
-    command = [str(Path(sys.executable).with_name("rebal")), "inspect", group, "-o", "json"]
-    done = subprocess.run(
-        [*command, "-b", broker.bootstrap, *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode in (0, 3, 4), done.stderr
-    answer = json.loads(done.stdout)
-    assert answer["schema"] == "rebal.inspect/1"
-    (only,) = answer["groups"]
-    return only
 
 
 def partitions(by_topic):
