@@ -257,10 +257,10 @@ class Context:
     def keep(self) -> str | None:
         """The old assignor that stays in the mixed list, behind the target.
 
-        The elected one where it is old (every member supports it by definition), else one that
-        all lists hold that are known to hold any old one.
+        The elected one (every member supports it by definition); where that is the target itself,
+        one that all lists hold that are known to hold any old one.
         """
-        if self.elected and self.old(self.elected) is Tri.YES:
+        if self.elected and self.elected != self.target:
             return self.elected
         lists = [
             [name for name in facts.member.assignors.list if self.old(name) is Tri.YES]
@@ -269,9 +269,7 @@ class Context:
         ]
         olds = [names for names in lists if names]
         common = [name for name in (olds[0] if olds else ()) if all(name in o for o in olds)]
-        if common:
-            return common[0]
-        return COOPERATIVE_STICKY if self.goal == EAGER else None
+        return common[0] if common else None
 
     @cached_property
     def one_bounce(self) -> bool:

@@ -40,7 +40,7 @@ def reloaded(context: Context) -> Iterator[Finding]:
         return
     probe = context.snapshot.probe
     void = probe is not None and any(answer.supported is Tri.NO for answer in probe.answers)
-    narrowing = context.planning and context.one_bounce
+    narrowing = context.planning and len(context.holding) == len(context.members)
     if not narrowing and not (void and context.under_way):
         return
     since = "has been loaded again" if context.reloaded is Tri.YES else "may have been loaded again"
