@@ -175,10 +175,19 @@ def evidence_files(
                 f"--request-log: {reading.counts.lines:,} lines and no member's join among them: "
                 "a stable group sends none; leave the log on while one member restarts."
             )
+        unread = reading.counts.broken + reading.counts.not_json
+        if unread:
+            say(
+                f"--request-log: {unread:,} lines could not be read: they were cut off, or are in "
+                "the format of brokers before 2.8; what they said is missing."
+            )
     if client_log:
         from rebal.inspectors.client_log import read_client_logs
 
-        seen += read_client_logs(client_log).observations
+        logs = read_client_logs(client_log)
+        seen += logs.observations
+        for note in logs.notes:
+            say(note)
     if inventory is not None:
         from rebal.inspectors.inventory import read_inventory
 
