@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import ssl
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -118,22 +117,20 @@ def _why(error: OSError) -> str:
 def _as_file(pem: Pem) -> Iterator[str]:
     """A path to the PEM; Python's TLS loads a key from a path only.
 
-    Inline text goes to memory where the system can (Linux), else to a private file that is gone
-    when the key is loaded.
+    Inline text goes to memory, never to a disk; where the system cannot do that (it is Linux's),
+    a file of the operator's own is asked for.
     """
     if pem.file is not None:
         yield pem.file
         return
-    text = (pem.inline or "").encode()
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("rebal-pem", os.MFD_CLOEXEC)
-        try:
-            os.write(descriptor, text)
-            yield f"/proc/self/fd/{descriptor}"
-        finally:
-            os.close(descriptor)
-        return
-    with tempfile.NamedTemporaryFile(prefix="rebal-", suffix=".pem") as file:
-        file.write(text)
-        file.flush()
-        yield file.name
+    if not hasattr(os, "memfd_create"):
+        raise SettingError(
+            "an inline PEM key needs Linux: put it into a file of your own and name that file "
+            "with ssl.keystore.location."
+        )
+    descriptor = os.memfd_create("rebal-pem", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, (pem.inline or "").encode())
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
