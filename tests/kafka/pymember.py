@@ -103,6 +103,10 @@ def _run_kafka_python(report: _Reporter, settings: dict[str, Any], topics: list[
 
     consumer = KafkaConsumer(**settings)
     report.emit("started", pid=os.getpid())
+    # A leader that has not yet read a topic's metadata assigns nothing, and kafka-python 3.0 can
+    # then stay without an assignment for ever. So the metadata is read before the first join.
+    for topic in topics:
+        consumer.partitions_for_topic(topic)
     consumer.subscribe(topics=topics, listener=Listener())
     records, joined = 0, ("", -1)
     while not _held_or_stopped():
