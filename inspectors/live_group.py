@@ -55,7 +55,7 @@ class Session:
         self.raw = raw
         self.admin = admin
         self.notes = notes
-        self._settings: dict[int, Mapping[str, str] | RequestError] = {}
+        self._settings: dict[int, Mapping[str, str] | RequestError | ConnectError] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> Session:
@@ -65,7 +65,9 @@ class Session:
         if self.raw is not None:
             self.raw.close()
 
-    def settings(self, broker_id: int, deadline: Deadline) -> Mapping[str, str] | RequestError:
+    def settings(
+        self, broker_id: int, deadline: Deadline
+    ) -> Mapping[str, str] | RequestError | ConnectError:
         """The broker's group-related settings, read once; an error is kept as well."""
         with self._lock:
             if broker_id not in self._settings:
@@ -73,7 +75,7 @@ class Session:
                     assert self.admin is not None
                     found = group_settings(self.admin.settings(broker_id, deadline))
                     self._settings[broker_id] = found
-                except RequestError as error:
+                except (RequestError, ConnectError) as error:
                     self._settings[broker_id] = error
             return self._settings[broker_id]
 
@@ -169,11 +171,10 @@ def _cluster(
     settings: Mapping[str, str] = {}
     if session.admin is not None:
         found = session.settings(described.coordinator_id, deadline)
-        if isinstance(found, RequestError):
-            notes.append(
-                f"broker settings were not read ({found.name}): "
-                "allow DESCRIBE_CONFIGS on the cluster"
-            )
+        if isinstance(found, RequestError) and "AUTHORIZATION" in found.name:
+            notes.append("broker settings were not read: allow DESCRIBE_CONFIGS on the cluster")
+        elif isinstance(found, RequestError | ConnectError):
+            notes.append(f"broker settings were not read: {found}")
         else:
             settings = found
     if session.raw is None:
@@ -219,6 +220,8 @@ def _topics_and_lag(
     try:
         topics, failed = session.admin.topics(sorted(names), deadline)
     except (RequestError, ConnectError) as error:
+        if session.raw is not None:
+            return _raw_topics(session, sorted(names), deadline, notes), lag
         notes.append(f"topics were not read: {error}")
         return (), lag
     notes += [_topic_note(name, error) for name, error in sorted(failed.items())]

@@ -1,7 +1,7 @@
 """The read-only JoinGroup probe: is an assignor in every member's list that the coordinator holds?
 
 One JoinGroup (v5 or later, KIP-345) with a made-up member id AND a made-up instance id, ONE
-protocol and EMPTY metadata. A classic group's coordinator checks the protocol before the member, so it
+protocol and EMPTY metadata. A classic group's coordinator checks the protocol before the member: it
 answers INCONSISTENT_GROUP_PROTOCOL where some member's list lacks the assignor and
 UNKNOWN_MEMBER_ID where none does; it changes nothing either way. Look-alikes do harm: see
 `join_request`. It is sent to groups that were just described as classic, protocol type consumer,
@@ -33,7 +33,8 @@ from rebal.groups.model import (
 from rebal.inspectors.connection import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError
 from rebal.inspectors.live_describe import CONSUMER, Described, describe, is_proven_classic
-from rebal.inspectors.raw import Deadline, RawCluster, error_name, message
+from rebal.inspectors.raw import RawCluster
+from rebal.inspectors.raw_connection import Deadline, error_name, message
 
 MIN_VERSION: Final = 5
 _MAX_VERSION: Final = 9

@@ -101,7 +101,9 @@ def rebalanced_since_load(
 def offsets_partition(group_id: str, partitions: int) -> int:
     """The partition of `__consumer_offsets` that a group lives in, by Java's hash of its id."""
     value = java_string_hash(group_id)
-    return (0 if value == -(2**31) else abs(value)) % partitions
+    # Java's int is signed, and its abs leaves the lowest one alone: Kafka takes 0 for that.
+    signed = value - 2**32 if value >= 2**31 else value
+    return (0 if signed == -(2**31) else abs(signed)) % partitions
 
 
 def seen_by_probe(reading: Reading, elected: str | None, supported: Iterable[str]) -> Reading:

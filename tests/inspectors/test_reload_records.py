@@ -1,0 +1,97 @@
+"""Where a group's records live and what they prove: real captures, and made-up logs."""
+
+import base64
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from rebal.groups.model import Tri
+from rebal.groups.wire.group_metadata import (
+    GroupMetadata,
+    GroupMetadataKey,
+    GroupMetadataMember,
+    decode_key,
+)
+from rebal.inspectors.reload import (
+    Reading,
+    _judge,
+    _Record,
+    group_metadata_key,
+    offsets_partition,
+    seen_by_probe,
+)
+
+CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "consumer_offsets.jsonl.gz"
+MEMBER = GroupMetadataMember(
+    member_id="m", client_id="c", client_host="/h", session_timeout_ms=6000,
+    subscription=b"", assignment=b"",
+)  # fmt: skip
+
+
+def test_every_captured_group_lives_where_the_broker_put_it() -> None:
+    placed: dict[str, int] = {}
+    keys: set[bytes] = set()
+    with gzip.open(CAPTURE, "rt") as lines:
+        for line in lines:
+            record = json.loads(line)
+            raw = base64.b64decode(record["key"])
+            key = decode_key(raw)
+            if isinstance(key, GroupMetadataKey):
+                placed[key.group_id] = record["partition"]
+                keys.add(raw)
+    assert len(placed) > 10
+    assert {group: offsets_partition(group, 8) for group in placed} == placed
+    assert keys == {group_metadata_key(group) for group in placed}
+
+
+@pytest.mark.parametrize(
+    ("group_id", "partition"),
+    # As a Kafka 3.9.1 broker with four partitions said in its own log, and Java's lowest int.
+    [("g-test-the-scala-coordinator-forgets-as-we-07e252", 3), ("polygenelubricants", 0)],
+)
+def test_hashes_below_zero(group_id: str, partition: int) -> None:
+    assert offsets_partition(group_id, 4) == partition
+
+
+def record(offset: int, generation: int | None, *, members: int = 1) -> _Record:
+    if generation is None:
+        return _Record(offset, None)
+    value = GroupMetadata(
+        version=3, protocol_type="consumer", generation=generation, members=(MEMBER,) * members
+    )
+    return _Record(offset, value)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "since", "rebalanced", "generation"),
+    [
+        ([record(1, 5)], [], Tri.NO, 5),
+        ([record(1, 5)], [record(2, 5)], Tri.NO, 5),
+        ([record(1, 5)], [record(2, 5), record(3, 5)], Tri.NO, 5),
+        ([record(1, 5)], [record(2, 6)], Tri.YES, 6),
+        ([record(1, 5)], [record(2, 5), record(3, 7)], Tri.YES, 7),
+        ([record(1, 5)], [record(2, 6, members=0)], Tri.NO, 6),
+        ([record(1, 5)], [record(2, 6, members=0), record(3, 7)], Tri.YES, 7),
+        ([record(1, 5)], [record(2, 7), record(3, 7)], Tri.YES, 7),
+        ([record(1, 1)], [record(2, None), record(3, 1)], Tri.YES, 1),
+        ([record(1, 1), record(2, None)], [record(3, 1)], Tri.YES, 1),
+        ([], [record(3, 1)], Tri.YES, 1),
+        ([], [], Tri.NO, None),
+    ],
+)
+def test_only_a_new_generation_with_members_is_a_rebalance(
+    earlier: list[_Record], since: list[_Record], rebalanced: Tri, generation: int | None
+) -> None:
+    found = _judge(since, lambda: earlier, "leader epoch 3")
+    assert (found.rebalanced, found.generation) == (rebalanced, generation)
+
+
+def test_the_probe_itself_can_prove_it() -> None:
+    told = Reading(Tri.CANNOT_TELL, "no right", 4)
+    assert seen_by_probe(told, "range", ["range"]) == told
+    assert seen_by_probe(told, None, ["range"]) == told
+    proven = seen_by_probe(told, "range", ["range", "cooperative-sticky"])
+    assert (proven.rebalanced, proven.generation) == (Tri.YES, 4)
+    assert "cooperative-sticky beside range" in proven.why

@@ -1,0 +1,244 @@
+"""Secured listeners: both clients log in, rights are told apart, one client alone still answers."""
+
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    load_pem_private_key,
+    pkcs12,
+)
+from cryptography.x509 import load_pem_x509_certificate
+
+from rebal.groups.model import GroupSnapshot, Tri
+from rebal.inspectors.connection import ClusterConfig, resolve
+from rebal.inspectors.doctor import DoctorReport, examine
+from rebal.inspectors.live import GroupFailure, read_groups, select_groups
+from tests.kafka.broker import Broker
+from tests.kafka.members import Members, wait_assigned
+from tests.kafka.processes import wait_for
+from tests.live_support import config_of
+
+
+@pytest.fixture
+def group(kafka41: Broker, members: Members, group_id: str, topic_name: str) -> str:
+    """A group with one member that runs."""
+    kafka41.create_topic(topic_name, 2)
+    member = members.start(
+        "java-3.9.1", kafka41, "m", group_id, topics=[topic_name], assignors=["range"]
+    )
+    wait_assigned([member], 2)
+    kafka41.wait_stable(group_id, 1)
+    return group_id
+
+
+def read(config: ClusterConfig, group_id: str, **options: object) -> GroupSnapshot:
+    (found,) = read_groups(config, [group_id], **options)  # type: ignore[arg-type]
+    assert isinstance(found, GroupSnapshot), found
+    return found
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "SSL"])
+def test_both_clients_log_in(kafka41: Broker, group: str, mechanism: str) -> None:
+    found = read(config_of(kafka41, mechanism), group, probe=True)
+    assert found.notes == ()
+    assert found.members[0].subscription is not None
+    assert found.lag
+    assert found.probe is not None
+    assert {each.assignor: each.supported for each in found.probe.answers}["range"] is Tri.YES
+
+
+def test_the_client_properties_file_that_kafkas_tools_take(kafka41: Broker, group: str) -> None:
+    file = kafka41.write_properties(
+        "admin.properties", kafka41.client_properties("SCRAM-SHA-512", "admin")
+    )
+    config = resolve(None, (), file, None, {}, 8000)
+    assert read(config, group).notes == ()
+
+
+def test_pem_text_inside_the_properties(kafka41: Broker, group: str) -> None:
+    pem = kafka41.certificates.identity("admin").read_text()
+    at = pem.index("-----BEGIN CERTIFICATE")
+    settings = {
+        "security.protocol": "SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": pem[:at],
+        "ssl.keystore.certificate.chain": pem[at:],
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": kafka41.certificates.ca.read_text(),
+    }
+    lines = [f"{key}={value.replace(chr(10), chr(92) + 'n')}" for key, value in settings.items()]
+    file = kafka41.folder / "inline.properties"
+    file.write_text("\n".join(lines))
+    config = resolve(kafka41.bootstrap_tls, (), file, None, {}, 8000)
+    assert read(config, group).notes == ()
+    assert "PRIVATE" not in repr(config)
+
+
+def test_a_pkcs12_keystore_serves_librdkafka_and_what_it_knows_still_comes(
+    kafka41: Broker, group: str
+) -> None:
+    pem = kafka41.certificates.identity("admin").read_bytes()
+    key = load_pem_private_key(pem, None)
+    leaf = load_pem_x509_certificate(pem[pem.index(b"-----BEGIN CERTIFICATE") :])
+    store = kafka41.folder / "admin.p12"
+    store.write_bytes(
+        pkcs12.serialize_key_and_certificates(
+            b"admin", key, leaf, None, BestAvailableEncryption(b"store-s3cret")  # type: ignore[arg-type]
+        )
+    )  # fmt: skip
+    config = config_of(
+        kafka41, "SSL", ssl_keystore_type="PKCS12", ssl_keystore_location=str(store),
+        ssl_keystore_password="store-s3cret",
+    )  # fmt: skip
+    found = read(config, group, probe=True)
+    assert found.group.assignor == "range"
+    assert found.members[0].assignment
+    assert found.members[0].subscription is None
+    assert found.lag
+    assert found.cluster.settings
+    assert [note for note in found.notes if "kafka-python cannot log in" in note]
+    assert found.probe is not None
+    assert "kafka-python" in (found.probe.refused or "")
+    assert select_groups(config, [], match=group) == [group]
+    report = examine(config, group)
+    assert available(report)["login (kafka-python)"] is Tri.NO
+    assert available(report)["login (confluent-kafka)"] is Tri.YES
+    assert available(report)["offsets and lag"] is Tri.YES
+
+
+def test_without_librdkafka_the_description_and_the_probe_still_come(
+    kafka41: Broker, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No broker lets one client in and not the other with equal settings; so it gets other ones.
+    right = ClusterConfig.to_confluent
+    monkeypatch.setattr(
+        ClusterConfig, "to_confluent", lambda self: {**right(self), "sasl.password": "wrong"}
+    )
+    found = read(config_of(kafka41, "SCRAM-SHA-256"), group, probe=True)
+    assert found.members[0].subscription is not None
+    assert [topic.partitions for topic in found.topics] == [2]
+    assert found.probe is not None
+    assert found.probe.refused is None
+    assert found.lag == ()
+    assert [note for note in found.notes if "librdkafka could not log in" in note]
+
+
+def available(report: DoctorReport) -> dict[str, Tri]:
+    return {row.source: row.available for row in report.rows}
+
+
+def test_rights_are_told_apart_and_the_doctor_names_what_grants_them(
+    kafka41: Broker, members: Members, group: str, topic_name: str
+) -> None:
+    other = f"{group}-other"
+    member = members.start("java-3.9.1", kafka41, "o", other, topics=[topic_name])
+    wait_assigned([member], 2)
+    limited = config_of(kafka41, "SCRAM-SHA-256", "limited")
+
+    bare = examine(limited, group)
+    assert available(bare) == {
+        "login (kafka-python)": Tri.YES,
+        "login (confluent-kafka)": Tri.YES,
+        "list groups": Tri.NO,
+        "describe the group": Tri.NO,
+        "describe topics": Tri.CANNOT_TELL,
+        "offsets and lag": Tri.NO,
+        "broker settings": Tri.NO,
+        "probe": Tri.CANNOT_TELL,
+        "offsets topic": Tri.NO,
+        "request log switch": Tri.NO,
+        "client logs, config files": Tri.YES,
+    }
+    grants = {row.source: row.grant for row in bare.rows}
+    begin = f"kafka-acls.sh --bootstrap-server {kafka41.bootstrap_sasl} --add"
+    assert grants["describe the group"] == (
+        f"{begin} --allow-principal User:limited --operation Describe --group {group}"
+    )
+
+    kafka41.allow("limited", "group", group, "DESCRIBE")
+    kafka41.allow("limited", "topic", topic_name, "DESCRIBE")
+    wait_for(
+        "the right to bite",
+        lambda: isinstance(read_groups(limited, [group])[0], GroupSnapshot),
+        timeout=10,
+    )
+    ours, theirs = read_groups(limited, [group, other], probe=True)
+    # DESCRIBE is enough for everything but the probe and the broker's settings.
+    assert isinstance(ours, GroupSnapshot)
+    assert ours.members[0].subscription is not None
+    assert ours.topics
+    assert ours.lag
+    assert ours.probe is not None
+    assert {each.error for each in ours.probe.answers} == {"GROUP_AUTHORIZATION_FAILED"}
+    assert ours.group.coordinator is not None
+    assert ours.group.coordinator.rebalanced_since_load is Tri.CANNOT_TELL
+    assert "allow READ" in ours.group.coordinator.rebalanced_why
+    assert [note for note in ours.notes if "DESCRIBE_CONFIGS" in note]
+    assert isinstance(theirs, GroupFailure)
+    assert theirs.kind == "authorization"
+    assert "allow DESCRIBE on the group" in theirs.message
+    described = examine(limited, group)
+    assert available(described)["describe the group"] is Tri.YES
+    assert available(described)["describe topics"] is Tri.YES
+    assert available(described)["offsets and lag"] is Tri.YES
+    assert available(described)["probe"] is Tri.NO
+
+    kafka41.allow("limited", "group", group, "READ")
+    kafka41.allow("limited", "topic", "__consumer_offsets", "READ", "DESCRIBE")
+    kafka41.allow(
+        "limited", "cluster", "kafka-cluster", "DESCRIBE_CONFIGS", "DESCRIBE", "ALTER_CONFIGS"
+    )
+    wait_for(
+        "all rights",
+        lambda: set(available(examine(limited, group)).values()) == {Tri.YES},
+        timeout=10,
+    )
+    full = read(limited, group, probe=True)
+    assert full.notes == ()
+    assert full.probe is not None
+    assert {a.assignor: a.supported for a in full.probe.answers}["range"] is Tri.YES
+    assert full.group.coordinator is not None
+    assert full.group.coordinator.rebalanced_since_load is Tri.YES
+
+
+def test_the_doctor_without_a_group_says_what_it_did_not_try(kafka41: Broker) -> None:
+    report = examine(config_of(kafka41))
+    assert report.principal == "User:ANONYMOUS"
+    rows = {row.source: row for row in report.rows}
+    assert rows["describe the group"].available is Tri.CANNOT_TELL
+    assert rows["describe the group"].why == "name a group to try it"
+    assert rows["broker settings"].available is Tri.YES
+    assert rows["list groups"].available is Tri.YES
+
+
+def test_the_doctor_tells_a_refused_login(kafka41: Broker) -> None:
+    config = config_of(kafka41, "PLAIN", sasl_password="wrong-s3cret")
+    report = examine(config, "any")
+    rows = {row.source: row for row in report.rows}
+    assert rows["login (kafka-python)"].available is Tri.NO
+    assert "refused the login of admin" in rows["login (kafka-python)"].why
+    assert rows["login (confluent-kafka)"].available is Tri.NO
+    assert not any("s3cret" in f"{row}" for row in report.rows)
+    assert not any(row.grant for row in report.rows)
+
+
+def test_no_secret_stays_in_a_file(
+    kafka41: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inline keys go through memory: nothing is left in the folder for temporary files."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    pem = kafka41.certificates.identity("admin").read_text()
+    at = pem.index("-----BEGIN CERTIFICATE")
+    config = resolve(
+        kafka41.bootstrap_tls,
+        [
+            "security.protocol=SSL",
+            f"ssl.key.pem={pem[:at]}",
+            f"ssl.certificate.pem={pem[at:]}",
+            f"ssl.ca.location={kafka41.certificates.ca}",
+        ],
+        None, None, {}, 8000,
+    )  # fmt: skip
+    config.to_kafka_python()
+    assert list(tmp_path.iterdir()) == []
