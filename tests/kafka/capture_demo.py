@@ -41,13 +41,15 @@ class Story:
             running[number] = restart(number)
             wait_assigned(running, partitions)
 
-    def save(self, group: str, members: int, *evidence: str) -> None:
+    def save(self, group: str, members: int, *, request_log: bool = False) -> None:
+        """Read the group as an operator would; the log by its bare name, so no path is kept."""
         self.broker.wait_stable(group, members)
-        target = DEMO / f"{group}.rebal.yaml"
+        log = self.broker.request_log_path
         subprocess.run(
             [Path(sys.executable).with_name("rebal"), "inspect", group, "-b", self.broker.bootstrap,
-             "--probe", *evidence, "--save-to", str(target), "--exit-zero"],
-            check=True,
+             "--probe", *(["--request-log", log.name] if request_log else []),
+             "--save-to", str(DEMO / f"{group}.rebal.yaml")],
+            check=True, cwd=log.parent,
         )  # fmt: skip
 
     def shipping(self) -> None:
@@ -58,7 +60,7 @@ class Story:
             for n in range(4)
         ]
         wait_assigned(group, 24)
-        self.save("shipping", 4)
+        self.save("shipping", 4, request_log=True)
 
     def checkout(self) -> None:
         """Four Java 2.8.2 members, bounce 1 done on three of them, the fourth forgotten."""
@@ -73,7 +75,7 @@ class Story:
             lambda n: self.start("java-2.8.2", "checkout", n, "orders", assignors=MIXED),
             0, 1, 2,
         )  # fmt: skip
-        self.save("checkout", 4, "--request-log", str(self.broker.request_log_path))
+        self.save("checkout", 4, request_log=True)
 
     def billing(self) -> None:
         """Three Java 4.1.1 members with the client's default list, rolled to cooperative-sticky."""
@@ -86,14 +88,14 @@ class Story:
             lambda n: self.start("java-4.1.1", "billing", n, "payments", assignors=COOPERATIVE),
             0, 1, 2,
         )  # fmt: skip
-        self.save("billing", 3, "--request-log", str(self.broker.request_log_path))
+        self.save("billing", 3, request_log=True)
 
     def ml_features(self) -> None:
         """Two librdkafka members with the client's default list."""
         self.broker.create_topic("features", 8)
         group = [self.start("confluent-kafka", "ml-features", n, "features") for n in range(2)]
         wait_assigned(group, 8)
-        self.save("ml-features", 2, "--request-log", str(self.broker.request_log_path))
+        self.save("ml-features", 2, request_log=True)
 
 
 def main() -> None:
