@@ -41,6 +41,10 @@ _MESSAGES: Final = {
     "NOT_COORDINATOR": ("loading", "its coordinator keeps moving: try again"),
     "TIMED_OUT": ("timeout", "no answer within {within}: is the broker up? (--timeout)"),
     "DISCONNECTED": ("network", "the broker went away while it was read: try again"),
+    "TOPIC_AUTHORIZATION_FAILED": (
+        "authorization",
+        "no right to see all its topics, which a KIP-848 group needs: allow DESCRIBE on them",
+    ),
     "INVALID_GROUP_ID": ("not-found", "the broker does not take this for a group id"),
 }
 
@@ -117,9 +121,12 @@ def read_groups(
                     group_id=group_id, message=f"{group_id}: {error}", kind="network"
                 )
 
-        with ThreadPoolExecutor(min(_THREADS, len(group_ids))) as pool:
-            answers = list(pool.map(one, group_ids))
-    return answers
+        pool = ThreadPoolExecutor(min(_THREADS, len(group_ids)))
+        try:
+            return list(pool.map(one, group_ids))
+        finally:
+            # After Ctrl-C nobody waits for answers: closing the session wakes the threads.
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _failure(group_id: str, error: RequestError, config: ClusterConfig) -> GroupFailure:

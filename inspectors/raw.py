@@ -57,13 +57,10 @@ class RawCluster:
         self.close()
 
     def close(self) -> None:
-        """Close every connection."""
-        with self._lock:
-            for connection in (self._bootstrap, *self._nodes.values()):
-                if connection is not None:
-                    connection.close()
-            self._nodes.clear()
-            self._bootstrap = None
+        """Close every connection; takes no lock, so that nothing can hold it up."""
+        for connection in (self._bootstrap, *list(self._nodes.values())):
+            if connection is not None:
+                connection.close()
 
     def deadline(self) -> Deadline:
         """A new operation's end: `timeout_ms` from now."""
@@ -230,4 +227,9 @@ def _tls_message(host: str, port: int, error: ssl.SSLError) -> str:
     reason = (error.reason or str(error)).replace("_", " ").lower()
     if "wrong version number" in reason or "record layer" in reason:
         return f"{host}:{port} does not speak TLS: check -b and security.protocol."
+    if "eof" in reason:
+        return (
+            f"{host}:{port} ended the TLS handshake: it does not speak TLS or wants another client "
+            "certificate. Check -b, security.protocol and ssl.keystore."
+        )
     return f"{host}:{port}: the TLS handshake failed ({reason}). Check the client certificate."

@@ -143,7 +143,9 @@ class Connection:
         return self._socket.fileno() < 0
 
     def close(self) -> None:
-        """Close the connection; closing twice does nothing."""
+        """Close the connection, also under a thread that waits for an answer."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         with contextlib.suppress(OSError):
             self._socket.close()
 

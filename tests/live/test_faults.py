@@ -1,0 +1,289 @@
+"""Everything that can be wrong on the way to a group: one sentence each, within its timeout."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from kafka.protocol.admin.groups import DescribeGroupsRequest
+
+from rebal.groups.model import GroupSnapshot
+from rebal.inspectors import live_group
+from rebal.inspectors.connection import ClusterConfig, resolve
+from rebal.inspectors.errors import ConnectError
+from rebal.inspectors.live import GroupFailure, read_groups
+from rebal.inspectors.raw_connection import Connection
+from tests.kafka.broker import Broker
+from tests.kafka.members import Members, wait_assigned
+from tests.live_support import config_of
+
+SECOND = 1000
+
+
+def config(bootstrap: str, *settings: str, timeout_ms: int = 2 * SECOND) -> ClusterConfig:
+    return resolve(bootstrap, settings, None, None, {}, timeout_ms)
+
+
+@contextmanager
+def within(timeout_ms: int, more: float = 0.7) -> Iterator[None]:
+    """The block ends in its timeout (and the moment that a busy machine needs)."""
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < timeout_ms / 1000 + more
+
+
+def refused(config: ClusterConfig, kind: str) -> str:
+    with within(config.timeout_ms), pytest.raises(ConnectError) as error:
+        read_groups(config, ["any"])
+    assert error.value.kind == kind
+    text = str(error.value)
+    assert text.count("\n") == 0
+    assert text.endswith(".")
+    return text
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def test_a_port_that_nobody_listens_on() -> None:
+    port = free_port()
+    text = refused(config(f"127.0.0.1:{port}"), "unreachable")
+    assert text == (
+        f"cannot reach any of 127.0.0.1:{port} within 2 s (connection refused). "
+        "Check -b or --command-config."
+    )
+
+
+def test_a_name_that_does_not_exist() -> None:
+    text = refused(config("no-such-host.invalid:9092", timeout_ms=5 * SECOND), "unreachable")
+    assert "the name cannot be resolved" in text
+
+
+def test_a_port_that_takes_connections_and_never_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        text = refused(config(f"127.0.0.1:{port}", timeout_ms=SECOND), "timeout")
+    assert "within 1 s (no answer)" in text
+    assert "security.protocol is PLAINTEXT" in text
+
+
+def test_a_port_that_speaks_something_else() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            while True:
+                try:
+                    peer, _ = server.accept()
+                except OSError:
+                    return
+                with peer:
+                    peer.recv(100)
+                    peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        text = refused(config(f"127.0.0.1:{server.getsockname()[1]}"), "unreachable")
+        server.shutdown(socket.SHUT_RDWR)
+    assert "closed the connection" in text
+
+
+def test_one_of_several_servers_is_enough(kafka41: Broker) -> None:
+    both = config(f"127.0.0.1:{free_port()},{kafka41.bootstrap}", timeout_ms=8 * SECOND)
+    (answer,) = read_groups(both, ["nobody-has-this"])
+    assert isinstance(answer, GroupFailure)
+    assert answer.kind == "not-found"
+
+
+def test_plaintext_on_a_tls_port_and_tls_on_a_plaintext_port(kafka41: Broker) -> None:
+    text = refused(config(kafka41.bootstrap_sasl), "unreachable")
+    assert "security.protocol is PLAINTEXT" in text
+    ca = f"ssl.ca.location={kafka41.certificates.ca}"
+    text = refused(config(kafka41.bootstrap, "security.protocol=SSL", ca), "tls")
+    assert "does not speak TLS" in text
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"])
+def test_a_wrong_password(
+    kafka41: Broker, mechanism: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    wrong = config_of(kafka41, mechanism, sasl_password="wrong-s3cret", timeout_ms=4 * SECOND)
+    text = refused(wrong, "authentication")
+    assert f"refused the login of admin with {mechanism}" in text
+    assert "s3cret" not in text
+    assert capfd.readouterr() == ("", ""), "librdkafka's own lines stay away from the terminal"
+
+
+def test_a_mechanism_that_the_broker_does_not_offer(
+    kafka41: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = config_of(kafka41, "PLAIN", timeout_ms=4 * SECOND)
+    sent = Connection.send
+
+    def other(self: Connection, request: type, deadline: Any, **fields: Any) -> Any:
+        if "mechanism" in fields:
+            fields["mechanism"] = "SCRAM-SHA-1"
+        return sent(self, request, deadline, **fields)
+
+    monkeypatch.setattr(Connection, "send", other)
+    right = ClusterConfig.to_confluent
+    monkeypatch.setattr(
+        ClusterConfig, "to_confluent", lambda self: {**right(self), "sasl.mechanism": "GSSAPI"}
+    )
+    text = refused(wrong, "authentication")
+    assert re.search(r"does not offer SASL PLAIN, it offers .*SCRAM-SHA-512", text)
+
+
+def test_a_certificate_that_is_not_trusted(
+    kafka41: Broker, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other_ca = str(kafka41.certificates.untrusted_ca)
+    wrong = config_of(kafka41, "SCRAM-SHA-256", ssl_truststore_location=other_ca)
+    text = refused(wrong, "tls")
+    assert "its certificate is not trusted" in text
+    assert "ssl.ca.location" in text
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_client_without_the_certificate_that_is_required(kafka41: Broker) -> None:
+    ca = f"ssl.ca.location={kafka41.certificates.ca}"
+    bare = config(kafka41.bootstrap_tls, "security.protocol=SSL", ca, timeout_ms=4 * SECOND)
+    with within(bare.timeout_ms), pytest.raises(ConnectError) as error:
+        read_groups(bare, ["any"])
+    assert error.value.kind in ("tls", "unreachable")
+    assert "\n" not in str(error.value)
+
+
+def loading(monkeypatch: pytest.MonkeyPatch, times: int) -> Callable[[], int]:
+    """The real broker's first `times` descriptions say that the coordinator is loading (14).
+
+    A real load of a small broker is over in milliseconds; this is what a large one says for
+    minutes, in the field where the broker puts it.
+    """
+    asked = 0
+    sent = Connection.send
+
+    def send(self: Connection, request: type, deadline: Any, **fields: Any) -> Any:
+        nonlocal asked
+        response = sent(self, request, deadline, **fields)
+        if request is DescribeGroupsRequest:
+            asked += 1
+            if asked <= times:
+                response.groups[0].error_code = 14
+        return response
+
+    monkeypatch.setattr(Connection, "send", send)
+    return lambda: asked
+
+
+def test_a_coordinator_that_is_loading_is_waited_for(
+    kafka41: Broker,
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kafka41.create_topic(topic_name, 1)
+    member = members.start("java-3.9.1", kafka41, "m", group_id, topics=[topic_name])
+    wait_assigned([member], 1)
+    asked = loading(monkeypatch, 3)
+    (found,) = read_groups(config_of(kafka41), [group_id])
+    assert isinstance(found, GroupSnapshot), found
+    assert asked() == 4
+    assert len(found.members) == 1
+
+
+def test_a_coordinator_that_keeps_loading(kafka41: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    loading(monkeypatch, 10**6)
+    with within(SECOND):
+        (failure,) = read_groups(config(kafka41.bootstrap, timeout_ms=SECOND), ["any"])
+    assert isinstance(failure, GroupFailure)
+    assert failure.kind == "loading"
+    assert "still loading after 1 s" in failure.message
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Broker]:
+    """A broker that is stopped here."""
+    with Broker("4.1.1", secure=False) as broker:
+        yield broker
+
+
+INTERRUPTED = """
+import os, signal, sys
+from rebal.inspectors import live_group
+from rebal.inspectors.connection import resolve
+from rebal.inspectors.live import read_groups
+
+describe = live_group.describe
+
+def hangs(*arguments):
+    os.kill(int(sys.argv[2]), signal.SIGSTOP)
+    print("waiting", flush=True)
+    return describe(*arguments)
+
+live_group.describe = hangs
+read_groups(resolve(sys.argv[1], (), None, None, {}, 60_000), ["a", "b"])
+"""
+
+
+def test_ctrl_c_does_not_wait_for_a_broker_that_hangs(own: Broker) -> None:
+    pid = own.process.pid
+    command = [sys.executable, "-c", INTERRUPTED, own.bootstrap, str(pid)]
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/"
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "waiting\n"
+        time.sleep(0.5)
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=5)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        child.kill()
+    assert child.returncode != 0
+    assert said.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_a_broker_that_stops_in_the_middle(
+    own: Broker, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It hangs, then it is killed, each time between two requests of one reading."""
+    own.create_topic("t", 1)
+    describe = live_group.describe
+    pid = own.process.pid
+
+    def hangs(*arguments: Any, **options: Any) -> Any:
+        os.kill(pid, signal.SIGSTOP)
+        return describe(*arguments, **options)
+
+    monkeypatch.setattr(live_group, "describe", hangs)
+    with within(2 * SECOND):
+        (failure,) = read_groups(config(own.bootstrap), ["any"])
+    os.kill(pid, signal.SIGCONT)
+    assert isinstance(failure, GroupFailure)
+    assert failure.kind == "timeout"
+    assert failure.message == "any: no answer within 2 s: is the broker up? (--timeout)."
+
+    def is_killed(*arguments: Any, **options: Any) -> Any:
+        own.kill()
+        return describe(*arguments, **options)
+
+    monkeypatch.setattr(live_group, "describe", is_killed)
+    began = time.monotonic()
+    (failure,) = read_groups(config(own.bootstrap), ["any"])
+    assert time.monotonic() - began < 10
+    assert isinstance(failure, GroupFailure)
+    assert failure.kind == "network"
+    assert "\n" not in failure.message
+    assert capfd.readouterr().out == ""
