@@ -127,9 +127,9 @@ def classpath(name: str) -> str:
 
 
 @cache
-def compiled(source: str, name: str) -> str:
-    """The folder with the classes of `java/<source>.java`, compiled against one artifact set."""
-    path = SOURCES / f"{source}.java"
+def compiled(source: str, name: str, sources: Path = SOURCES) -> str:
+    """The folder with the classes of `<source>.java`, compiled against one artifact set."""
+    path = sources / f"{source}.java"
     against = classpath(name)
     digest = hashlib.sha256(path.read_bytes() + against.encode()).hexdigest()[:12]
     javac = tool("javac")
