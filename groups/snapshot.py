@@ -6,10 +6,12 @@ same text. Partitions are written compactly (`orders: 0-11,14`), bytes as base64
 
 from __future__ import annotations
 
+import gc
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeVar
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, Literal, TypeVar
 
 import msgspec
 import yaml
@@ -17,6 +19,7 @@ import yaml
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.partitions import Partitions
+from rebal.groups.plain_yaml import PlainLoader, read_yaml
 
 SCHEMA: Final = "rebal.snapshot/1"
 Format = Literal["yaml", "json"]
@@ -31,26 +34,6 @@ _HIDDEN: Final = re.compile(
 
 
 _END: Final = "...\n"
-_DEEPEST: Final = 64
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Plain data only; a key that stands twice is an error and a time stays text."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """One mapping, each key once."""
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"the key `{key.value}` stands here twice", problem_mark=key.start_mark
-                )
-            seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
-        made: dict[Any, Any] = super().construct_mapping(node, deep)
-        return made
-
-
-_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_yaml_str)
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
@@ -134,6 +117,11 @@ def loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _T
         DocumentError: not the format, another schema or major version, or a field that does not
             fit; the message names the file, the field's path and its line.
     """
+    with _no_collection():
+        return _loads(text, form, name, schema, kind)
+
+
+def _loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _T:
     try:
         body = _parse(text, form)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -193,22 +181,7 @@ def file_stem(group_id: str) -> str:
 def _parse(text: str, form: Format) -> object:
     if form == "json":
         return json.loads(text, object_pairs_hook=_without_twins)
-    _refuse_odd(text)
-    return yaml.load(text, Loader=_Loader)
-
-
-def _refuse_odd(text: str) -> None:
-    """No aliases (a small file could stand for a huge one), no nesting that no snapshot has."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        mark: Any = event.start_mark
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if isinstance(event, yaml.AliasEvent):
-            problem = f"aliases (*{event.anchor}) are not read"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
-        if depth > _DEEPEST:
-            raise yaml.MarkedYAMLError(problem="nested too deep", problem_mark=mark)
+    return read_yaml(text)
 
 
 def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -248,7 +221,7 @@ def _syntax(error: Exception, form: Format) -> str:
 def _line(text: str, steps: list[str]) -> int | None:
     """The line of the node at `steps`; JSON is read as YAML for this, only on errors."""
     try:
-        node = _Loader(text).get_single_node()
+        node = PlainLoader(text).get_single_node()
     except yaml.YAMLError:
         return None
     for step in steps:
@@ -261,3 +234,15 @@ def _line(text: str, steps: list[str]) -> int | None:
             break
         node = found
     return int(node.start_mark.line) + 1
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without the cyclic collector: it would walk all that was read, again and again."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

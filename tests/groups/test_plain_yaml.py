@@ -1,0 +1,108 @@
+"""What read_yaml makes of a text is what the YAML library itself makes of it, and much sooner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from rebal.groups.partitions import Partitions
+from rebal.groups.plain_yaml import PlainLoader, read_yaml
+
+WORDS = st.sampled_from(
+    [
+        *("0", "7", "007", "0x1F", "0o7", "1_000", "-3", "+4", "1.5", "1e3", ".inf", "12:30:45"),
+        *("yes", "No", "true", "~", "null", "NULL", "2026-11-20", "0-11,14", "3-4", "a b", "é"),
+        *("'5'", '"x\\ty"', "''", "!!str 5", "!!int '5'", "!x 5", "=", "<<", "[1, a]", "{a: 1}"),
+        *("{a: 1, a: 2}", "? [1]", "*a", "&a b", "[", "- 1", "|", "a: b", "", "!!set {a}", "%"),
+    ]
+)
+LINES = st.lists(
+    st.tuples(st.sampled_from(["a: ", "b: ", "- ", "  c: ", "  - ", "<<: ", "5: "]), WORDS),
+    max_size=6,
+).map(lambda lines: "\n".join(map("".join, lines)))
+
+
+def outcome(read: Any, text: str) -> tuple[str, object]:
+    """What came of it: a value, or that it was refused; -0.0 and 1 are not 0.0 and True."""
+    try:
+        return "value", repr(read(text))
+    except (yaml.YAMLError, ValueError) as error:
+        return "refused", str(getattr(error, "problem", None) or error)
+
+
+def by_the_library(text: str) -> object:
+    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=PlainLoader)):
+        raise yaml.MarkedYAMLError(problem="aliases (*a) are not read")
+    return yaml.load(text, Loader=PlainLoader)
+
+
+@given(LINES)
+@example("a: &x b\nc: [*x]")
+@example("? {a: 1}\n: 2")
+@example("a: {<<: {b: 1}}")
+@example("")
+@example("--- 5\n--- 6")
+def test_it_reads_what_the_library_reads(text: str) -> None:
+    expected, made = outcome(by_the_library, text), outcome(read_yaml, text)
+    assert made[0] == expected[0]
+    if made[0] == "value":
+        assert made == expected
+
+
+def test_a_key_is_looked_up_wherever_it_stands() -> None:
+    with pytest.raises(yaml.YAMLError, match="`b` stands here twice") as caught:
+        read_yaml("a:\n- {b: 1, c: 2}\n- {b: 1,\n   b: 2}\n")
+    assert caught.value.problem_mark.line == 3
+
+
+def test_a_million_small_facts_are_read_in_bounded_memory() -> None:
+    """Nodes of 40,000 lines take more than 40 MB; the data itself a few."""
+    import tracemalloc
+
+    text = "".join(f"topic-{n}: {n}-{n + 3}\n" for n in range(40_000))
+    tracemalloc.start()
+    made = read_yaml(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert isinstance(made, dict)
+    assert len(made) == 40_000
+    assert peak < 20_000_000
+
+
+NUMBERS = st.lists(st.integers(0, 40) | st.just(2**31 - 1), max_size=12)
+
+
+@given(NUMBERS, NUMBERS)
+def test_partitions_are_the_same_whichever_way_they_are_kept(
+    first: list[int], second: list[int]
+) -> None:
+    plain = ",".join(map(str, first))
+    ways = [Partitions(first), Partitions.parse(plain), Partitions.parse(plain.replace(",", ", "))]
+    ways.append(Partitions.parse(str(ways[0])))
+    other = Partitions(second)
+    for one in ways:
+        assert list(one) == first
+        assert len(one) == len(first)
+        assert [number for run in one.runs for number in run] == first
+        assert all(b.start != a.stop for a, b in zip(one.runs, one.runs[1:], strict=False))
+        assert one == ways[0]
+        assert hash(one) == hash(ways[0])
+        assert (one == other) == (first == second)
+        assert str(one) == str(ways[0])
+        assert all((number in one) == (number in first) for number in (0, 7, 41, "7"))
+
+
+@pytest.mark.parametrize("numbers", [[-1], [3, 2**31], range(-2, 3), range(2**31, 2**31 + 1)])
+def test_a_number_that_is_no_partition_is_refused(numbers: Any) -> None:
+    with pytest.raises(ValueError, match="a partition is a number from 0 to 2147483647, not "):
+        Partitions(numbers)
+
+
+@pytest.mark.parametrize("text", ["2147483648", "1,99999999999", "1,-2", "1,,2", "1_0", "+1", "³"])
+def test_a_text_that_is_no_list_of_partitions_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected partitions|does not go upwards"):
+        Partitions.parse(text)
