@@ -20,7 +20,8 @@ from rebal.inspectors.live_describe import Described, describe
 from rebal.inspectors.probe import MIN_VERSION
 from rebal.inspectors.raw import RawCluster
 from rebal.inspectors.raw_connection import Deadline
-from rebal.inspectors.reload import OFFSETS_TOPIC, rebalanced_since_load
+from rebal.inspectors.reload import rebalanced_since_load
+from rebal.inspectors.reload_log import OFFSETS_TOPIC
 
 # AclOperation's codes, as answers list them among the authorized operations.
 _READ, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS = 3, 8, 10, 11

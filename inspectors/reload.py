@@ -4,7 +4,8 @@ A coordinator loads a group when its partition of `__consumer_offsets` gets a le
 election raises that partition's leader epoch (KIP-101). A completed rebalance appends a
 GroupMetadata record (key version 2) with a new generation. So the records appended since the
 current epoch began tell: none means no rebalance. A static member's restart appends one too, at the
-SAME generation: a lone record is compared with the group's newest one from before the epoch.
+SAME generation: a lone record is compared with the group's newest one from before the epoch, or
+by the time of the state change that it holds.
 
 Checked on 4.1.1 and 3.9.1: a clean restart raises the epoch, SIGKILL and restart raise it on 4.1.1,
 and do not on a one-broker 3.9.1 (its controller, started anew with it, never fences it).
@@ -15,37 +16,24 @@ its epoch begins (OffsetForLeaderEpoch) bounds what must be read.
 
 from __future__ import annotations
 
-import struct
-import time
-from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
-from kafka.protocol.consumer import (
-    FetchRequest,
-    ListOffsetsRequest,
-    OffsetForLeaderEpochRequest,
-)
-from kafka.record.memory_records import MemoryRecords
-
-from rebal.groups.errors import WireError
 from rebal.groups.model import Tri
-from rebal.groups.vote import java_string_hash
-from rebal.groups.wire.group_metadata import (
-    GroupMetadata,
-    decode_group_metadata,
-)
 from rebal.inspectors.errors import RequestError
 from rebal.inspectors.raw import RawCluster
-from rebal.inspectors.raw_connection import Connection, Deadline, error_name, message
-
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-_LATEST, _EARLIEST = -1, -2
-_FETCH_BYTES: Final = 4 * 1024 * 1024
-_FETCH_MAX_VERSION: Final = 12  # later versions name a topic by its id
-_MOST_BYTES: Final = 512 * 1024 * 1024
-_MOST_SECONDS: Final = 5.0
-# Offsets within a record batch's header, and its size.
-_BATCH_PREFIX, _ATTRIBUTES, _LAST_DELTA, _BATCH_HEADER = 12, 21, 23, 61
+from rebal.inspectors.raw_connection import Deadline
+from rebal.inspectors.reload_log import (
+    EARLIEST,
+    LATEST,
+    MOST_SECONDS,
+    OFFSETS_TOPIC,
+    OffsetsLog,
+    StoredGroup,
+    TooMuchError,
+    check,
+    offsets_partition,
+)
 
 
 class Reading(NamedTuple):
@@ -59,15 +47,11 @@ class Reading(NamedTuple):
     generation: int | None = None
 
 
-class _Record(NamedTuple):
-    """One GroupMetadata record of the group; `value` is None for a tombstone."""
+class Earlier(NamedTuple):
+    """The group's records before the epoch; `whole`: nothing before it has been compacted away."""
 
-    offset: int
-    value: GroupMetadata | None
-
-
-class _TooMuchError(Exception):
-    """The bound on bytes or time was reached."""
+    records: list[StoredGroup]
+    whole: bool
 
 
 def rebalanced_since_load(
@@ -84,10 +68,10 @@ def rebalanced_since_load(
     deadline = deadline or cluster.deadline()
     try:
         return _unless_unnoticed(cluster, _read(cluster, group_id, deadline), deadline)
-    except _TooMuchError:
+    except TooMuchError:
         return Reading(
             Tri.CANNOT_TELL,
-            f"{OFFSETS_TOPIC} holds more than could be read in {_MOST_SECONDS:g} s",
+            f"{OFFSETS_TOPIC} holds more than could be read in {MOST_SECONDS:g} s",
         )
     except RequestError as error:
         if "AUTHORIZATION" in error.name:
@@ -96,14 +80,6 @@ def rebalanced_since_load(
                 f"no right to read {OFFSETS_TOPIC}: allow READ and DESCRIBE on that topic",
             )
         return Reading(Tri.CANNOT_TELL, f"{OFFSETS_TOPIC} could not be read: {error}")
-
-
-def offsets_partition(group_id: str, partitions: int) -> int:
-    """The partition of `__consumer_offsets` that a group lives in, by Java's hash of its id."""
-    value = java_string_hash(group_id)
-    # Java's int is signed, and its abs leaves the lowest one alone: Kafka takes 0 for that.
-    signed = value - 2**32 if value >= 2**31 else value
-    return (0 if signed == -(2**31) else abs(signed)) % partitions
 
 
 def seen_by_probe(reading: Reading, elected: str | None, supported: Iterable[str]) -> Reading:
@@ -135,52 +111,75 @@ def _unless_unnoticed(cluster: RawCluster, reading: Reading, deadline: Deadline)
 def _read(cluster: RawCluster, group_id: str, deadline: Deadline) -> Reading:
     metadata = cluster.metadata([OFFSETS_TOPIC], deadline)
     topic = metadata.topics[0]
-    _check(topic.error_code)
+    check(topic.error_code)
     number = offsets_partition(group_id, len(topic.partitions))
     partition = next(each for each in topic.partitions if each.partition_index == number)
-    _check(partition.error_code)
+    check(partition.error_code)
     epoch = partition.leader_epoch
     if epoch is None or epoch < 0:
         return Reading(Tri.CANNOT_TELL, "the broker does not tell leader epochs")
     leader = cluster.node(partition.leader_id, deadline)
-    log = _Log(leader, number, epoch, deadline)
+    log = OffsetsLog(leader, number, epoch, deadline)
     if epoch == 0:
         return Reading(
             Tri.YES,
             f"the coordinator has held the group since its partition was made (leader epoch 0 of "
             f"{OFFSETS_TOPIC}-{number})",
-            _newest(log.records(group_id, log.offset(_EARLIEST), log.offset(_LATEST))),
+            _generation(log, group_id),
         )
-    begin, end = log.epoch_start(), log.offset(_LATEST)
+    begin, end = log.epoch_start(), log.offset(LATEST)
     since = list(log.records(group_id, begin, end))
+    began_ms = log.first_timestamp_ms
     where = f"leader epoch {epoch} of {OFFSETS_TOPIC}-{number}"
-    return _judge(since, lambda: list(log.records(group_id, log.offset(_EARLIEST), begin)), where)
+
+    def earlier() -> Earlier:
+        start = log.offset(EARLIEST)
+        log.counted = 0
+        records = list(log.records(group_id, start, begin))
+        return Earlier(records, whole=start == 0 and log.counted == begin)
+
+    return judge(since, began_ms, earlier, where)
 
 
-def _judge(since: list[_Record], earlier: Any, where: str) -> Reading:
-    """`since`: the group's records of the current epoch; `earlier()`: those before it."""
+def judge(
+    since: list[StoredGroup],
+    began_ms: int | None,
+    earlier: Callable[[], Earlier],
+    where: str,
+) -> Reading:
+    """What the group's records prove.
+
+    `since` are those of the current epoch, `earlier()` reads those before it. `began_ms` is the
+    time of the epoch's first record of any kind, by the coordinator's own clock.
+    """
     known = [record for record in since if record.value is not None]
     newest = known[-1].value.generation if known and known[-1].value else None
     # A rebalance is complete when a generation's assignment was stored: a record with members.
     filled = [record for record in since if record.value is not None and record.value.members]
     if not filled:
-        before = _newest(earlier()) if newest is None else newest
-        return Reading(Tri.NO, f"no rebalance is stored since {where} began", before)
+        held = _newest(earlier().records) if newest is None else newest
+        return Reading(Tri.NO, f"no rebalance is stored since {where} began", held)
     last = filled[-1].value
     assert last is not None
+    stored = f"generation {last.generation} is stored in {where}"
     preceding = since[: since.index(filled[-1])]
     if any(each.value is None or each.value.generation != last.generation for each in preceding):
-        return Reading(Tri.YES, f"generation {last.generation} is stored in {where}", newest)
+        return Reading(Tri.YES, stored, newest)
+    # A rebalance changes the state, a static member's restart stores the old state's time again.
+    if began_ms is not None and (last.state_timestamp_ms or -1) > began_ms:
+        return Reading(Tri.YES, stored, newest)
     before = earlier()
-    if not before or before[-1].value is None:
-        return Reading(Tri.YES, f"the group is new in {where}", newest)
-    if before[-1].value.generation != last.generation:
+    if not before.records and not before.whole:
         return Reading(
-            Tri.YES,
-            f"generation {last.generation} is stored in {where}, "
-            f"{before[-1].value.generation} was the last one before it",
+            Tri.CANNOT_TELL,
+            f"{stored}, but what the group was before it has been compacted away",
             newest,
         )
+    if not before.records or before.records[-1].value is None:
+        return Reading(Tri.YES, f"the group is new in {where}", newest)
+    if before.records[-1].value.generation != last.generation:
+        was = before.records[-1].value.generation
+        return Reading(Tri.YES, f"{stored}, {was} was the last one before it", newest)
     return Reading(
         Tri.NO,
         f"since {where} began only a static member's restart is stored, at the same generation "
@@ -189,170 +188,16 @@ def _judge(since: list[_Record], earlier: Any, where: str) -> Reading:
     )
 
 
+def _generation(log: OffsetsLog, group_id: str) -> int | None:
+    """The newest stored generation, where the topic is small enough to look."""
+    try:
+        return _newest(log.records(group_id, log.offset(EARLIEST), log.offset(LATEST)))
+    except TooMuchError:
+        return None
+
+
 def _newest(records: Any) -> int | None:
     generation = None
     for record in records:
         generation = record.value.generation if record.value is not None else None
     return generation
-
-
-class _Log:
-    """One partition of `__consumer_offsets`, read from its leader within bounds."""
-
-    def __init__(self, leader: Connection, partition: int, epoch: int, deadline: Deadline) -> None:
-        self._leader = leader
-        self._partition = partition
-        self._epoch = epoch
-        self._deadline = deadline
-        self._bytes = 0
-        self._end = time.monotonic() + _MOST_SECONDS
-
-    def epoch_start(self) -> int:
-        """The first offset of the current leader epoch (KIP-320's OffsetForLeaderEpoch)."""
-        response = self._leader.send(
-            OffsetForLeaderEpochRequest,
-            self._deadline,
-            min_version=2,
-            replica_id=-1,
-            topics=[
-                {
-                    "topic": OFFSETS_TOPIC,
-                    "partitions": [
-                        {
-                            "partition": self._partition,
-                            "current_leader_epoch": self._epoch,
-                            "leader_epoch": self._epoch - 1,
-                        }
-                    ],
-                }
-            ],
-        )
-        answer = response.topics[0].partitions[0]
-        _check(answer.error_code)
-        return self.offset(_EARLIEST) if answer.end_offset < 0 else int(answer.end_offset)
-
-    def offset(self, timestamp: int) -> int:
-        """The log's first (`_EARLIEST`) or next (`_LATEST`) offset."""
-        response = self._leader.send(
-            ListOffsetsRequest,
-            self._deadline,
-            min_version=1,
-            replica_id=-1,
-            isolation_level=0,
-            topics=[
-                {
-                    "name": OFFSETS_TOPIC,
-                    "partitions": [
-                        {
-                            "partition_index": self._partition,
-                            "current_leader_epoch": self._epoch,
-                            "timestamp": timestamp,
-                        }
-                    ],
-                }
-            ],
-        )
-        answer = response.topics[0].partitions[0]
-        _check(answer.error_code)
-        return int(answer.offset)
-
-    def records(self, group_id: str, begin: int, end: int) -> Iterator[_Record]:
-        """The group's GroupMetadata records with `begin` <= offset < `end`, oldest first."""
-        at = begin
-        key = group_metadata_key(group_id)
-        while at < end:
-            if self._bytes > _MOST_BYTES or time.monotonic() > self._end:
-                raise _TooMuchError
-            data = self._fetch(at)
-            self._bytes += len(data)
-            moved = at
-            for batch, next_offset in _batches(data):
-                moved = max(moved, next_offset)
-                # Nearly all records are committed offsets: only batches with the key are parsed.
-                if not _is_compressed(batch) and key not in batch:
-                    continue
-                for record in _records(batch):
-                    if at <= record.offset < end and record.key == key:
-                        yield _Record(record.offset, _value(record.value))
-            if moved <= at:
-                return
-            at = moved
-
-    def _fetch(self, offset: int) -> bytes:
-        version = min(
-            self._leader.versions.get(FetchRequest.API_KEY, (0, -1))[1], _FETCH_MAX_VERSION
-        )
-        request = message(
-            FetchRequest,
-            version,
-            replica_id=-1,
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=_FETCH_BYTES,
-            session_epoch=-1,
-            topics=[
-                {
-                    "topic": OFFSETS_TOPIC,
-                    "partitions": [
-                        {
-                            "partition": self._partition,
-                            "current_leader_epoch": self._epoch,
-                            "fetch_offset": offset,
-                            "partition_max_bytes": _FETCH_BYTES,
-                        }
-                    ],
-                }
-            ],
-        )
-        response = self._leader.exchange(request, self._deadline)
-        _check(response.error_code)
-        answer = response.responses[0].partitions[0]
-        _check(answer.error_code)
-        return bytes(answer.records or b"")
-
-
-def _check(code: int) -> None:
-    if code:
-        raise RequestError(error_name(code), error_name(code))
-
-
-def group_metadata_key(group_id: str) -> bytes:
-    """The record key of a classic group: version 2 and the id (GroupMetadataKey)."""
-    name = group_id.encode()
-    return struct.pack(">hh", 2, len(name)) + name
-
-
-def _batches(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """Each whole record batch (magic 2, KIP-98) of a fetch, and the offset after it."""
-    view = memoryview(data)
-    at = 0
-    while at + _BATCH_HEADER <= len(view):
-        base, length, _, magic = struct.unpack_from(">qiib", view, at)
-        stop = at + _BATCH_PREFIX + length
-        if stop > len(view):
-            return
-        if magic != 2:
-            raise RequestError("UNSUPPORTED_FORMAT", f"message format {magic} is not read")
-        last_delta = struct.unpack_from(">i", view, at + _LAST_DELTA)[0]
-        yield bytes(view[at:stop]), base + last_delta + 1
-        at = stop
-
-
-def _is_compressed(batch: bytes) -> bool:
-    return bool(struct.unpack_from(">h", batch, _ATTRIBUTES)[0] & 0x07)
-
-
-def _records(batch: bytes) -> Iterator[Any]:
-    parsed = MemoryRecords(batch).next_batch()
-    if not parsed.is_control_batch:
-        yield from parsed
-
-
-def _value(value: bytes | None) -> GroupMetadata | None:
-    """The record's value; one that cannot be read is worth as little as a fetch that failed."""
-    if value is None:
-        return None
-    try:
-        return decode_group_metadata(bytes(value))
-    except WireError as error:
-        raise RequestError("CORRUPT_MESSAGE", str(error)) from None

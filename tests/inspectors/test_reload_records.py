@@ -14,14 +14,8 @@ from rebal.groups.wire.group_metadata import (
     GroupMetadataMember,
     decode_key,
 )
-from rebal.inspectors.reload import (
-    Reading,
-    _judge,
-    _Record,
-    group_metadata_key,
-    offsets_partition,
-    seen_by_probe,
-)
+from rebal.inspectors.reload import Earlier, Reading, judge, seen_by_probe
+from rebal.inspectors.reload_log import StoredGroup, group_metadata_key, offsets_partition
 
 CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "consumer_offsets.jsonl.gz"
 MEMBER = GroupMetadataMember(
@@ -55,13 +49,13 @@ def test_hashes_below_zero(group_id: str, partition: int) -> None:
     assert offsets_partition(group_id, 4) == partition
 
 
-def record(offset: int, generation: int | None, *, members: int = 1) -> _Record:
+def record(offset: int, generation: int | None, *, members: int = 1) -> StoredGroup:
     if generation is None:
-        return _Record(offset, None)
+        return StoredGroup(offset, None)
     value = GroupMetadata(
         version=3, protocol_type="consumer", generation=generation, members=(MEMBER,) * members
     )
-    return _Record(offset, value)
+    return StoredGroup(offset, value)
 
 
 @pytest.mark.parametrize(
@@ -82,10 +76,32 @@ def record(offset: int, generation: int | None, *, members: int = 1) -> _Record:
     ],
 )
 def test_only_a_new_generation_with_members_is_a_rebalance(
-    earlier: list[_Record], since: list[_Record], rebalanced: Tri, generation: int | None
+    earlier: list[StoredGroup], since: list[StoredGroup], rebalanced: Tri, generation: int | None
 ) -> None:
-    found = _judge(since, lambda: earlier, "leader epoch 3")
+    found = judge(since, None, lambda: Earlier(earlier, whole=True), "leader epoch 3")
     assert (found.rebalanced, found.generation) == (rebalanced, generation)
+
+
+@pytest.mark.parametrize(
+    ("state_ms", "began_ms", "whole", "rebalanced"),
+    [
+        (2000, 1000, False, Tri.YES),
+        (900, 1000, False, Tri.CANNOT_TELL),
+        (1000, 1000, False, Tri.CANNOT_TELL),
+        (None, 1000, False, Tri.CANNOT_TELL),
+        (2000, None, False, Tri.CANNOT_TELL),
+        (900, 1000, True, Tri.YES),
+    ],
+)
+def test_a_lone_record_whose_predecessor_may_be_compacted_away(
+    state_ms: int | None, began_ms: int | None, whole: bool, rebalanced: Tri
+) -> None:
+    value = GroupMetadata(
+        version=3, protocol_type="consumer", generation=4, members=(MEMBER,),
+        state_timestamp_ms=state_ms,
+    )  # fmt: skip
+    found = judge([StoredGroup(9, value)], began_ms, lambda: Earlier([], whole=whole), "epoch 3")
+    assert (found.rebalanced, found.generation) == (rebalanced, 4)
 
 
 def test_the_probe_itself_can_prove_it() -> None:
