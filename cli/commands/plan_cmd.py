@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -114,7 +115,8 @@ def command(
     if form is PlanFormat.TEXT:
         from rebal.cli.views.plan_view import plan_view
 
-        output.page(plan_view(plan, wide=wide), wide=wide)
+        now = datetime.now(UTC) if group is None else None
+        output.page(plan_view(plan, now=now, wide=wide), wide=wide)
     elif form is PlanFormat.MARKDOWN:
         from rebal.cli.views.plan_markdown import plan_markdown
 

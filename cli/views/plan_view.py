@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from rich.table import Table
 from rich.text import Text
 
 from rebal.cli.output import escape, shown
@@ -17,6 +19,7 @@ from rebal.cli.views.common import (
     indented,
     listing,
     severity_style,
+    when,
 )
 from rebal.groups.model import Tri
 from rebal.planner.context import names
@@ -36,26 +39,44 @@ _STYLES: Final = {
 }
 
 
-def plan_view(plan: Plan, *, wide: bool = False) -> list[RenderableType]:
-    """The plan as text; `wide` names every member and shows every format of the configuration."""
+class Command(str):
+    """A command to copy: it stays on one line, whatever the width."""
+
+    __slots__ = ()
+
+
+Row = tuple[str | Text, "RenderableType"]
+
+
+def plan_view(
+    plan: Plan, *, now: datetime | None = None, wide: bool = False
+) -> list[RenderableType]:
+    """The plan as text; `wide` names every member and shows every format of the configuration.
+
+    Times are told as of `now` (default: when the group was captured, so: it was just read).
+    """
+    now = now or plan.made_at
     # The configuration keeps its line breaks: its hostile parts were escaped when it was made.
     texts = {step.id: step.config for step in plan.steps}
     plan = shown(plan)
     labels = names(plan.baseline.members)
     view: list[RenderableType] = [
         Text.assemble((plan.group_id, "bold"), f": {headline(plan)}"),
-        Text.assemble((plan.verdict.value, _STYLES[plan.verdict]), f"  {plan.summary}"),
+        _hanging(Text(plan.verdict.value, style=_STYLES[plan.verdict]), plan.summary),
     ]
+    captured = when(plan.baseline.captured_at, now)
+    if captured != "just now":
+        view.append(Text(f"from what was seen {captured}", style="dim"))
     for step in plan.steps:
         view += [Text(""), _title(plan, step)]
         if not is_over(plan, step):
-            before = facts(_before(plan, step, labels, wide), label=_LABEL)
-            after = facts(_after(step), label=_LABEL)
-            view += [indented(before, 3), *_config(texts[step.id], wide), indented(after, 3)]
+            before = _lines(_before(plan, step, labels, wide, now), indent=3)
+            after = _lines(_after(step), indent=3)
+            view += [*before, *_config(texts[step.id], wide), *after]
     found = list(_findings(plan, labels, wide))
     if found:
         view += [Text(""), facts(found, label=_LABEL)]
-    view += [Text(""), facts(_open(plan), label=_LABEL)]
+    view += [Text(""), *_lines(_open(plan))]
     return view
 
 
@@ -93,44 +114,75 @@ def label_of(finding: Finding) -> str:
     return "warning" if finding.severity is Severity.WARN else "ask"
 
 
-def _title(plan: Plan, step: Step) -> Text:
+def _title(plan: Plan, step: Step) -> Table:
     kind = {"rolling": "rolling, one member at a time", "cut-over": "all at once, with a stop"}
     style = {0: "green", 3: "red", 4: "yellow"}[step.exit_code]
-    return Text.assemble(
-        (f"{step.id}  {step.title}", "bold"),
-        f"   {kind[step.kind.value]}   ",
-        (state(plan, step), style if step.id == plan.next_step else "dim"),
+    return _hanging(
+        Text(str(step.id), style="bold"),
+        Text.assemble(
+            (step.title, "bold"),
+            f"   {kind[step.kind.value]}   ",
+            (state(plan, step), style if step.id == plan.next_step else "dim"),
+        ),
     )
 
 
+def _hanging(mark: str | Text, text: RenderableType, gap: int = GAP) -> Table:
+    """`text` after its mark, going on under itself."""
+    made = Table.grid(padding=(0, gap, 0, 0), pad_edge=False)
+    made.add_column(no_wrap=True)
+    made.add_column(overflow="fold")
+    made.add_row(mark, text)
+    return made
+
+
+def _lines(rows: Iterable[Row], indent: int = 0) -> Iterator[RenderableType]:
+    """Labelled lines that go on under themselves, and commands that never break."""
+    flowing: list[Row] = []
+    for label, text in rows:
+        if isinstance(text, Command):
+            if flowing:
+                yield indented(facts(flowing, label=_LABEL), indent)
+                flowing = []
+            head = label.copy() if isinstance(label, Text) else Text(label)
+            head.pad_right(_LABEL + GAP - len(head))
+            yield Text.assemble(
+                " " * indent, head, (str(text), "bold"), no_wrap=True, overflow="ignore"
+            )
+        else:
+            flowing.append((label, text))
+    if flowing:
+        yield indented(facts(flowing, label=_LABEL), indent)
+
+
 def _before(
-    plan: Plan, step: Step, labels: dict[str, str], wide: bool
-) -> Iterator[tuple[str, RenderableType]]:
+    plan: Plan, step: Step, labels: dict[str, str], wide: bool, now: datetime
+) -> Iterator[Row]:
     most = len(labels) if wide else 6
     evidence = {m.member_id: m.assignors.evidence for m in plan.baseline.members}
     for name, ids in (("done", step.done), ("to do", step.to_do), ("unknown", step.unknown)):
         if ids:
-            sources = evidence_text(
-                [item for key in ids for item in evidence.get(key, ())], plan.made_at
-            )
+            sources = evidence_text([item for key in ids for item in evidence.get(key, ())], now)
             named = listing([labels.get(key, key) for key in ids], most)
             yield name, f"{named}{f'   ({sources})' if sources else ''}"
     yield "needs", step.precondition
     yield from _labelled("why", step.why)
 
 
-def _after(step: Step) -> Iterator[tuple[str, RenderableType]]:
+def _after(step: Step) -> Iterator[Row]:
     yield from _labelled("order", step.order)
     if step.cost is not None:
         yield "costs", step.cost.text
-    yield "gate", Text(step.gate.command, style="bold")
+    yield "gate", Command(step.gate.command)
     yield "", f"must show: {step.gate.shows}"
-    yield from (("", f"· {need}") for need in step.gate.needs)
+    yield from (("", _hanging("·", need, 1)) for need in step.gate.needs)
     yield "back", step.rollback
 
 
-def _labelled(label: str, lines: Sequence[str]) -> Iterator[tuple[str, RenderableType]]:
-    yield from ((label if n == 0 else "", line) for n, line in enumerate(lines))
+def _labelled(label: str, lines: Sequence[str]) -> Iterator[Row]:
+    """The label once; of several lines each has its own mark."""
+    for n, line in enumerate(lines):
+        yield (label if n == 0 else ""), (line if len(lines) == 1 else _hanging("·", line, 1))
 
 
 def _config(config: Sequence[Setting], wide: bool) -> Iterator[RenderableType]:
@@ -149,27 +201,28 @@ def _config(config: Sequence[Setting], wide: bool) -> Iterator[RenderableType]:
             yield Text(f"{margin}({', '.join(others)}: --wide)", style="dim")
 
 
-def _findings(
-    plan: Plan, labels: dict[str, str], wide: bool
-) -> Iterator[tuple[str | Text, RenderableType]]:
+def _findings(plan: Plan, labels: dict[str, str], wide: bool) -> Iterator[Row]:
     for finding in plan.findings:
         style = "dim" if finding.ignored else severity_style(finding.severity)
         reason = f"   (ignored: {finding.ignored})" if finding.ignored else ""
         yield Text(label_of(finding), style=style), f"{finding.rule} {finding.message}{reason}"
         if finding.fix and not finding.ignored and finding.severity is not Severity.ASK:
-            yield "", Text(f"→ {finding.fix}", style="dim")
+            yield "", _hanging(Text("→", style="dim"), Text(finding.fix, style="dim"), 1)
         if wide and finding.members:
             yield "", Text(listing([labels.get(m, m) for m in finding.members], 1000), style="dim")
 
 
-def _open(plan: Plan) -> Iterator[tuple[str | Text, RenderableType]]:
-    for n, assumption in enumerate(plan.assumptions):
-        yield ("assumed" if n == 0 else ""), assumption
+def _open(plan: Plan) -> Iterator[Row]:
+    yield from _labelled("assumed", plan.assumptions)
     for n, line in enumerate(plan.not_checked):
-        yield Text("not checked" if n == 0 else "", style="dim"), line
+        yield Text("not checked" if n == 0 else "", style="dim"), _hanging("·", line, 1)
     label = Text("next:", style="bold")
     if plan.verdict is Verdict.READY:
         gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)
-        yield label, f"carry out step {plan.next_step}, then {gate}"
+        yield (
+            Text("now:", style="bold"),
+            f"carry out step {plan.next_step}; whether its gate holds:",
+        )
+        yield label, Command(gate)
     elif plan.findings:
-        yield label, f"rebal explain {plan.findings[0].rule}"
+        yield label, Command(f"rebal explain {plan.findings[0].rule}")

@@ -78,6 +78,32 @@ def test_a_narrow_terminal_never_folds_what_is_to_be_pasted(
     assert any(len(line) <= 60 for line in text.splitlines())
 
 
+@pytest.mark.parametrize("width", [80, 100])
+def test_on_a_terminal_lines_hang_and_what_is_to_be_pasted_stays_whole(
+    group: Make, save: Any, capsys: Said, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert plan(save(group())) == 0
+    lines = capsys.readouterr().out.splitlines()
+    long = [line for line in lines if len(line) > width]
+    assert long, "the configuration alone is wider than this terminal"
+    for line in long:
+        pasted = line.split()
+        assert "partition.assignment.strategy=" in line or "rebal plan-upgrade" in line, pasted
+    step = next(n for n, line in enumerate(lines) if line.startswith("1  "))
+    assert all(line.startswith(("   ", "1  ")) for line in lines[step : lines.index("", step)])
+
+
+def test_times_of_a_saved_group_are_not_those_of_its_capture(
+    group: Make, save: Any, capsys: Said
+) -> None:
+    assert plan(save(group())) == 0
+    said = capsys.readouterr().out
+    assert "just now" not in said
+    assert re.search(r"from what was seen (2026-11-20|Nov 20) 09:15Z\n", said)
+    assert re.search(r"\(request log (2026-11-20|Nov 20) 09:12Z\)", said)
+
+
 @pytest.mark.parametrize(
     ("lists", "more", "code"),
     [
