@@ -115,13 +115,12 @@ class _Builder:
         return root[0] if root else None
 
     def _outside(self, event: Any, root: list[Any]) -> None:
+        mark: Any = event.start_mark
         if isinstance(event, yaml.AliasEvent):
             problem = f"aliases (*{event.anchor}) are not read"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
         if isinstance(event, yaml.DocumentStartEvent) and root:
-            raise yaml.MarkedYAMLError(
-                problem="but found another document", problem_mark=event.start_mark
-            )
+            raise yaml.MarkedYAMLError(problem="but found another document", problem_mark=mark)
 
     def _resolved(self, text: str) -> Any:
         """What plain text stands for: itself mostly, else null, a number, true or false."""
