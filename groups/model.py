@@ -123,11 +123,15 @@ class AssignorList(Record, frozen=True, kw_only=True):
 class DeclaredAssignors(Record, frozen=True, kw_only=True):
     """What the NEXT start of a member will use, read from a configuration file.
 
-    `list` is empty when the file leaves the list unset; `group_protocol` is `group.protocol`.
+    `list` is empty when the file leaves the list unset; `group_protocol` is `group.protocol`;
+    `classic_only` names other settings of the file that KIP-848 clients refuse. `max_surge` is that
+    of a Kubernetes Deployment (None: not known, or a deployment of another kind).
     """
 
     list: tuple[str, ...] = ()
     group_protocol: str | None = None
+    classic_only: tuple[str, ...] = ()
+    max_surge: str | None = None
     evidence: Evidence
 
 
@@ -224,11 +228,15 @@ class Group(Record, frozen=True, kw_only=True):
 
 
 class Topic(Record, frozen=True, kw_only=True):
-    """A topic: partitions 0..n-1, for each the replica broker ids (empty: not known)."""
+    """A topic: partitions 0..n-1, for each the replica broker ids (empty: not known).
+
+    `topic_id` is as Kafka prints it (KIP-516, 22 characters of base64); None: not known.
+    """
 
     name: str
     partitions: int
     replicas: tuple[tuple[int, ...], ...] = ()
+    topic_id: str | None = None
 
 
 class Broker(Record, frozen=True, kw_only=True):

@@ -123,7 +123,10 @@ class Admin:
                 continue
             parts = sorted(seen.partitions, key=lambda part: part.id)
             replicas = tuple(tuple(node.id for node in part.replicas) for part in parts)
-            found.append(Topic(name=name, partitions=len(parts), replicas=replicas))
+            topic_id = str(seen.topic_id)
+            found.append(
+                Topic(name=name, partitions=len(parts), replicas=replicas, topic_id=topic_id)
+            )
         return found, failed
 
     def committed(self, group_id: str, deadline: Deadline) -> dict[tuple[str, int], int | None]:
