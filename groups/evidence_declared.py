@@ -62,7 +62,7 @@ def bind(members: Sequence[Member], declared: Iterable[Declared], group_id: str)
     for member in members:
         claimed = claims.get(member.member_id) or [o for o in for_all if _same_client(o, member)]
         if len({_says(one) for one in claimed}) == 1:
-            bound[member.member_id] = _declared(claimed[0])
+            bound[member.member_id] = _declared(claimed)
         elif claimed:
             why = "two files that differ name the same member, by instance id or client id"
             unmatched += [_unmatched(one, why) for one in claimed]
@@ -73,10 +73,15 @@ def _says(one: Declared) -> tuple[object, ...]:
     return one.list, one.list_set, one.group_protocol, one.family
 
 
-def _declared(one: Declared) -> DeclaredAssignors:
+def _declared(claimed: Sequence[Declared]) -> DeclaredAssignors:
+    """What these files, which say the same of the list, say of one member."""
+    one = claimed[0]
+    surges = [other.max_surge for other in claimed if other.max_surge is not None]
     return DeclaredAssignors(
         list=one.list if one.list_set else (),
         group_protocol=one.group_protocol,
+        classic_only=tuple(sorted({name for other in claimed for name in other.classic_only})),
+        max_surge=next((surge for surge in surges if surge != "0"), next(iter(surges), None)),
         evidence=one.evidence,
     )
 

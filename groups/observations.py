@@ -68,7 +68,8 @@ class Declared(Record, frozen=True, kw_only=True):
 
     `list` is empty when the list is left unset (`list_set` is False then). `group_id`, `client_id`
     and `instance_id` are None when the file does not set them, or sets them from a placeholder.
-    `group_protocol` is `group.protocol`, `family` a key of groups/data/clients.yaml.
+    `group_protocol` is `group.protocol`, `family` a key of groups/data/clients.yaml; `classic_only`
+    names settings, apart from the list, that KIP-848 clients refuse.
     """
 
     where: str
@@ -78,6 +79,7 @@ class Declared(Record, frozen=True, kw_only=True):
     list: tuple[str, ...] = ()
     list_set: bool = False
     group_protocol: str | None = None
+    classic_only: tuple[str, ...] = ()
     family: str | None = None
     replicas: int | None = None
     max_surge: str | None = None

@@ -131,6 +131,7 @@ def _declared(where: str, client: Client, replicas: int | None, max_surge: str |
         list=client.list,
         list_set=client.list_set,
         group_protocol=client.group_protocol,
+        classic_only=client.classic_only,
         family=client.family,
         replicas=replicas,
         max_surge=max_surge,

@@ -22,6 +22,8 @@ _CLIENT_ID: Final = "client.id"
 _INSTANCE_ID: Final = "group.instance.id"
 _APPLICATION_ID: Final = "application.id"
 _SERVERS: Final = "bootstrap.servers"
+# What clients with group.protocol=consumer refuse besides the list (KIP-848).
+_CLASSIC_ONLY: Final = ("heartbeat.interval.ms", "session.timeout.ms")
 # By the letters of the last words of a key.
 _KEYS: Final = {
     "partitionassignmentstrategy": _STRATEGY,
@@ -33,6 +35,9 @@ _KEYS: Final = {
     "consumergroupid": _GROUP_ID,
     "consumergroup": _GROUP_ID,
     "groupprotocol": _PROTOCOL,
+    "heartbeatintervalms": _CLASSIC_ONLY[0],
+    "heartbeatinterval": _CLASSIC_ONLY[0],
+    "sessiontimeoutms": _CLASSIC_ONLY[1],
     "clientid": _CLIENT_ID,
     "groupid": _GROUP_ID,
 }
@@ -72,6 +77,7 @@ class Client:
     list: tuple[str, ...]
     list_set: bool
     group_protocol: str | None
+    classic_only: tuple[str, ...]
     family: str | None
 
 
@@ -182,7 +188,7 @@ def _client(
     known: dict[str, str | None] = {}
     for name, raw in values.items():
         known[name] = environment.resolve(raw, beside)
-        if known[name] is None and name != _SERVERS:
+        if known[name] is None and name not in (_SERVERS, *_CLASSIC_ONLY):
             notes.append(f"sets {name} from a placeholder whose value is not known")
     if any(name in values and known[name] is None for name in (_STRATEGY, _PROTOCOL)):
         # Unknown must not pass for unset: an unset list means the client's default.
@@ -196,6 +202,7 @@ def _client(
             list=(),
             list_set=False,
             group_protocol=known.get(_PROTOCOL),
+            classic_only=tuple(name for name in _CLASSIC_ONLY if name in values),
             family="streams",
         )
     entries = _entries(known.get(_STRATEGY) or "")
@@ -206,6 +213,7 @@ def _client(
         list=tuple(assignor_of(entry) or entry for entry in entries),
         list_set=bool(entries),
         group_protocol=(known.get(_PROTOCOL) or "").lower() or None,
+        classic_only=tuple(name for name in _CLASSIC_ONLY if name in values),
         family=_family(entries, scope.java, beside),
     )
 
@@ -260,5 +268,6 @@ def _union(one: Client, two: Client) -> Client | None:
         list=one.list or two.list,
         list_set=one.list_set or two.list_set,
         group_protocol=one.group_protocol or two.group_protocol,
+        classic_only=tuple(n for n in _CLASSIC_ONLY if n in one.classic_only + two.classic_only),
         family=one.family or two.family,
     )

@@ -121,6 +121,7 @@ def _with_pod_name(client: Client, pod_name: str | None) -> Client:
         list=client.list,
         list_set=client.list_set,
         group_protocol=client.group_protocol,
+        classic_only=client.classic_only,
         family=client.family,
     )
 

@@ -43,6 +43,31 @@ def test_a_java_clients_properties():
     assert notes == ()
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "c.properties",
+            "bootstrap.servers=b:9092\ngroup.id=g\nsession.timeout.ms=45000\nheartbeat.interval.ms=3000\n",
+        ),
+        ("c.yaml", "kafka:\n  group.id: g\n  session.timeout.ms: 1\n  heartbeat-interval-ms: 2\n"),
+        (
+            "c.properties",
+            "bootstrap.servers=b:9092\ngroup.id=g\nsession.timeout.ms=${X}\nheartbeat.interval.ms=3\n",
+        ),
+    ],
+)
+def test_settings_that_kip_848_clients_refuse(tmp_path, name, text):
+    declared, _ = one(write(tmp_path, name, text))
+    assert declared.classic_only == ("heartbeat.interval.ms", "session.timeout.ms")
+
+
+def test_a_session_timeout_of_something_else_is_not_the_consumers(tmp_path):
+    text = "server.servlet.session.timeout=30m\nspring.kafka.consumer.group-id=g\n"
+    declared, _ = one(write(tmp_path, "application.properties", text))
+    assert declared.classic_only == ()
+
+
 def test_librdkafkas_short_names_in_json_and_yaml():
     declared, _ = one(FILES / "librdkafka.json")
     assert (declared.group_id, declared.family) == ("ml-features", "librdkafka")
