@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -117,7 +119,14 @@ def _read(
     chosen = select_groups(config, names, match=match, all_groups=all_groups)
     if len(chosen) > 1 and sys.stderr.isatty():
         output.say(f"reading {len(chosen)} groups …")
-    answers = read_groups(config, chosen, probe=probe, assignors=tuple(assignors))
+    pool = ThreadPoolExecutor(1)
+    reading = pool.submit(read_groups, config, chosen, probe=probe, assignors=tuple(assignors))
+    # What the answer needs is loaded while the brokers are asked. The pool is not waited for:
+    # somebody who presses Ctrl-C goes at once.
+    for module in ("report", "views.inspect_view"):
+        import_module(f"rebal.cli.{module}")
+    pool.shutdown(wait=False)
+    answers = reading.result()
     return (
         [answer for answer in answers if not isinstance(answer, GroupFailure)],
         [answer for answer in answers if isinstance(answer, GroupFailure)],
