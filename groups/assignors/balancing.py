@@ -8,6 +8,7 @@ no member could take anything from one that has two more. A pass that moves noth
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -24,6 +25,8 @@ class Balancing:
     `takers` are each topic's subscribers, `movable` the members that can gain or lose anything.
     `simple` says that every partition exists and is in exactly one list; otherwise (members claim
     partitions that do not exist) each question is answered by looking through the lists.
+
+    Between two moves nothing changes: what a move could have changed is looked up once after it.
     """
 
     def __init__(
@@ -39,21 +42,22 @@ class Balancing:
         self._problem = problem
         self._step = len(problem.topics)
         self._takers = takers
-        self._taker_sets = [frozenset(members) for members in takers]
+        sets = {id(members): frozenset(members) for members in takers}
+        self._taker_sets = [sets[id(members)] for members in takers]
         self._lists = lists
         self._owner = owner
         self._previous = previous
         self._simple = simple
         self._movements = Movements(problem)
-        self._most = [self._most_of(topics) for topics in problem.subscribed]
+        self._sizes = [len(codes) for codes in lists]
+        self._ordered: dict[int, dict[int, None]] = {}
+        most = {id(topics): self._most_of(topics) for topics in problem.subscribed}
+        self._most = [most[id(topics)] for topics in problem.subscribed]
         self.movable = [m for m in range(len(lists)) if self._is_movable(m)]
         self._fixed = set(range(len(lists))).difference(self.movable)
-        self._order = sorted((len(lists[m]), problem.rank[m]) for m in self.movable)
-        self._held: list[dict[int, int]] = [{} for _ in lists]
-        for member in self.movable:
-            held = self._held[member]
-            for code in lists[member]:
-                held[code % self._step] = held.get(code % self._step, 0) + 1
+        self._order = sorted((self._sizes[m], problem.rank[m]) for m in self.movable)
+        self._held: list[Counter[int]] = []
+        self._fewest_of: dict[int, int] = {}
         self._shared = [t for t, members in enumerate(takers) if len(members) > 1]
         self._witness = 0
         self._balanced: bool | None = None
@@ -82,11 +86,18 @@ class Balancing:
             if state in seen or passes > _PATIENCE:
                 raise self._never_ends(topics)
             seen.add(state)
+        for member, codes in self._ordered.items():
+            self._lists[member][:] = codes
         return moved
 
     def _walk(self, topics: Topics) -> bool:
         moved = False
         for topic, codes in topics:
+            if self._simple and not self._previous:
+                if codes and self._is_balanced():
+                    return moved
+                moved |= self._even_out(topic, codes)
+                continue
             for code in codes:
                 if self._is_balanced():
                     return moved
@@ -101,6 +112,22 @@ class Balancing:
                 moved = True
         return moved
 
+    def _even_out(self, topic: int, codes: Sequence[int]) -> bool:
+        """The walk along one topic where no partition has a home; codes are not balanced yet."""
+        moved = False
+        owner, sizes = self._owner, self._sizes
+        fewest = self._fewest(topic)
+        enough = sizes[fewest] + 1
+        for code in codes:
+            if sizes[owner[code]] > enough:
+                self._move(code, fewest)
+                moved = True
+                if self._is_balanced():
+                    break
+                fewest = self._fewest(topic)
+                enough = sizes[fewest] + 1
+        return moved
+
     def _most_of(self, topics: list[int]) -> int:
         if len(topics) == len(self._problem.topics):
             return self._problem.total
@@ -108,9 +135,9 @@ class Balancing:
 
     def _is_movable(self, member: int) -> bool:
         codes = self._lists[member]
-        return len(codes) < self._most[member] or any(
-            len(self._takers[code % self._step]) > 1 for code in codes
-        )
+        if len(codes) < self._most[member]:
+            return True
+        return any(len(self._takers[code % self._step]) > 1 for code in codes)
 
     def _squares(self) -> int:
         return sum(size * size for size, _ in self._order)
@@ -124,7 +151,7 @@ class Balancing:
     def _has_two_more(self, owner: int, other: int, code: int) -> bool:
         if other in self._fixed:
             raise self._throws([owner, other], [code])
-        return len(self._lists[owner]) > len(self._lists[other]) + 1
+        return self._sizes[owner] > self._sizes[other] + 1
 
     def _could_go(self, owner: int, topic: int, code: int) -> bool:
         if self._simple:
@@ -133,30 +160,50 @@ class Balancing:
 
     def _fewest(self, topic: int) -> int:
         """The movable subscriber with fewest partitions, the first by name among those."""
-        takers = self._taker_sets[topic]
-        if len(takers) * len(takers) < len(self._order):
-            members = takers - self._fixed
-            return min(members, key=lambda m: (len(self._lists[m]), self._problem.rank[m]))
-        by_name = self._problem.by_name
-        return next(m for _, rank in self._order if (m := by_name[rank]) in takers)
+        found = self._fewest_of.get(topic)
+        if found is None:
+            takers = self._taker_sets[topic]
+            if len(takers) * len(takers) < len(self._order):
+                members = takers - self._fixed
+                found = min(members, key=lambda m: (self._sizes[m], self._problem.rank[m]))
+            else:
+                by_name = self._problem.by_name
+                found = next(m for _, rank in self._order if (m := by_name[rank]) in takers)
+            self._fewest_of[topic] = found
+        return found
 
     def _move(self, code: int, to: int) -> None:
         code = self._movements.stand_in(code, self._owner_of(code), to)
         owner = self._owner_of(code)
-        topic = code % self._step
-        rank = self._problem.rank
+        rank, sizes = self._problem.rank, self._sizes
         for member in {owner, to}:
-            del self._order[bisect_left(self._order, (len(self._lists[member]), rank[member]))]
+            del self._order[bisect_left(self._order, (sizes[member], rank[member]))]
         self._movements.record(code, owner, to)
-        if code in self._lists[owner]:
-            self._lists[owner].remove(code)
-            self._held[owner][topic] -= 1
-        self._lists[to].append(code)
-        self._held[to][topic] = self._held[to].get(topic, 0) + 1
+        if self._simple:
+            del self._in_order(owner)[code]
+            self._in_order(to)[code] = None
+            sizes[owner] -= 1
+        else:
+            if code in self._lists[owner]:
+                self._lists[owner].remove(code)
+                sizes[owner] -= 1
+            self._lists[to].append(code)
+        sizes[to] += 1
+        if self._held:
+            self._held[owner][code % self._step] -= 1
+            self._held[to][code % self._step] += 1
         self._owner[code] = to
         for member in {owner, to}:
-            insort(self._order, (len(self._lists[member]), rank[member]))
+            insort(self._order, (sizes[member], rank[member]))
+        self._fewest_of.clear()
         self._balanced = None
+
+    def _in_order(self, member: int) -> dict[int, None]:
+        """The member's list in a form from which a code is taken out at once."""
+        codes = self._ordered.get(member)
+        if codes is None:
+            codes = self._ordered[member] = dict.fromkeys(self._lists[member])
+        return codes
 
     def _is_balanced(self) -> bool:
         if self._balanced is None:
@@ -176,6 +223,10 @@ class Balancing:
         A subscriber that has as many partitions as its topics counts as served, whatever it has.
         """
         by_name, order = self._problem.by_name, self._order
+        if not self._held:
+            for member, codes in enumerate(self._lists):
+                now = self._ordered.get(member, codes)
+                self._held.append(Counter([code % self._step for code in now]))
         for i in range(len(self._shared)):
             at = (self._witness + i) % len(self._shared)
             topic = self._shared[at]
@@ -211,7 +262,7 @@ class Balancing:
                         continue
                     if code not in holder:
                         raise self._throws([member], [code])
-                    if size + 1 < len(self._lists[holder[code]]):
+                    if size + 1 < self._sizes[holder[code]]:
                         return True
         return False
 

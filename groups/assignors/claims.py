@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rebal.groups.assignors.memory import NO_GENERATION
 from rebal.groups.assignors.problem import Problem
-from rebal.groups.assignors.spec import Owned, SpecMember
+from rebal.groups.assignors.spec import SpecMember
 
-NO_GENERATION = -1
-Memory = Callable[[SpecMember], tuple[Owned, int]]
+Memory = Callable[[SpecMember], tuple[list[int], int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Claims:
 
 
 def settle(problem: Problem, memory: Memory) -> Claims:
-    """The claims, settled; `memory` gives a member's partitions and generation (-1: none)."""
+    """The claims, settled; `memory` gives a member's codes and generation (-1: none)."""
     remembered = [memory(member) for member in problem.members]
-    claimed = [problem.codes(partitions) for partitions, _ in remembered]
+    claimed = [codes for codes, _ in remembered]
     generations = [generation for _, generation in remembered]
     newest = max([NO_GENERATION, *generations])
     return Claims(*_settled(problem, claimed, generations), _previous(claimed, generations, newest))
@@ -45,11 +45,14 @@ def all_alike(problem: Problem) -> bool:
 
     It compares with the first member that names a topic: those before it, naming none, pass.
     """
+    topics: tuple[str, ...] = ()
     common: set[str] = set()
     for member in problem.members:
         if not common:
-            common = set(member.topics)
-        elif len(member.topics) != len(common) or not common.issuperset(member.topics):
+            topics, common = member.topics, set(member.topics)
+        elif member.topics != topics and (
+            len(member.topics) != len(common) or not common.issuperset(member.topics)
+        ):
             return False
     return True
 

@@ -11,10 +11,9 @@ import heapq
 
 from rebal.groups.assignors.balancing import Balancing
 from rebal.groups.assignors.claims import Claims
-from rebal.groups.assignors.problem import Problem
+from rebal.groups.assignors.problem import Free, Problem
 from rebal.groups.assignors.racks import Racks, matter
 
-Free = list[tuple[int, list[int]]]
 Heap = list[tuple[int, int, int]]
 
 
@@ -24,16 +23,12 @@ def assign_general(problem: Problem, claims: Claims) -> list[list[int]]:
     Raises:
         LeaderWouldFail: the leader would throw, or never end.
     """
-    takers: list[list[int]] = [[] for _ in problem.topics]
-    for member, topics in enumerate(problem.subscribed):
-        for topic in topics:
-            takers[topic].append(member)
+    takers = problem.subscribers(range(len(problem.members)), once=False)
     racks = _racks(problem)
     lists, revoked = _keep(problem, claims, racks)
     owner = {code: member for member, codes in enumerate(claims.owned) for code in codes}
     topics = sorted(range(len(problem.topics)), key=lambda topic: (len(takers[topic]), topic))
-    exact = all(problem.exists(code) for codes in lists for code in codes)
-    free = problem.unassigned(topics, lists)
+    free, exact = problem.unassigned(topics, lists)
     fresh = not any(lists)
     hand_out = _HandOut(problem, takers, lists, owner)
     hand_out.to_anyone(free if racks is None else hand_out.to_near(free, racks))
@@ -81,7 +76,8 @@ def _keep(problem: Problem, claims: Claims, racks: Racks | None) -> tuple[list[l
 class _HandOut:
     """Gives free partitions, topic by topic, to the subscriber with fewest.
 
-    While one topic is handed out nobody else's count changes, so its subscribers make one heap.
+    While one topic is handed out nobody else's count changes, so its subscribers are looked at
+    once for each topic.
     """
 
     def __init__(
@@ -93,16 +89,51 @@ class _HandOut:
     ) -> None:
         self._step = len(problem.topics)
         self._rank = problem.rank
+        self._by_name = problem.by_name
         self._takers = takers
         self._lists = lists
         self._owner = owner
 
     def to_anyone(self, free: Free) -> None:
-        """Each partition to one of its topic's subscribers."""
+        """Each partition to one of its topic's subscribers.
+
+        Those that have fewest get one each, by name, until they have as many as the next; so it
+        goes in rounds, and a round is one slice of the topic's partitions.
+        """
+        count = len(self._lists)
         for topic, codes in free:
-            heap = self._heap(set(self._takers[topic]))
-            for code in codes:
-                self._give(code, heap)
+            if not codes:
+                continue
+            members = set(self._takers[topic])
+            # A member's size and rank in one number: sorted, these are the seats in turn.
+            waiting = [len(self._lists[m]) * count + self._rank[m] for m in members]
+            waiting.sort(reverse=True)
+            level = waiting[-1] // count
+            turn: list[int] = []
+            done = 0
+            while waiting and done < len(codes):
+                joined = len(turn)
+                while waiting and waiting[-1] // count == level:
+                    turn.append(waiting.pop() % count)
+                if joined and joined < len(turn):
+                    turn.sort()
+                if waiting:
+                    self._go_around(turn, codes[done : done + len(turn)])
+                    done += len(turn)
+                    level += 1
+            self._go_around(turn, codes[done:])
+
+    def _go_around(self, ranks: list[int], codes: list[int]) -> None:
+        members = map(self._by_name.__getitem__, ranks)
+        if len(codes) <= len(ranks):
+            for member, code in zip(members, codes, strict=False):
+                self._lists[member].append(code)
+                self._owner[code] = member
+        else:
+            for i, member in enumerate(members):
+                mine = codes[i :: len(ranks)]
+                self._lists[member] += mine
+                self._owner.update(dict.fromkeys(mine, member))
 
     def to_near(self, free: Free, racks: Racks) -> Free:
         """Each to a subscriber without a rack or on one of its replicas'; what found none."""

@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.assignors.claims import NO_GENERATION
 from rebal.groups.assignors.javatable import hash_order
+from rebal.groups.assignors.memory import NO_GENERATION
 from rebal.groups.assignors.problem import Problem
 from rebal.groups.assignors.range_assignor import assign_range
 from rebal.groups.assignors.roundrobin import assign_roundrobin
@@ -81,9 +81,9 @@ def _remember_generation(member: SpecMember) -> bytes:
 ASSIGNORS: Final = {
     assignor.name: assignor
     for assignor in (
-        KafkaAssignor("range", _EAGER, lambda p: p.from_runs(assign_range(p)), lambda _: None),
+        KafkaAssignor("range", _EAGER, lambda p: p.assignment(assign_range(p)), lambda _: None),
         KafkaAssignor(
-            "roundrobin", _EAGER, lambda p: p.from_runs(assign_roundrobin(p)), lambda _: None
+            "roundrobin", _EAGER, lambda p: p.assignment(assign_roundrobin(p)), lambda _: None
         ),
         KafkaAssignor(
             "sticky", _EAGER, lambda p: p.from_codes(assign_sticky(p)), _remember_partitions

@@ -9,12 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import chain, compress
+from itertools import chain, repeat
 
 from rebal.groups.assignors.javatable import hash_order, string_hash, utf16
-from rebal.groups.assignors.spec import Assignment, LeaderWouldFail, Owned, Spec, SpecMember
+from rebal.groups.assignors.spec import (
+    Assignment,
+    LeaderWouldFail,
+    Owned,
+    Spec,
+    SpecMember,
+    TopicPartition,
+)
 
-Run = tuple[int, range]
+Free = list[tuple[int, list[int]]]
 
 
 class Problem:
@@ -28,7 +35,8 @@ class Problem:
         by_id = {member.member_id: member for member in spec.members}
         self.spec = spec
         self.members: list[SpecMember] = [by_id[name] for name in hash_order(by_id)]
-        wanted = dict.fromkeys(chain.from_iterable(member.topics for member in self.members))
+        different = dict.fromkeys(tuple(member.topics) for member in self.members)
+        wanted = dict.fromkeys(chain.from_iterable(different))
         known = [topic for topic in hash_order(wanted) if spec.partitions.get(topic, 0) > 0]
         self.topics: list[str] = sorted(known, key=utf16)
         self.topic_of: dict[str, int] = {name: t for t, name in enumerate(self.topics)}
@@ -38,9 +46,20 @@ class Problem:
 
     @cached_property
     def subscribed(self) -> list[list[int]]:
-        """For each member its topics that take part, in its order, repeated as it repeats them."""
+        """For each member its topics that take part, in its order, repeated as it repeats them.
+
+        Members that subscribe alike share one list.
+        """
         of = self.topic_of
-        return [[of[name] for name in member.topics if name in of] for member in self.members]
+        known: dict[tuple[str, ...], list[int]] = {}
+        result: list[list[int]] = []
+        for member in self.members:
+            names = tuple(member.topics)
+            topics = known.get(names)
+            if topics is None:
+                topics = known[names] = [of[name] for name in names if name in of]
+            result.append(topics)
+        return result
 
     @cached_property
     def by_name(self) -> list[int]:
@@ -70,6 +89,37 @@ class Problem:
         """`String.hashCode()` of each topic's name."""
         return [string_hash(name) for name in self.topics]
 
+    def subscribers(self, order: Sequence[int], *, once: bool) -> list[list[int]]:
+        """For each topic the members that subscribe to it, in `order`, which has each member.
+
+        A member that repeats a topic is repeated, unless `once`. Topics with the same subscribers
+        share one list.
+        """
+        kinds: dict[int, int] = {}
+        members: list[list[int]] = []
+        kinds_of: list[list[int]] = [[] for _ in self.topics]
+        place = [0] * len(order)
+        for i, member in enumerate(order):
+            place[member] = i
+            topics = self.subscribed[member]
+            kind = kinds.setdefault(id(topics), len(members))
+            if kind == len(members):
+                members.append([])
+                for topic in dict.fromkeys(topics) if once else topics:
+                    kinds_of[topic].append(kind)
+            members[kind].append(member)
+        known: dict[tuple[int, ...], list[int]] = {}
+        result: list[list[int]] = []
+        for some in map(tuple, kinds_of):
+            found = known.get(some)
+            if found is None:
+                found = sorted(
+                    chain.from_iterable(map(members.__getitem__, some)), key=place.__getitem__
+                )
+                known[some] = found
+            result.append(found)
+        return result
+
     def codes(self, owned: Owned) -> list[int]:
         """The codes of those partitions whose topic takes part, in the order given."""
         of, step = self.topic_of, len(self.topics)
@@ -85,47 +135,46 @@ class Problem:
         partition, topic = divmod(code, len(self.topics))
         return 0 <= partition < self.counts[topic]
 
-    def unassigned(
-        self, topics: Sequence[int], kept: Sequence[Sequence[int]]
-    ) -> list[tuple[int, list[int]]]:
-        """For each of `topics` the partitions that the leader takes to be in none of `kept`.
+    def unassigned(self, topics: Sequence[int], kept: Sequence[Sequence[int]]) -> tuple[Free, bool]:
+        """For each of `topics` (all of them, in the leader's order) the partitions that the leader
+        takes to be in none of `kept`; and whether all of `kept` exist.
 
         It walks all partitions and the kept ones side by side, both sorted by topic (in the order
         given), then partition. At a kept partition that does not exist the walk of the kept ones
         stands still, so that all behind it count as free although they are kept.
         """
-        step = len(self.topics)
-        free = [bytearray(b"\1") * count for count in self.counts]
-        strange: list[tuple[int, int]] = []
-        for code in chain.from_iterable(kept):
-            partition, topic = divmod(code, step)
-            if 0 <= partition < self.counts[topic]:
-                free[topic][partition] = 0
-            else:
-                strange.append((topic, partition))
-        if strange:
-            place = {topic: i for i, topic in enumerate(topics)}
-            halt = min((place[topic], partition) for topic, partition in strange)
-            for topic in topics[halt[0] :]:
-                if place[topic] > halt[0] or halt[1] < 0:
-                    free[topic] = bytearray(b"\1") * self.counts[topic]
-        return [(topic, list(compress(self.codes_of(topic), free[topic]))) for topic in topics]
+        taken = set().union(*kept)
+        free = [
+            (topic, [code for code in self.codes_of(topic) if code not in taken])
+            for topic in topics
+        ]
+        if self.total - sum(len(codes) for _, codes in free) == len(taken):
+            return free, True
+        place = {topic: i for i, topic in enumerate(topics)}
+        halt = min(
+            (place[code % len(topics)], code // len(topics))
+            for code in taken
+            if not self.exists(code)
+        )
+        for i, topic in enumerate(topics):
+            if i > halt[0] or (i == halt[0] and halt[1] < 0):
+                free[i] = (topic, list(self.codes_of(topic)))
+        return free, False
+
+    def pairs_of(self, topic: int) -> list[TopicPartition]:
+        """`(topic, partition)` of each of a topic's partitions, ascending."""
+        return list(zip(repeat(self.topics[topic]), range(self.counts[topic]), strict=False))
 
     def from_codes(self, lists: Sequence[Iterable[int]]) -> Assignment:
         """The assignment of each member's codes, in their order."""
         names, step = self.topics, len(self.topics)
-        return {
-            member.member_id: [(names[code % step], code // step) for code in codes]
-            for member, codes in zip(self.members, lists, strict=True)
-        }
+        return self.assignment(
+            [[(names[code % step], code // step) for code in codes] for codes in lists]
+        )
 
-    def from_runs(self, lists: Sequence[Iterable[Run]]) -> Assignment:
-        """The assignment of each member's `(topic, partitions)` runs, in their order."""
-        names = self.topics
-        return {
-            member.member_id: [(names[topic], p) for topic, run in runs for p in run]
-            for member, runs in zip(self.members, lists, strict=True)
-        }
+    def assignment(self, lists: Sequence[list[TopicPartition]]) -> Assignment:
+        """The assignment of each member's list."""
+        return {member.member_id: owned for member, owned in zip(self.members, lists, strict=True)}
 
     def failure(
         self, why: str, members: Iterable[int], codes: Iterable[int], *, never_ends: bool = False

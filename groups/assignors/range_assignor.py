@@ -7,19 +7,16 @@ that they stay co-partitioned. What is left goes out as if there were no racks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import islice
 
-from rebal.groups.assignors.problem import Problem, Run
+from rebal.groups.assignors.problem import Problem
 from rebal.groups.assignors.racks import Racks, RackSet, matter
+from rebal.groups.assignors.spec import TopicPartition
 
 
-def assign_range(problem: Problem) -> list[list[Run]]:
-    """For each member its runs, in the order the leader returns them."""
-    places: list[list[int]] = [[] for _ in problem.topics]
-    for member in problem.by_instance:
-        for topic in dict.fromkeys(problem.subscribed[member]):
-            places[topic].append(member)
+def assign_range(problem: Problem) -> list[list[TopicPartition]]:
+    """For each member its partitions, in the order the leader returns them."""
+    places = problem.subscribers(problem.by_instance, once=True)
     if any(member.rack for member in problem.members):
         shares = [_Share(problem, topic, places[topic]) for topic in problem.leader_topics]
         racks = Racks(problem)
@@ -27,14 +24,18 @@ def assign_range(problem: Problem) -> list[list[Run]]:
             share.look_at(racks)
         if any(share.racks_matter for share in shares):
             return _with_racks(problem, shares)
-    result: list[list[Run]] = [[] for _ in problem.members]
+    result: list[list[TopicPartition]] = [[] for _ in problem.members]
     for topic in problem.leader_topics:
-        members = places[topic]
-        base, more = divmod(problem.counts[topic], len(members))
+        members, pairs = places[topic], problem.pairs_of(topic)
+        base, more = divmod(len(pairs), len(members))
+        if not base:
+            for member, pair in zip(members, pairs, strict=False):
+                result[member].append(pair)
+            continue
         start = 0
-        for i, member in enumerate(members if base else members[:more]):
+        for i, member in enumerate(members):
             stop = start + base + (i < more)
-            result[member].append((topic, range(start, stop)))
+            result[member] += pairs[start:stop]
             start = stop
     return result
 
@@ -92,7 +93,7 @@ class _Share:
                 self.give(member, partitions)
 
 
-def _with_racks(problem: Problem, shares: list[_Share]) -> list[list[Run]]:
+def _with_racks(problem: Problem, shares: list[_Share]) -> list[list[TopicPartition]]:
     alike: dict[tuple[tuple[int, ...], int], list[_Share]] = {}
     for share in shares:
         alike.setdefault((tuple(share.members), len(share.partition_racks)), []).append(share)
@@ -101,11 +102,12 @@ def _with_racks(problem: Problem, shares: list[_Share]) -> list[list[Run]]:
             _give_alike(together, count)
         elif together[0].racks_matter:
             together[0].give_in_turn(near_only=True)
-    result: list[list[Run]] = [[] for _ in problem.members]
+    result: list[list[TopicPartition]] = [[] for _ in problem.members]
     for share in sorted(shares, key=lambda share: share.topic):
         share.give_in_turn(near_only=False)
+        name = problem.topics[share.topic]
         for member, partitions in share.given.items():
-            result[member] += ((share.topic, run) for run in _runs(sorted(partitions)))
+            result[member] += ((name, partition) for partition in sorted(partitions))
     return result
 
 
@@ -128,13 +130,3 @@ def _give_alike(shares: list[_Share], count: int) -> None:
             del open_members[taker]
             if not open_members:
                 return
-
-
-def _runs(numbers: Iterable[int]) -> list[range]:
-    runs: list[range] = []
-    for number in numbers:
-        if runs and runs[-1].stop == number:
-            runs[-1] = range(runs[-1].start, number + 1)
-        else:
-            runs.append(range(number, number + 1))
-    return runs

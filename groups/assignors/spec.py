@@ -15,8 +15,9 @@ import msgspec
 from rebal.groups.errors import RebalError
 from rebal.groups.model import RebalanceProtocol
 
-Owned = Sequence[tuple[str, int]]
-Assignment = dict[str, list[tuple[str, int]]]
+TopicPartition = tuple[str, int]
+Owned = Sequence[TopicPartition]
+Assignment = dict[str, list[TopicPartition]]
 
 
 class LeaderWouldFail(RebalError):  # noqa: N818 - what the real leader does, not a fault of rebal

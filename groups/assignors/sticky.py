@@ -7,12 +7,15 @@ another member must give up first are left out.
 
 from __future__ import annotations
 
-from rebal.groups.assignors.claims import NO_GENERATION, all_alike, settle
+from collections.abc import Iterator
+
+from rebal.groups.assignors.claims import all_alike, settle
 from rebal.groups.assignors.general import assign_general
+from rebal.groups.assignors.memory import NO_GENERATION, Memories
 from rebal.groups.assignors.problem import Problem
-from rebal.groups.assignors.spec import Owned, SpecMember
+from rebal.groups.assignors.spec import SpecMember
 from rebal.groups.assignors.uniform import assign_uniform
-from rebal.groups.wire.sticky import decode_cooperative_sticky, decode_sticky
+from rebal.groups.wire.sticky import decode_cooperative_sticky
 
 
 def assign_sticky(problem: Problem) -> list[list[int]]:
@@ -21,7 +24,8 @@ def assign_sticky(problem: Problem) -> list[list[int]]:
     Raises:
         LeaderWouldFail: the leader would throw, or never end.
     """
-    claims = settle(problem, _from_user_data)
+    memories = Memories(problem)
+    claims = settle(problem, lambda member: memories.read(member.user_data))
     if all_alike(problem):
         return assign_uniform(problem, claims)[0]
     return assign_general(problem, claims)
@@ -29,28 +33,33 @@ def assign_sticky(problem: Problem) -> list[list[int]]:
 
 def assign_cooperative(problem: Problem) -> list[list[int]]:
     """The same for `cooperative-sticky`: what goes out in this round."""
-    claims = settle(problem, _from_subscription)
+    claims = settle(problem, lambda member: _from_subscription(problem, member))
     if all_alike(problem):
         lists, moving = assign_uniform(problem, claims)
     else:
         lists = assign_general(problem, claims)
         moving = _changing_hands(problem, lists)
     for codes, waits in zip(lists, moving, strict=True):
-        for code in waits:
-            codes.remove(code)
+        if waits:
+            codes[:] = _without(codes, waits)
     return lists
 
 
-def _from_user_data(member: SpecMember) -> tuple[Owned, int]:
-    read = decode_sticky(member.user_data)
-    return read.previous, NO_GENERATION if read.generation is None else read.generation
+def _without(codes: list[int], waits: set[int]) -> Iterator[int]:
+    """`codes` without the first occurrence of each that waits."""
+    open_ = set(waits)
+    for code in codes:
+        if code in open_:
+            open_.remove(code)
+        else:
+            yield code
 
 
-def _from_subscription(member: SpecMember) -> tuple[Owned, int]:
+def _from_subscription(problem: Problem, member: SpecMember) -> tuple[list[int], int]:
     generation = member.generation
     if generation is None or generation < 0:
         generation = decode_cooperative_sticky(member.user_data)
-    return member.owned, NO_GENERATION if generation is None else generation
+    return problem.codes(member.owned), NO_GENERATION if generation is None else generation
 
 
 def _changing_hands(problem: Problem, lists: list[list[int]]) -> list[set[int]]:

@@ -46,7 +46,7 @@ def assign_uniform(problem: Problem, claims: Claims) -> tuple[list[list[int]], l
         near = _Near(problem)
     _keep(claims, filling, near if near is not None and near.matters else None)
     kept = [len(codes) for codes in filling.lists]
-    free = problem.unassigned(range(len(problem.topics)), filling.lists)
+    free, _ = problem.unassigned(range(len(problem.topics)), filling.lists)
     rest = list(chain.from_iterable(codes for _, codes in free))
     filling.needy.sort(key=problem.rank.__getitem__)
     filling.waiting = deque(sorted(filling.waiting, key=problem.rank.__getitem__))
