@@ -1,25 +1,26 @@
 """What an assignor would do to a group: `simulate` takes a snapshot and returns a `Simulation`.
 
-It answers for one rebalance with all members that are in the snapshot, each running the assignor
-and telling the leader what it owns now; a COOPERATIVE assignor goes on until nobody has to give
-anything up (KIP-429).
+All members that are in the snapshot run the assignor and tell the leader what they own now; then
+happens what the what-if says (`whatif_changes`), and the group rebalances until it is at rest
+(`whatif_run`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final
 
-from msgspec.structs import replace
-
-from rebal.groups.assignors import Assignment, Assignor, LeaderWouldFail, Spec, SpecMember, get
+from rebal.groups.assignors import LeaderWouldFail, Spec, SpecMember
+from rebal.groups.custom import Violation
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Record, TopicPartitions
-from rebal.groups.partitions import Partitions
 from rebal.planner.context import names
-from rebal.planner.whatif_spec import TopicPartition, left_out, owners_now, spec_of
-
-MOST_ROUNDS: Final = 100
+from rebal.planner.whatif_assignors import CustomAssignors, chosen
+from rebal.planner.whatif_changes import Changes, Course, course
+from rebal.planner.whatif_leader import DEFAULT_TIMEOUT, LeaderTime, leader_time
+from rebal.planner.whatif_notes import assumes
+from rebal.planner.whatif_owners import NOBODY, Owners, Pairs, compare, total
+from rebal.planner.whatif_run import MOST_ROUNDS, Round, Run, Way, run
+from rebal.planner.whatif_spec import spec_of
 
 
 class Spread(Record, frozen=True, kw_only=True):
@@ -32,7 +33,7 @@ class Spread(Record, frozen=True, kw_only=True):
 
 
 class TopicSpread(Record, frozen=True, kw_only=True):
-    """One topic's `Spread`, over the members that subscribe to it."""
+    """One topic's `Spread`, over the members that subscribe to it; `partitions` is as it ends."""
 
     topic: str
     partitions: int
@@ -42,9 +43,11 @@ class TopicSpread(Record, frozen=True, kw_only=True):
 class MemberShift(Record, frozen=True, kw_only=True):
     """One member, now and then; `name` is short and for people. Counts are partitions.
 
-    `then` is what it owns when the group is stable again. What it `keeps` is in both, what it
+    `then` is what it owns when the group is at rest again. What it `keeps` is in both, what it
     `gives` only in `now`, what it `gets` only in `then`. `not_subscribed` are those of `then` in
-    topics that it did not subscribe to (a known oddity of the sticky assignors).
+    topics that it did not subscribe to (a known oddity of the sticky assignors). `change` is
+    `joins` or `leaves` where it is not in the group all the time; a member that is restarted is
+    one member, by the id that it has now.
     """
 
     member_id: str
@@ -55,27 +58,7 @@ class MemberShift(Record, frozen=True, kw_only=True):
     gives: int
     gets: int
     not_subscribed: TopicPartitions
-
-
-class RoundMember(Record, frozen=True, kw_only=True):
-    """What one member gives up and gets in one round; members without either are left out."""
-
-    member_id: str
-    revoked: TopicPartitions
-    assigned: TopicPartitions
-
-
-class Round(Record, frozen=True, kw_only=True):
-    """One rebalance of a COOPERATIVE group; counts are partitions.
-
-    `assigned` are those that reach a new owner in this round, `still_owned` those that stay.
-    """
-
-    number: int
-    revoked: int
-    assigned: int
-    still_owned: int
-    members: tuple[RoundMember, ...] = ()
+    change: str = ""
 
 
 class Failure(Record, frozen=True, kw_only=True):
@@ -91,17 +74,22 @@ class Simulation(Record, frozen=True, kw_only=True):
     """The answer. Partition counts: `moved` change their owner, `stays` do not, `started` have no
     owner now and one then, `lost` the other way round.
 
-    `eager_stops` is how many partitions stop when all members run EAGER; `cooperative_stops` when
-    all run COOPERATIVE (None: the assignor cannot). `rebalances` is until the group is stable
-    (False: not after that many). With a `failure` there is no result: members are as now.
-    `order` says in which order the members were handed to the assignor.
+    `stops` is how many partitions stop, each time counted, the way the assignor works;
+    `eager_stops` when all members run EAGER and `cooperative_stops` when all run COOPERATIVE
+    (None: the assignor cannot). `rebalances` is until the group is at rest, `eager_rebalances` the
+    same under EAGER; `stable` is False where it does not come to rest in so many. With a `failure`
+    there is no result: members are as now. `order` says in which order the members were handed to
+    the assignor. `server_side`: a KIP-848 coordinator computes it, each new target counting as a
+    rebalance. `what_if` are the changes in words; `violations` what a custom assignor does wrong.
     """
 
     group_id: str
     captured_at: datetime
     assignor: str
     assignor_now: str | None
+    server_side: bool = False
     protocol: RebalanceProtocol
+    what_if: tuple[str, ...] = ()
     partitions: int
     moved: int
     stays: int
@@ -110,35 +98,51 @@ class Simulation(Record, frozen=True, kw_only=True):
     balance: Spread
     topics: tuple[TopicSpread, ...]
     rebalances: int
+    eager_rebalances: int
     stable: bool
+    stops: int
     eager_stops: int
     cooperative_stops: int | None
     members: tuple[MemberShift, ...]
     rounds: tuple[Round, ...] = ()
+    leader: LeaderTime | None = None
     failure: Failure | None = None
+    violations: tuple[Violation, ...] = ()
     order: str = "as in the snapshot"
     assumes: tuple[str, ...] = ()
 
 
-def simulate(snapshot: GroupSnapshot, assignor: str) -> Simulation:
-    """What `assignor` would make of the group in `snapshot`.
+def simulate(
+    snapshot: GroupSnapshot,
+    assignor: str,
+    changes: Changes | None = None,
+    *,
+    custom: CustomAssignors | None = None,
+    most_rounds: int = MOST_ROUNDS,
+    rebalance_timeout: float = DEFAULT_TIMEOUT,
+) -> Simulation:
+    """What `assignor` would make of the group in `snapshot`, when `changes` happen.
+
+    `custom` are assignors by name that are not Kafka's own; `rebalance_timeout` is in seconds.
 
     Raises:
         UnknownAssignorError: there is no such assignor.
         CannotSimulateError: the snapshot does not hold what is needed; the message says what.
+        WhatIfError: the group cannot undergo one of the changes.
+        CustomAssignorError: a custom assignor fails.
     """
-    chosen = get(assignor)
-    spec = spec_of(snapshot)
-    now = owners_now(snapshot)
-    cooperative = RebalanceProtocol.COOPERATIVE in chosen.supported_protocols
-    rounds: list[Round] = []
-    stable = True
+    changes = changes or Changes()
+    choice = chosen(assignor, snapshot, custom or {})
+    way = Way(choice.assignor, choice.cooperative, choice.server_side, choice.custom, most_rounds)
+    spec = spec_of(snapshot, server_side=way.server_side)
+    plan = course(snapshot, spec, changes)
+    everyone = [*(member.member_id for member in spec.members), *plan.added]
+    numbers = {member_id: n for n, member_id in enumerate(everyone)}
+    for step in plan.steps:
+        numbers |= {new: numbers[old] for new, old in step.renamed.items()}
     failure = None
     try:
-        if cooperative:
-            result, rounds, stable = _until_stable(chosen, spec)
-        else:
-            result = chosen.assign(_as_sent(chosen, spec))
+        made = run(plan.start, plan.steps, numbers, way)
     except LeaderWouldFail as error:
         failure = Failure(
             message=str(error),
@@ -146,169 +150,148 @@ def simulate(snapshot: GroupSnapshot, assignor: str) -> Simulation:
             members=error.members,
             topics=error.topics,
         )
-        result = {member.member_id: list(member.owned) for member in spec.members}
-    then = {owned: member for member, owns in result.items() for owned in owns}
-    moved = sum(1 for owned, member in now.items() if then.get(owned, member) != member)
-    lost = sum(1 for owned in now if owned not in then)
-    shifts = _shifts(snapshot, spec, result)
-    sizes = [(shift.keeps + shift.gives, len(result[shift.member_id])) for shift in shifts]
+        made = _as_now(plan.start, numbers)
+    return _simulation(
+        snapshot,
+        plan,
+        made,
+        numbers,
+        failure,
+        assignor=choice.name,
+        way=way,
+        leader=leader_time(made.spec, choice.name, rebalance_timeout),
+        notes=assumes(snapshot, choice, plan.notes),
+    )
+
+
+def _as_now(start: Spec, numbers: Mapping[str, int]) -> Run:
+    now = Owners(start.partitions, ((numbers[m.member_id], m.owned) for m in start.members))
+    stops = sum(len(member.owned) for member in start.members)
+    return Run(start, now, now, (), 0, stops, settled=False, violations=())
+
+
+def _simulation(
+    snapshot: GroupSnapshot,
+    plan: Course,
+    made: Run,
+    numbers: Mapping[str, int],
+    failure: Failure | None,
+    *,
+    assignor: str,
+    way: Way,
+    leader: LeaderTime | None,
+    notes: tuple[str, ...],
+) -> Simulation:
+    pairs = compare(made.before, made.after)
+    every = total(pairs.values())
+    present = {numbers[member.member_id]: member for member in made.spec.members}
+    shifts = _shifts(snapshot, plan, numbers, present, (made.before, made.after, every))
+    moved = sum(n for (a, b), n in every.items() if NOBODY not in (a, b) and a != b)
     return Simulation(
         group_id=snapshot.group.group_id,
         captured_at=snapshot.captured_at,
         assignor=assignor,
         assignor_now=snapshot.group.assignor,
-        protocol=RebalanceProtocol.COOPERATIVE if cooperative else RebalanceProtocol.EAGER,
-        partitions=len(now.keys() | then.keys()),
+        server_side=way.server_side,
+        protocol=RebalanceProtocol.COOPERATIVE if way.cooperative else RebalanceProtocol.EAGER,
+        what_if=tuple(step.why for step in plan.steps if step.why),
+        partitions=sum(every.values()),
         moved=moved,
-        stays=len(now) - moved - lost,
-        started=sum(1 for owned in then if owned not in now),
-        lost=lost,
-        balance=_spread(sizes),
-        topics=_topic_spreads(spec, shifts),
-        rebalances=len(rounds) if cooperative else 1,
-        stable=stable and failure is None,
-        eager_stops=len(now),
-        cooperative_stops=sum(made.revoked for made in rounds) if cooperative else None,
-        members=shifts,
-        rounds=tuple(rounds),
-        failure=failure,
-        assumes=_assumes(snapshot, assignor),
-    )
-
-
-def _as_sent(assignor: Assignor, spec: Spec) -> Spec:
-    """`spec` with the user data that each member sends."""
-    return replace(
-        spec,
-        members=tuple(
-            replace(member, user_data=assignor.subscription_user_data(member))
-            for member in spec.members
+        stays=sum(n for (a, b), n in every.items() if a == b),
+        started=sum(n for (a, _), n in every.items() if a == NOBODY),
+        lost=sum(n for (_, b), n in every.items() if b == NOBODY),
+        balance=_spread(
+            (shift.keeps + shift.gives for shift in shifts if shift.change != "joins"),
+            (shift.keeps + shift.gets for shift in shifts if shift.change != "leaves"),
         ),
+        topics=_topic_spreads(plan.start, made.spec, pairs, numbers),
+        rebalances=len(made.rounds),
+        eager_rebalances=len(plan.steps),
+        stable=made.settled and failure is None,
+        stops=made.stops if way.cooperative else made.eager_stops,
+        eager_stops=made.eager_stops,
+        cooperative_stops=made.stops if way.cooperative and failure is None else None,
+        members=shifts,
+        rounds=made.rounds,
+        leader=leader,
+        failure=failure,
+        violations=made.violations,
+        assumes=notes,
     )
 
 
-def _until_stable(assignor: Assignor, spec: Spec) -> tuple[Assignment, list[Round], bool]:
-    """Rounds until nobody gives anything up: each one who does rejoins with what is left."""
-    rounds: list[Round] = []
-    spec = _as_sent(assignor, spec)
-    result: Assignment = {}
-    while len(rounds) < MOST_ROUNDS:
-        result = assignor.assign(spec)
-        made = _round(len(rounds) + 1, spec, result)
-        rounds.append(made)
-        if not made.revoked:
-            return result, rounds, True
-        spec = replace(
-            spec,
-            members=tuple(
-                assignor.on_assignment(
-                    member, sorted(result[member.member_id]), None, (member.generation or 0) + 1
-                )
-                for member in spec.members
-            ),
-        )
-    return result, rounds, False
-
-
-def _round(number: int, spec: Spec, result: Assignment) -> Round:
-    members: list[RoundMember] = []
-    revoked = assigned = still = 0
-    for member in spec.members:
-        before, after = set(member.owned), set(result[member.member_id])
-        lost, new = before - after, after - before
-        revoked += len(lost)
-        assigned += len(new)
-        still += len(before & after)
-        if lost or new:
-            members.append(
-                RoundMember(
-                    member_id=member.member_id, revoked=_grouped(lost), assigned=_grouped(new)
-                )
+def _shifts(
+    snapshot: GroupSnapshot,
+    plan: Course,
+    numbers: Mapping[str, int],
+    present: Mapping[int, SpecMember],
+    seen: tuple[Owners, Owners, Pairs],
+) -> tuple[MemberShift, ...]:
+    before, after, every = seen
+    labels = {**names(snapshot.members), **plan.added}
+    now, then = (owners.by_member(len(labels)) for owners in (before, after))
+    keeps, gives, gets = ([0] * len(labels) for _ in range(3))
+    for (a, b), count in every.items():
+        if a == b:
+            keeps[a] += count
+        else:
+            if a != NOBODY:
+                gives[a] += count
+            if b != NOBODY:
+                gets[b] += count
+    shifts = []
+    for member_id, label in labels.items():
+        n = numbers[member_id]
+        topics = present[n].topics if n in present else ()
+        shifts.append(
+            MemberShift(
+                member_id=member_id,
+                name=label,
+                now=now[n],
+                then=then[n],
+                keeps=keeps[n],
+                gives=gives[n],
+                gets=gets[n],
+                not_subscribed={
+                    topic: owned for topic, owned in then[n].items() if topic not in topics
+                },
+                change="joins" if member_id in plan.added else "" if n in present else "leaves",
             )
-    return Round(
-        number=number, revoked=revoked, assigned=assigned, still_owned=still, members=tuple(members)
-    )
+        )
+    return tuple(shifts)
 
 
-def _shifts(snapshot: GroupSnapshot, spec: Spec, result: Assignment) -> tuple[MemberShift, ...]:
-    labels = names(snapshot.members)
-    return tuple(_shift(member, labels, result[member.member_id]) for member in spec.members)
-
-
-def _shift(
-    member: SpecMember, labels: Mapping[str, str], gets: list[TopicPartition]
-) -> MemberShift:
-    before, after = set(member.owned), set(gets)
-    return MemberShift(
-        member_id=member.member_id,
-        name=labels[member.member_id],
-        now=_grouped(before),
-        then=_grouped(after),
-        keeps=len(before & after),
-        gives=len(before - after),
-        gets=len(after - before),
-        not_subscribed=_grouped(owned for owned in after if owned[0] not in member.topics),
-    )
-
-
-def _spread(counts: Iterable[tuple[int, int]]) -> Spread:
-    """The spread of `(now, then)` counts, one for each member."""
-    now, then = zip(*counts, strict=True)
+def _spread(now: Iterable[int], then: Iterable[int]) -> Spread:
+    now, then = tuple(now) or (0,), tuple(then) or (0,)
     return Spread(now_min=min(now), now_max=max(now), then_min=min(then), then_max=max(then))
 
 
-def _topic_spreads(spec: Spec, shifts: tuple[MemberShift, ...]) -> tuple[TopicSpread, ...]:
-    counts: dict[str, list[tuple[int, int]]] = {}
-    for member, shift in zip(spec.members, shifts, strict=True):
-        for topic in dict.fromkeys((*member.topics, *shift.now, *shift.then)):
-            count = (len(shift.now.get(topic, ())), len(shift.then.get(topic, ())))
-            counts.setdefault(topic, []).append(count)
+def _topic_spreads(
+    start: Spec, end: Spec, pairs: Mapping[str, Pairs], numbers: Mapping[str, int]
+) -> tuple[TopicSpread, ...]:
+    """Over a topic's subscribers, and whoever owns some of it all the same."""
+    now = {topic: dict.fromkeys(of, 0) for topic, of in _takers(start.members, numbers).items()}
+    then = {topic: dict.fromkeys(of, 0) for topic, of in _takers(end.members, numbers).items()}
+    for topic, one in pairs.items():
+        for (a, b), count in one.items():
+            for state, member in ((now, a), (then, b)):
+                if member != NOBODY:
+                    row = state.setdefault(topic, {})
+                    row[member] = row.get(member, 0) + count
     return tuple(
-        TopicSpread(topic=topic, partitions=spec.partitions[topic], balance=_spread(counts[topic]))
-        for topic in sorted(counts)
-        if topic in spec.partitions
+        TopicSpread(
+            topic=topic,
+            partitions=end.partitions[topic],
+            balance=_spread(now.get(topic, {}).values(), then.get(topic, {}).values()),
+        )
+        for topic in sorted(now.keys() | then.keys())
+        if topic in end.partitions
     )
 
 
-def _grouped(partitions: Iterable[TopicPartition]) -> TopicPartitions:
-    by_topic: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        by_topic.setdefault(topic, []).append(number)
-    return {topic: Partitions(numbers) for topic, numbers in by_topic.items()}
-
-
-def _assumes(snapshot: GroupSnapshot, assignor: str) -> tuple[str, ...]:
-    made = [
-        f"every member runs {assignor}"
-        + (
-            " and tells the leader what it owns now"
-            if "sticky" in assignor
-            else ", which does not ask what they own now"
-        ),
-        "members reach the leader in the order of the snapshot (the order in which they will "
-        "join cannot be known; it rarely matters)",
-    ]
-    others = sorted(
-        {
-            member.software.family
-            for member in snapshot.members
-            if member.software is not None and member.software.family not in (None, "java")
-        }
-    )
-    if others:
-        made.append(
-            f"the leader is a Java client; one of {', '.join(others)} may choose other partitions"
-        )
-    if snapshot.redacted and "sticky" in assignor:
-        made.append(
-            "the snapshot is redacted: the sticky assignors go by hashes of the real member ids, "
-            "so other, equally good partitions may move"
-        )
-    unknown = left_out(snapshot)
-    if unknown:
-        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-        made.append(
-            "the leader knows no more topics than the snapshot: members also subscribe to "
-            f"{', '.join(unknown[:5])}{more}"
-        )
-    return tuple(made)
+def _takers(members: Sequence[SpecMember], numbers: Mapping[str, int]) -> dict[str, list[int]]:
+    takers: dict[str, list[int]] = {}
+    for member in members:
+        for topic in dict.fromkeys(member.topics):
+            takers.setdefault(topic, []).append(numbers[member.member_id])
+    return takers

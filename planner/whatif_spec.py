@@ -15,46 +15,29 @@ class CannotSimulateError(RebalError):
     """The snapshot does not hold what an assignor needs; says what is missing and what to do."""
 
 
-def owners_now(snapshot: GroupSnapshot) -> dict[TopicPartition, str]:
-    """(topic, partition) → the member id that owns it now.
-
-    Raises:
-        CannotSimulateError: two members own the same partition.
-    """
-    owners: dict[TopicPartition, str] = {}
-    for member in snapshot.members:
-        for owned in flat(member.assignment):
-            other = owners.setdefault(owned, member.member_id)
-            if other != member.member_id:
-                raise _refusal(
-                    snapshot,
-                    f"partition {owned[1]} of {owned[0]} has two owners, {other} and "
-                    f"{member.member_id}; capture the group again when it is Stable",
-                )
-    return owners
-
-
-def spec_of(snapshot: GroupSnapshot) -> Spec:
-    """What the leader would hand its assignor if the group rebalanced now.
+def spec_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> Spec:
+    """What the assignor would be handed if the group rebalanced now.
 
     Members are in the order of the snapshot, each with the partitions it owns now (topics, then
     partitions ascending, as they are sent) and the group's generation; `user_data` is left out.
+    `server_side`: the assignor is the coordinator's, which looks at target assignments (KIP-848).
 
     Raises:
-        CannotSimulateError: no classic consumer group, no members, a subscription that is not
-            known, or partitions of a topic that the snapshot does not describe.
+        CannotSimulateError: no consumer group that has such assignors, no members, a subscription
+            that is not known, no topic that is, partitions of a topic that the snapshot does not
+            describe, or a partition with two owners.
     """
-    _check_group(snapshot)
+    _check_group(snapshot, server_side)
     generation = snapshot.group.generation
     counts = {topic.name: topic.partitions for topic in snapshot.topics}
-    return Spec(
+    spec = Spec(
         members=tuple(
             SpecMember(
                 member_id=member.member_id,
                 topics=_topics(snapshot, member),
                 instance_id=member.instance_id,
                 rack=_rack(member),
-                owned=_owned(snapshot, member, counts),
+                owned=_owned(snapshot, member, counts, server_side),
                 generation=1 if generation is None else generation,
             )
             for member in snapshot.members
@@ -63,6 +46,9 @@ def spec_of(snapshot: GroupSnapshot) -> Spec:
         replicas={topic.name: topic.replicas for topic in snapshot.topics},
         racks={broker.broker_id: broker.rack for broker in snapshot.cluster.brokers},
     )
+    _check_topics(snapshot, spec)
+    _check_owners(snapshot, spec)
+    return spec
 
 
 def left_out(snapshot: GroupSnapshot) -> tuple[str, ...]:
@@ -77,13 +63,13 @@ def flat(partitions: TopicPartitions) -> list[TopicPartition]:
     return [(topic, number) for topic, numbers in partitions.items() for number in numbers]
 
 
-def _check_group(snapshot: GroupSnapshot) -> None:
+def _check_group(snapshot: GroupSnapshot, server_side: bool) -> None:
     group = snapshot.group
-    if group.type is GroupType.CONSUMER:
+    if group.type is GroupType.CONSUMER and not server_side:
         raise _refusal(
             snapshot,
-            "it is a KIP-848 group: its broker assigns the partitions and asks no client-side "
-            "assignor; simulate it from a snapshot taken while it was a classic group",
+            "it is a KIP-848 group: its broker assigns the partitions, by uniform or range, and "
+            "asks no client-side assignor",
         )
     if group.type in (GroupType.SHARE, GroupType.STREAMS):
         raise _refusal(snapshot, f"it is a {group.type} group, which has no client-side assignor")
@@ -129,10 +115,42 @@ def _rack(member: Member) -> str | None:
     return member.subscription.rack_id if member.subscription is not None else None
 
 
+def _check_topics(snapshot: GroupSnapshot, spec: Spec) -> None:
+    wanted = sorted({name for member in spec.members for name in member.topics})
+    if not wanted:
+        raise _refusal(snapshot, "its members subscribe to no topic, so there is nothing to assign")
+    if not any(spec.partitions.get(name) for name in wanted):
+        raise _refusal(
+            snapshot,
+            f"the snapshot describes none of the topics that its members subscribe to "
+            f"({', '.join(wanted[:3])}{', …' if len(wanted) > 3 else ''}); capture the group with "
+            "the right to DESCRIBE its topics",
+        )
+
+
+def _check_owners(snapshot: GroupSnapshot, spec: Spec) -> None:
+    owners: dict[str, dict[int, str]] = {}
+    for member in spec.members:
+        name, row = "", owners.setdefault("", {})
+        for topic, partition in member.owned:
+            if topic is not name:
+                name, row = topic, owners.setdefault(topic, {})
+            other = row.setdefault(partition, member.member_id)
+            if other is not member.member_id and other != member.member_id:
+                raise _refusal(
+                    snapshot,
+                    f"partition {partition} of {topic} has two owners, {other} and "
+                    f"{member.member_id}; capture the group again when it is Stable",
+                )
+
+
 def _owned(
-    snapshot: GroupSnapshot, member: Member, counts: dict[str, int]
+    snapshot: GroupSnapshot, member: Member, counts: dict[str, int], server_side: bool
 ) -> Sequence[TopicPartition]:
-    unknown = sorted(topic for topic, owned in member.assignment.items() if owned)
+    now = member.assignment
+    if server_side and member.target_assignment is not None:
+        now = member.target_assignment
+    unknown = sorted(topic for topic, owned in now.items() if owned)
     unknown = [topic for topic in unknown if topic not in counts]
     if unknown:
         raise _refusal(
@@ -140,7 +158,7 @@ def _owned(
             f"member {member.member_id} owns partitions of {', '.join(unknown[:3])}, which the "
             "snapshot does not describe; capture the group with the right to DESCRIBE its topics",
         )
-    return tuple(sorted(flat(member.assignment)))
+    return tuple(sorted(flat(now)))
 
 
 def _refusal(snapshot: GroupSnapshot, why: str) -> CannotSimulateError:

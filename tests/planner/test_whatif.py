@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rebal.groups.assignors import LeaderWouldFail, UnknownAssignorError, assign
+from rebal.groups.custom import Rule
 from rebal.groups.errors import RebalError
 from rebal.groups.model import (
     AssignorList,
@@ -27,8 +28,8 @@ from rebal.groups.model import (
     Topic,
 )
 from rebal.groups.partitions import Partitions
-from rebal.planner import whatif
 from rebal.planner.whatif import MemberShift, Simulation, Spread, simulate
+from rebal.planner.whatif_run import MOST_ROUNDS
 from rebal.planner.whatif_spec import CannotSimulateError, spec_of
 
 EAGER_ONLY = ["range", "roundrobin", "sticky"]
@@ -96,7 +97,9 @@ def test_cooperative_sticky_keeps_what_it_can_in_two_rounds() -> None:
 
 def test_sticky_gets_there_in_one_rebalance_that_stops_everything() -> None:
     made = simulate(UNEVEN, "sticky")
-    assert (made.moved, made.stays, made.rebalances, made.rounds) == (2, 6, 1, ())
+    assert (made.moved, made.stays, made.rebalances) == (2, 6, 1)
+    (only,) = made.rounds
+    assert (only.revoked, only.assigned, only.still_owned, only.members) == (8, 8, 0, ())
     assert (made.eager_stops, made.cooperative_stops) == (8, None)
     assert made.protocol is RebalanceProtocol.EAGER
 
@@ -181,10 +184,6 @@ def test_the_result_is_the_assignors_own(assignor: str) -> None:
     ("snapshot", "sentence"),
     [
         (group(), "it has no members"),
-        (
-            group(member("a"), group=Group(group_id="g", type=GroupType.CONSUMER)),
-            "cannot simulate g: it is a KIP-848 group",
-        ),
         (group(member("a"), group=Group(group_id="g", type=GroupType.SHARE)), "a share group"),
         (
             group(member("a"), group=Group(group_id="g", protocol_type="connect")),
@@ -229,9 +228,18 @@ def test_what_cannot_be_simulated_is_one_sentence(snapshot: GroupSnapshot, sente
     assert "\n" not in str(caught.value)
 
 
+def test_a_kip848_group_asks_no_client_for_an_assignment() -> None:
+    snapshot = group(member("a"), group=Group(group_id="g", type=GroupType.CONSUMER))
+    with pytest.raises(CannotSimulateError, match="cannot simulate g: it is a KIP-848 group"):
+        simulate(snapshot, "sticky")
+    made = simulate(snapshot, "range")
+    assert (made.assignor, made.server_side) == ("range", True)
+    assert flat(by_name(made)["a"].then) == {"orders": "0-7"}
+
+
 def test_an_unknown_assignor_is_refused() -> None:
-    with pytest.raises(UnknownAssignorError, match="uniform"):
-        simulate(UNEVEN, "uniform")
+    with pytest.raises(UnknownAssignorError, match=r"'unifrom'; there are range, .*, mine"):
+        simulate(UNEVEN, "unifrom", custom={"mine": object()})
 
 
 def test_subscribed_topics_stand_in_for_a_subscription() -> None:
@@ -239,7 +247,7 @@ def test_subscribed_topics_stand_in_for_a_subscription() -> None:
     assert flat(simulate(group(bare), "range").members[0].then) == {"orders": "0-7"}
 
 
-def test_a_leader_that_fails_is_a_result_with_nobody_moved(monkeypatch) -> None:
+def test_a_leader_that_fails_is_a_result_with_nobody_moved() -> None:
     class Failing:
         supported_protocols = frozenset({RebalanceProtocol.EAGER})
 
@@ -249,15 +257,14 @@ def test_a_leader_that_fails_is_a_result_with_nobody_moved(monkeypatch) -> None:
         def assign(self, spec):
             raise LeaderWouldFail("it throws", members=["a-id"], topics=["orders"])
 
-    monkeypatch.setattr(whatif, "get", lambda name: Failing())
-    made = simulate(UNEVEN, "sticky")
+    made = simulate(UNEVEN, "failing", custom={"failing": Failing()})
     assert made.failure is not None
     assert (made.failure.members, made.failure.topics) == (("a-id",), ("orders",))
     assert not made.stable
     assert (made.moved, made.stays, made.lost) == (0, 8, 0)
 
 
-def test_an_assignor_that_never_comes_to_rest_is_not_stable(monkeypatch) -> None:
+def test_an_assignor_that_never_comes_to_rest_is_not_stable() -> None:
     class Swapping:
         supported_protocols = frozenset({RebalanceProtocol.COOPERATIVE})
 
@@ -271,10 +278,10 @@ def test_an_assignor_that_never_comes_to_rest_is_not_stable(monkeypatch) -> None
         def on_assignment(self, member, assigned, user_data, generation):
             return replace(member, owned=tuple(assigned), generation=generation)
 
-    monkeypatch.setattr(whatif, "get", lambda name: Swapping())
-    made = simulate(UNEVEN, "cooperative-sticky")
+    made = simulate(UNEVEN, "swapping", custom={"swapping": Swapping()})
     assert not made.stable
-    assert made.rebalances == whatif.MOST_ROUNDS
+    assert made.rebalances == MOST_ROUNDS
+    assert {one.rule for one in made.violations} == {Rule.TAKEN_TOO_EARLY}
 
 
 @st.composite
@@ -309,7 +316,7 @@ def test_the_counts_add_up(assignor: str, snapshot: GroupSnapshot) -> None:
     assert sum(shift.gets for shift in made.members) == made.moved + made.started
     assert made.partitions == owned + made.started
     assert made.stable
-    if made.rounds:
+    if made.protocol is RebalanceProtocol.COOPERATIVE:
         assert made.rounds[-1].revoked == 0
         assert made.cooperative_stops >= made.moved + made.lost
         assert all(one.revoked for one in made.rounds[:-1])

@@ -129,15 +129,16 @@ class ServerProblem:
                 table.add(name, (mixed >> 32) ^ (mixed & 0xFFFFFFFF), bits)
         return [*table, *sorted(rest)]
 
-    def _target(self, owned: Owned) -> list[tuple[int | None, list[int]]]:
-        """By topic (None: one that nobody subscribes to any more), in the order of its table."""
+    def _target(self, owned: Owned) -> list[tuple[int, list[int]]]:
+        """By topic that somebody subscribes to, in the order of the table."""
         by_topic: dict[str, list[int]] = {}
         for name, partition in owned:
-            by_topic.setdefault(name, []).append(partition)
-        known = [name for name in by_topic if name in self.number]
+            # A topic never shrinks: one of that name with fewer partitions is another topic.
+            if name in self.number and partition < self.counts[self.number[name]]:
+                by_topic.setdefault(name, []).append(partition)
         return [
             (self.number[name], sorted(set(by_topic[name])))
-            for name in self._ordered(known, HashTable())
+            for name in self._ordered(by_topic, HashTable())
         ]
 
 

@@ -1,0 +1,173 @@
+"""Assignors that are not Kafka's own: what their contract (KIP-429) forbids, found in a result.
+
+`Guarded` makes of somebody's assignor one that raises nothing but rebal's errors; `violations` says
+what is wrong with what it returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from rebal.groups.assignors.spec import Assignment, LeaderWouldFail, Owned, Spec, SpecMember
+from rebal.groups.errors import RebalError
+from rebal.groups.model import RebalanceProtocol, Record
+
+
+class CustomAssignorError(RebalError):
+    """Somebody's assignor cannot be used, or failed; names it and says how."""
+
+
+class Rule(StrEnum):
+    """What a result must not have; each is about partitions."""
+
+    TWICE = "given to two members, or twice to one"
+    LEFT_OUT = "left without an owner though its topic is subscribed to"
+    NOT_SUBSCRIBED = "given to a member that did not subscribe to its topic"
+    NO_SUCH_PARTITION = "given out though it does not exist"
+    NO_SUCH_MEMBER = "given to a member that is not in the group"
+    TAKEN_TOO_EARLY = "given away while another member still owns it (KIP-429: it must be revoked)"
+
+
+class Violation(Record, frozen=True, kw_only=True):
+    """One rule that a result breaks: how many partitions, and the first of them as an example."""
+
+    rule: Rule
+    partitions: int
+    topic: str = ""
+    partition: int = 0
+    member_id: str | None = None
+
+
+def violations(spec: Spec, result: Assignment, *, cooperative: bool) -> tuple[Violation, ...]:
+    """What is wrong with `result` as an answer to `spec`, by rule; empty when nothing is.
+
+    A COOPERATIVE assignor may leave out what a member of `spec` owns and must give up first, and
+    must leave it out of another member's list.
+    """
+    found: dict[Rule, list[tuple[str, int, str | None]]] = {}
+    owner = {owned: m.member_id for m in spec.members for owned in m.owned} if cooperative else {}
+    subscribed = {member.member_id: set(member.topics) for member in spec.members}
+    given: set[tuple[str, int]] = set()
+    for member_id, owned in result.items():
+        topics = subscribed.get(member_id)
+        for each in owned:
+            topic, partition = each
+            if topics is None:
+                rule = Rule.NO_SUCH_MEMBER
+            elif each in given:
+                rule = Rule.TWICE
+            elif not 0 <= partition < spec.partitions.get(topic, 0):
+                rule = Rule.NO_SUCH_PARTITION
+            elif topic not in topics:
+                rule = Rule.NOT_SUBSCRIBED
+            elif owner.get(each, member_id) != member_id:
+                rule = Rule.TAKEN_TOO_EARLY
+            else:
+                given.add(each)
+                continue
+            given.add(each)
+            found.setdefault(rule, []).append((topic, partition, member_id))
+    for topic in sorted(set().union(*subscribed.values())):
+        for partition in range(spec.partitions.get(topic, 0)):
+            each = (topic, partition)
+            if each not in given and each not in owner:
+                found.setdefault(Rule.LEFT_OUT, []).append((topic, partition, None))
+    return tuple(
+        Violation(
+            rule=rule,
+            partitions=len(found[rule]),
+            topic=found[rule][0][0],
+            partition=found[rule][0][1],
+            member_id=found[rule][0][2],
+        )
+        for rule in Rule
+        if rule in found
+    )
+
+
+class Guarded:
+    """Somebody's assignor behind its contract: plain types out, and no exception but rebal's.
+
+    `where` says where it comes from, for messages.
+    """
+
+    def __init__(self, assignor: Any, where: str) -> None:
+        self._inner = assignor
+        self._where = where
+        for attribute in ("name", "supported_protocols", "assign"):
+            if not hasattr(assignor, attribute):
+                raise CustomAssignorError(
+                    f"{where}: an assignor needs {attribute}; see rebal.groups.assignors.spec."
+                )
+        self.name = str(assignor.name)
+        self.version = int(getattr(assignor, "version", 0))
+        try:
+            self.supported_protocols = frozenset(
+                map(RebalanceProtocol, assignor.supported_protocols)
+            )
+        except ValueError as error:
+            raise CustomAssignorError(f"{where}: supported_protocols: {error}.") from None
+
+    def subscription_user_data(self, member: SpecMember) -> bytes | None:
+        """Its own user data; None where it has no such method."""
+        if not hasattr(self._inner, "subscription_user_data"):
+            return None
+        made = self._call("subscription_user_data", member)
+        if made is not None and not isinstance(made, bytes):
+            raise self._wrong("subscription_user_data", "bytes or None", made)
+        return made
+
+    def assign(self, spec: Spec) -> Assignment:
+        """Its own result; members that it leaves out get nothing.
+
+        Raises:
+            CustomAssignorError: it raised something, or returned something else.
+            LeaderWouldFail: as it says itself.
+        """
+        made = self._call("assign", spec)
+        if not isinstance(made, Mapping):
+            raise self._wrong("assign", "a mapping of member ids to (topic, partition) lists", made)
+        result: Assignment = {member.member_id: [] for member in spec.members}
+        for member_id, owned in made.items():
+            try:
+                result[str(member_id)] = [(str(topic), int(number)) for topic, number in owned]
+            except (TypeError, ValueError):
+                raise self._wrong("assign", "(topic, partition) lists", owned) from None
+        return result
+
+    def on_assignment(
+        self, member: SpecMember, assigned: Owned, user_data: bytes | None, generation: int
+    ) -> SpecMember:
+        """The member after it received `assigned`; by default it owns that and no more."""
+        if not hasattr(self._inner, "on_assignment"):
+            return SpecMember(
+                member_id=member.member_id,
+                topics=member.topics,
+                instance_id=member.instance_id,
+                rack=member.rack,
+                owned=tuple(assigned),
+                generation=generation,
+            )
+        made = self._call("on_assignment", member, assigned, user_data, generation)
+        if not isinstance(made, SpecMember):
+            raise self._wrong("on_assignment", "the member as a SpecMember", made)
+        return made
+
+    def _call(self, method: str, *args: object) -> Any:
+        try:
+            return getattr(self._inner, method)(*args)
+        except (LeaderWouldFail, CustomAssignorError):
+            raise
+        except Exception as error:
+            said = " ".join(str(error).split())
+            raise CustomAssignorError(
+                f"{self._where}: {method} failed with {type(error).__name__}"
+                + (f": {said.rstrip('.')}." if said else ".")
+            ) from error
+
+    def _wrong(self, method: str, wanted: str, got: object) -> CustomAssignorError:
+        return CustomAssignorError(
+            f"{self._where}: {method} must return {wanted}, not {type(got).__name__}."
+        )

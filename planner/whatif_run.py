@@ -1,0 +1,217 @@
+"""The rebalances of a what-if, one after the other, until the group is at rest.
+
+EAGER: one rebalance a step, in which everything stops. COOPERATIVE (KIP-429): each member that had
+to give something up rejoins, until nobody has to. A KIP-848 coordinator computes one target, which
+the members reach one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from rebal.groups.assignors import Assignment, Assignor, Spec
+from rebal.groups.custom import Violation, violations
+from rebal.groups.model import Record, TopicPartitions
+from rebal.planner.whatif_changes import Step
+from rebal.planner.whatif_owners import NOBODY, Owners, compare, moves, packed, total
+
+MOST_ROUNDS: Final = 100
+
+
+class RoundMember(Record, frozen=True, kw_only=True):
+    """What one member gives up and gets in one round; members without either are left out."""
+
+    member_id: str
+    revoked: TopicPartitions
+    assigned: TopicPartitions
+
+
+class Round(Record, frozen=True, kw_only=True):
+    """One rebalance (or one new target of a KIP-848 group); counts are partitions.
+
+    `why` is what set it off (empty: a follow-up of the round before, or the change of assignor).
+    `gone` had an owner that has left; `revoked` are given up by members that stay (under EAGER:
+    everything); `assigned` reach an owner that did not have them when the round began; members
+    `still_owned` the rest. Under EAGER `members` is empty.
+    """
+
+    number: int
+    why: str = ""
+    gone: int = 0
+    revoked: int
+    assigned: int
+    still_owned: int
+    members: tuple[RoundMember, ...] = ()
+
+
+class Run(NamedTuple):
+    """How it went: the group at the end, every round, and what all of it stopped.
+
+    `before` and `after` are the owners at the start and at the end.
+    `eager_stops` is what stops when each step is one EAGER rebalance; `stops` what stops the way
+    the assignor works. `settled` is False where the last step did not come to rest.
+    """
+
+    spec: Spec
+    before: Owners
+    after: Owners
+    rounds: tuple[Round, ...]
+    stops: int
+    eager_stops: int
+    settled: bool
+    violations: tuple[Violation, ...]
+
+
+class Way(NamedTuple):
+    """How to go about it: the assignor, what the members are, and when to stop.
+
+    `checked` looks for violations of the contract; `most_rounds` is over all steps.
+    """
+
+    assignor: Assignor
+    cooperative: bool
+    server_side: bool = False
+    checked: bool = False
+    most_rounds: int = MOST_ROUNDS
+
+
+def run(start: Spec, steps: Sequence[Step], numbers: Mapping[str, int], way: Way) -> Run:
+    """Take the group from `start` through `steps`; `numbers` has every member that takes part.
+
+    Raises:
+        LeaderWouldFail: the real leader throws or never ends on the way.
+        CustomAssignorError: a custom assignor fails.
+    """
+    course = _Course(start, numbers, way)
+    for step in steps:
+        course.take(step)
+    return course.end()
+
+
+class _Course:
+    """The group as it goes along."""
+
+    def __init__(self, start: Spec, numbers: Mapping[str, int], way: Way) -> None:
+        self._way = way
+        self._numbers = numbers
+        self._spec = start
+        self._first = self._owners = self._state(
+            start, {m.member_id: m.owned for m in start.members}
+        )
+        self._result: Assignment = {m.member_id: list(m.owned) for m in start.members}
+        self._rounds: list[Round] = []
+        self._stops = self._eager_stops = 0
+        self._settled = self._received = True
+        self._violations: dict[str, Violation] = {}
+
+    def take(self, step: Step) -> None:
+        """One step, until the group is at rest again."""
+        self._receive()
+        before = self._spec
+        self._spec = step.apply(before)
+        stayed = {member.member_id for member in self._spec.members}
+        left = [member for member in before.members if member.member_id not in stayed]
+        gone = sum(len(member.owned) for member in left)
+        self._eager_stops += sum(len(member.owned) for member in before.members)
+        self._stops += gone
+        why = step.why
+        self._settled = not self._spec.members
+        if left:
+            owned = {m.member_id: m.owned for m in self._spec.members}
+            self._owners = self._state(self._spec, owned)
+        while not self._settled and len(self._rounds) < self._way.most_rounds:
+            self._settled = self._rebalance(why, gone)
+            why, gone = "", 0
+
+    def end(self) -> Run:
+        """What came of it."""
+        return Run(
+            spec=self._spec,
+            before=self._first,
+            after=self._owners,
+            rounds=tuple(self._rounds),
+            stops=self._stops,
+            eager_stops=self._eager_stops,
+            settled=self._settled,
+            violations=tuple(self._violations.values()),
+        )
+
+    def _rebalance(self, why: str, gone: int) -> bool:
+        way = self._way
+        self._receive()
+        sent = replace(
+            self._spec,
+            members=tuple(
+                replace(member, user_data=way.assignor.subscription_user_data(member))
+                for member in self._spec.members
+            ),
+        )
+        result = way.assignor.assign(sent)
+        if way.checked:
+            for one in violations(sent, result, cooperative=way.cooperative):
+                self._violations.setdefault(one.rule, one)
+            result = {m.member_id: result.get(m.member_id, []) for m in sent.members}
+        after = self._state(sent, result)
+        made = self._round(why, gone, after)
+        self._rounds.append(made)
+        self._stops += made.revoked
+        self._owners, self._result, self._received = after, result, False
+        return not way.cooperative or way.server_side or not made.revoked
+
+    def _receive(self) -> None:
+        """The members take in the last result; all of them are then of one generation."""
+        if self._received:
+            return
+        self._received = True
+        members = self._spec.members
+        generation = max((member.generation or 0 for member in members), default=0) + 1
+        receive = self._way.assignor.on_assignment
+        self._spec = replace(
+            self._spec,
+            members=tuple(
+                receive(member, sorted(self._result[member.member_id]), None, generation)
+                for member in members
+            ),
+        )
+
+    def _round(self, why: str, gone: int, after: Owners) -> Round:
+        pairs = compare(self._owners, after)
+        number = len(self._rounds) + 1
+        every = total(pairs.values())
+        if not self._way.cooperative:
+            return Round(
+                number=number,
+                why=why,
+                gone=gone,
+                revoked=sum(count for (a, _), count in every.items() if a != NOBODY),
+                assigned=sum(count for (_, b), count in every.items() if b != NOBODY),
+                still_owned=0,
+            )
+        changed = [topic for topic, one in pairs.items() if any(a != b for a, b in one)]
+        gives, gets = moves(self._owners, after, changed)
+        names = {n: name for name, n in self._numbers.items()}
+        by_now = {self._numbers[m.member_id]: m.member_id for m in self._spec.members}
+        return Round(
+            number=number,
+            why=why,
+            gone=gone,
+            revoked=sum(n for (a, b), n in every.items() if a not in (b, NOBODY)),
+            assigned=sum(n for (a, b), n in every.items() if b not in (a, NOBODY)),
+            still_owned=sum(n for (a, b), n in every.items() if a == b),
+            members=tuple(
+                RoundMember(
+                    member_id=by_now.get(n, names[n]),
+                    revoked=packed(gives.get(n, {})),
+                    assigned=packed(gets.get(n, {})),
+                )
+                for n in sorted(gives.keys() | gets.keys())
+            ),
+        )
+
+    def _state(self, spec: Spec, owned: Mapping[str, Sequence[tuple[str, int]]]) -> Owners:
+        return Owners(
+            spec.partitions, ((self._numbers[name], pairs) for name, pairs in owned.items())
+        )
