@@ -22,6 +22,7 @@ from rebal.groups.model import (
     Record,
     Tri,
 )
+from rebal.planner.cost import Speed
 from rebal.planner.families import able, candidates, cooperative, older
 
 COOPERATIVE: Final = "cooperative"
@@ -69,6 +70,9 @@ class Context:
     maps a client id, or `*` for every member whose family is not proven, to a family assumed by
     the user. `options` are words that a command to paste must repeat (how to reach the cluster).
     `planning` is True while a plan is made: rules that matter only to its steps speak.
+    `only_target`: the goal is the target by name, and every other assignor is an old one.
+    `remembers`: the user vouches that the coordinator remembers every list. `speed` is how fast
+    members restart.
     """
 
     def __init__(
@@ -81,6 +85,9 @@ class Context:
         expect_members: int | None = None,
         families: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
+        only_target: bool = False,
+        remembers: bool = False,
+        speed: Speed | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.group = snapshot.group
@@ -89,6 +96,9 @@ class Context:
         self.planning = planning
         self.expected = expect_members if expect_members is not None else snapshot.expected_members
         self.options = tuple(options)
+        self.only_target = only_target
+        self._remembers = remembers
+        self.speed = (speed or Speed()).at(snapshot.cluster)
         self._assumed = families or {}
 
     @cached_property
@@ -196,6 +206,8 @@ class Context:
 
     def old(self, assignor: str) -> Tri:
         """Is `assignor` of the kind that the change leaves: eager only (downgrade: cooperative)?"""
+        if self.only_target:
+            return Tri.NO if assignor == self.target else Tri.YES
         follows = cooperative(assignor)
         if self.goal == EAGER or follows is Tri.CANNOT_TELL:
             return follows
@@ -222,6 +234,8 @@ class Context:
 
     def _old_by_family(self, facts: Facts, family: str) -> Iterable[Tri]:
         can = able(family, facts.version)
+        if self.only_target:
+            return
         if can.cooperative is Tri.NO:
             yield Tri.NO if self.goal == EAGER else Tri.YES
             return
@@ -282,9 +296,58 @@ class Context:
         )
 
     @cached_property
+    def refresh(self) -> bool:
+        """Must one rebalance be forced before the old assignor is dropped (RB113)?
+
+        Every list holds the target, and the coordinator may remember only the elected assignor.
+        """
+        return (
+            self.elected not in (None, self.target)
+            and bool(self.members)
+            and len(self.holding) == len(self.members)
+            and not self._remembers
+            and self.reloaded is not Tri.NO
+            and self.probed(self.target) is not Tri.YES
+        )
+
+    @cached_property
+    def unmixable(self) -> tuple[Facts, ...]:
+        """Members that are not done and whose client has the target but refuses mixed lists."""
+        return tuple(
+            facts
+            for facts in self.members
+            if facts not in self.settled
+            and facts.family is not None
+            and able(facts.family, facts.version).mixed is Tri.NO
+            and able(facts.family, facts.version).cooperative is not Tri.NO
+        )
+
+    @cached_property
+    def split(self) -> bool:
+        """Can the members that refuse mixed lists be stopped alone, while all others go on?"""
+        others = [facts for facts in self.members if facts not in self.unmixable]
+        return bool(
+            self.classic
+            and self.stable
+            and self.unmixable
+            and others
+            and all(facts.takes_mixed is Tri.YES for facts in others)
+            and self.elected not in (None, self.target)
+        )
+
+    @cached_property
     def narrow_step(self) -> int:
         """The number of the step that drops the old assignor."""
-        return 1 if self.one_bounce else 2
+        return (1 if self.one_bounce else 2) + self.refresh + self.split
+
+    @cached_property
+    def sink(self) -> str | None:
+        """The sink connector whose tasks these members are: its group is `connect-NAME`."""
+        name = self.group.group_id.removeprefix("connect-")
+        ours = f"connector-consumer-{name}-"
+        if name == self.group.group_id or not self.classic or not self.members:
+            return None
+        return name if all(f.member.client_id.startswith(ours) for f in self.members) else None
 
     @cached_property
     def under_way(self) -> bool:

@@ -1,16 +1,37 @@
-"""What a step costs, foretold by simple arithmetic.
+"""What a step costs, foretold.
 
-`CostModel` is the interface; `by_arithmetic` counts rebalances and shares partitions out evenly,
-as hazard RB110 does. A model that rehearses the roll-out with the real assignors can take its
-place.
+`CostModel` is the interface. `by_arithmetic` counts rebalances and shares partitions out evenly,
+as hazard RB110 does; cost_rounds.py rehearses the restarts with the real assignors.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from rebal.groups.model import Record
+from msgspec.structs import replace
+
+from rebal.groups.model import Cluster, GroupSnapshot, Record
 from rebal.planner.plan import Cost
+
+
+class Speed(Record, frozen=True, kw_only=True):
+    """How a roll-out is carried out; times in seconds.
+
+    `restart` is from the stop of a process until its consumer joins; `rebalance` is how long one
+    rebalance takes, which is mostly until the last member notices it at its next heartbeat;
+    `first` is how long the coordinator waits for more members when a group had none
+    (group.initial.rebalance.delay.ms). `batch` members restart at a time (0: all).
+    """
+
+    restart: float = 30.0
+    rebalance: float = 3.0
+    first: float = 3.0
+    batch: int = 1
+
+    def at(self, cluster: Cluster) -> Speed:
+        """This speed with the brokers' own `first`, where their settings were read."""
+        said = cluster.settings.get("group.initial.rebalance.delay.ms", "")
+        return replace(self, first=int(said) / 1000) if said.isdigit() else self
 
 
 class Restarts(Record, frozen=True, kw_only=True):
@@ -18,6 +39,8 @@ class Restarts(Record, frozen=True, kw_only=True):
 
     `static` of the restarting members are static; `eager_after` says whether a restarted member
     runs EAGER; `eager` members run EAGER when the step begins. `partitions` are the group's.
+    `snapshot` is the group when the step begins, `order` the ids of those that restart, in order,
+    `eager_ids` those that run EAGER, `target_list` what a restarted member has (empty: its own).
     """
 
     members: int
@@ -26,6 +49,11 @@ class Restarts(Record, frozen=True, kw_only=True):
     partitions: int
     eager: int
     eager_after: bool
+    snapshot: GroupSnapshot | None = None
+    order: tuple[str, ...] = ()
+    eager_ids: tuple[str, ...] = ()
+    target_list: tuple[str, ...] = ()
+    speed: Speed = Speed()
 
 
 class CostModel(Protocol):

@@ -64,17 +64,37 @@ class Setting(Record, frozen=True, kw_only=True, omit_defaults=False):
     text: str
 
 
+class Pace(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """What a step costs at one pace: `batch` members restart at a time.
+
+    `seconds` is wall time, `partition_seconds` the sum over all partitions of how long each is not
+    consumed, `partitions_moved` counts changes of owner.
+    """
+
+    name: str
+    batch: int
+    seconds: float
+    partition_seconds: float
+    rebalances: int
+    partitions_moved: int
+
+
 class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """What a step costs, foretold.
+    """What a step costs, foretold for one member at a time (a cut-over: for all at once).
 
     `partitions_stopped` is the sum over all rebalances of the partitions that stop at each;
-    `partitions_moved` counts changes of owner.
+    `partitions_moved` counts changes of owner. `partition_seconds` is the sum over all partitions
+    of how long each is not consumed (None: not computed); `paces` are one by one, the batch that
+    was asked for, and all at once, side by side.
     """
 
     rebalances: int
     partitions_stopped: int
     partitions_moved: int
     text: str = ""
+    seconds: float | None = None
+    partition_seconds: float | None = None
+    paces: tuple[Pace, ...] = ()
 
 
 class StepKind(StrEnum):

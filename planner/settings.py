@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from rebal.groups.clients import assignors
 from rebal.planner.plan import Setting
 
-_KEY: Final = "partition.assignment.strategy"
+KEY: Final = "partition.assignment.strategy"
+CLASSIC_ONLY: Final = (KEY, "session.timeout.ms", "heartbeat.interval.ms")
+"""Settings that a client with group.protocol=consumer refuses to start with (KIP-848)."""
+
 _GO: Final = {
     "range": "kgo.RangeBalancer()",
     "roundrobin": "kgo.RoundRobinBalancer()",
     "sticky": "kgo.StickyBalancer()",
     "cooperative-sticky": "kgo.CooperativeStickyBalancer()",
+}
+_SARAMA: Final = {
+    "range": "sarama.NewBalanceStrategyRange()",
+    "roundrobin": "sarama.NewBalanceStrategyRoundRobin()",
+    "sticky": "sarama.NewBalanceStrategySticky()",
 }
 _KAFKA_PYTHON: Final = {
     "range": ("range", "RangePartitionAssignor"),
@@ -21,29 +29,89 @@ _KAFKA_PYTHON: Final = {
     "sticky": ("sticky.sticky_assignor", "StickyPartitionAssignor"),
     "cooperative-sticky": ("cooperative_sticky", "CooperativeStickyAssignor"),
 }
+_SLASHES: Final = {"Go", "JS", "Java code", "confluent-kafka-go"}
 
 
 def settings_for(
-    family: str, names: Sequence[str], group_id: str, members: Sequence[str] = ()
+    family: str,
+    names: Sequence[str],
+    group_id: str,
+    members: Sequence[str] = (),
+    *,
+    connector: bool = False,
 ) -> tuple[Setting, ...]:
     """What to put into the configuration of clients of `family`, so that they use this list.
 
     `names` are assignors in order of preference. A comment names the group, and `members` where
-    not all of the group are meant. Empty for a family whose configuration is not known here, and
-    for a custom assignor whose class is not known.
+    not all of the group are meant. `connector`: the members are tasks of a sink connector, whose
+    configuration takes the setting. Empty for a family whose configuration is not known here.
     """
     names = [plain(name) for name in names]
-    head = f"group {plain(group_id)}" + (f": {plain(', '.join(members))}" if members else "")
+    head = _head(group_id, members)
     if family == "java":
-        return _java(names, head)
+        return _java({KEY: ",".join(map(_class, names))}, head, connector)
     if family == "librdkafka":
-        return (_setting(family, "librdkafka properties", f"# {head}\n{_KEY}={','.join(names)}"),)
+        return _librdkafka({KEY: ",".join(names)}, head)
     if family == "franz-go" and all(name in _GO for name in names):
         calls = ", ".join(_GO[name] for name in names)
         return (_setting(family, "Go", f"// {head}\nkgo.Balancers({calls})"),)
+    if family == "sarama" and all(name in _SARAMA for name in names):
+        calls = ", ".join(_SARAMA[name] for name in names)
+        text = (
+            f"config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{{{calls}}}"
+        )
+        return (_setting(family, "Go", f"// {head}\n{text}"),)
     if family == "kafka-python" and all(name in _KAFKA_PYTHON for name in names):
         return (_setting(family, "Python", _python(names, head)),)
     return ()
+
+
+def consumer_protocol_for(
+    family: str,
+    group_id: str,
+    members: Sequence[str] = (),
+    *,
+    remote_assignor: str | None = None,
+    connector: bool = False,
+) -> tuple[Setting, ...]:
+    """What makes clients of `family` speak KIP-848, with the settings that must go.
+
+    `remote_assignor` is the broker's assignor to ask for (None: the broker's own default).
+    """
+    head = f"{_head(group_id, members)}; remove {', '.join(CLASSIC_ONLY)}"
+    wanted = {"group.protocol": "consumer"}
+    if remote_assignor is not None:
+        wanted["group.remote.assignor"] = remote_assignor
+    if family == "java":
+        return _java(wanted, head, connector)
+    return _librdkafka(wanted, head) if family == "librdkafka" else ()
+
+
+def classic_protocol_for(
+    family: str, names: Sequence[str], group_id: str, *, connector: bool = False
+) -> tuple[Setting, ...]:
+    """What brings clients of `family` back to the classic protocol with this list."""
+    head = f"{_head(group_id, ())}; remove group.remote.assignor"
+    names = [plain(name) for name in names]
+    if family == "java":
+        wanted = {"group.protocol": "classic", KEY: ",".join(map(_class, names))}
+        return _java(wanted, head, connector)
+    if family == "librdkafka":
+        return _librdkafka({"group.protocol": "classic", KEY: ",".join(names)}, head)
+    return ()
+
+
+def program_settings(family: str, wanted: Mapping[str, str], head: str) -> tuple[Setting, ...]:
+    """Settings of a whole program (a Streams application, a Connect worker), as properties."""
+    lines = "\n".join(f"{key}={value}" for key, value in wanted.items())
+    return (_setting(family, "Java properties", f"# {plain(head)}\n{lines}"),)
+
+
+def noted(setting: Setting, notes: Sequence[str]) -> Setting:
+    """`setting` with these notes before it, as comments of its language."""
+    mark = "//" if setting.format in _SLASHES else "#"
+    text = "".join(f"{mark} {note}\n" for note in notes) + setting.text
+    return Setting(family=setting.family, format=setting.format, text=text)
 
 
 def plain(text: str) -> str:
@@ -51,22 +119,58 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _java(names: Sequence[str], head: str) -> tuple[Setting, ...]:
-    classes = [_class(name) for name in names]
-    text = ",".join(classes)
-    spring: Mapping[str, str] = {
-        "properties": f"# {head}\n{_KEY}={text}",
-        "YAML": f"# {head}\nspring:\n  kafka:\n    consumer:\n      properties:\n"
-        f'        {_KEY}: "{text}"',
-    }
+def _head(group_id: str, members: Sequence[str]) -> str:
+    return f"group {plain(group_id)}" + (f": {plain(', '.join(members))}" if members else "")
+
+
+def _java(wanted: Mapping[str, str], head: str, connector: bool) -> tuple[Setting, ...]:
+    if connector:
+        lines = "\n".join(f"consumer.override.{key}={value}" for key, value in wanted.items())
+        return (_setting("java", "connector configuration", f"# {head}\n{lines}"),)
+    lines = "\n".join(f"{key}={value}" for key, value in wanted.items())
+    yaml = "\n".join(f'        {key}: "{value}"' for key, value in wanted.items())
+    code = "\n".join(f'props.put("{key}", "{value}");' for key, value in wanted.items())
     return (
-        _setting("java", "Java properties", spring["properties"]),
-        _setting("java", "Spring YAML", spring["YAML"]),
+        _setting("java", "Java properties", f"# {head}\n{lines}"),
+        _setting(
+            "java",
+            "Spring YAML",
+            f"# {head}\nspring:\n  kafka:\n    consumer:\n      properties:\n{yaml}",
+        ),
+        _setting("java", "Java code", f"// {head}\n{code}"),
     )
 
 
+def _librdkafka(wanted: Mapping[str, str], head: str) -> tuple[Setting, ...]:
+    lines = "\n".join(f"{key}={value}" for key, value in wanted.items())
+    return (
+        _setting("librdkafka", "librdkafka properties", f"# {head}\n{lines}"),
+        _setting("librdkafka", "Python", "\n".join(_object("#", head, wanted, "config |= {", "}"))),
+        _setting(
+            "librdkafka",
+            "JS",
+            "\n".join(_object("//", head, wanted, "Object.assign(config, {", "});")),
+        ),
+        _setting(
+            "librdkafka",
+            "confluent-kafka-go",
+            f"// {head}\n"
+            + "\n".join(f'config.SetKey("{key}", "{value}")' for key, value in wanted.items()),
+        ),
+    )
+
+
+def _object(
+    mark: str, head: str, wanted: Mapping[str, str], opens: str, closes: str
+) -> Iterator[str]:
+    yield f"{mark} {head}"
+    yield opens
+    yield from (f'    "{key}": "{value}",' for key, value in wanted.items())
+    yield closes
+
+
 def _class(name: str) -> str:
-    """Java's class for an assignor's name; the name itself for a custom one (it says so)."""
+    """Java's class for an assignor's name; for a custom one, a word that says to put it there."""
     known = assignors().get(name)
     classes = known.spellings if known else ()
     return next((c for c in classes if c.startswith("org.apache.kafka.")), f"THE-CLASS-OF-{name}")

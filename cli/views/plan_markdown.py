@@ -15,7 +15,11 @@ _LANGUAGES = {
     "Java properties": "properties",
     "librdkafka properties": "properties",
     "Spring YAML": "yaml",
+    "Java code": "java",
+    "connector configuration": "properties",
     "Go": "go",
+    "confluent-kafka-go": "go",
+    "JS": "js",
     "Python": "python",
 }
 

@@ -2,48 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from math import inf
 from typing import Final
 
-import msgspec
-
-from rebal.groups.clients import assignors
-from rebal.groups.errors import RebalError
-from rebal.groups.model import (
-    GroupSnapshot,
-    GroupType,
-    Knowledge,
-    Tri,
-)
+from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Tri
 from rebal.groups.protocol import group_protocol
-from rebal.planner.context import (
-    CONSUMER,
-    COOPERATIVE,
-    COOPERATIVE_STICKY,
-    EAGER,
-    Context,
-)
-from rebal.planner.cost import CostModel, by_arithmetic
+from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
+from rebal.planner.cost import CostModel, Speed
+from rebal.planner.cost_rounds import by_assignors
 from rebal.planner.families import cooperative
-from rebal.planner.plan import Finding, Plan, Severity, Step, Verdict
+from rebal.planner.kip848 import Answer
+from rebal.planner.plan import Finding, Plan, Verdict
+from rebal.planner.routes.connect import connect
 from rebal.planner.routes.cut_over import cut_over, needs_cut_over
+from rebal.planner.routes.from_consumer import from_consumer
+from rebal.planner.routes.goals import goal_of
+from rebal.planner.routes.judging import code_of, judged
+from rebal.planner.routes.mixed_families import mixed_families, next_step
 from rebal.planner.routes.one_bounce import one_bounce
+from rebal.planner.routes.streams import streams
+from rebal.planner.routes.to_consumer import to_consumer
 from rebal.planner.routes.two_bounces import two_bounces
-from rebal.planner.routes.wording import not_checked, summary
+from rebal.planner.routes.way import Way
+from rebal.planner.routes.wording import not_checked, progress, summary
 from rebal.planner.rules import evaluate
 
-# The exit codes of design.md, by what the next step's precondition answers.
-_CODES: Final = {Tri.YES: 0, Tri.NO: 3, Tri.CANNOT_TELL: 4}
 _VERDICTS: Final = {0: Verdict.READY, 3: Verdict.BLOCKED, 4: Verdict.UNPROVEN}
 _TO: Final = {COOPERATIVE: "COOPERATIVE", EAGER: "EAGER", CONSUMER: "KIP-848"}
-# The rules that speak for what a step reads of the members' lists: ignoring one accepts that.
-_SPEAKS: Final = {Tri.NO: "RB102", Tri.CANNOT_TELL: "RB901"}
-
-
-class NotPlannedError(RebalError):
-    """A goal that this version plans no way to; says what it does plan."""
 
 
 def make_plan(
@@ -54,52 +40,54 @@ def make_plan(
     families: Mapping[str, str] | None = None,
     ignore: Mapping[str, str] | None = None,
     made_at: datetime | None = None,
-    cost: CostModel = by_arithmetic,
+    cost: CostModel = by_assignors,
+    speed: Speed | None = None,
     options: Sequence[str] = (),
+    assumed: Sequence[str] = (),
 ) -> Plan:
     """The plan of this group to `target`: `cooperative`, `eager`, `consumer` or an assignor's name.
 
     `expect_members` is how many members the service has when all are there. `families` is client
     id (or `*`) → client family, as assumed by the user where no evidence proves one. `ignore` is
     rule id → reason. `made_at` is the snapshot's own time if not given: equal input, equal plan.
-    `options` are the words that reach the cluster, repeated in every gate's command.
+    `speed` is how fast members restart, for the cost. `options` are the words that reach the
+    cluster, repeated in every gate's command. `assumed` are sentences on what was assumed of lists
+    (groups/assume.py): the plan records them.
 
     Raises:
         NotPlannedError: no way to this target is planned by this version.
     """
-    goal, name = _goal(snapshot, target)
+    goal = goal_of(snapshot, target)
     context = Context(
         snapshot,
-        goal=goal,
-        target=name,
+        goal=goal.kind,
+        target=goal.target,
+        only_target=goal.only_target,
         planning=True,
         expect_members=expect_members,
         families=families,
         options=options,
+        remembers="RB113" in (ignore or {}),
+        speed=speed,
     )
-    findings = evaluate(context, ignore=ignore)
-    if goal == CONSUMER and not any(finding.rule == "RB404" for finding in findings):
-        raise NotPlannedError(
-            "--to consumer (KIP-848) is not planned by this version of rebal; it plans "
-            "--to cooperative and --to eager."
-        )
-    path, steps, number = _way(context, cost)
-    steps = tuple(_judged(context, step, findings, ignore or {}) for step in steps)
-    code = _code(context, path, findings, steps, number)
+    way = _way(context, cost, goal.back)
+    findings = _findings(context, way, ignore)
+    steps = tuple(judged(context, way, step, findings, ignore or {}) for step in way.steps)
+    code = code_of(context, way, findings, steps)
     return Plan(
         group_id=snapshot.group.group_id,
         runs=group_protocol(snapshot).value,
         assignor=snapshot.group.assignor,
-        to=_TO[goal],
-        target=name if goal != CONSUMER else goal,
-        path=path,
-        verdict=_VERDICTS[code] if number is not None or code else Verdict.DONE,
-        summary=summary(context, path, number, code, findings),
-        next_step=number,
+        to=_TO[goal.kind],
+        target=_target(context, way),
+        path=way.path,
+        verdict=_VERDICTS[code] if way.next_step is not None or code else Verdict.DONE,
+        summary=summary(context, way, code, findings),
+        next_step=way.next_step,
         steps=steps,
         findings=findings,
         not_checked=not_checked(context),
-        assumptions=_assumptions(families or {}, ignore or {}),
+        assumptions=(*assumed, *_assumptions(families or {}, ignore or {})),
         expected_members=context.expected,
         made_at=made_at or snapshot.captured_at,
         baseline=snapshot,
@@ -107,112 +95,113 @@ def make_plan(
     )
 
 
-def _goal(snapshot: GroupSnapshot, target: str) -> tuple[str, str]:
-    """The goal and the assignor to end on."""
-    if target in (COOPERATIVE, COOPERATIVE_STICKY):
-        return COOPERATIVE, COOPERATIVE_STICKY
-    if target == CONSUMER:
-        return CONSUMER, COOPERATIVE_STICKY
-    elected = snapshot.group.assignor
-    if target == EAGER:
-        return EAGER, _old_one(snapshot)
-    known = assignors().get(target)
-    if known is not None and cooperative(target) is Tri.NO:
-        if elected in (None, target) or cooperative(str(elected)) is Tri.YES:
-            return EAGER, target
-        raise NotPlannedError(
-            f"--to {target}: a move from one eager assignor ({elected}) to another is not planned "
-            "by this version of rebal."
-        )
-    raise NotPlannedError(
-        f"--to {target}: expected cooperative, eager, consumer, or one of range, roundrobin, "
-        "sticky, cooperative-sticky."
+def _way(context: Context, cost: CostModel, back: bool) -> Way:
+    """The way that this group can take."""
+    group = context.group
+    if group.type is GroupType.CONSUMER and (back or context.goal == CONSUMER):
+        return _over_kip848(context, back)
+    if group.type in (GroupType.CONSUMER, GroupType.STREAMS):
+        return Way(path="already_incremental")
+    steady = group.state is GroupState.STABLE and bool(context.members)
+    if group.protocol_type == "connect" and steady and context.goal != CONSUMER:
+        return connect(context)
+    if context.streams and context.stable and context.goal != CONSUMER:
+        return streams(context, cost)
+    if not context.classic or not context.stable:
+        return Way(path="none")
+    if context.goal == CONSUMER:
+        return _over_kip848(context, back)
+    return _by_lists(context, cost)
+
+
+def _over_kip848(context: Context, back: bool) -> Way:
+    everybody = len(context.members)
+    if back:
+        steps, answers = from_consumer(context)
+        path, title, kind = "kip848_back", "back from KIP-848, online", "classic"
+    else:
+        path, steps, answers = to_consumer(context)
+        title = "to KIP-848, online" if path == "kip848_online" else "to KIP-848, over a stop"
+        kind = "consumer"
+    there = sum(facts.member.protocol_type == kind for facts in context.members)
+    if not back and there == everybody:
+        return Way(path="finished")
+    reasons = tuple(answer.why for answer in _worst_first(answers))
+    if path == "kip848_offline" and not reasons:
+        reasons = ("an interruption must be agreed: nothing is consumed in between",)
+    return Way(
+        path=path,
+        title=title,
+        progress=f"{there} of {everybody} done" if there else "not begun",
+        steps=steps,
+        next_step=1,
+        reasons=reasons,
     )
 
 
-def _old_one(snapshot: GroupSnapshot) -> str:
-    """The eager assignor to go back to: the elected one, one that the lists name, else range."""
-    elected = snapshot.group.assignor
-    lists = [m.assignors.list for m in snapshot.members if m.assignors.knowledge is Knowledge.EXACT]
-    for name in (elected, *(name for names in lists for name in names)):
-        if name and cooperative(name) is Tri.NO:
-            return name
-    return "range"
+def _worst_first(answers: Sequence[Answer]) -> list[Answer]:
+    return [a for tri in (Tri.NO, Tri.CANNOT_TELL) for a in answers if a.allows is tri]
 
 
-def _way(context: Context, cost: CostModel) -> tuple[str, tuple[Step, ...], int | None]:
-    """The route's name, its steps, and the number of the next one."""
-    if context.group.type in (GroupType.CONSUMER, GroupType.STREAMS):
-        return "already_incremental", (), None
-    if not context.classic or not context.stable or context.goal == CONSUMER:
-        return "none", (), None
+def _by_lists(context: Context, cost: CostModel) -> Way:
+    """Of a classic consumer group whose members choose by partition.assignment.strategy."""
     if len(context.settled) == len(context.members):
-        return "finished", (), None
-    if needs_cut_over(context):
-        return "cut_over", cut_over(context), 1
-    if context.one_bounce:
-        return "one_bounce", one_bounce(context, cost), 1
+        return Way(path="finished", reads_lists=True)
     begun = not context.lacking and context.holding
-    return "two_bounces", two_bounces(context, cost), 2 if begun else 1
+    if context.split:
+        path, steps, number = "mixed_families", mixed_families(context, cost), next_step(context)
+    elif needs_cut_over(context):
+        path, steps, number = "cut_over", cut_over(context), 1
+    elif context.one_bounce:
+        path, steps, number = "one_bounce", one_bounce(context, cost), 1
+    else:
+        path, steps = "two_bounces", two_bounces(context, cost)
+        number = 2 if begun else 1
+    return Way(
+        path=path,
+        title=_TITLES[path],
+        progress=progress(context, path),
+        steps=steps,
+        next_step=number,
+        reads_lists=path != "cut_over",
+        answers=("RB104",) if path == "mixed_families" else (),
+    )
 
 
-def _judged(
-    context: Context, step: Step, findings: tuple[Finding, ...], ignore: Mapping[str, str]
-) -> Step:
-    """`step` with the answer to its precondition, and the exit code it gives when it is next.
-
-    What the user chose to ignore stays a "no" in the answer and is left out of the code.
-    """
-    heard = [finding for finding in findings if not finding.ignored]
-    facts = _lists(context, step)
-    holds = _worst({*_hindrances(findings, step.id), facts, step.precondition_holds})
-    heeded = set(_hindrances(heard, step.id))
-    if _SPEAKS.get(facts) not in ignore:
-        heeded.add(facts)
-    if step.unknown and not step.to_do and step.id == context.narrow_step:
-        heeded |= {Tri.CANNOT_TELL} - ({Tri.CANNOT_TELL} if "RB901" in ignore else set())
-    return msgspec.structs.replace(step, precondition_holds=holds, exit_code=_CODES[_worst(heeded)])
+_TITLES: Final = {
+    "two_bounces": "two bounces",
+    "one_bounce": "one bounce",
+    "cut_over": "full cut-over",
+    "mixed_families": "two bounces, with a stop of some clients between",
+}
 
 
-def _hindrances(findings: Iterable[Finding], number: float) -> Iterator[Tri]:
-    """What blocking findings say to the step `number`: a finding's yes is a no to the step."""
-    for finding in findings:
-        concerns = finding.before_step is None or finding.before_step <= number
-        if finding.severity is Severity.BLOCK and concerns:
-            yield Tri.NO if finding.result is Tri.YES else Tri.CANNOT_TELL
+def _findings(context: Context, way: Way, ignore: Mapping[str, str] | None) -> tuple[Finding, ...]:
+    """What the rules say, without what this way answers."""
+    return tuple(
+        finding
+        for finding in evaluate(context, ignore=ignore)
+        if finding.rule not in way.answers
+        or (finding.rule == "RB104" and _will_not_start(context, finding))
+    )
 
 
-def _lists(context: Context, step: Step) -> Tri:
-    """What the members' lists say to a step that reads them: do all hold the target?"""
-    if step.id != context.narrow_step or step.target_list != (context.target,):
-        return Tri.YES
-    if context.lacking:
-        return Tri.NO
-    return Tri.CANNOT_TELL if context.unsure else Tri.YES
+def _will_not_start(context: Context, finding: Finding) -> bool:
+    """Is this of members whose next start has a list that their client refuses?"""
+    declared = {
+        member.member_id: set(map(cooperative, member.declared.list))
+        for member in context.snapshot.members
+        if member.declared is not None
+    }
+    return all({Tri.YES, Tri.NO} <= declared.get(id_, set()) for id_ in finding.members)
 
 
-def _code(
-    context: Context,
-    path: str,
-    findings: tuple[Finding, ...],
-    steps: tuple[Step, ...],
-    number: int | None,
-) -> int:
-    if number is not None:
-        return next(step.exit_code for step in steps if step.id == number)
-    heard = [finding for finding in findings if not finding.ignored]
-    says = set(_hindrances(heard, inf))
-    if path == "already_incremental" and any(
-        facts.member.protocol_type == "classic" for facts in context.members
-    ):
-        says.add(Tri.CANNOT_TELL)
-    if path == "none" and not findings:
-        says.add(Tri.CANNOT_TELL)
-    return _CODES[_worst(says)]
-
-
-def _worst(answers: set[Tri]) -> Tri:
-    return next((a for a in (Tri.NO, Tri.CANNOT_TELL) if a in answers), Tri.YES)
+def _target(context: Context, way: Way) -> str:
+    if context.goal == CONSUMER:
+        return CONSUMER
+    if way.path.startswith("streams"):
+        return "stream"
+    return "sessioned" if way.path == "connect" else context.target
 
 
 def _assumptions(families: Mapping[str, str], ignore: Mapping[str, str]) -> tuple[str, ...]:

@@ -34,6 +34,8 @@ def cut_over(context: Context) -> tuple[Step, ...]:
     )
     families = sorted({facts.family for facts in context.members if facts.family})
     names = (context.target,)
+    speed = context.speed
+    pause = speed.restart + speed.first + speed.rebalance
     settings = [s for key in families for s in settings_for(key, names, context.group.group_id)]
     return (
         Step(
@@ -51,7 +53,8 @@ def cut_over(context: Context) -> tuple[Step, ...]:
                 "start all members; while the group has no members, any list that all of them "
                 "share is admitted",
                 "or, without an interruption: KIP-848 (group.protocol=consumer), with brokers from "
-                "4.0 and a client that has it; this version of rebal does not plan that way",
+                f"4.0 and a client that has it: rebal plan-upgrade {context.group.group_id} "
+                "--to consumer",
             ),
             to_do=ids(facts for facts in context.members if facts not in context.settled),
             done=ids(context.settled),
@@ -66,8 +69,13 @@ def cut_over(context: Context) -> tuple[Step, ...]:
                 rebalances=1,
                 partitions_stopped=owned,
                 partitions_moved=owned,
-                text=f"all {owned} partitions stand still from the last stop to the first start, "
-                "plus one rebalance",
+                text=f"nothing is consumed for about {pause:.0f} s: all {owned} partitions stand "
+                f"still for the restart ({speed.restart:.0f} s), the coordinator's wait for more "
+                f"members ({speed.first:g} s, group.initial.rebalance.delay.ms) and one rebalance "
+                f"({speed.rebalance:g} s); a member that is killed instead of stopped adds its "
+                "session.timeout.ms",
+                seconds=pause,
+                partition_seconds=pause * owned,
             ),
         ),
     )

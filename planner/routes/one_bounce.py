@@ -9,9 +9,11 @@ from __future__ import annotations
 from rebal.planner.context import Context
 from rebal.planner.cost import CostModel
 from rebal.planner.plan import Step
+from rebal.planner.routes.refresh import refresh
 from rebal.planner.routes.rolling import drop_old
 
 
 def one_bounce(context: Context, cost: CostModel) -> tuple[Step, ...]:
-    """The narrowing step alone."""
-    return (drop_old(context, 1, cost),)
+    """The narrowing step; before it a restart with the current list where that is needed."""
+    before = (refresh(context, 1, cost),) if context.refresh else ()
+    return (*before, drop_old(context, context.narrow_step, cost))

@@ -10,55 +10,65 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
+from rebal.groups.clients import assignors, version_tuple
 from rebal.groups.clients import family as known_family
-from rebal.groups.clients import version_tuple
 from rebal.groups.model import Tri
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.cost import CostModel, Restarts
 from rebal.planner.families import cooperative
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
-from rebal.planner.settings import plain, settings_for
+from rebal.planner.routes.static import static_lines
+from rebal.planner.settings import noted, plain, settings_for
 
-_METRICS = (
+METRICS: Final = (
     "watch in each restarted client: rebalance-total, failed-rebalance-total and "
     "last-rebalance-seconds-ago (consumer-coordinator-metrics, KIP-429)"
 )
 
 
-def add_both(context: Context, number: int, cost: CostModel) -> Step:
-    """The first bounce: every member gets the target, and keeps the old assignor behind it."""
+def add_both(
+    context: Context, number: int, cost: CostModel, left_out: Sequence[Facts] = ()
+) -> Step:
+    """The first bounce: every member gets the target, and keeps the old assignor behind it.
+
+    `left_out` are members whose client cannot take such a list; another step is theirs.
+    """
     names = tuple(filter(None, [context.target, context.keep]))
-    rest = [*context.lacking, *context.unsure]
-    proven = not context.missing and len(context.holding) == len(context.members)
+    lacking = [facts for facts in context.lacking if facts not in left_out]
+    unsure = [facts for facts in context.unsure if facts not in left_out]
+    rest = [*lacking, *unsure]
+    proven = not context.missing and not rest
+    everybody = "Every member" if not left_out else f"Every member but {context.named(left_out, 3)}"
     return Step(
         id=number,
-        title=f"Every member gets {context.target} before {context.keep or 'the old assignor'}",
+        title=f"{everybody} gets {context.target} before {context.keep or 'the old assignor'}",
         kind=StepKind.ROLLING,
         precondition=f"every member's client takes a list of both kinds; no list needs to be known,"
         f" because {context.keep or 'the old assignor'} stays, which every member supports",
         precondition_holds=Tri.YES,
-        config=_settings(context, names, rest or context.members),
+        config=list_settings(context, names, rest or context.members),
         target_list=names,
         why=tuple(_why_both(context)),
-        order=tuple(_order(context, rest, first=True)),
-        to_do=ids(context.lacking),
+        order=tuple(order_of(context, rest)),
+        to_do=ids(lacking),
         done=ids(context.holding),
-        unknown=ids(context.unsure),
+        unknown=ids(unsure),
         gate=Gate(
             command=gate_command(context),
-            shows=f"exit code 0, and step {number + 1} as the next step: all members support "
-            f"{context.target}",
+            shows=f"exit code 0, and step {number + 1} as the next step: "
+            f"{'they' if left_out else 'all members'} support {context.target}",
             needs=(
                 f"every member's list, or a probe that says yes for {context.target}",
-                *_expected(context),
-                _METRICS,
+                *expected_line(context),
+                METRICS,
             ),
-            holds=_answer(proven, bool(context.lacking or context.missing)),
+            holds=_answer(proven, bool(lacking or context.missing)),
         ),
         rollback=f"restore [{context.keep or 'the old list'}] one member at a time, in any order; "
         "no state to undo",
-        cost=_cost(context, rest, cost, eager_after=True),
+        cost=cost_of(context, rest, cost, names),
     )
 
 
@@ -79,9 +89,10 @@ def drop_old(context: Context, number: int, cost: CostModel) -> Step:
         f"it: while one lacks it, each member restarted with [{context.target}] is refused and "
         "stops, and the one that lacks it lives on and ends up owning everything",
         precondition_holds=Tri.YES,
-        config=_settings(context, names, rest or context.members),
+        config=list_settings(context, names, rest or context.members),
         target_list=names,
-        order=tuple(_order(context, rest, first=False)),
+        why=tuple(_why_narrow(context)),
+        order=tuple(order_of(context, rest)),
         to_do=ids(to_do),
         done=ids(context.settled),
         unknown=ids(unknown),
@@ -94,14 +105,14 @@ def drop_old(context: Context, number: int, cost: CostModel) -> Step:
                 else "every member seen without a cooperative assignor",
                 f"that {context.keep or 'the old assignor'} is no longer common proves nothing: "
                 "it is true after the first restart",
-                *_expected(context),
-                _METRICS,
+                *expected_line(context),
+                METRICS,
             ),
             holds=_answer(proven, bool(to_do or context.missing)),
         ),
         rollback=f"to [{', '.join(both)}] on every member first, never straight to "
         f"[{both[1]}] (RB108: it would be refused)",
-        cost=_cost(context, rest, cost, eager_after=context.goal == EAGER),
+        cost=cost_of(context, rest, cost, names),
     )
 
 
@@ -117,16 +128,46 @@ def _why_both(context: Context) -> Iterator[str]:
             f"franz-go follows the vote: its members run {target}'s protocol as soon as it is "
             "elected, which is when the last member holds both"
         )
-    yield (
-        "two bounces, because a leader with old code ignores the partitions that members still "
-        "own, and could give them away before they are revoked (KIP-429)"
-    )
+    if context.goal == EAGER:
+        yield (
+            f"no member may go straight to [{target}]: an eager-only member has nothing in common "
+            "with members that are on a cooperative assignor alone, is refused and stops (RB108); "
+            "this is also what an automatic roll-back of a deployment does"
+        )
+        yield (
+            "keep the client version (the byte code) in this bounce; an older one goes in with "
+            "the second bounce"
+        )
+    else:
+        yield (
+            "two bounces, because a leader with old code ignores the partitions that members "
+            "still own, and could give them away before they are revoked (KIP-429)"
+        )
+        yield (
+            "a new client version, or new code of a custom assignor (the byte code), goes in with "
+            "this bounce, never with the second (RB111)"
+        )
+
+
+def _why_narrow(context: Context) -> Iterator[str]:
+    if context.goal == EAGER:
+        yield (
+            "an older client version, or old code of a custom assignor (the byte code), may go in "
+            "with this bounce: no member is COOPERATIVE any more once it is restarted with both"
+        )
+    elif not context.only_target:
+        yield (
+            "a restarted member is COOPERATIVE from here on, and those not restarted yet still "
+            "run EAGER: the target's leader takes both kinds (KIP-429)"
+        )
 
 
 def gate_command(context: Context) -> str:
     """What to type to see whether a step's gate holds: the plan again, on fresh evidence."""
     words = ["rebal", "plan-upgrade", context.group.group_id]
-    if context.goal != "cooperative":
+    if context.only_target:
+        words += ["--to", context.target]
+    elif context.goal != "cooperative":
         words += ["--to", context.goal]
     words += [*context.options, "--probe", "--request-log", "kafka-request.log"]
     words += ["--expect-members", str(context.expected or len(context.members))]
@@ -145,18 +186,13 @@ def request_log_hint(context: Context) -> str:
     )
 
 
-def _order(context: Context, rest: Sequence[Facts], *, first: bool) -> Iterator[str]:
+def order_of(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
+    """How to restart `rest`, one by one."""
     if not rest:
         return
     static = [facts for facts in rest if facts.member.instance_id is not None]
     if context.unsure and len(static) < len(context.members):
         yield request_log_hint(context)
-    if not first and context.reloaded is not Tri.NO and context.elected != context.target:
-        yield (
-            "begin with one restart of a dynamic member with its CURRENT list and wait for Stable, "
-            "unless a probe says yes for the target: the coordinator may have been loaded again "
-            "(RB113)"
-        )
     yield (
         "one member at a time: stop it cleanly and let it leave (no kill, no surge: a member that "
         "is gone without leaving counts with its old list until its session ends), then start it"
@@ -165,17 +201,13 @@ def _order(context: Context, rest: Sequence[Facts], *, first: bool) -> Iterator[
         f" and {len(rest) - 20} more" if len(rest) > 20 else ""
     )
     yield "after each: the group is Stable, the member is back and owns partitions, lag goes down"
-    if static:
-        yield (
-            f"static ({', '.join(facts.name for facts in static[:6])}): a restart within "
-            "session.timeout.ms causes no rebalance; look for its new member id and its list "
-            "instead of waiting for one (RB109)"
-        )
+    yield from static_lines(context, static)
 
 
-def _settings(
+def list_settings(
     context: Context, names: Sequence[str], members: Iterable[Facts]
 ) -> tuple[Setting, ...]:
+    """Each family's own text for this list, naming its members where they are not all."""
     by_family: dict[str, list[Facts]] = defaultdict(list)
     for facts in members:
         for key in (facts.family,) if facts.family is not None else facts.candidates:
@@ -184,21 +216,33 @@ def _settings(
     for key in sorted(by_family):
         mine = by_family[key]
         whole = len(mine) == len(context.members)
-        for setting in settings_for(
-            key, names, context.group.group_id, () if whole else [facts.name for facts in mine]
-        ):
-            note = "".join(f"{_comment(setting)} {text}\n" for text in _notes(names, key, mine))
-            made.append(Setting(family=key, format=setting.format, text=f"{note}{setting.text}"))
+        notes = tuple(_notes(context, names, key, mine))
+        made += (
+            noted(setting, notes)
+            for setting in settings_for(
+                key,
+                names,
+                context.group.group_id,
+                () if whole else [facts.name for facts in mine],
+                connector=context.sink is not None,
+            )
+        )
     return tuple(made)
 
 
-def _comment(setting: Setting) -> str:
-    return "//" if setting.format == "Go" else "#"
-
-
-def _notes(names: Sequence[str], family: str, members: Sequence[Facts]) -> Iterator[str]:
+def _notes(
+    context: Context, names: Sequence[str], family: str, members: Sequence[Facts]
+) -> Iterator[str]:
     """What else must be true of these clients for the text to work."""
     known = known_family(family)
+    for name in names if family == "java" else ():
+        if name not in assignors():
+            yield f"put the class you use today for {plain(name)} in place of THE-CLASS-OF-…"
+    if context.sink is not None:
+        yield (
+            f"into the configuration of the connector {plain(context.sink)}; the workers need "
+            "connector.client.config.override.policy=All, the default since 3.0"
+        )
     if known is None or not any(cooperative(name) is Tri.YES for name in names):
         return
     since = known.cooperative_since
@@ -220,7 +264,8 @@ def _runs(facts: Facts) -> str:
     return (software.version or software.version_range or "") if software else ""
 
 
-def _expected(context: Context) -> tuple[str, ...]:
+def expected_line(context: Context) -> tuple[str, ...]:
+    """How many members must be there for a gate to hold."""
     count = context.expected or len(context.members)
     source = "" if context.expected else " (as many as now; say --expect-members if more belong)"
     return (f"{count} member{'' if count == 1 else 's'} in the group{source}",)
@@ -232,20 +277,28 @@ def _answer(proven: bool, refuted: bool) -> Tri:
     return Tri.NO if refuted else Tri.CANNOT_TELL
 
 
-def _cost(context: Context, rest: Sequence[Facts], cost: CostModel, *, eager_after: bool) -> Cost:
+def cost_of(context: Context, rest: Sequence[Facts], cost: CostModel, names: Sequence[str]) -> Cost:
+    """What it costs to restart `rest` with the list `names` (empty: each with its own)."""
     owned = sum(
         len(numbers)
         for member in context.snapshot.members
         for numbers in member.assignment.values()
     )
-    cooperative_now = context.goal == EAGER and eager_after
+    eager_after = any(cooperative(name) is not Tri.YES for name in names) or not names
+    cooperative_now = context.goal == EAGER and eager_after and not context.only_target
+    eager = () if cooperative_now else [f for f in context.members if f not in context.settled]
     return cost(
         Restarts(
             members=len(context.members),
             restarting=len(rest),
             static=sum(facts.member.instance_id is not None for facts in rest),
             partitions=owned,
-            eager=0 if cooperative_now else len(context.members) - len(context.settled),
+            eager=len(eager),
             eager_after=eager_after,
+            snapshot=context.snapshot,
+            order=ids(rest),
+            eager_ids=ids(eager),
+            target_list=tuple(names),
+            speed=context.speed,
         )
     )

@@ -10,9 +10,16 @@ from __future__ import annotations
 from rebal.planner.context import Context
 from rebal.planner.cost import CostModel
 from rebal.planner.plan import Step
+from rebal.planner.routes.refresh import refresh
 from rebal.planner.routes.rolling import add_both, drop_old
 
 
 def two_bounces(context: Context, cost: CostModel) -> tuple[Step, ...]:
-    """Both steps, with who has done what by the evidence."""
-    return add_both(context, 1, cost), drop_old(context, 2, cost)
+    """Both steps, with who has done what by the evidence; between them a restart with the current
+    list where the coordinator may have forgotten the lists."""
+    between = (refresh(context, 2, cost),) if context.refresh else ()
+    return (
+        add_both(context, 1, cost),
+        *between,
+        drop_old(context, context.narrow_step, cost),
+    )

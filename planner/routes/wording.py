@@ -7,15 +7,13 @@ from collections.abc import Iterator, Sequence
 from rebal.groups.model import Source, Tri
 from rebal.planner.context import EAGER, Context
 from rebal.planner.plan import Finding, Severity
+from rebal.planner.routes.way import Way
 
-_PATHS = {"two_bounces": "two bounces", "one_bounce": "one bounce", "cut_over": "full cut-over"}
 
-
-def summary(
-    context: Context, path: str, number: int | None, code: int, findings: Sequence[Finding]
-) -> str:
+def summary(context: Context, way: Way, code: int, findings: Sequence[Finding]) -> str:
     """One sentence on where the group stands and whether the next step can start."""
-    if path == "already_incremental":
+    number = way.next_step
+    if way.path == "already_incremental":
         return _kip848(context)
     blocking = [
         finding
@@ -25,21 +23,24 @@ def summary(
         and (number is None or finding.before_step is None or finding.before_step <= number)
     ]
     by = ", ".join(sorted({finding.rule for finding in blocking}))
-    if path == "none":
+    if way.path == "none":
         why = next(iter(blocking), None)
-        said = why.message if why else "what the group is cannot be told."
+        said = why.message if why else next(iter(way.reasons), "what the group is cannot be told.")
         return f"no step can be planned: {said.rstrip('.')}" + (f" ({why.rule})" if why else "")
-    if path == "finished":
+    if number is None:
         if code == 0:
             return "nothing left to do: every member is proven to be done"
-        return f"every member that is here is done, but: {by}"
-    here = f"{_PATHS[path]} · {_progress(context, path)} · step {number} "
+        return f"every member that is here is done, but: {by or 'some are missing'}"
+    here = f"{way.title} · {way.progress} · step {number} "
     if code == 0:
-        return here + ("can start" if not _begun(context, number) else "can go on")
+        return here + ("can start" if not _begun(context, way) else "can go on")
+    why_not = next(iter(way.reasons), "")
     if code == 3:
-        return here + f"is blocked: {by or 'RB102'}"
+        return here + f"is blocked: {by or why_not or 'RB102'}"
     count = len(context.unsure) or len(context.members) - len(context.settled)
     unknown = f"{count} member{'' if count == 1 else 's'} unknown"
+    if why_not and not by:
+        return here + f"cannot be proven yet: {why_not}"
     return here + f"cannot be proven yet: {unknown if 'RB901' in by or not by else by}"
 
 
@@ -60,11 +61,15 @@ def _kip848(context: Context) -> str:
     return f"nothing to do: the group runs {name}, which moves single partitions only"
 
 
-def _begun(context: Context, number: int | None) -> bool:
-    return bool(context.settled if number == context.narrow_step else context.holding)
+def _begun(context: Context, way: Way) -> bool:
+    if not way.reads_lists:
+        return any(step.done for step in way.steps if step.id == way.next_step)
+    narrowing = way.path == "one_bounce" or way.next_step == context.narrow_step
+    return bool(context.settled if narrowing else context.holding)
 
 
-def _progress(context: Context, path: str) -> str:
+def progress(context: Context, path: str) -> str:
+    """How far a way by assignor lists has come."""
     everybody, settled = len(context.members), len(context.settled)
     if path == "cut_over":
         return f"{settled} of {everybody} done" if settled else "not begun"
@@ -74,6 +79,9 @@ def _progress(context: Context, path: str) -> str:
         return f"half-way through bounce 2 ({settled} of {everybody} done)"
     if len(context.holding) == everybody:
         return "bounce 1 is complete"
+    others = [facts for facts in context.lacking if facts not in context.unmixable]
+    if path == "mixed_families" and not others and context.holding:
+        return "bounce 1 is complete but for " + context.named(context.unmixable, 3)
     if context.holding:
         return f"half-way through bounce 1 ({len(context.holding)} of {everybody} done)"
     return "not begun, or not known to be" if context.unsure else "not begun"

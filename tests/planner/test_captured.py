@@ -173,13 +173,10 @@ def test_clients_that_refuse_mixed_lists(told: dict[str, Story], name: str) -> N
     assert (end.path, end.exit_code) == ("finished", 0)
 
 
-def test_kafkajs_and_streams_are_blocked(told: dict[str, Story]) -> None:
+def test_kafkajs_is_blocked(told: dict[str, Story]) -> None:
     node = make_plan(last(told, "web-node"))
     assert node.exit_code == 3
     assert "RB105" in {f.rule for f in node.findings}
-    streams = make_plan(last(told, "streams-agg"))
-    assert (streams.path, streams.exit_code) == ("none", 3)
-    assert "RB501" in {f.rule for f in streams.findings}
 
 
 def test_billing_begins_with_one_bounce_and_ends_with_a_downgrade(told: dict[str, Story]) -> None:

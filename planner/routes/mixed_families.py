@@ -1,0 +1,92 @@
+"""A group in which some clients refuse mixed lists: only those are stopped, the others roll.
+
+librdkafka and kafka-python members cannot hold both assignors. Once every other member holds both,
+they are stopped together, the others take over their partitions, and they come back with the
+target alone, which is then in every list.
+"""
+
+from __future__ import annotations
+
+from rebal.groups.model import Tri
+from rebal.planner.context import Context, ids
+from rebal.planner.cost import CostModel
+from rebal.planner.plan import Cost, Gate, Step, StepKind
+from rebal.planner.routes.rolling import (
+    METRICS,
+    add_both,
+    drop_old,
+    expected_line,
+    gate_command,
+    list_settings,
+)
+
+
+def mixed_families(context: Context, cost: CostModel) -> tuple[Step, ...]:
+    """The three steps: the others get both, these are stopped and started, the others narrow."""
+    return (
+        add_both(context, 1, cost, left_out=context.unmixable),
+        _stop_and_start(context, 2),
+        drop_old(context, 3, cost),
+    )
+
+
+def next_step(context: Context) -> int:
+    """1 while another member may lack the target, else 2."""
+    others = {facts.member.member_id for facts in context.members} - set(ids(context.unmixable))
+    return 1 if others & {*ids(context.lacking), *ids(context.unsure)} else 2
+
+
+def _stop_and_start(context: Context, number: int) -> Step:
+    stopped = context.unmixable
+    clients = " and ".join(sorted({str(facts.family) for facts in stopped}))
+    left = len(context.members) - len(stopped)
+    owned = sum(len(n) for f in stopped for n in f.member.assignment.values())
+    total = sum(len(n) for f in context.members for n in f.member.assignment.values())
+    others = {facts.member.member_id for facts in context.members} - set(ids(stopped))
+    lacking = others & set(ids(context.lacking))
+    unsure = others & set(ids(context.unsure))
+    holds = Tri.NO if lacking else Tri.CANNOT_TELL if unsure else Tri.YES
+    return Step(
+        id=number,
+        title=f"Stop every {clients} member, then start them all on {context.target}",
+        kind=StepKind.CUT_OVER,
+        precondition=f"every other member's list holds {context.target}, and the "
+        f"{left} that stay can carry all {total} partitions for a while",
+        precondition_holds=holds,
+        config=list_settings(context, (context.target,), stopped),
+        target_list=(context.target,),
+        why=(
+            f"{clients} refuses a list of eager and cooperative assignors, and "
+            f"[{context.target}] alone is refused by the group while one member lacks it (RB104): "
+            f"so all of them stop before one starts with [{context.target}]",
+            "the others go on: nothing stands still but what moves to them and back",
+        ),
+        order=(
+            f"stop all of these cleanly: {context.named(stopped, 20)} (a member that is killed "
+            "counts with its old list until its session ends)",
+            f"see that the group is Stable with {left} members and that {context.target} is "
+            f"elected: rebal inspect {context.group.group_id} --probe",
+            f"start them with [{context.target}]",
+        ),
+        to_do=ids(stopped),
+        gate=Gate(
+            command=gate_command(context),
+            shows=f"exit code 0, and step {number + 1} as the next step",
+            needs=(
+                f"every member's list holds {context.target}",
+                *expected_line(context),
+                METRICS,
+            ),
+            holds=Tri.NO,
+        ),
+        rollback=f"stop these members again, start them with [{context.keep}]: every other "
+        "member's list still holds it",
+        cost=Cost(
+            rebalances=2 * len(stopped),
+            partitions_stopped=2 * len(stopped) * total,
+            partitions_moved=2 * owned,
+            text=f"up to {2 * len(stopped)} rebalances, fewer when they stop and start together; "
+            f"{owned} of {total} partitions move to the other {left} members and back",
+        ),
+        exit_code={Tri.YES: 0, Tri.NO: 3, Tri.CANNOT_TELL: 4}[holds],
+    )

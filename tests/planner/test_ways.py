@@ -1,0 +1,227 @@
+"""The ways that are not two bounces of one family: mixed families, Streams, Connect, sinks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rebal.groups.model import Tri
+from rebal.planner.plan import Plan, StepKind
+from rebal.planner.routes import make_plan
+from tests.planner.builder import group_of
+
+RANGE = ["range"]
+BOTH = ["cooperative-sticky", "range"]
+DONE = ["cooperative-sticky"]
+
+
+def plan(members: list[dict[str, Any]], target: str = "cooperative", **more: Any) -> Plan:
+    given = {key: more.pop(key) for key in ("expect_members", "ignore") if key in more}
+    return make_plan(group_of({"members": members, **more}), target, **given)
+
+
+def texts(made: Plan, step: int = 0) -> dict[str, str]:
+    return {setting.format: setting.text for setting in made.steps[step].config}
+
+
+def rd(name: str, names: list[str]) -> dict[str, Any]:
+    return {"id": name, "list": names, "family": "librdkafka", "version": "2.6.0"}
+
+
+def java(name: str, names: list[str], **more: Any) -> dict[str, Any]:
+    return {"id": name, "list": names, **more}
+
+
+def test_only_librdkafka_members_stop_once_every_other_one_holds_both() -> None:
+    begin = plan([java("a", RANGE), java("b", RANGE), rd("c", RANGE)])
+    assert (begin.path, begin.next_step, begin.exit_code) == ("mixed_families", 1, 0)
+    roll, stop, narrow = begin.steps
+    assert (roll.to_do, roll.target_list) == (("a-0f0f", "b-0f0f"), tuple(BOTH))
+    assert {setting.family for setting in roll.config} == {"java"}
+    assert (stop.kind, stop.to_do, stop.target_list) == (
+        StepKind.CUT_OVER, ("c-0f0f",), tuple(DONE),
+    )  # fmt: skip
+    assert {setting.family for setting in stop.config} == {"librdkafka"}
+    assert stop.exit_code == 3
+    assert narrow.target_list == tuple(DONE)
+
+    half = plan([java("a", BOTH), java("b", RANGE), rd("c", RANGE)])
+    assert (half.next_step, half.exit_code) == (1, 0)
+    ready = plan([java("a", BOTH), java("b", BOTH), rd("c", RANGE)])
+    assert (ready.next_step, ready.exit_code) == (2, 0)
+    assert ready.steps[2].exit_code == 3
+    unsure = plan([java("a", BOTH), {"id": "b", "at_least": RANGE}, rd("c", RANGE)])
+    assert (unsure.next_step, unsure.exit_code) == (1, 0)
+    assert unsure.steps[1].exit_code == 4
+
+    stopped = plan([java("a", BOTH), java("b", BOTH)], elected=DONE[0], expect_members=3)
+    assert stopped.exit_code == 3
+    assert "RB606" in stopped.summary
+    back = plan([java("a", BOTH), java("b", BOTH), rd("c", DONE)], elected=DONE[0])
+    assert (back.path, back.next_step, back.exit_code) == ("two_bounces", 2, 0)
+    assert back.steps[1].to_do == ("a-0f0f", "b-0f0f")
+    end = plan([java("a", DONE), java("b", DONE), rd("c", DONE)], elected=DONE[0])
+    assert (end.path, end.exit_code) == ("finished", 0)
+
+
+def test_the_same_on_the_way_down() -> None:
+    made = plan([java("a", DONE), rd("c", DONE)], "eager", elected=DONE[0])
+    assert (made.path, made.next_step, made.exit_code) == ("mixed_families", 1, 0)
+    assert made.steps[0].target_list == ("range", "cooperative-sticky")
+    assert made.steps[1].target_list == ("range",)
+
+
+def test_a_list_that_librdkafka_refuses_still_blocks() -> None:
+    made = plan([java("a", RANGE), {**rd("c", RANGE), "declared": BOTH}])
+    assert made.path == "mixed_families"
+    assert made.exit_code == 3
+    assert "RB104" in made.summary
+
+
+def test_a_full_cut_over_says_how_long_nothing_is_consumed() -> None:
+    made = plan([rd("a", RANGE), rd("b", RANGE)])
+    assert (made.path, made.exit_code) == ("cut_over", 3)
+    cost = made.steps[0].cost
+    assert cost is not None
+    assert cost.seconds == pytest.approx(36)
+    assert cost.partition_seconds == pytest.approx(36 * 12)
+    assert "nothing is consumed for about 36 s" in cost.text
+    assert set(texts(made)) == {"librdkafka properties", "Python", "JS", "confluent-kafka-go"}
+
+
+def test_librdkafka_texts_are_what_the_languages_read() -> None:
+    said = texts(plan([rd("a", RANGE)]))
+    config: dict[str, str] = {}
+    exec(said["Python"], {}, {"config": config})
+    assert config == {"partition.assignment.strategy": "cooperative-sticky"}
+    assert said["librdkafka properties"].endswith(
+        "\npartition.assignment.strategy=cooperative-sticky"
+    )
+
+
+def test_the_downgrade_names_its_trap_and_where_the_byte_code_goes() -> None:
+    up, down = plan([java("a", RANGE)]), plan([java("a", DONE)], "eager", elected=DONE[0])
+    assert any("byte code" in line and "this bounce" in line for line in up.steps[0].why)
+    assert not any("byte code" in line for line in up.steps[1].why)
+    assert any("eager-only member" in line and "refused" in line for line in down.steps[0].why)
+    assert any("keep the client version" in line for line in down.steps[0].why)
+    assert any("byte code" in line and "may go in" in line for line in down.steps[1].why)
+    assert any("leader with old code" in line for line in up.steps[0].why)
+
+
+def test_a_custom_eager_assignor_stays_behind_the_target() -> None:
+    accept = {"RB112": "its supportedProtocols() is EAGER"}
+    made = plan([java("a", ["acme"]), java("b", ["acme"])], elected="acme", ignore=accept)
+    assert (made.path, made.next_step, made.exit_code) == ("two_bounces", 1, 0)
+    assert made.steps[0].target_list == ("cooperative-sticky", "acme")
+    said = texts(made)["Java properties"]
+    assert "CooperativeStickyAssignor,THE-CLASS-OF-acme" in said
+    assert "put the class you use today for acme" in said
+    assert plan([java("a", ["acme"])], elected="acme").exit_code == 4
+
+
+def test_from_one_eager_assignor_to_another() -> None:
+    made = plan([java("a", RANGE), java("b", RANGE)], "sticky")
+    assert (made.path, made.next_step, made.exit_code) == ("two_bounces", 1, 0)
+    assert [step.target_list for step in made.steps] == [("sticky", "range"), ("sticky",)]
+    assert "--to sticky" in made.steps[0].gate.command
+    half = plan([java("a", ["sticky", "range"]), java("b", ["sticky", "range"])], "sticky",
+                elected="sticky")  # fmt: skip
+    assert (half.next_step, half.exit_code) == (2, 0)
+    end = plan([java("a", ["sticky"])], "sticky", elected="sticky")
+    assert (end.path, end.exit_code) == ("finished", 0)
+
+
+def test_static_members_are_told_what_a_restart_does_not_do() -> None:
+    said = " ".join(plan([java("a", RANGE, instance="pod-0")]).steps[0].order)
+    assert "causes no rebalance" in said
+    assert "enforceRebalance()" in said
+    assert "KIP-568" in said
+    assert "longer than session.timeout.ms" in said
+
+
+def test_sink_connectors_get_connector_level_overrides() -> None:
+    members = [{"id": f"t{n}", "list": RANGE, "client": f"connector-consumer-hdfs-{n}"}
+               for n in range(2)]  # fmt: skip
+    made = plan(members, group_id="connect-hdfs")
+    ((form, text),) = texts(made).items()
+    assert form == "connector configuration"
+    assert "\nconsumer.override.partition.assignment.strategy=org.apache." in text
+    assert "configuration of the connector hdfs" in text
+    other = plan([java("a", RANGE)], group_id="connect-hdfs")
+    assert "Java properties" in texts(other)
+
+
+def worker(name: str, names: list[str] | None = None) -> dict[str, Any]:
+    return {"id": name, **({"list": names} if names else {}), "topics": []}
+
+
+def test_connect_workers_take_one_bounce_of_connect_protocol() -> None:
+    up = plan([worker("a"), worker("b")], protocol_type="connect", elected="default")
+    assert (up.path, up.next_step, up.exit_code) == ("connect", 1, 0)
+    assert texts(up)["Java properties"].endswith("\nconnect.protocol=sessioned")
+    assert "RB905" not in {finding.rule for finding in up.findings}
+    done = plan([worker("a")], protocol_type="connect", elected="sessioned")
+    assert (done.path, done.exit_code) == ("finished", 0)
+    down = plan([worker("a")], "eager", protocol_type="connect", elected="sessioned")
+    assert (down.path, down.exit_code) == ("connect_down", 0)
+    assert texts(down)["Java properties"].endswith("\nconnect.protocol=eager")
+    eager = plan([worker("a", ["default"])], "eager", protocol_type="connect", elected="default")
+    assert (eager.path, eager.exit_code) == ("finished", 0)
+
+
+def stream(name: str, version: str | None, **more: Any) -> dict[str, Any]:
+    family = {"family": "streams"} if version else {"family": None, "left": "java or so"}
+    return {"id": name, "list": ["stream"], "version": version, **family, **more}
+
+
+def test_streams_from_below_2_4_takes_two_bounces_by_upgrade_from() -> None:
+    made = plan([stream("a", "2.3.1"), stream("b", "2.3.1")], elected="stream")
+    assert (made.path, made.next_step, made.exit_code) == ("streams_two_bounces", 1, 0)
+    first, second = made.steps
+    assert texts(made)["Java properties"].endswith("\nupgrade.from=2.3")
+    assert "remove upgrade.from" in second.config[0].text
+    assert second.exit_code == 4
+    assert any("KIP-1124" in line and "3.9" in line for line in first.why)
+    assert not any(
+        "partition.assignment.strategy" in s.text for step in made.steps for s in step.config
+    )
+    old = plan([stream("a", "0.10.2.1")], elected="stream")
+    assert texts(old)["Java properties"].endswith("\nupgrade.from=0.10.2")
+    half = plan([stream("a", "3.9.1"), stream("b", "2.3.1")], elected="stream")
+    assert (half.next_step, half.exit_code) == (1, 0)
+    assert half.steps[0].done == ("a-0f0f",)
+
+
+def test_streams_that_is_cooperative_beside_an_old_instance_blocks() -> None:
+    made = plan([stream("a", "3.9.1", owned=True), stream("b", "2.3.1")], elected="stream")
+    assert made.exit_code == 3
+    assert "runs COOPERATIVE already while b cannot" in made.summary
+
+
+def test_streams_from_2_4_on_takes_one_bounce_at_most() -> None:
+    made = plan([stream("a", "3.9.1"), stream("b", "3.9.1")], elected="stream")
+    assert (made.path, made.next_step, made.exit_code) == ("streams_one_bounce", 1, 0)
+    assert "not set" in made.steps[0].order[0]
+    proven = [stream("a", "3.9.1", owned=True), stream("b", "3.9.1", owned=True)]
+    done = plan(proven, elected="stream")
+    assert (done.path, done.exit_code) == ("finished", 0)
+    unknown = plan([stream("a", None)], elected="stream")
+    assert unknown.exit_code == 4
+    assert "versions of a are not known" in unknown.summary
+
+
+def test_streams_down() -> None:
+    made = plan([stream("a", "3.9.1", owned=True)], "eager", elected="stream")
+    assert (made.path, made.next_step, made.exit_code) == ("streams_down", 1, 0)
+    assert texts(made)["Java properties"].endswith("\nupgrade.from=2.3")
+    assert made.steps[1].exit_code == 3
+    assert made.steps[1].precondition_holds is Tri.NO
+
+
+def test_streams_and_connect_have_no_way_to_kip_848() -> None:
+    for more in ({"elected": "stream"}, {"protocol_type": "connect", "elected": "sessioned"}):
+        made = plan([stream("a", "4.1.1")], "consumer", **more)
+        assert (made.path, made.exit_code) == ("none", 3)
+        assert "RB404" in made.summary
