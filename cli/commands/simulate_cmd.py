@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from rebal.cli import options, output
-from rebal.cli.errors import BLOCKED, DONE, UsageError
+from rebal.cli.errors import BLOCKED, DONE, UsageError, worst
 from rebal.cli.output import Format
 from rebal.groups.assignors import NAMES
 
 if TYPE_CHECKING:
+    from rebal.groups.assignors import Assignor
+    from rebal.groups.model import GroupSnapshot
     from rebal.planner.whatif import Simulation
+    from rebal.planner.whatif_changes import Changes
+
+UNTIL_STABLE: Final = "until-stable"
+SERVER_SIDE: Final = ("uniform", "consumer:range")
+_MOST_ADDED: Final = 100_000
+_MOST_PARTITIONS: Final = 10_000_000
 
 
 def command(
@@ -21,11 +30,51 @@ def command(
         str | None, typer.Argument(metavar="[GROUP]", help="The group to read live.")
     ] = None,
     *,
-    assignor: Annotated[
-        str | None,
-        typer.Option("--assignor", metavar="NAME", help=f"One of: {', '.join(NAMES)}."),
+    assignors: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--assignor",
+            metavar="NAME",
+            help=f"One of: {', '.join((*NAMES, *SERVER_SIDE))}, or an installed one; repeat to "
+            "compare.",
+        ),
     ] = None,
     snapshot: options.Snapshot = None,
+    add_member: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, max=_MOST_ADDED, help="N more members join."),
+    ] = None,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOPIC,…", help="What added members subscribe to (as the others)."),
+    ] = None,
+    remove_member: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="This member leaves; repeat for more.")
+    ] = None,
+    restart_member: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="This member stops and comes back; repeat: one by one."),
+    ] = None,
+    add_partitions: Annotated[
+        list[str] | None, typer.Option(metavar="TOPIC=N", help="N more partitions for a topic.")
+    ] = None,
+    add_topic: Annotated[
+        list[str] | None, typer.Option(metavar="TOPIC=N", help="A new topic of N partitions.")
+    ] = None,
+    rack: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[MEMBER=]RACK", help="A member's rack; without MEMBER: the added."),
+    ] = None,
+    rounds: Annotated[
+        str,
+        typer.Option(metavar="N", help=f"Stop after N rebalances (default: {UNTIL_STABLE})."),
+    ] = UNTIL_STABLE,
+    rebalance_timeout: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", min=1, help="The members' max.poll.interval.ms, in seconds."
+        ),
+    ] = 300,
     bootstrap: options.Bootstrap = None,
     command_config: options.CommandConfig = None,
     overrides: options.Overrides = None,
@@ -36,13 +85,16 @@ def command(
 ) -> int:
     """Show what an assignor would do to a group: who keeps, gives and gets what, and what stops.
 
-    The result is exactly what the Java client 4.1.1 computes. Nothing moves: the group is read
-    live, or from a snapshot. Exits with 3 when the real leader would fail, or never come to rest.
+    The result is exactly what the Java client 4.1.1 computes (uniform and consumer:range: what the
+    coordinator of Kafka 4.1.1 does). Nothing moves: the group is read live, or from a snapshot.
+    Exits with 3 when the real leader would fail, the group never comes to rest, or an assignor
+    breaks its contract.
     """
-    if assignor is None:
-        raise UsageError(f"which assignor? Add --assignor {'|'.join(NAMES)}.")
-    if assignor not in NAMES:
-        raise UsageError(f"--assignor {assignor}: there are {', '.join(NAMES)}.")
+    names = tuple(dict.fromkeys(assignors or ()))
+    custom = _check_names(names)
+    most = _rounds(rounds)
+    # What follows from the words alone is said before anything is read.
+    asked = _pairs(add_partitions, "--add-partitions"), _pairs(add_topic, "--add-topic")
     found = options.snapshot_for(
         group,
         snapshot,
@@ -53,33 +105,139 @@ def command(
         timeout=timeout,
     )
     from rebal.planner.whatif import simulate
+    from rebal.planner.whatif_changes import Changes, WhatIfError
+    from rebal.planner.whatif_run import MOST_ROUNDS
 
-    simulation = simulate(found, assignor)
-    code = DONE if simulation.stable else BLOCKED
+    changes = Changes(
+        add_members=add_member or 0,
+        add_member_topics=tuple(t for text in topics or () for t in text.split(",") if t),
+        remove_members=tuple(remove_member or ()),
+        restart_members=tuple(restart_member or ()),
+        add_partitions=asked[0],
+        add_topics=asked[1],
+        racks=_racks(rack or ()),
+    )
+    try:
+        made = [
+            simulate(
+                found,
+                name,
+                changes,
+                custom=custom,
+                most_rounds=most or MOST_ROUNDS,
+                rebalance_timeout=rebalance_timeout,
+            )
+            for name in names
+        ]
+    except WhatIfError as error:
+        raise UsageError(str(error)) from None
+    code = worst(_code(one, most) for one in made)
     if form is Format.TEXT:
         where = str(snapshot) if snapshot else "live" if group else "saved"
         given = options.typed(bootstrap, command_config, overrides, profile, snapshot)
-        _print(simulation, where, [group, *given] if group else given, wide)
+        _print(found, made, where, [group, *given] if group else given, wide)
     else:
-        output.write(output.envelope("simulate", _body(simulation), code, form))
+        output.write(output.envelope("simulate", _body(found, made, changes), code, form))
     return code
 
 
-def _print(simulation: Simulation, where: str, given: list[str], wide: bool) -> None:
+def _check_names(names: Sequence[str]) -> dict[str, Assignor]:
+    """The custom assignors among `names`; each name is known after this."""
+    if not names:
+        raise UsageError(f"which assignor? Add --assignor {'|'.join((*NAMES, *SERVER_SIDE))}.")
+    own = {*NAMES, *SERVER_SIDE, "consumer:uniform"}
+    if own.issuperset(names):
+        return {}
+    from rebal.cli.custom import custom_assignors, custom_names
+
+    found = custom_assignors([name for name in names if name not in own])
+    for name in names:
+        if name not in own and name not in found:
+            known = (*NAMES, *SERVER_SIDE, *custom_names())
+            raise UsageError(f"--assignor {name[:100]}: there are {', '.join(known)}.")
+    return found
+
+
+def _rounds(text: str) -> int | None:
+    """How many rebalances at most; None: until the group is at rest."""
+    if text == UNTIL_STABLE:
+        return None
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= 1000:
+        raise UsageError(f"--rounds {text[:40]}: give a number from 1 to 1000, or {UNTIL_STABLE}.")
+    return int(text)
+
+
+def _pairs(texts: Sequence[str] | None, option: str) -> dict[str, int]:
+    made: dict[str, int] = {}
+    for text in texts or ():
+        topic, _, number = text.rpartition("=")
+        known = topic and number.isascii() and number.isdigit() and len(number) < 9
+        if not known or not 1 <= int(number) <= _MOST_PARTITIONS:
+            raise UsageError(f"{option} {text[:60]}: write TOPIC=N, such as orders=12.")
+        made[topic] = made.get(topic, 0) + int(number)
+    return made
+
+
+def _racks(texts: Sequence[str]) -> dict[str, str]:
+    made: dict[str, str] = {}
+    for text in texts:
+        member, _, rack = text.rpartition("=")
+        if not rack:
+            raise UsageError(f"--rack {text[:60]}: write MEMBER=RACK, or RACK for added members.")
+        made[member or "new"] = rack
+    return made
+
+
+def _code(simulation: Simulation, most: int | None) -> int:
+    if simulation.failure is not None or simulation.violations:
+        return BLOCKED
+    # Whoever asks for a few rounds does not ask whether the group comes to rest.
+    return DONE if simulation.stable or most is not None else BLOCKED
+
+
+def _print(
+    found: GroupSnapshot, made: Sequence[Simulation], where: str, given: list[str], wide: bool
+) -> None:
     from rebal.cli.views.common import command_line, when
+    from rebal.cli.views.simulate_compare import compare_view
     from rebal.cli.views.simulate_view import simulate_view
 
-    other = "cooperative-sticky"
-    words = ["plan-upgrade"] if simulation.assignor == other else ["simulate", "--assignor", other]
-    age = when(simulation.captured_at, datetime.now(UTC))
-    view = simulate_view(
-        output.shown(simulation),
-        output.escape(where) + ("" if where == "live" else f", captured {age}"),
-        output.escape(command_line(["rebal", *words, *given])),
-        wide=wide,
-    )
+    source = output.escape(where)
+    if where != "live":
+        source += f", captured {when(found.captured_at, datetime.now(UTC))}"
+    words = _next(found, made)
+    following = output.escape(command_line(["rebal", *words, *given]))
+    shown = [output.shown(one) for one in made]
+    if len(shown) == 1:
+        view = simulate_view(shown[0], source, following, wide=wide)
+    else:
+        view = compare_view(shown, source, following)
     output.page(view, wide=wide)
 
 
-def _body(simulation: Simulation) -> dict[str, object]:
-    return {name: getattr(simulation, name) for name in simulation.__struct_fields__}
+def _next(found: GroupSnapshot, made: Sequence[Simulation]) -> list[str]:
+    from rebal.groups.model import GroupType
+
+    if len(made) > 1:
+        return ["simulate", "--assignor", made[-1].assignor]
+    if found.group.type is GroupType.CONSUMER:
+        other = "range" if made[0].assignor == "uniform" else "uniform"
+        return ["simulate", "--assignor", other]
+    if made[0].server_side:
+        return ["plan-upgrade", "--to", "consumer"]
+    if made[0].assignor == "cooperative-sticky":
+        return ["plan-upgrade"]
+    return ["simulate", "--assignor", "cooperative-sticky"]
+
+
+def _body(found: GroupSnapshot, made: Sequence[Simulation], changes: Changes) -> dict[str, object]:
+    bodies = [{name: getattr(one, name) for name in one.__struct_fields__} for one in made]
+    if len(bodies) == 1:
+        return bodies[0]
+    return {
+        "group_id": found.group.group_id,
+        "captured_at": found.captured_at,
+        "assignor_now": found.group.assignor,
+        "changes": changes,
+        "simulations": bodies,
+    }

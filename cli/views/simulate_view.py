@@ -16,6 +16,7 @@ from rebal.cli.views.common import (
     listing,
     partitions_text,
 )
+from rebal.cli.views.simulate_words import apart, range_text
 from rebal.planner.whatif import Failure, MemberShift, Simulation
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ _BAR: Final = 24
 _FOLD_FROM: Final = 25
 _FOLD_ROWS: Final = 3
 _MOST_ROWS: Final = 30
-_LABEL: Final = 7
+_LEVELS: Final = "·▁▂▃▄▅▆▇█"
+_MOST_CELLS: Final = 600
+_LABEL: Final = 11
 
 
 def simulate_view(
@@ -46,6 +49,8 @@ def simulate_view(
         view.append(facts(_failed(simulation, simulation.failure), label=_LABEL))
     else:
         view += [_answer(simulation), facts(_cost(simulation), label=_LABEL)]
+        if wide:
+            view.append(facts(_round_members(simulation), label=_LABEL))
     view += [Text(""), *_members(simulation, wide)]
     if wide and simulation.failure is None:
         view += [Text(""), _topics(simulation)]
@@ -55,9 +60,16 @@ def simulate_view(
 
 def _change(simulation: Simulation) -> Text:
     now, then = simulation.assignor_now, simulation.assignor
-    if now == then:
-        return Text.assemble((then, "bold"), " again")
-    return Text.assemble(f"{now or 'no assignor'} → ", (then, "bold"))
+    made = Text.assemble((then, "bold"))
+    if simulation.server_side:
+        made.append(" of the broker (KIP-848)")
+    if now != then:
+        made = Text.assemble(f"{now or 'no assignor'} → ", made)
+    elif not simulation.what_if:
+        made.append(" again")
+    if simulation.what_if:
+        made.append(f"; {', then '.join(simulation.what_if)}")
+    return made
 
 
 def _answer(simulation: Simulation) -> Text:
@@ -68,44 +80,113 @@ def _answer(simulation: Simulation) -> Text:
     ]
     if simulation.started:
         parts.append(f"{simulation.started:,} without an owner now get one")
-    if simulation.lost:
-        parts.append(f"{simulation.lost:,} lose their owner")
+    parts.append(f"loses {simulation.lost:,}" if simulation.lost else "loses none")
     parts.append(
-        f"balance {_range(balance.then_min, balance.then_max)} "
-        f"(was {_range(balance.now_min, balance.now_max)})"
+        f"balance {range_text(balance.then_min, balance.then_max)} "
+        f"(was {range_text(balance.now_min, balance.now_max)})"
     )
-    if simulation.stable:
+    if simulation.server_side:
+        parts.append("no rebalance of the group")
+    elif simulation.stable:
         parts.append(f"{count(simulation.rebalances, 'rebalance')} until stable")
     else:
         parts.append(f"NOT stable after {count(simulation.rebalances, 'rebalance')}")
     return Text(" · ".join(parts), style="bold")
 
 
-def _cost(simulation: Simulation) -> Iterator[tuple[str, str]]:
-    everything = count(simulation.eager_stops, "partition")
-    if simulation.cooperative_stops is None:
-        yield "stops", f"all {everything}: {simulation.assignor} is EAGER only"
-    else:
+def _cost(simulation: Simulation) -> Iterator[tuple[str | Text, str]]:
+    if simulation.server_side:
         yield (
-            "stops",
-            f"{count(simulation.cooperative_stops, 'partition')} where members run COOPERATIVE; "
-            f"all {everything} where they run EAGER",
+            "KIP-848",
+            f"{count(simulation.stops, 'partition')} {_stop(simulation.stops)}; each member "
+            "changes by itself, the others read on",
         )
+    else:
+        eager = simulation.eager_rebalances
+        yield (
+            "EAGER",
+            f"{count(simulation.eager_stops, 'partition')} {_stop(simulation.eager_stops)} in "
+            f"{count(eager, 'rebalance')}: everything, each time",
+        )
+        if simulation.cooperative_stops is None:
+            yield "COOPERATIVE", f"{simulation.assignor} cannot"
+        else:
+            stops = simulation.cooperative_stops
+            yield (
+                "COOPERATIVE",
+                f"{count(stops, 'partition')} {_stop(stops)} in "
+                f"{count(simulation.rebalances, 'rebalance')}: only what moves",
+            )
     if len(simulation.rounds) > 1:
         for made in simulation.rounds:
-            yield (
-                f"round {made.number}",
-                f"revoked {made.revoked:,} · assigned {made.assigned:,} · "
-                f"still owned {made.still_owned:,}",
+            parts = [made.why] if made.why else []
+            parts += [f"{count(made.gone, 'partition')} without its owner"] if made.gone else []
+            parts.append(f"revoked {made.revoked:,}")
+            parts.append(f"assigned {made.assigned:,}")
+            parts.append(f"still owned {made.still_owned:,}")
+            yield f"round {made.number}", " · ".join(parts)
+    topics = apart(simulation, then=True)
+    yield (
+        "topics",
+        f"a topic's subscribers are at most {topics:,} apart in it"
+        + (f" (was {apart(simulation, then=False):,})"),
+    )
+    yield from _warnings(simulation)
+
+
+def _stop(number: int) -> str:
+    return "stops" if number == 1 else "stop"
+
+
+def _warnings(simulation: Simulation) -> Iterator[tuple[str | Text, str]]:
+    named = {shift.member_id: shift.name for shift in simulation.members}
+    for one in simulation.violations:
+        example = f"{one.topic} {one.partition}"
+        if one.member_id is not None:
+            example += f", {named.get(one.member_id, one.member_id)}"
+        yield (
+            Text("contract", style="bold red"),
+            f"{count(one.partitions, 'partition')} {one.rule} (such as {example})",
+        )
+    leader = simulation.leader
+    if leader is not None:
+        said = (
+            f"the leader may compute for {_seconds(leader.at_least)} to "
+            f"{_seconds(leader.at_most)} at each rebalance (estimated from measurements: its time "
+            "grows with the square of the partitions where subscriptions differ)"
+        )
+        if leader.near_timeout:
+            said += (
+                f"; members are thrown out after {_seconds(leader.rebalance_timeout)} "
+                "(max.poll.interval.ms): raise it, or make the subscriptions equal"
             )
+        yield Text("leader", style="bold red" if leader.near_timeout else ""), said
+    # A custom assignor's are violations; Kafka's own do it too, in rare cases.
     strange = [shift for shift in simulation.members if shift.not_subscribed]
-    if strange:
+    if strange and not simulation.violations:
         first = strange[0]
         yield (
             "odd",
             f"{listing([shift.name for shift in strange])} would get partitions of topics not "
             f"subscribed to, as the Java client does here: {partitions_text(first.not_subscribed)}",
         )
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:,.0f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
+
+
+def _round_members(simulation: Simulation) -> Iterator[tuple[str, str]]:
+    """Of each round, what each member gives up and gets."""
+    named = {shift.member_id: shift.name for shift in simulation.members}
+    for made in simulation.rounds:
+        for number, member in enumerate(made.members):
+            parts = [named.get(member.member_id, member.member_id)]
+            if member.revoked:
+                parts.append(f"gives {partitions_text(member.revoked)}")
+            if member.assigned:
+                parts.append(f"gets {partitions_text(member.assigned)}")
+            yield "" if number else f"round {made.number}", " · ".join(parts)
 
 
 def _failed(simulation: Simulation, failure: Failure) -> Iterator[tuple[Text, str]]:
@@ -142,10 +223,28 @@ def _members(simulation: Simulation, wide: bool) -> Iterator[RenderableType]:
         ]
         yield FittingTable(columns, rows)
         return
+    if len(shifts) >= _FOLD_FROM:
+        yield facts(_strips(shifts, scale), label=_LABEL)
+        yield Text("")
     named, more = _folded(shifts)
     yield FittingTable(columns, [_row(name, shift, scale) for name, shift in named])
     if more:
         yield Text(f"(and {count(more, 'member')} more with other counts: --wide)", "dim")
+
+
+def _strips(shifts: Sequence[MemberShift], scale: int) -> Iterator[tuple[str, str]]:
+    """One cell a member, as high as it has partitions, by name; a dot has none.
+
+    Of very many members several share a cell, which shows the fullest of them.
+    """
+    now = [shift.keeps + shift.gives for shift in shifts if shift.change != "joins"]
+    then = [shift.keeps + shift.gets for shift in shifts if shift.change != "leaves"]
+    share = -(-max(len(now), len(then)) // _MOST_CELLS)
+    for label, sizes in (("each now", now), ("each then", then)):
+        fullest = [max(sizes[n : n + share]) for n in range(0, len(sizes), share)]
+        yield label, "".join(_LEVELS[-(-size * (len(_LEVELS) - 1) // scale)] for size in fullest)
+    if share > 1:
+        yield "", f"(a cell is the fullest of {share:,} members)"
 
 
 def _folded(shifts: Sequence[MemberShift]) -> tuple[list[tuple[str, MemberShift]], int]:
@@ -213,8 +312,8 @@ def _topics(simulation: Simulation) -> FittingTable:
             [
                 one.topic,
                 f"{one.partitions:,}",
-                _range(one.balance.now_min, one.balance.now_max),
-                _range(one.balance.then_min, one.balance.then_max),
+                range_text(one.balance.now_min, one.balance.now_max),
+                range_text(one.balance.then_min, one.balance.then_max),
             ]
             for one in simulation.topics
         ],
@@ -225,7 +324,3 @@ def _assumed(simulation: Simulation, next_command: str) -> Iterator[tuple[Text, 
     for number, one in enumerate(simulation.assumes):
         yield Text("" if number else "assumes"), one
     yield Text("next:", style="bold"), next_command
-
-
-def _range(low: int, high: int) -> str:
-    return f"{low:,}–{high:,}"
