@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from rebal.groups.assignors.movements import Movements
@@ -41,6 +42,7 @@ class Balancing:
     ) -> None:
         self._problem = problem
         self._step = len(problem.topics)
+        self._by_name = problem.by_name
         self._takers = takers
         sets = {id(members): frozenset(members) for members in takers}
         self._taker_sets = [sets[id(members)] for members in takers]
@@ -113,19 +115,30 @@ class Balancing:
         return moved
 
     def _even_out(self, topic: int, codes: Sequence[int]) -> bool:
-        """The walk along one topic where no partition has a home; codes are not balanced yet."""
+        """The walk along one topic where no partition has a home; codes are not balanced yet.
+
+        `seats` is a heap of the topic's subscribers, each as its size and rank in one number; a
+        number that is no longer true is thrown away when it comes up.
+        """
         moved = False
-        owner, sizes = self._owner, self._sizes
-        fewest = self._fewest(topic)
-        enough = sizes[fewest] + 1
+        owner, sizes, rank, by_name = self._owner, self._sizes, self._problem.rank, self._by_name
+        count = len(sizes)
+        seats = [sizes[m] * count + rank[m] for m in self._taker_sets[topic] - self._fixed]
+        heapify(seats)
+        enough = seats[0] // count + 1
         for code in codes:
-            if sizes[owner[code]] > enough:
-                self._move(code, fewest)
-                moved = True
-                if self._is_balanced():
-                    break
-                fewest = self._fewest(topic)
-                enough = sizes[fewest] + 1
+            if sizes[owner[code]] <= enough:
+                continue
+            fewest = by_name[seats[0] % count]
+            source = self._move(code, fewest)
+            moved = True
+            if self._is_balanced():
+                break
+            for member in (source, fewest):
+                heappush(seats, sizes[member] * count + rank[member])
+            while sizes[by_name[seats[0] % count]] != seats[0] // count:
+                heappop(seats)
+            enough = seats[0] // count + 1
         return moved
 
     def _most_of(self, topics: list[int]) -> int:
@@ -167,12 +180,13 @@ class Balancing:
                 members = takers - self._fixed
                 found = min(members, key=lambda m: (self._sizes[m], self._problem.rank[m]))
             else:
-                by_name = self._problem.by_name
+                by_name = self._by_name
                 found = next(m for _, rank in self._order if (m := by_name[rank]) in takers)
             self._fewest_of[topic] = found
         return found
 
-    def _move(self, code: int, to: int) -> None:
+    def _move(self, code: int, to: int) -> int:
+        """Move the partition, or the one that goes instead; the member that loses it."""
         code = self._movements.stand_in(code, self._owner_of(code), to)
         owner = self._owner_of(code)
         rank, sizes = self._problem.rank, self._sizes
@@ -197,6 +211,7 @@ class Balancing:
             insort(self._order, (sizes[member], rank[member]))
         self._fewest_of.clear()
         self._balanced = None
+        return owner
 
     def _in_order(self, member: int) -> dict[int, None]:
         """The member's list in a form from which a code is taken out at once."""
@@ -222,7 +237,7 @@ class Balancing:
 
         A subscriber that has as many partitions as its topics counts as served, whatever it has.
         """
-        by_name, order = self._problem.by_name, self._order
+        by_name, order = self._by_name, self._order
         if not self._held:
             for member, codes in enumerate(self._lists):
                 now = self._ordered.get(member, codes)
@@ -252,7 +267,7 @@ class Balancing:
     def _some_partition_unfair(self) -> bool:
         holder = {code: member for member in self.movable for code in self._lists[member]}
         for size, rank in self._order:
-            member = self._problem.by_name[rank]
+            member = self._by_name[rank]
             if size == self._most[member]:
                 continue
             mine = set(self._lists[member])
