@@ -3,6 +3,7 @@
     inspect       commands/inspect_cmd.py     what a live group really runs
     doctor        commands/doctor_cmd.py      which evidence this user and this cluster can give
     plan-upgrade  commands/plan_cmd.py        the steps to another rebalance protocol
+    verify        commands/verify_cmd.py      where a roll-out stands, and whether its gate holds
     simulate      commands/simulate_cmd.py    an assignor, offline, against a snapshot
     explain       commands/explain_cmd.py     what a rule says, and why
     demo          commands/demo_cmd.py        all of it on bundled groups
@@ -32,6 +33,7 @@ COMMANDS: Final = (
     ("inspect", "inspect_cmd", "Show what a group really runs, with evidence for each fact."),
     ("doctor", "doctor_cmd", "Show which evidence you can get, and what grants the rest."),
     ("plan-upgrade", "plan_cmd", "Plan the way to COOPERATIVE, step by step, each with its gate."),
+    ("verify", "verify_cmd", "Hold a plan's current step against the live group."),
     ("simulate", "simulate_cmd", "Show what another assignor would do to a group; nothing moves."),
     ("explain", "explain_cmd", "Explain a rule: what it found, why it matters, what to do."),
     ("demo", "demo_cmd", "Walk through all of it on bundled groups; needs no Kafka."),

@@ -39,6 +39,28 @@ def write_text(path: Path, text: str) -> None:
             os.unlink(temporary)
 
 
+def append_line(path: Path, line: str) -> None:
+    """Add `line` (no newline in it) at the end of `path`, and see it onto the disk.
+
+    A last line that was torn (a crash, a full disk) is closed first, so that it spoils no other.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    try:
+        with path.open("ab+") as out:
+            torn = False
+            if out.seek(0, os.SEEK_END):
+                out.seek(-1, os.SEEK_END)
+                torn = out.read(1) != b"\n"
+            # One write: two that append to the same file do not mix their lines.
+            out.write((b"\n" if torn else b"") + line.encode("utf-8") + b"\n")
+            out.flush()
+            os.fsync(out.fileno())
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {_why(error)}.") from None
+
+
 def read_text(path: Path) -> str:
     """The text of `path`.
 

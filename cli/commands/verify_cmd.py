@@ -1,0 +1,248 @@
+"""`rebal verify`: where a roll-out stands on the live group, and whether its step's gate holds."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from rebal.cli import options, output
+from rebal.cli.errors import FileError, UsageError
+
+if TYPE_CHECKING:
+    from rebal.cli.journal import Journal
+    from rebal.groups.model import GroupSnapshot
+    from rebal.groups.observations import Observation
+    from rebal.planner.plan import Plan
+    from rebal.planner.verify import Standing
+
+_KEEP: Final = timedelta(seconds=30)
+"""An unchanged look goes into the journal this often: it proves that lag and owners stood so."""
+
+
+class VerifyFormat(StrEnum):
+    """What `-o` takes here; jsonl is one line for each change of a --watch."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+    JSONL = "jsonl"
+
+
+def command(
+    plan: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="The plan, as plan-upgrade --out wrote it.")
+    ],
+    *,
+    snapshot: options.Snapshot = None,
+    bootstrap: options.Bootstrap = None,
+    command_config: options.CommandConfig = None,
+    overrides: options.Overrides = None,
+    profile: options.Profile = None,
+    timeout: options.Timeout = 10,
+    probe: options.Probe = False,
+    request_log: options.RequestLog = None,
+    client_log: options.ClientLog = None,
+    inventory: options.Inventory = None,
+    step: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="The gate of this step, not of the current one."),
+    ] = None,
+    expect_members: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="How many members the service has in all."),
+    ] = None,
+    journal: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="What was seen before (default: PLAN.journal.jsonl)."),
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Look until the gate holds or a danger shows.")
+    ] = False,
+    for_: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="How long to watch: 90s, 30m, 2h.")
+    ] = "30m",
+    every: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.2, help="How often to look with --watch.")
+    ] = 5,
+    form: Annotated[
+        VerifyFormat, typer.Option("--output", "-o", help="How to print the answer.")
+    ] = VerifyFormat.TEXT,
+    wide: options.Wide = False,
+) -> int:
+    """Hold a plan's current step against the live group: who has made it, and does its gate hold?
+
+    Exits with 0 when the gate holds, 4 when not yet or when it cannot be proven, 3 when a danger
+    shows (a refused member, a rebalance storm, a member that owns nothing, lag that grows). Nothing
+    is changed; what was seen is added to the plan's journal, so that a later look knows it.
+    """
+    from rebal.cli.watch import duration
+
+    seconds = duration(for_)
+    if watch and snapshot is not None:
+        raise UsageError("--watch looks at a live group: leave --snapshot out.")
+    if watch and form in (VerifyFormat.JSON, VerifyFormat.YAML):
+        raise UsageError("--watch prints text, or a line for each change: use -o jsonl.")
+    made = _read_plan(plan)
+    if step is not None and step not in {each.id for each in made.steps}:
+        raise UsageError(f"--step {step}: the plan has {len(made.steps)} steps.")
+    from rebal.cli.journal import Journal, journal_path
+
+    # A saved group is looked at as often as one likes: it is no event of the roll-out.
+    default = None if snapshot is not None else journal_path(plan)
+    book = Journal(journal or default, made)
+    for note in book.notes:
+        output.say(note)
+    files = _Files(request_log, client_log, inventory)
+
+    def look() -> GroupSnapshot:
+        seen = options.snapshot_for(
+            made.group_id if snapshot is None else None,
+            snapshot,
+            bootstrap=bootstrap,
+            command_config=command_config,
+            overrides=overrides,
+            profile=profile,
+            timeout=timeout,
+            probe=probe,
+        )
+        _same(made, seen)
+        return options.with_evidence(seen, files.read())
+
+    judge = _judge(made, book, step, expect_members, watching=watch)
+    if not watch:
+        standing = judge(look())
+        _print(standing, form, wide)
+        return standing.exit_code
+    from rebal.cli.views.verify_live import shower
+    from rebal.cli.watch import watch as follow
+
+    # What readers say of their files would be said at each look, and through the live view.
+    with (
+        shower(seconds, book, made, jsonl=form is VerifyFormat.JSONL, wide=wide) as show,
+        redirect_stderr(io.StringIO()) as talk,
+    ):
+        standing = follow(look, judge, show, seconds=seconds, every=every)
+    for line in dict.fromkeys(talk.getvalue().splitlines()):
+        print(line, file=sys.stderr)
+    return standing.exit_code
+
+
+def _read_plan(path: Path) -> Plan:
+    from rebal.cli.files import read_text
+    from rebal.groups.snapshot import format_of
+    from rebal.planner.plan import load_plan
+
+    return load_plan(read_text(path), format_of(str(path)), str(path))
+
+
+def _same(plan: Plan, seen: GroupSnapshot) -> None:
+    """The plan's own group, of its own cluster."""
+    if seen.group.group_id != plan.group_id:
+        raise FileError(
+            f"the plan is of group {plan.group_id}, the snapshot of {seen.group.group_id}: "
+            "give the snapshot of the same group."
+        )
+    planned, here = plan.baseline.cluster.cluster_id, seen.cluster.cluster_id
+    if planned and here and planned != here:
+        raise FileError(
+            f"the plan was made on cluster {planned}, this one is {here}: check -b or "
+            "--command-config."
+        )
+
+
+def _judge(
+    plan: Plan, book: Journal, step: int | None, expected: int | None, *, watching: bool
+) -> Callable[[GroupSnapshot], Standing]:
+    from rebal.planner.verify import entry_of, verify
+
+    # A gate that held before this watch began is not what it waits for.
+    over = {entry.step for entry in book.entries if entry.gate == "yes"} if watching else set()
+    first = next((each.id for each in plan.steps if each.id not in over), None)
+
+    def judge(seen: GroupSnapshot) -> Standing:
+        standing = verify(plan, book.entries, seen, step=step, expect_members=expected)
+        if step is None and first is not None and (standing.step or 0) < first:
+            standing = verify(plan, book.entries, seen, step=first, expect_members=expected)
+            begun = verify(plan, book.entries, seen, expect_members=expected)
+            entry = entry_of(plan, begun, seen)
+        else:
+            entry = entry_of(plan, standing, seen)
+        last = book.entries[-1] if book.entries else None
+        if not watching or last is None or _news(last, entry):
+            book.append(entry)
+        return standing
+
+    return judge
+
+
+def _news(last: Any, entry: Any) -> bool:
+    from msgspec.structs import replace
+
+    unchanged = replace(last, at=entry.at, lag=entry.lag, committed=entry.committed) == entry
+    return not unchanged or entry.at - last.at >= _KEEP
+
+
+def _print(standing: Standing, form: VerifyFormat, wide: bool) -> None:
+    if form is VerifyFormat.TEXT:
+        from rebal.cli.views.verify_view import verify_view
+
+        output.page(verify_view(standing, wide=wide), wide=wide)
+        return
+    body = body_of(standing)
+    if form is VerifyFormat.JSONL:
+        text = output.envelope("verify", body, standing.exit_code, "json")
+        output.write(json.dumps(json.loads(text), separators=(",", ":")) + "\n")
+    else:
+        output.write(output.envelope("verify", body, standing.exit_code, form))
+
+
+def body_of(standing: Standing) -> dict[str, Any]:
+    """The standing's fields, as they stand in the envelope."""
+    return {
+        name: getattr(standing, name) for name in standing.__struct_fields__ if name != "exit_code"
+    }
+
+
+class _Files:
+    """The evidence files, read again only when a log has grown or another has come."""
+
+    def __init__(
+        self,
+        request_log: Sequence[Path] | None,
+        client_log: Sequence[Path] | None,
+        inventory: Path | None,
+    ) -> None:
+        self._request_log = request_log
+        self._client_log = client_log
+        self._inventory = inventory
+        self._key: object = None
+        self._seen: tuple[Observation, ...] = ()
+
+    def read(self) -> tuple[Observation, ...]:
+        """What they say now."""
+        key = tuple(map(_age, [*(self._request_log or ()), *(self._client_log or ())]))
+        if key != self._key:
+            self._seen = options.evidence_files(
+                self._request_log, self._client_log, self._inventory
+            )
+            self._key = key
+        return self._seen
+
+
+def _age(path: Path) -> object:
+    try:
+        found = path.stat()
+    except OSError:
+        return path
+    if path.is_dir():
+        return sorted((each.name, each.stat().st_mtime_ns) for each in path.iterdir())
+    return path, found.st_size, found.st_mtime_ns

@@ -1,0 +1,81 @@
+"""The journal beside a plan: one JSON line for each look, kept so that a watch can be resumed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from rebal.cli.errors import FileError
+from rebal.cli.files import append_line, read_text
+from rebal.planner.plan import Plan
+from rebal.planner.verify_journal import JOURNAL_SCHEMA, JournalEntry, plan_key
+
+ENDING: Final = ".journal.jsonl"
+
+
+class Journal:
+    """`entries`, oldest first, and the file that they stand in (None: nothing is written).
+
+    `notes` say what could not be read.
+    """
+
+    def __init__(self, path: Path | None, plan: Plan) -> None:
+        """Read what is there.
+
+        Raises:
+            FileError: the file cannot be read, or is the journal of another plan.
+        """
+        self.path = path
+        self.notes: list[str] = []
+        self.entries: list[JournalEntry] = []
+        if path is not None and path.exists():
+            self.entries = sorted(self._read(path, plan), key=lambda entry: entry.at)
+
+    def append(self, entry: JournalEntry) -> None:
+        """Keep `entry`, on the disk too.
+
+        Raises:
+            FileError: the file cannot be written.
+        """
+        if self.path is not None:
+            body = {"schema": JOURNAL_SCHEMA, **msgspec.to_builtins(entry)}
+            append_line(self.path, json.dumps(body, separators=(",", ":")))
+        self.entries.append(entry)
+
+    def _read(self, path: Path, plan: Plan) -> Iterator[JournalEntry]:
+        lines = read_text(path).split("\n")
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                body = json.loads(line)
+            except ValueError:
+                self.notes.append(
+                    f"{path}: line {number} was torn and is left out; what it proved is not known."
+                )
+                continue
+            yield self._entry(body, f"{path}: line {number}", plan)
+
+    def _entry(self, body: object, where: str, plan: Plan) -> JournalEntry:
+        schema = body.get("schema") if isinstance(body, dict) else None
+        if schema != JOURNAL_SCHEMA:
+            raise FileError(f"{where}: expected a line of {JOURNAL_SCHEMA}, got {schema!r}.")
+        try:
+            entry = msgspec.convert(body, JournalEntry)
+        except msgspec.ValidationError as error:
+            raise FileError(f"{where}: {error}.") from None
+        if entry.plan != plan_key(plan):
+            raise FileError(
+                f"{where}: is of another plan ({entry.plan}), not of {plan_key(plan)}: "
+                "name another file with --journal."
+            )
+        return entry
+
+
+def journal_path(plan_file: Path) -> Path:
+    """Where a plan's journal stands unless --journal says so: `a.plan.yaml` → `a.plan.journal…`."""
+    return plan_file.with_suffix(ENDING)

@@ -1,0 +1,171 @@
+"""The text of `rebal verify`: the answer, the members, what keeps the gate, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from rebal.cli.output import shown
+from rebal.cli.views.common import Column, FittingTable, count, evidence_text, facts
+from rebal.groups.model import Tri
+from rebal.planner.verify_members import MemberStanding
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from rebal.planner.verify import Standing
+
+_WORDS: Final = {Tri.YES: "done", Tri.NO: "not done", Tri.CANNOT_TELL: "not known"}
+_STYLES: Final = {Tri.YES: "green", Tri.NO: "yellow", Tri.CANNOT_TELL: "magenta"}
+_ROWS: Final = 20
+
+
+def verify_view(
+    standing: Standing, *, wide: bool = False, rows: int = _ROWS
+) -> list[RenderableType]:
+    """The standing as text; at most `rows` members, the open ones first, unless `wide`."""
+    standing = shown(standing)
+    view: list[RenderableType] = [
+        Text.assemble((standing.group_id, "bold"), f": {_where(standing)}"),
+        facts([_verdict(standing)]),
+        Text(""),
+    ]
+    members = sorted(standing.members, key=lambda m: (m.done is Tri.YES, m.name))
+    listed = members if wide else members[:rows]
+    if listed:
+        view.append(_table(standing, listed))
+        if len(members) > len(listed):
+            rest = members[len(listed) :]
+            done = sum(member.done is Tri.YES for member in rest)
+            view.append(Text(f"and {len(rest)} more, {done} of them done (--wide)", style="dim"))
+        view.append(Text(""))
+    view.append(facts(_rows(standing)))
+    return view
+
+
+def headline(standing: Standing) -> str:
+    """One line: the step, the verdict, how many are done."""
+    return f"{_where(standing)}: {verdict(standing)}, {_progress(standing)}"
+
+
+def verdict(standing: Standing) -> str:
+    """`gate holds`, `not yet`, `DANGER`, `blind` or `done`."""
+    if standing.blind_since is not None:
+        return "blind"
+    if standing.exit_code == 0:
+        return "done" if standing.finished else "gate holds"
+    return "DANGER" if standing.dangers else "not yet"
+
+
+def changes(before: Standing | None, after: Standing) -> list[str]:
+    """What is new since the look before, a line each; nothing where nothing is."""
+    after = shown(after)
+    if before is None:
+        return [headline(after), *(f"DANGER {d.message}" for d in after.dangers)]
+    before = shown(before)
+    return list(_changes(before, after))
+
+
+def _changes(before: Standing, after: Standing) -> Iterator[str]:
+    if after.blind_since is not None:
+        if before.blind_since is None:
+            yield f"blind since {after.blind_since:%H:%M:%SZ}: {after.blind_why}"
+        return
+    if before.blind_since is not None:
+        yield f"sees again, after having been blind since {before.blind_since:%H:%M:%SZ}"
+    was = {member.member_id: member for member in before.members}
+    now = {member.member_id: member for member in after.members}
+    for key in was.keys() - now.keys():
+        yield f"{was[key].name} has left"
+    for key, member in now.items():
+        said = f"{_WORDS[member.done]} ({member.why})"
+        if key not in was:
+            yield f"{member.name} is here: {said}"
+        elif was[key].done is not member.done and before.step == after.step:
+            yield f"{member.name}: {said}"
+    if before.state != after.state:
+        yield f"the group is {after.state}"
+    if before.assignor != after.assignor and after.assignor:
+        yield f"elected: {after.assignor}"
+    if before.missing != after.missing and after.missing:
+        yield f"missing: {_missing(after)}"
+    known = {danger.kind for danger in before.dangers}
+    for danger in after.dangers:
+        if danger.kind not in known:
+            yield f"DANGER {danger.message}"
+    if before.step != after.step or verdict(before) != verdict(after):
+        yield headline(after)
+
+
+def _where(standing: Standing) -> str:
+    if standing.step is None:
+        return "no step to verify"
+    step = next(step for step in standing.steps if step.id == standing.step)
+    return f"step {step.id} of {standing.steps[-1].id}, {step.title}"
+
+
+def _progress(standing: Standing) -> str:
+    done = sum(member.done is Tri.YES for member in standing.members)
+    return f"{done} of {standing.expected} done"
+
+
+def _verdict(standing: Standing) -> tuple[Text, str]:
+    said = verdict(standing)
+    style = {"DANGER": "bold red", "not yet": "bold yellow", "blind": "bold magenta"}
+    lag = "" if standing.lag is None else f" · lag {standing.lag:,}"
+    if standing.blind_since is not None:
+        return Text(said, style=style[said]), (
+            f"since {standing.blind_since:%H:%M:%SZ}: {standing.blind_why} "
+            "What stands below was true before that."
+        )
+    return Text(said, style=style.get(said, "bold green")), (
+        f"{_progress(standing)} · {standing.state} · {standing.assignor or 'no assignor'} · "
+        f"{standing.present} of {count(standing.expected, 'member')}{lag}"
+    )
+
+
+def _table(standing: Standing, members: Sequence[MemberStanding]) -> FittingTable:
+    return FittingTable(
+        (
+            Column("MEMBER"),
+            Column("HOST", rank=2),
+            Column(f"STEP {standing.step}"),
+            Column("WHY", rank=0),
+            Column("EVIDENCE", rank=3),
+            Column("PARTS", right=True, rank=1),
+        ),
+        (
+            (
+                member.name,
+                member.host,
+                Text(_WORDS[member.done], style=_STYLES[member.done]),
+                member.why,
+                evidence_text(member.evidence, standing.at),
+                str(member.partitions),
+            )
+            for member in members
+        ),
+    )
+
+
+def _rows(standing: Standing) -> Iterator[tuple[str | Text, RenderableType]]:
+    if standing.missing:
+        yield Text("missing", style="yellow"), _missing(standing)
+    for danger in standing.dangers:
+        yield Text("DANGER", style="bold red"), danger.message
+        yield "", Text(f"→ {danger.fix}", style="dim")
+    for n, why in enumerate(standing.why):
+        yield ("gate" if n == 0 else ""), why
+    if not standing.why:
+        yield "gate", Text(f"holds for step {standing.step}", style="green")
+    for note in standing.notes:
+        yield Text("note", style="dim"), Text(note, style="dim")
+    yield Text("next:", style="bold"), standing.next
+
+
+def _missing(standing: Standing) -> str:
+    sure = [f"{one.name}{f' ({one.host})' if one.host else ''}" for one in standing.missing]
+    short = standing.expected - standing.present
+    return ", ".join(sure[:10]) + ("" if len(sure) <= short else f" ({short} of these)")

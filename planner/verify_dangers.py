@@ -1,0 +1,262 @@
+"""What must stop a roll-out: a refused member, a rebalance storm, an idle member, growing lag.
+
+Each danger has its own patience, so that what a normal restart looks like is none: a member's
+first seconds own nothing, each restart costs some rebalances, and lag rises while partitions move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Final
+
+from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Refusal, Tri
+from rebal.planner.context import Context
+from rebal.planner.plan import Plan
+from rebal.planner.verify_journal import JournalEntry
+from rebal.planner.verify_members import Missing, owned
+
+# A cooperative member gets its partitions in a second rebalance, after another has given them up.
+IDLE: Final = timedelta(seconds=30)
+# Refused clients that retry do so within seconds; a container's crash loop waits up to minutes.
+RECENT: Final = timedelta(seconds=60)
+WINDOW: Final = timedelta(minutes=10)
+# The default of max.poll.interval.ms, which is as long as a rebalance may wait for a member.
+STUCK: Final = timedelta(minutes=5)
+LAG: Final = timedelta(minutes=2)
+_LEAST_LAG: Final = 1000
+# KIP-429: one rebalance for a leave, two for a cooperative join; some more for the unforeseen.
+_FOR_EACH: Final = 3
+_SPARE: Final = 4
+
+
+class Danger(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """Something to stop for. `kind` is refused, storm, stuck, idle, lag or went-back."""
+
+    kind: str
+    message: str
+    fix: str
+    members: tuple[str, ...] = ()
+    since: Moment | None = None
+
+
+def dangers(
+    plan: Plan,
+    entries: Sequence[JournalEntry],
+    context: Context,
+    missing: Sequence[Missing],
+) -> tuple[Danger, ...]:
+    """All that shows now; `entries` are the earlier looks, oldest first."""
+    seen = [entry for entry in entries if entry.blind is None]
+    return (
+        *_refused(plan, context, missing),
+        *_storm(seen, context),
+        *_idle(plan, seen, context),
+        *_lag(seen, context.snapshot),
+    )
+
+
+def new_refusals(plan: Plan, snapshot: GroupSnapshot) -> list[Refusal]:
+    """Those that came after the plan was made."""
+    before = set(plan.baseline.refusals)
+    return [
+        refusal
+        for refusal in snapshot.refusals
+        if refusal not in before and (refusal.at is None or refusal.at > plan.baseline.captured_at)
+    ]
+
+
+def _refused(plan: Plan, context: Context, missing: Sequence[Missing]) -> Iterator[Danger]:
+    """A refusal counts while somebody is missing, and for a minute after it in any case."""
+    now = context.snapshot.captured_at
+    found = new_refusals(plan, context.snapshot)
+    live = [r for r in found if missing or context.missing or _recent(r.at, now)]
+    if not live:
+        return
+    whom = ", ".join(
+        dict.fromkeys(
+            f"{r.instance_id or r.client_id or 'a member'} [{', '.join(r.list)}]" for r in live
+        )
+    )
+    causes = [f for f in context.members if any(not _shares(f.member, r, context) for r in live)]
+    named = context.named(causes)
+    because = f"; because of {named}, whose list has none of it" if causes else ""
+    yield Danger(
+        kind="refused",
+        message=f"{whom} was refused (INCONSISTENT_GROUP_PROTOCOL){because}. A Java or kafka-python"
+        " client stops after one refusal; librdkafka and franz-go retry while they look alive.",
+        fix="Restart no further member with this list. "
+        + (f"Give {named} the first step's list" if causes else "Find who lacks the target")
+        + ", restart the refused one with the first step's list, and verify again.",
+        members=tuple(facts.member.member_id for facts in causes),
+        since=live[0].at,
+    )
+
+
+def _recent(at: datetime | None, now: datetime) -> bool:
+    return at is None or now - at < RECENT
+
+
+def _shares(member: Member, refusal: Refusal, context: Context) -> bool:
+    """Could this member's list have an assignor in common with the refused one?"""
+    facts = next(f for f in context.members if f.member is member)
+    return any(context.supports(facts, name) is not Tri.NO for name in refusal.list)
+
+
+def _storm(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
+    now = context.snapshot.captured_at
+    window = [entry for entry in seen if now - entry.at <= WINDOW]
+    if not window:
+        return
+    unstable = _unstable_since(seen, context)
+    if unstable is not None and now - unstable >= STUCK:
+        yield Danger(
+            kind="stuck",
+            message=f"the group has not been Stable since {unstable:%H:%M:%SZ}: a member does not "
+            "come back to poll(), or members come and go.",
+            fix="Look for a member that is busy or hangs in its listener (max.poll.interval.ms).",
+            since=unstable,
+        )
+    rosters = [*(entry.ids for entry in window), _ids(context.snapshot)]
+    pairs = list(pairwise(rosters))
+    changes = sum(len(a ^ b) for a, b in pairs)
+    came = sum(len(b - a) for a, b in pairs)
+    generations = [entry.generation for entry in window] + [context.group.generation]
+    known = [number for number in generations if number is not None]
+    states = [entry.state for entry in window] + [str(context.group.state)]
+    rebalances = max(
+        known[-1] - known[0] if known else 0,
+        sum(a == "Stable" and b != "Stable" for a, b in pairwise(states)),
+    )
+    expected = context.expected or len(context.members)
+    if rebalances > _FOR_EACH * changes + _SPARE or came > _FOR_EACH * expected + _SPARE:
+        yield Danger(
+            kind="storm",
+            message=f"{rebalances} rebalances and {came} new member ids since "
+            f"{window[0].at:%H:%M:%SZ}: more than the restarts account for.",
+            fix="Stop restarting; look for members that leave and come back (max.poll.interval.ms, "
+            "session timeouts, a crash loop, an autoscaler).",
+            since=window[0].at,
+        )
+
+
+def _unstable_since(seen: Sequence[JournalEntry], context: Context) -> datetime | None:
+    quiet = (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
+    if context.group.state in quiet:
+        return None
+    since = context.snapshot.captured_at
+    for entry in reversed(seen):
+        if entry.state in quiet:
+            break
+        since = entry.at
+    return since
+
+
+def _idle(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
+    """Members that own nothing while another owns more than its fair share, for too long."""
+    if not context.stable:
+        return
+    idle = unfairly_idle(context.snapshot)
+    usual = 0 if plan.baseline.redacted else len(unfairly_idle(plan.baseline))
+    late = [
+        (member, since)
+        for member in idle
+        if (since := _idle_since(member, seen)) is not None
+        and context.snapshot.captured_at - since >= IDLE
+    ]
+    if len(late) <= usual:
+        return
+    labels = {facts.member.member_id: facts.name for facts in context.members}
+    who = ", ".join(
+        f"{labels[member.member_id]} (since {since:%H:%M:%SZ})" for member, since in late
+    )
+    one = len(late) == 1
+    yield Danger(
+        kind="idle",
+        message=f"{who} {'is' if one else 'are'} in the group and own{'s' if one else ''} nothing, "
+        "while others own several partitions: a member's first seconds are over.",
+        fix="Look at its rebalance callback: in a cooperative group it must use the incremental "
+        "calls (RB302), and its listener must take an assignment as an addition (RB301).",
+        members=tuple(member.member_id for member, _ in late),
+        since=min(since for _, since in late),
+    )
+
+
+def unfairly_idle(snapshot: GroupSnapshot) -> list[Member]:
+    """Members with no partition, while another has two of the same topic that they could have.
+
+    Two of one topic mean that the topic has more partitions than members took: with range (which
+    deals out each topic by itself) and with all others somebody idle could have one.
+    """
+    several = {
+        topic
+        for member in snapshot.members
+        for topic, numbers in member.assignment.items()
+        if len(numbers) > 1
+    }
+    return [
+        member
+        for member in snapshot.members
+        if not owned(member) and (several & _wants(member) if _wants(member) else several)
+    ]
+
+
+def _wants(member: Member) -> set[str]:
+    topics = member.subscription.topics if member.subscription else ()
+    return {*topics, *member.subscribed_topics}
+
+
+def _idle_since(member: Member, seen: Sequence[JournalEntry]) -> datetime | None:
+    """Since when each look has shown it with nothing; None where no earlier look did."""
+    since = None
+    for entry in reversed(seen):
+        before = next((m for m in entry.members if m.member_id == member.member_id), None)
+        if before is None or before.partitions:
+            break
+        since = entry.at
+    return since
+
+
+def _lag(seen: Sequence[JournalEntry], snapshot: GroupSnapshot) -> Iterator[Danger]:
+    """Lag that rose at every look for two minutes, or commits that stand still while it rises."""
+    lag, committed = lag_of(snapshot)
+    now = snapshot.captured_at
+    if lag is None or committed is None:
+        return
+    since, last, still = None, lag, True
+    first = lag
+    for entry in reversed(seen):
+        if entry.lag is None or entry.committed is None or entry.lag >= last:
+            break
+        since, last, first = entry.at, entry.lag, entry.lag
+        still = still and entry.committed == committed
+        if now - since >= WINDOW:
+            break
+    if since is None or now - since < LAG:
+        return
+    if still or lag >= max(2 * first, first + _LEAST_LAG):
+        what = "nothing is committed" if still else "members do not keep up"
+        yield Danger(
+            kind="lag",
+            message=f"lag grows at every look since {since:%H:%M:%SZ}, from {first:,} to {lag:,} "
+            f"records: {what}.",
+            fix="See in the members' logs whether they process; go back one step if they do not.",
+            since=since,
+        )
+
+
+def lag_of(snapshot: GroupSnapshot) -> tuple[int | None, int | None]:
+    """Records behind and committed offsets, summed where both are known; None for none known."""
+    known = [
+        (each.committed, each.end)
+        for each in snapshot.lag
+        if each.committed is not None and each.end is not None
+    ]
+    if not known:
+        return None, None
+    return sum(max(0, end - at) for at, end in known), sum(at for at, _ in known)
+
+
+def _ids(snapshot: GroupSnapshot) -> frozenset[str]:
+    return frozenset(member.member_id for member in snapshot.members)

@@ -1,0 +1,64 @@
+"""What a roll-out's journal holds: one `JournalEntry` for each look at the group.
+
+A fact about a member id stays true for as long as that id is in the group (a client's list is
+fixed when its object is built), so what an entry proves of an id still holds at any later look.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rebal.groups.model import Moment, Record, Tri
+from rebal.planner.plan import Plan
+
+JOURNAL_SCHEMA: Final = "rebal.journal/1"
+
+
+class SeenMember(Record, frozen=True, kw_only=True):
+    """One member at one look; `made` and `lacks` are the steps proven done and proven not done.
+
+    `partitions` is how many it owned.
+    """
+
+    member_id: str
+    name: str = ""
+    client_id: str = ""
+    host: str = ""
+    instance_id: str | None = None
+    partitions: int = 0
+    made: tuple[int, ...] = ()
+    lacks: tuple[int, ...] = ()
+
+
+class JournalEntry(Record, frozen=True, kw_only=True):
+    """One look at the group, or (`blind` is then the reason) one that failed.
+
+    `plan` is `plan_key`; `step` is the step that the group was in and `gate` that step's answer.
+    `lag` and `committed` are sums over all partitions whose offsets are known. `refused` are the
+    texts of the refusals that stood in the evidence, `dangers` the kinds that showed.
+    """
+
+    at: Moment
+    plan: str
+    group_id: str
+    step: int = 1
+    gate: Tri = Tri.CANNOT_TELL
+    state: str = ""
+    assignor: str | None = None
+    generation: int | None = None
+    members: tuple[SeenMember, ...] = ()
+    lag: int | None = None
+    committed: int | None = None
+    refused: tuple[str, ...] = ()
+    dangers: tuple[str, ...] = ()
+    blind: str | None = None
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The member ids that were in the group."""
+        return frozenset(member.member_id for member in self.members)
+
+
+def plan_key(plan: Plan) -> str:
+    """What ties a journal to its plan: the group, the way, and when the plan was made."""
+    return f"{plan.group_id} {plan.path} {plan.target} {plan.made_at.isoformat()}"
