@@ -200,8 +200,9 @@ def _runs_broker(pid: int) -> bool:
 
 def test_the_wrapper_runs_the_pinned_maven_only(tmp_path):
     pinned = (jars.ROOT / ".mvn/wrapper/maven-wrapper.properties").read_text()
-    path = pinned.split("/org/apache/maven/", 1)[1].split()[0]
-    fake = tmp_path / "repository/org/apache/maven" / path
+    version = dict(line.split("=", 1) for line in pinned.splitlines())["version"]
+    folder = tmp_path / "repository/org/apache/maven/apache-maven" / version
+    fake = folder / f"apache-maven-{version}-bin.zip"
     fake.parent.mkdir(parents=True)
     fake.write_bytes(b"not Maven")
     home = tmp_path / "home"
