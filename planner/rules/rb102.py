@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Knowledge, Tri
-from rebal.planner.context import Context, Facts
+from rebal.planner.context import CONSUMER, Context, Facts
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
 
@@ -35,7 +35,7 @@ def forgotten_member(context: Context) -> Iterator[Finding]:
     its to-do list names everybody. Cannot tell: while the probe says that somebody lacks the
     target, but the coordinator may have been loaded again since the last rebalance (RB113).
     """
-    if not context.classic or not context.stable:
+    if not context.classic or not context.stable or context.goal == CONSUMER:
         return
     named = context.lacking
     if named and len(named) < len(context.members):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Knowledge, Tri
-from rebal.planner.context import Context
+from rebal.planner.context import CONSUMER, EAGER, Context
 from rebal.planner.families import cooperative
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
@@ -33,7 +33,7 @@ def still_eager(context: Context) -> Iterator[Finding]:
 
     It does not fire while an eager assignor is elected: then everybody can see that.
     """
-    if not context.classic or not context.elected or context.goal == "eager":
+    if not context.classic or not context.elected or context.goal in (CONSUMER, EAGER):
         return
     if cooperative(context.elected) is not Tri.YES:
         return

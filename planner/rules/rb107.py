@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
-from rebal.planner.context import Context
+from rebal.planner.context import CONSUMER, Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
 
@@ -33,7 +33,7 @@ def target_not_first(context: Context) -> Iterator[Finding]:
     down; or see to it that a rebalance has completed since the coordinator loaded the group
     before the narrowing bounce begins (RB113).
     """
-    if not context.planning or not context.classic:
+    if not context.planning or not context.classic or context.goal == CONSUMER:
         return
     named = []
     for facts in context.members:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebal.planner.context import Context
+from rebal.planner.context import CONSUMER, Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
 
@@ -32,7 +32,7 @@ def static_members(context: Context) -> Iterator[Finding]:
     (its partitions stop for that long). Never start two processes with one instance id: the newer
     fences the older.
     """
-    if not context.planning or not context.classic:
+    if not context.planning or not context.classic or context.goal == CONSUMER:
         return
     named = [
         facts

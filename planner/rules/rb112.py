@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
-from rebal.planner.context import Context
+from rebal.planner.context import CONSUMER, Context
 from rebal.planner.families import cooperative
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
@@ -30,7 +30,12 @@ def custom_assignor(context: Context) -> Iterator[Finding]:
     --ignore RB112 --reason "…", which the plan records. Any change of the custom assignor's own
     code belongs in the first bounce of an upgrade, and in the second one of a downgrade.
     """
-    if not context.planning or not context.classic or not context.elected:
+    if (
+        not context.planning
+        or not context.classic
+        or not context.elected
+        or context.goal == CONSUMER
+    ):
         return
     if (context.lacking or context.unsure) and cooperative(context.elected) is Tri.CANNOT_TELL:
         yield found(

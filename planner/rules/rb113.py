@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
-from rebal.planner.context import Context
+from rebal.planner.context import CONSUMER, Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
 
@@ -34,7 +34,12 @@ def reloaded(context: Context) -> Iterator[Finding]:
 
     It does not fire while the target itself is elected: that is what a load leaves.
     """
-    if not context.classic or not context.stable or context.elected == context.target:
+    if (
+        not context.classic
+        or not context.stable
+        or context.elected == context.target
+        or context.goal == CONSUMER
+    ):
         return
     if context.reloaded is Tri.NO or context.probed(context.target) is Tri.YES:
         return

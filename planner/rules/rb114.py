@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebal.planner.context import Context
+from rebal.planner.context import CONSUMER, Context
 from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.ahead import ahead
 from rebal.planner.rules.registry import found, rule
 
 
@@ -28,7 +29,9 @@ def absent_members(context: Context) -> Iterator[Finding]:
     How to answer it: change those configurations with the first bounce and drop the old assignor
     there with the second one.
     """
-    if context.planning and context.classic and len(context.settled) < len(context.members):
+    if not context.planning or not context.classic or context.goal == CONSUMER:
+        return
+    if ahead(context):
         yield found(
             "does anything else use this group id (scaled to zero, standby site, scheduled job, "
             "canary, old image)? It would come back with the old list and be refused.",

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
-from rebal.planner.context import Context
+from rebal.planner.context import CONSUMER, Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
 
@@ -31,7 +31,7 @@ def co_partitioning(context: Context) -> Iterator[Finding]:
     How to answer it: if it does, stay on range, or change the application first.
     """
     moving = "range" in (context.elected, context.keep) and context.target != "range"
-    if not context.planning or not context.classic or not moving:
+    if not context.planning or not context.classic or not moving or context.goal == CONSUMER:
         return
     if len(context.settled) == len(context.members):
         return

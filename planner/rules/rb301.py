@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebal.planner.context import Context
+from rebal.planner.context import EAGER, Context
 from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.ahead import ahead, narrowing_step
 from rebal.planner.rules.registry import found, rule
 
 
@@ -31,11 +32,11 @@ def listener(context: Context) -> Iterator[Finding]:
     How to answer it: make the code treat both calls as differences before the narrowing bounce;
     a listener that is not there needs nothing.
     """
-    if not context.planning or not context.classic or context.goal != "cooperative":
+    if not context.planning or not context.classic or context.goal == EAGER:
         return
-    if len(context.settled) < len(context.members):
+    if ahead(context):
         yield found(
             "does application code handle rebalances (ConsumerRebalanceListener or a callback)? "
-            "Under COOPERATIVE it is told differences, not the full set.",
-            before_step=context.narrow_step,
+            "After the change it is told differences, not the full set.",
+            before_step=narrowing_step(context),
         )

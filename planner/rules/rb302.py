@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
-from rebal.planner.context import Context
+from rebal.planner.context import EAGER, Context
 from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.ahead import ahead
 from rebal.planner.rules.registry import found, rule
 
 
@@ -29,20 +30,18 @@ def incremental_assign(context: Context) -> Iterator[Finding]:
     How to answer it: use incremental_assign() and incremental_unassign() when the consumer's
     rebalance protocol is COOPERATIVE, or have no callback at all.
     """
-    if not context.planning or not context.classic or context.goal != "cooperative":
+    if not context.planning or not context.classic or context.goal == EAGER:
         return
     for proven, result in ((True, Tri.YES), (False, Tri.CANNOT_TELL)):
         named = [
             facts
-            for facts in context.members
-            if facts.family == "librdkafka"
-            and facts.family_proven is proven
-            and facts not in context.settled
+            for facts in ahead(context)
+            if facts.family == "librdkafka" and facts.family_proven is proven
         ]
         if named:
             yield found(
-                f"{context.named(named)}: does a rebalance callback call assign()? Under "
-                "COOPERATIVE it must call incremental_assign().",
+                f"{context.named(named)}: does a rebalance callback call assign()? After "
+                "the change it must call incremental_assign().",
                 result=result,
                 members=named,
             )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.ahead import ahead, narrowing_step
 from rebal.planner.rules.registry import found, rule
 
 
@@ -27,9 +28,9 @@ def dead_consumer(context: Context) -> Iterator[Finding]:
     How to answer it: restart by hand and look at the gate after each member, or pause the
     roll-out after the first one (kubectl rollout pause).
     """
-    if context.planning and context.classic and len(context.settled) < len(context.members):
+    if context.planning and context.classic and ahead(context):
         yield found(
             "does the process stop, or become not ready, when its consumer is refused? If not, "
             "an orchestrator rolls on until nobody consumes.",
-            before_step=context.narrow_step,
+            before_step=narrowing_step(context),
         )

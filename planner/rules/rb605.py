@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.ahead import ahead
 from rebal.planner.rules.registry import found, rule
 
 
@@ -26,7 +27,7 @@ def autoscaler(context: Context) -> Iterator[Finding]:
 
     How to answer it: pause them for the time of the roll-out.
     """
-    if context.planning and context.classic and len(context.settled) < len(context.members):
+    if context.planning and context.classic and ahead(context):
         yield found(
             "is an autoscaler, a sync or an automatic roll-back active on the deployment? Pause "
             "it for the roll-out.",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rebal.groups.model import Tri
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.ahead import narrowing_step
 from rebal.planner.rules.registry import found, rule
 
 
@@ -39,5 +40,5 @@ def members_missing(context: Context) -> Iterator[Finding]:
             result=Tri.YES,
             fix="Bring them back with the current step's list, or say --expect-members "
             f"{here} if they are gone for good.",
-            before_step=context.narrow_step if len(context.settled) < here else None,
+            before_step=narrowing_step(context) if len(context.settled) < here else None,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Knowledge, Tri
-from rebal.planner.context import Context, Facts
+from rebal.planner.context import CONSUMER, Context, Facts
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
 
@@ -43,7 +43,7 @@ def unknown_list(context: Context) -> Iterator[Finding]:
     member that kept its partitions when it rejoined has no eager assignor. A configuration file
     does not count: it says what the next start will use.
     """
-    if not context.classic or not context.members or not context.stable:
+    if not context.classic or not context.members or not context.stable or context.goal == CONSUMER:
         return
     for before, asks in (
         (context.narrow_step, lambda facts: context.supports(facts, context.target)),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rebal.groups.model import Tri
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.ahead import narrowing_step
 from rebal.planner.rules.registry import found, rule
 
 
@@ -37,5 +38,5 @@ def contradiction(context: Context) -> Iterator[Finding]:
             members=named,
             evidence=item.evidence,
             fix="Take the evidence again, or leave out the file that is about something else.",
-            before_step=context.narrow_step,
+            before_step=narrowing_step(context),
         )

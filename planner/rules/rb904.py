@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from rebal.groups.model import Refusal, Tri
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.ahead import narrowing_step
 from rebal.planner.rules.registry import found, rule
 
 
@@ -58,7 +59,7 @@ def refused(context: Context) -> Iterator[Finding]:
             members=causes,
             evidence=(item.evidence,),
             fix=f"Start {who} again only with a list that holds {context.elected}.",
-            before_step=context.narrow_step,
+            before_step=narrowing_step(context),
         )
 
 

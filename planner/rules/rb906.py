@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
-from rebal.planner.context import Context
+from rebal.planner.context import CONSUMER, Context
 from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.ahead import ahead
 from rebal.planner.rules.registry import found, rule
 
 
@@ -33,10 +34,8 @@ def unknown_family(context: Context) -> Iterator[Finding]:
         return
     named = [
         facts
-        for facts in context.members
-        if facts.family is None
-        and facts.takes_mixed is not Tri.YES
-        and facts not in context.settled
+        for facts in ahead(context)
+        if facts.family is None and (context.goal == CONSUMER or facts.takes_mixed is not Tri.YES)
     ]
     if named:
         one = len(named) == 1

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rebal.groups.model import Tri
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.ahead import ahead
 from rebal.planner.rules.registry import found, rule
 
 
@@ -32,10 +33,8 @@ def guessed_family(context: Context) -> Iterator[Finding]:
         return
     named = [
         facts
-        for facts in context.members
-        if (facts.family or facts.takes_mixed is Tri.YES)
-        and not facts.family_proven
-        and facts not in context.settled
+        for facts in ahead(context)
+        if (facts.family or facts.takes_mixed is Tri.YES) and not facts.family_proven
     ]
     if named:
         guesses = {facts.family or " or ".join(facts.candidates) for facts in named}

@@ -7,6 +7,7 @@ from typing import Any
 
 from rebal.groups.model import (
     AssignorList,
+    Cluster,
     Contradiction,
     Coordinator,
     CoordinatorKind,
@@ -42,7 +43,9 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
     """A snapshot from shorthand.
 
     `members`: `{id, list | at_least | lacks, family, version, guess, instance, owned, declared,
-    topics, protocol_type}`; `reloaded` and `probe: {assignor: true | false | null}` in YAML's
+    topics, protocol_type, rack, regex, bytes (version of the subscription; null: not read),
+    assigned_data, surge, classic_only, idle}`; `cluster: {version, settings, features}`;
+    `reloaded` and `probe: {assignor: true | false | null}` in YAML's
     three values; `topics: {name: partitions}`.
     """
     topics = spec.get("topics", {"orders": 12})
@@ -64,6 +67,7 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
             ),
         ),
         captured_at=AT,
+        cluster=Cluster(**spec.get("cluster", {})),
         members=tuple(member_of(m, n, per, topics) for n, m in enumerate(members)),
         topics=tuple(Topic(name=name, partitions=n) for name, n in topics.items() if n),
         probe=Probe(
@@ -133,16 +137,23 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
         declared=DeclaredAssignors(
             list=tuple(m["declared"]),
             group_protocol=m.get("group_protocol"),
+            classic_only=tuple(m.get("classic_only", ())),
+            max_surge=m.get("surge"),
             evidence=seen(Source.CONFIG_FILE, "app.properties"),
         )
         if "declared" in m
         else None,
         subscription=Subscription(
-            version=1,
+            version=m.get("bytes", 1),
             topics=tuple(m.get("topics", topics)),
             owned_partitions={"orders": mine} if m.get("owned") else {},
-        ),
-        assignment={"orders": mine},
+        )
+        if m.get("bytes", 1) is not None
+        else None,
+        assignment_user_data=m["assigned_data"].encode() if "assigned_data" in m else None,
+        rack=m.get("rack"),
+        subscribed_regex=m.get("regex"),
+        assignment={} if m.get("idle") else {"orders": mine},
         protocol_type=m.get("protocol_type"),
     )
 

@@ -1,0 +1,64 @@
+"""RB111: new code of a custom assignor under its old name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.groups.model import Tri
+from rebal.planner.context import CONSUMER, Context
+from rebal.planner.families import cooperative
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB111",
+    Severity.BLOCK,
+    "A custom assignor keeps its name on both sides of the change",
+    reference="KIP-429, compatibility and migration plan (custom assignors; why two bounces)",
+)
+def same_name(context: Context) -> Iterator[Finding]:
+    """The group's custom assignor is to become cooperative without another name.
+
+    Why it matters: while the members are restarted, old and new code share one name. A leader with
+    old code ignores the partitions that members still own and may give them away before they are
+    revoked: two owners. That is the reason for both bounces. With one name there is nothing that
+    the group could agree to leave.
+
+    How to find out: which code each member runs cannot be seen from outside. A member whose
+    subscription has no owned partitions in it (version 0) runs a client from before KIP-429 for
+    sure.
+
+    How to fix it: give the cooperative code a new name, and do the two bounces between the names.
+    The swap of byte code belongs in bounce 1 of an upgrade and in bounce 2 of a downgrade. Or stop
+    all members and start them with the new code.
+
+    Cannot tell: every member's client could pass on owned partitions; whether the leader's
+    assignor looks at them cannot be seen.
+    """
+    name = context.elected
+    if not context.planning or context.goal == CONSUMER or name is None:
+        return
+    if name != context.target or cooperative(name) is not Tri.CANNOT_TELL:
+        return
+    old = [
+        facts
+        for facts in context.members
+        if facts.member.subscription is not None and facts.member.subscription.version == 0
+    ]
+    if old:
+        yield found(
+            f"{context.named(old)} cannot tell a leader what they own, and if one of them leads, "
+            f"{name} gives partitions away that others still own.",
+            members=old,
+            fix=f"Upgrade these clients first, and give the new code another name than {name}.",
+        )
+    else:
+        yield found(
+            f"{name} is a custom assignor and the target too: whether the code that leads the "
+            "group looks at owned partitions cannot be seen.",
+            result=Tri.CANNOT_TELL,
+            members=context.members,
+            fix="Give the new code a name of its own and plan the way to that; or, if all members "
+            'run it already: --ignore RB111 --reason "…".',
+        )

@@ -1,0 +1,39 @@
+"""RB602: a deployment that rolls itself back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.planner.context import Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.ahead import ahead, narrowing_step
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB602",
+    Severity.ASK,
+    "Does the deployment roll back by itself",
+    reference="KIP-429 (downgrade); Argo Rollouts: analysis; Helm: --atomic",
+)
+def automatic_roll_back(context: Context) -> Iterator[Finding]:
+    """A roll-back by a machine brings the old configuration back in one go.
+
+    Why it matters: after the second bounce that is a direct downgrade: an eager list joins a
+    cooperative group and is refused (RB108), member by member. The roll-back that was to help
+    stops the service.
+
+    How to find out: look for automatic roll-back in the pipeline: analysis runs, helm --atomic,
+    deployment circuit breakers, alarms that redeploy.
+
+    How to answer it: switch it off for the roll-out, and go back only by the roll-back that each
+    step of the plan names.
+    """
+    if not context.planning or not context.classic:
+        return
+    if ahead(context):
+        yield found(
+            "does a pipeline or an orchestrator roll back by itself when a deployment looks bad? "
+            "Here that is a direct downgrade: use the step's own roll-back instead.",
+            before_step=narrowing_step(context),
+        )

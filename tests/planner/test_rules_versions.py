@@ -1,0 +1,143 @@
+"""The table of version faults: read right, complete, and never drowning a healthy group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rebal.groups.clients import families
+from rebal.groups.model import Tri
+from rebal.planner.rules import evaluate, rules
+from rebal.planner.versions import (
+    BROKER,
+    Fault,
+    exact_version,
+    faults,
+    in_broker,
+    unchecked_versions,
+)
+from tests.planner.builder import context_of
+
+
+def fault(fixed: Any, since: str = "2.4.0") -> Fault:
+    return Fault(
+        rule="RB000",
+        issue="none",
+        of="java",
+        since=since,
+        fixed=fixed,
+        when="always",
+        what="it breaks",
+        source="none",
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "there"),
+    [
+        ((2, 3, 1), Tri.NO),
+        ((2, 4, 0), Tri.YES),
+        ((2, 7, 1), Tri.YES),
+        ((2, 7, 2), Tri.NO),
+        ((2, 7, 9), Tri.NO),
+        ((2, 8, 0), Tri.YES),
+        ((2, 8, 1), Tri.NO),
+        ((2, 9, 0), Tri.YES),
+        ((3, 0, 0), Tri.NO),
+        ((4, 1, 1), Tri.NO),
+    ],
+)
+def test_a_fix_counts_in_its_own_line_and_in_all_after_the_newest(
+    version: tuple[int, ...], there: Tri
+) -> None:
+    assert fault(("2.7.2", "2.8.1", "3.0.0")).in_version(version) is there
+
+
+def test_faults_without_a_known_fix() -> None:
+    assert fault("open").in_version((9, 0, 0)) is Tri.YES
+    assert fault("open").in_version((2, 3, 0)) is Tri.NO
+    assert fault("unknown").in_version((2, 4, 0)) is Tri.YES
+    assert fault("unknown").in_version((2, 4, 1)) is Tri.CANNOT_TELL
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("2.8.2", (2, 8, 2)),
+        ("3.0", (3, 0, 0)),
+        ("v1.21.6", (1, 21, 6)),
+        ("2.16.1-rdkafka-2.16.0", (2, 16, 0)),
+        ("7.5.1-ccs", None),
+        ("3.4.0.redhat-00006", None),
+        ("unknown", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_exact_versions(text: str | None, version: tuple[int, ...] | None) -> None:
+    assert exact_version(text) == version
+
+
+@pytest.mark.parametrize(
+    ("said", "there"),
+    [
+        ("3.9", Tri.NO),
+        ("4.0", Tri.CANNOT_TELL),
+        ("4.0.1", Tri.YES),
+        ("4.0.2", Tri.NO),
+        ("4.1", Tri.CANNOT_TELL),
+        ("4.2", Tri.NO),
+        ("3.9 or later", Tri.CANNOT_TELL),
+        ("4.2 or later", Tri.NO),
+        (None, Tri.CANNOT_TELL),
+    ],
+)
+def test_a_broker_that_says_its_line_only(said: str | None, there: Tri) -> None:
+    assert in_broker(fault(("4.0.2", "4.1.1"), since="4.0.0"), said) is there
+
+
+def test_the_table_names_rules_and_clients_that_exist() -> None:
+    assert {one.rule for one in faults()} <= set(rules())
+    assert {one.of for one in faults()} <= {*families(), BROKER}
+    assert len({(one.rule, one.issue, one.of) for one in faults()}) == len(faults())
+    for one in faults():
+        assert one.source
+        assert one.what
+        if isinstance(one.fixed, tuple):
+            assert list(one.fixed) == sorted(one.fixed, key=exact_version)
+            assert one.in_version(exact_version(one.fixed[-1]) or ()) is Tri.NO
+            assert exact_version(one.since) < exact_version(one.fixed[0])
+
+
+def test_every_old_member_is_in_one_finding_per_rule() -> None:
+    members = [{"id": f"m{n:02}", "list": ["range"], "version": "2.8.0"} for n in range(30)]
+    found = evaluate(context_of({"planning": True, "members": members}))
+    by_rule = [finding for finding in found if finding.rule.startswith("RB2")]
+    assert len(by_rule) == len({finding.rule for finding in by_rule}) > 3
+    assert all(len(finding.members) == 30 for finding in by_rule)
+    assert all("and 24 more" in finding.message for finding in by_rule)
+
+
+def test_a_current_group_has_no_version_findings() -> None:
+    members = [{"id": "a", "list": ["range"], "version": "4.1.1"}]
+    group = {"planning": True, "cluster": {"version": "4.1"}, "members": members}
+    assert not [f for f in evaluate(context_of(group)) if f.rule.startswith("RB2")]
+
+
+def test_what_was_not_checked_is_named() -> None:
+    known = {"cluster": {"version": "3.9"}, "members": [{"id": "a"}]}
+    assert unchecked_versions(context_of(known)) == ()
+    spec = {
+        "cluster": {"version": "4.0"},
+        "members": [{"id": "a", "guess": True}, {"id": "k", "family": "kafkajs", "version": "2.2"}],
+    }
+    said = unchecked_versions(context_of(spec))
+    assert said == (
+        "known faults of the client versions of a: its version is not exactly known",
+        "known faults of kafkajs: there is no table of them",
+        "known faults of the broker's patch release: it says 4.0 only",
+    )
+    assert unchecked_versions(context_of({"members": [{"id": "a"}]})) == (
+        "known faults of the broker's version: it is not known",
+    )
