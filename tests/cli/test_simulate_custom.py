@@ -1,0 +1,209 @@
+"""Assignors that are not Kafka's own: the example package, installed, and every wrong one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rebal.cli import custom
+from rebal.cli.app import run
+from rebal.groups.assignors import Spec, SpecMember, assign
+from rebal.groups.custom import CustomAssignorError, Guarded, Rule, violations
+from rebal.groups.model import GroupSnapshot, RebalanceProtocol
+from rebal.groups.snapshot import dump_snapshot
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "rendezvous-assignor"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the example installed in it, by pip, from a copy."""
+    source, target = tmp_path_factory.mktemp("src") / "example", tmp_path_factory.mktemp("site")
+    shutil.copytree(EXAMPLE, source)
+    words = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    done = subprocess.run(
+        [sys.executable, *words, "--target", str(target), str(source)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+@pytest.fixture
+def saved(tmp_path: Path, group: Callable[..., GroupSnapshot]) -> str:
+    path = tmp_path / "checkout.rebal.yaml"
+    path.write_text(dump_snapshot(group()), encoding="utf-8")
+    return str(path)
+
+
+def rebal(installed: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("rebal")), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+    )
+
+
+def test_the_example_is_found_by_its_entry_point_and_simulated(installed: Path, saved: str) -> None:
+    words = ["simulate", "--snapshot", saved, "--assignor", "rendezvous"]
+    done = rebal(installed, *words, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)
+    assert (made["assignor"], made["protocol"], made["violations"]) == ("rendezvous", "EAGER", [])
+    assert sum(m["keeps"] + m["gets"] for m in made["members"]) == 12
+    alone = rebal(installed, *words, "--remove-member", "checkout-2", "-o", "json")
+    fewer = {m["member_id"]: m["then"] for m in json.loads(alone.stdout)["members"]}
+    for member in made["members"]:
+        if not member["member_id"].startswith("checkout-2"):
+            assert numbers(member["then"]) <= numbers(fewer[member["member_id"]])
+    both = rebal(installed, *words, "--assignor", "sticky", "--add-member", "1")
+    assert both.returncode == 0, both.stderr
+    assert "rendezvous" in both.stdout
+    unknown = rebal(installed, *words, "--assignor", "nobody")
+    assert unknown.returncode == 2
+    assert "uniform, consumer:range, rendezvous." in unknown.stderr
+
+
+def numbers(owned: dict[str, str]) -> set[int]:
+    made: set[int] = set()
+    for text in ",".join(owned.values()).split(","):
+        low, _, high = text.partition("-")
+        made |= set(range(int(low), int(high or low) + 1)) if low else set()
+    return made
+
+
+SPEC = Spec(
+    members=(
+        SpecMember(member_id="a", topics=("orders",), owned=(("orders", 0), ("orders", 1))),
+        SpecMember(member_id="b", topics=("orders", "clicks")),
+    ),
+    partitions={"orders": 2, "clicks": 1},
+)
+GOOD = {"a": [("orders", 0)], "b": [("orders", 1), ("clicks", 0)]}
+
+
+@pytest.mark.parametrize(
+    ("result", "cooperative", "rules"),
+    [
+        (GOOD, False, []),
+        (GOOD, True, [Rule.TAKEN_TOO_EARLY]),
+        ({"a": [("orders", 0)], "b": [("clicks", 0)]}, True, []),
+        ({"a": [("orders", 0)], "b": [("clicks", 0)]}, False, [Rule.LEFT_OUT]),
+        ({**GOOD, "a": [("orders", 0), ("orders", 1)]}, False, [Rule.TWICE]),
+        ({**GOOD, "a": [("orders", 0), ("orders", 0)]}, False, [Rule.TWICE]),
+        ({"a": [("orders", 0), ("clicks", 0)], "b": [("orders", 1)]}, False, [Rule.NOT_SUBSCRIBED]),
+        ({**GOOD, "c": [("orders", 5)]}, False, [Rule.NO_SUCH_MEMBER]),
+        ({"a": [*GOOD["a"], ("orders", 2)], "b": GOOD["b"]}, False, [Rule.NO_SUCH_PARTITION]),
+        ({"a": [*GOOD["a"], ("ghost", 0)], "b": GOOD["b"]}, False, [Rule.NO_SUCH_PARTITION]),
+        ({}, False, [Rule.LEFT_OUT]),
+    ],
+)
+def test_every_breach_of_the_contract_is_found(
+    result: dict, cooperative: bool, rules: list[Rule]
+) -> None:
+    assert [one.rule for one in violations(SPEC, result, cooperative=cooperative)] == rules
+
+
+@pytest.mark.parametrize("name", ["range", "roundrobin", "sticky"])
+def test_kafkas_own_keep_the_contract(name: str) -> None:
+    assert violations(SPEC, assign(name, SPEC), cooperative=False) == ()
+
+
+class Point:
+    """An entry point of an installed package, without the package."""
+
+    def __init__(self, name: str, made: object, value: str = "pack:thing") -> None:
+        self.name, self.value, self.dist, self._made = name, value, None, made
+
+    def load(self) -> object:
+        if isinstance(self._made, Exception):
+            raise self._made
+        return self._made
+
+
+def plug(monkeypatch: pytest.MonkeyPatch, *points: Point) -> None:
+    def found(group: str, name: str | None = None) -> list[Point]:
+        assert group == "rebal.assignors"
+        return [point for point in points if name in (None, point.name)]
+
+    monkeypatch.setattr(custom, "entry_points", found)
+
+
+class Greedy:
+    name = "mine"
+    supported_protocols = frozenset({RebalanceProtocol.EAGER})
+
+    def assign(self, spec: Spec) -> dict:
+        return {spec.members[0].member_id: [("orders", 0), ("orders", 0), ("payments", 1)]}
+
+
+class Broken(Greedy):
+    def assign(self, spec: Spec) -> dict:
+        raise KeyError("no such\nthing")
+
+
+class Odd(Greedy):
+    def assign(self, spec: Spec) -> dict:
+        return {"a": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("points", "sentence"),
+    [
+        ([Point("mine", ImportError("gone"))], "cannot be loaded (ImportError: gone)."),
+        ([Point("mine", object())], "cannot be loaded (TypeError: 'object' object is not callable"),
+        ([Point("mine", int)], "an assignor needs name; see rebal.groups.assignors.spec."),
+        ([Point("mine", Broken)], "assign failed with KeyError: 'no such\\nthing'."),
+        ([Point("mine", Odd())], "assign must return (topic, partition) lists, not list."),
+        (
+            [Point("mine", Greedy), Point("mine", Greedy, "other:thing")],
+            "mine is brought by assignor mine of an installed package (other:thing) and by",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_one_sentence(
+    points: list[Point], sentence: str, saved: str, capsys, monkeypatch
+) -> None:
+    plug(monkeypatch, *points)
+    assert run(["simulate", "--assignor", "mine", "--snapshot", saved]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert sentence in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_broken_contract_is_shown_and_blocks(saved: str, capsys, monkeypatch) -> None:
+    plug(monkeypatch, Point("mine", Greedy))
+    assert run(["simulate", "--assignor", "mine", "--snapshot", saved]) == 3
+    out = capsys.readouterr().out
+    assert "contract     1 partition given to two members, or twice to one (such as orders 0" in out
+    assert "11 partitions left without an owner though its topic is subscribed to" in out
+    assert "1 partition given out though it does not exist (such as payments 1, checkout-1" in out
+    assert run(["simulate", "--assignor", "mine", "--assignor", "range", "--snapshot", saved]) == 3
+    assert "breaks its contract" in capsys.readouterr().out
+
+
+def test_kafkas_own_names_are_kafkas_own(saved: str, capsys, monkeypatch) -> None:
+    plug(monkeypatch, Point("range", Broken))
+    assert run(["simulate", "--assignor", "range", "--snapshot", saved]) == 0
+    with pytest.raises(CustomAssignorError, match="range is Kafka's own name"):
+        custom.custom_assignors(["range"])
+
+
+def test_protocols_are_kafkas() -> None:
+    class Wrong(Greedy):
+        supported_protocols = ("LAZY",)
+
+    with pytest.raises(CustomAssignorError, match="supported_protocols: 'LAZY' is not a valid"):
+        Guarded(Wrong(), "assignor x")
