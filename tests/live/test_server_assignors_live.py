@@ -1,0 +1,124 @@
+"""`uniform` and `range` against the target assignments of a real 4.1 broker, member by member.
+
+Each event's target is computed from the group as it was read just before it; who joins gets its
+member id from the group as it is after.
+"""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.groups.assignors import SpecMember
+from rebal.groups.assignors.consumer_group import server_assignor
+from rebal.groups.model import GroupSnapshot, GroupType
+from rebal.inspectors.live import read_groups
+from rebal.planner.whatif import simulate
+from rebal.planner.whatif_changes import Changes
+from rebal.planner.whatif_spec import spec_of
+from tests.kafka.broker import Broker
+from tests.kafka.members import Member, Members
+from tests.kafka.processes import wait_for
+from tests.live_support import config_of
+
+Targets = dict[str, set[tuple[str, int]]]
+
+
+def settled(broker: Broker, group_id: str, members: int) -> GroupSnapshot:
+    """The group, once it has so many members and all of them have reached the newest target."""
+    found: list[GroupSnapshot] = []
+
+    def at_rest() -> bool:
+        (seen,) = read_groups(config_of(broker), [group_id])
+        if not isinstance(seen, GroupSnapshot) or len(seen.members) != members:
+            return False
+        found[:] = [seen]
+        return seen.group.group_epoch == seen.group.assignment_epoch and all(
+            member.target_assignment == member.assignment
+            and member.member_epoch == seen.group.group_epoch
+            for member in seen.members
+        )
+
+    wait_for(f"{group_id} to settle with {members} members", at_rest, timeout=30)
+    return found[0]
+
+
+def targets(snapshot: GroupSnapshot) -> Targets:
+    return {
+        member.member_id: {
+            (topic, p) for topic, numbers in member.target_assignment.items() for p in numbers
+        }
+        for member in snapshot.members
+    }
+
+
+def foretold(before: GroupSnapshot, after: GroupSnapshot, assignor: str) -> Targets:
+    """What rebal computes for the members of `after`, from the targets of `before`."""
+    spec = spec_of(before, server_side=True)
+    known = {member.member_id: member for member in spec.members}
+    joined = {member.member_id: member for member in spec_of(after, server_side=True).members}
+    spec = replace(
+        spec,
+        members=tuple(
+            known.get(name)
+            or SpecMember(member_id=name, topics=one.topics, instance_id=one.instance_id)
+            for name, one in joined.items()
+        ),
+    )
+    ids = {topic.name: topic.topic_id for topic in (*before.topics, *after.topics)}
+    return {name: set(owned) for name, owned in server_assignor(assignor, ids).assign(spec).items()}
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+@pytest.mark.parametrize("kind", ["alike", "mixed"])
+def test_the_brokers_targets_are_foretold(
+    *,
+    kafka41: Broker,
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    assignor: str,
+    kind: str,
+) -> None:
+    topics = [f"{topic_name}-{n}" for n in range(3)]
+    for topic, partitions in zip(topics, (7, 12, 5), strict=True):
+        kafka41.create_topic(topic, partitions)
+    wanted = (
+        [topics, topics[:2], topics[1:], topics[:1], topics] if kind == "mixed" else [topics] * 5
+    )
+
+    def start(n: int) -> Member:
+        return members.start(
+            "java-4.1.1",
+            kafka41,
+            f"c-{n}",
+            group_id,
+            topics=wanted[n],
+            protocol="consumer",
+            instance_id=f"pod-{9 - n}" if n % 2 else None,
+            settings={"group.remote.assignor": assignor},
+        )
+
+    running = [start(0)]
+    before = settled(kafka41, group_id, 1)
+    assert (before.group.type, before.group.assignor) == (GroupType.CONSUMER, assignor)
+    compared = 0
+    for n in range(1, 5):
+        running.append(start(n))
+        after = settled(kafka41, group_id, n + 1)
+        assert targets(after) == foretold(before, after, assignor), f"member {n} joined"
+        before = after
+        compared += len(after.members)
+    running[2].stop()
+    after = settled(kafka41, group_id, 4)
+    assert targets(after) == foretold(before, after, assignor), "a member left"
+    compared += 4
+    # The same through the what-if that an operator types, on the group as it was before.
+    gone = next(m.member_id for m in before.members if m.client_id == "c-2")
+    made = simulate(before, assignor, Changes(remove_members=(gone,)))
+    assert targets(after) == {
+        shift.member_id: {(t, p) for t, numbers in shift.then.items() for p in numbers}
+        for shift in made.members
+        if shift.change != "leaves"
+    }
+    print(f"{assignor}, {kind}: {compared} of {compared} members' targets equal the broker's")
