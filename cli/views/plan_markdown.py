@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rebal.cli.output import escape, shown
 from rebal.cli.views.common import count
-from rebal.cli.views.plan_view import headline, is_over, label_of, state
+from rebal.cli.views.plan_view import duration, headline, is_over, label_of, state
 from rebal.planner.context import names
 from rebal.planner.plan import Plan, Setting, Step
 
@@ -77,6 +77,10 @@ def _step(plan: Plan, step: Step, config: tuple[Setting, ...]) -> Iterator[str]:
         yield from (f"{n}. {_text(line)}" for n, line in enumerate(step.order, 1))
     if step.cost is not None:
         yield from ("", f"- Costs: {_text(step.cost.text)}.")
+        for pace in step.cost.paces if len(step.cost.paces) > 1 else ():
+            stopped = f"{pace.partition_seconds:,.0f} partition-seconds stopped"
+            rebalances = count(pace.rebalances, "rebalance")
+            yield f"  - {pace.name}: {duration(pace.seconds)}, {stopped}, {rebalances}"
     yield from ("", f"- [ ] Gate: {_code(step.gate.command)} must show: {_text(step.gate.shows)}")
     yield from (f"  - {_text(need)}" for need in step.gate.needs)
     yield f"- Roll-back: {_text(step.rollback)}"

@@ -23,7 +23,7 @@ from rebal.cli.views.common import (
 )
 from rebal.groups.model import Tri
 from rebal.planner.context import names
-from rebal.planner.plan import Finding, Plan, Setting, Severity, Step, Verdict
+from rebal.planner.plan import Finding, Pace, Plan, Setting, Severity, Step, Verdict
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _LABEL: Final = 11
 # Where the second column of a step's lines begins.
 _MARGIN: Final = 3 + _LABEL + GAP
-_STYLES: Final = {
+VERDICT_STYLES: Final = {
     Verdict.READY: "bold green",
     Verdict.DONE: "bold green",
     Verdict.BLOCKED: "bold red",
@@ -62,7 +62,7 @@ def plan_view(
     labels = names(plan.baseline.members)
     view: list[RenderableType] = [
         Text.assemble((plan.group_id, "bold"), f": {headline(plan)}"),
-        _hanging(Text(plan.verdict.value, style=_STYLES[plan.verdict]), plan.summary),
+        _hanging(Text(plan.verdict.value, style=VERDICT_STYLES[plan.verdict]), plan.summary),
     ]
     captured = when(plan.baseline.captured_at, now)
     if captured != "just now":
@@ -173,10 +173,35 @@ def _after(step: Step) -> Iterator[Row]:
     yield from _labelled("order", step.order)
     if step.cost is not None:
         yield "costs", step.cost.text
+        if len(step.cost.paces) > 1:
+            yield "", _paces(step.cost.paces)
     yield "gate", Command(step.gate.command)
     yield "", f"must show: {step.gate.shows}"
     yield from (("", _hanging("·", need, 1)) for need in step.gate.needs)
     yield "back", step.rollback
+
+
+def _paces(paces: Sequence[Pace]) -> Table:
+    """What each pace costs, side by side."""
+    made = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
+    for pace in paces:
+        made.add_row(
+            pace.name,
+            duration(pace.seconds),
+            f"{pace.partition_seconds:,.0f} partition-seconds stopped",
+            count(pace.rebalances, "rebalance"),
+        )
+    return made
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `3 min 20 s`, `1 h 5 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def _labelled(label: str, lines: Sequence[str]) -> Iterator[Row]:
@@ -224,5 +249,10 @@ def _open(plan: Plan) -> Iterator[Row]:
             f"carry out step {plan.next_step}; whether its gate holds:",
         )
         yield label, Command(gate)
-    elif plan.findings:
-        yield label, Command(f"rebal explain {plan.findings[0].rule}")
+        return
+    blocks = [f.rule for f in plan.findings if f.severity is Severity.BLOCK and not f.ignored]
+    if blocks:
+        yield label, Command(f"rebal explain {blocks[0]}")
+    elif plan.next_step is not None:
+        gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)
+        yield label, Command(gate)

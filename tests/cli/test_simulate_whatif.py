@@ -1,0 +1,196 @@
+"""What-ifs, several assignors and KIP-848 groups as they are typed at `rebal simulate`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from rebal.cli.app import run
+from rebal.cli.output import render
+from rebal.cli.views.simulate_compare import compare_view
+from rebal.cli.views.simulate_view import simulate_view
+from rebal.groups.model import Group, GroupSnapshot, GroupType, Member, Subscription, Topic
+from rebal.groups.partitions import Partitions
+from rebal.groups.snapshot import dump_snapshot
+from rebal.planner.whatif import simulate
+from rebal.planner.whatif_changes import Changes
+
+Make = Callable[..., GroupSnapshot]
+
+
+@pytest.fixture
+def saved(tmp_path: Path, group: Make) -> Callable[..., str]:
+    def save(**more: object) -> str:
+        path = tmp_path / "checkout.rebal.yaml"
+        path.write_text(dump_snapshot(group(**more)), encoding="utf-8")
+        return str(path)
+
+    return save
+
+
+def members(owned: list[str], topics: tuple[str, ...] = ("orders",)) -> tuple[Member, ...]:
+    return tuple(
+        Member(
+            member_id=f"pod-{n}-id",
+            client_id=f"pod-{n}",
+            subscription=Subscription(version=3, topics=topics),
+            assignment={"orders": Partitions.parse(text)} if text else {},
+        )
+        for n, text in enumerate(owned)
+    )
+
+
+def test_a_what_if_says_what_happens_round_by_round(saved, capsys) -> None:
+    words = ["simulate", "--assignor", "cooperative-sticky", "--snapshot", saved()]
+    words += ["--add-member", "1", "--restart-member", "checkout-2", "--add-partitions", "orders=3"]
+    assert run(words) == 0
+    out = capsys.readouterr().out
+    assert "orders gets 3 more partitions, then checkout-2 stops, then checkout-2 is back" in out
+    for line in (
+        "round 1      orders gets 3 more partitions · revoked 0 · assigned 3 · still owned 12",
+        "round 2      checkout-2 stops · 5 partitions without its owner · revoked 0 · assigned 5",
+        "round 3      checkout-2 is back · revoked 5 · assigned 0 · still owned 10",
+        "round 5      new-1 joins · revoked 3 · assigned 0 · still owned 12",
+    ):
+        assert line in out
+    assert [line.split()[0] for line in out.splitlines() if line.startswith("new-")] == ["new-1"]
+    assert "EAGER        57 partitions stop in 4 rebalances" in out
+    assert "COOPERATIVE  13 partitions stop in 6 rebalances" in out
+
+
+def test_wide_names_the_partitions_of_each_round(saved, capsys) -> None:
+    words = ["simulate", "--assignor", "cooperative-sticky", "--snapshot", saved(), "--wide"]
+    assert run([*words, "--add-member", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "round 1      checkout-1 · gives orders 3\n" in out
+    assert "round 2      new-1 · gets orders 3,7,11\n" in out
+
+
+@pytest.mark.parametrize(("form", "load"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_several_assignors_are_one_document(saved, capsys, form: str, load) -> None:
+    words = ["simulate", "--snapshot", saved(), "-o", form, "--add-member", "1"]
+    for name in ("range", "cooperative-sticky", "uniform", "range"):
+        words += ["--assignor", name]
+    assert run(words) == 0
+    made = load(capsys.readouterr().out)
+    assert made["schema"] == "rebal.simulate/1"
+    assert made["changes"] == {"add_members": 1}
+    one, two, three = made["simulations"]
+    assert [one["assignor"], two["assignor"], three["assignor"]] == [
+        "range",
+        "cooperative-sticky",
+        "uniform",
+    ]
+    assert (one["stops"], two["stops"], three["stops"]) == (12, 3, 3)
+    assert (three["server_side"], one["server_side"]) == (True, False)
+
+
+def test_several_assignors_side_by_side(saved, capsys) -> None:
+    words = ["simulate", "--snapshot", saved(), "--add-member", "1"]
+    for name in ("range", "cooperative-sticky", "consumer:range"):
+        words += ["--assignor", name]
+    assert run(words) == 0
+    rows = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()
+            if line.startswith(("range  ", "cooperative", "consumer"))}  # fmt: skip
+    assert rows == {
+        "range": ["6", "0", "3–3", "0", "1", "12", "12"],
+        "cooperative-sticky": ["3", "0", "3–3", "0", "2", "3", "12"],
+        "consumer:range": ["6", "0", "3–3", "0", "none", "6", "–"],
+    }
+
+
+def test_a_what_if_does_not_obey_the_names_in_it(saved, capsys, hostile: str) -> None:
+    two = members(["0-5", "6-11"])
+    path = saved(members=(two[0], replace(two[1], client_id=hostile)))
+    for names in (["sticky"], ["sticky", "uniform"]):
+        words = ["simulate", "--snapshot", path, "--remove-member", hostile]
+        assert run([*words, *(w for name in names for w in ("--assignor", name))]) == 0
+        out = capsys.readouterr().out
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(out)
+        assert "[red]boss[/red] :boom:" in out
+
+
+def test_the_comparison_fits_a_narrow_terminal(group: Make) -> None:
+    snapshot = group()
+    made = [simulate(snapshot, name) for name in ("sticky", "uniform", "range")]
+    text = render(compare_view(made, "test", "rebal"), width=60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert "(no room for" in text
+
+
+def test_rounds_stop_where_they_are_told_to(saved, capsys) -> None:
+    words = ["simulate", "--snapshot", saved(), "--add-member", "1", "--rounds", "1"]
+    assert run([*words, "--assignor", "cooperative-sticky"]) == 0
+    assert "loses 3 · balance 0–3 (was 4–4) · NOT stable after 1 rebalance" in (
+        capsys.readouterr().out
+    )
+    assert run([*words[:-1], "until-stable", "--assignor", "cooperative-sticky"]) == 0
+
+
+def test_a_kip848_group_is_for_its_broker(saved, capsys) -> None:
+    path = saved(group=Group(group_id="g", type=GroupType.CONSUMER, assignor="uniform"))
+    words = ["simulate", "--snapshot", path, "--assignor"]
+    assert run([*words, "uniform", "--remove-member", "checkout-1"]) == 0
+    out = capsys.readouterr().out
+    assert "uniform of the broker (KIP-848); checkout-1 leaves" in out
+    assert "KIP-848      4 partitions stop; each member changes by itself" in out
+    assert "next:        rebal simulate --assignor range --snapshot" in out
+    assert run([*words, "sticky"]) == 1
+    assert "by uniform or range, and asks no client-side assignor" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--remove-member", "nobody"], "no member is called nobody; there are checkout-1, "),
+        (["--add-partitions", "ghost=1"], "--add-partitions ghost: the snapshot has no such topic"),
+        (["--rack", "a="], "--rack a=: write MEMBER=RACK, or RACK for added members."),
+        (["--topics", "orders"], "--topics says what added members subscribe to"),
+    ],
+)
+def test_what_cannot_happen_is_wrong_usage(words: list[str], sentence: str, saved, capsys) -> None:
+    assert run(["simulate", "--snapshot", saved(), "--assignor", "range", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert sentence in err
+    assert len(err.splitlines()) == 1
+
+
+def test_contradictory_owners_are_one_sentence(saved, capsys) -> None:
+    path = saved(members=members(["0-5", "5-11"]))
+    assert run(["simulate", "--snapshot", path, "--assignor", "range"]) == 1
+    assert "partition 5 of orders has two owners, pod-0-id and pod-1-id" in capsys.readouterr().err
+
+
+def test_a_leader_that_takes_long_is_foretold(group: Make) -> None:
+    mixed = (*members(["", ""], ("orders",)), *members([""], ("orders", "payments")))
+    mixed = tuple(
+        Member(member_id=f"m{n}", subscription=one.subscription) for n, one in enumerate(mixed)
+    )
+    topics = (Topic(name="orders", partitions=24_000), Topic(name="payments", partitions=1))
+    snapshot = group(members=mixed, topics=topics)
+    text = render(simulate_view(simulate(snapshot, "sticky"), "test", "rebal"), width=400)
+    assert "leader       the leader may compute for 19 s to 104 s at each rebalance" in text
+    assert "thrown out" not in text
+    near = simulate(snapshot, "sticky", rebalance_timeout=60)
+    text = render(simulate_view(near, "test", "rebal"), width=400)
+    assert "members are thrown out after 60 s (max.poll.interval.ms)" in text
+    assert "slow leader" in render(compare_view([near, near], "test", "rebal"), width=200)
+    assert "may compute" not in render(
+        simulate_view(simulate(snapshot, "range"), "test", "rebal"), width=400
+    )
+
+
+def test_two_thousand_members_are_still_a_picture(group: Make) -> None:
+    owned = [f"{n * 2}-{n * 2 + 1}" for n in range(2000)]
+    snapshot = group(members=members(owned), topics=(Topic(name="orders", partitions=4000),))
+    made = simulate(snapshot, "cooperative-sticky", Changes(remove_members=("pod-7",)))
+    text = render(simulate_view(made, "test", "rebal"), width=100)
+    assert "(a cell is the fullest of 4 members)" in text
+    assert len(text.splitlines()) < 45
+    assert max(map(len, text.splitlines())) <= 100
