@@ -1,0 +1,128 @@
+"""Findings as SARIF and as GitHub's workflow commands."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from rebal.cli.views.findings_export import to_github, to_sarif
+from rebal.planner.plan import Plan
+from rebal.planner.routes import make_plan
+from rebal.planner.rules import evaluate, rules
+from tests.planner.builder import group_of
+
+FORGOTTEN = [
+    {"id": "a", "list": ["cooperative-sticky", "range"]},
+    {"id": "b", "list": ["range"], "version": "3.1.0"},
+    {"id": "c", "at_least": ["range"]},
+]
+
+
+def plan(members: list[dict[str, Any]], **more: Any) -> Plan:
+    ignore = more.pop("ignore", None)
+    return make_plan(group_of({"members": members, **more}), ignore=ignore)
+
+
+def run_of(text: str) -> dict[str, Any]:
+    document = json.loads(text)
+    assert document["version"] == "2.1.0"
+    assert document["$schema"].endswith("sarif-2.1.0.json")
+    (run,) = document["runs"]
+    return run
+
+
+def test_every_finding_is_a_result_of_a_described_rule() -> None:
+    made = plan(FORGOTTEN)
+    run = run_of(to_sarif(made))
+    described = run["tool"]["driver"]["rules"]
+    assert [r["ruleId"] for r in run["results"]] == [f.rule for f in made.findings]
+    for result in run["results"]:
+        rule = described[result["ruleIndex"]]
+        assert rule["id"] == result["ruleId"]
+        assert rules()[rule["id"]].doc in rule["help"]["text"]
+        assert result["message"]["text"]
+        uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        assert uri == "consumer-groups/checkout"
+    assert [r["id"] for r in described] == sorted({f.rule for f in made.findings})
+
+
+def test_levels_tell_a_block_from_what_cannot_be_told_and_from_a_question() -> None:
+    results = {r["ruleId"]: r for r in run_of(to_sarif(plan(FORGOTTEN)))["results"]}
+    assert results["RB102"]["level"] == "error"
+    assert results["RB901"]["level"] == "warning"
+    assert results["RB901"]["properties"]["result"] == "cannot tell"
+    assert results["RB204"]["level"] == "warning"
+    assert results["RB301"]["level"] == "note"
+
+
+def test_members_are_named_and_not_by_their_passing_ids() -> None:
+    results = {r["ruleId"]: r for r in run_of(to_sarif(plan(FORGOTTEN)))["results"]}
+    where = results["RB102"]["locations"][0]["logicalLocations"]
+    assert [one["name"] for one in where] == ["checkout", "b"]
+    assert "0f0f" not in json.dumps(results["RB102"])
+
+
+def test_a_fingerprint_stays_while_the_evidence_changes() -> None:
+    def fingerprint(made: Plan) -> Any:
+        found = {r["ruleId"]: r for r in run_of(to_sarif(made))["results"]}
+        return found["RB102"]["partialFingerprints"]
+
+    known = [*FORGOTTEN[:2], {"id": "c", "list": ["cooperative-sticky", "range"]}]
+    assert fingerprint(plan(FORGOTTEN)) == fingerprint(plan(known))
+    assert fingerprint(plan(FORGOTTEN)) != fingerprint(plan(FORGOTTEN, group_id="other"))
+
+
+def test_what_is_ignored_is_suppressed_with_its_reason() -> None:
+    made = plan(FORGOTTEN, ignore={"RB102": "b is being removed"})
+    results = {r["ruleId"]: r for r in run_of(to_sarif(made))["results"]}
+    suppressed = [{"kind": "external", "justification": "b is being removed"}]
+    assert results["RB102"]["suppressions"] == suppressed
+    assert "suppressions" not in results["RB901"]
+    assert "RB102" not in to_github(made)
+
+
+def test_a_plan_says_its_verdict_where_no_finding_does() -> None:
+    made = plan(FORGOTTEN)
+    (said,) = run_of(to_sarif(made))["invocations"]
+    assert said["exitCode"] == made.exit_code
+    assert made.summary in said["exitCodeDescription"]
+    first = to_github(made).splitlines()[0]
+    assert re.fullmatch(rf"::\w+ title=rebal checkout {made.verdict.value}::.+", first)
+
+
+@pytest.mark.parametrize(
+    ("members", "command"),
+    [
+        ([{"id": "a", "list": ["range"]}], "::notice"),
+        ([{"id": "a", "list": ["range"], "family": "kafkajs"}], "::error"),
+        ([{"id": "a", "list": ["range"], "family": None}], "::warning"),
+    ],
+)
+def test_the_verdict_has_its_level(members: list[dict[str, Any]], command: str) -> None:
+    assert to_github(plan(members)).startswith(f"{command} title=rebal checkout ")
+
+
+def test_findings_without_a_plan() -> None:
+    found = evaluate(group_of({"members": FORGOTTEN}))
+    run = run_of(to_sarif(found, group_id="checkout"))
+    assert [r["ruleId"] for r in run["results"]] == ["RB102", "RB901"]
+    assert "invocations" not in run
+    lines = to_github(found, group_id="checkout").splitlines()
+    assert lines[0].startswith("::error title=RB102 checkout::b ([range])")
+    assert lines[1].startswith("::warning title=RB901 checkout::c: ")
+    assert to_github(()) == ""
+
+
+def test_a_hostile_name_starts_no_command() -> None:
+    name = "x\n::error title=fake::\x1b[31m100% owned"
+    made = plan([{"id": "a", "list": ["range"], "client": name, "instance": name}], group_id=name)
+    for line in to_github(made).splitlines():
+        assert re.match(r"::(error|warning|notice) title=[^:,]*::", line)
+        assert "\x1b" not in line
+        assert not re.search(r"%(?!25|0A|0D|3A|2C)", line)
+    assert len(to_github(made).splitlines()) == 1 + len(made.findings)
+    uri = run_of(to_sarif(made))["results"][0]["locations"][0]["physicalLocation"]
+    assert re.fullmatch(r"consumer-groups/[\w.%~-]+", uri["artifactLocation"]["uri"])
