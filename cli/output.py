@@ -39,6 +39,8 @@ class PlanFormat(StrEnum):
     JSON = "json"
     YAML = "yaml"
     MARKDOWN = "markdown"
+    SARIF = "sarif"
+    GITHUB = "github"
 
 
 def escape(text: str) -> str:

@@ -150,7 +150,7 @@ class _Rehearsal:
                 if id_ not in self._eager
                 for owned in set(member.owned) - set(result[id_])
             }
-            self._count(stopped + len(given))
+            self._count(stopped)
             for id_, owned in result.items():
                 generation = (self._here[id_].generation or 0) + 1
                 self._here[id_] = assignor.on_assignment(

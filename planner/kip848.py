@@ -114,7 +114,7 @@ def user_data(context: Context) -> Answer:
 
 
 def clients(context: Context) -> tuple[Answer, ...]:
-    """Can every member's client speak KIP-848, now or after an upgrade in the same restart?"""
+    """Is there a version of every member's client that speaks KIP-848 (RB412: its own does)?"""
     return tuple(_clients(context))
 
 
@@ -143,7 +143,7 @@ def _clients(context: Context) -> Iterator[Answer]:
 
 
 def too_old(facts: Facts) -> Tri:
-    """Must this member's client be upgraded in the restart that turns KIP-848 on?"""
+    """Must this member's client be upgraded before KIP-848 is turned on?"""
     known = family(facts.family)
     if known is None or version_tuple(known.kip848_since) is None:
         return Tri.CANNOT_TELL

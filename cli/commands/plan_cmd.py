@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rebal.cli import options, output
 from rebal.cli.errors import FailOn, UsageError, judged
 from rebal.cli.output import PlanFormat
+
+if TYPE_CHECKING:
+    from rebal.groups.model import GroupSnapshot
+    from rebal.planner.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What the options ask of a plan; `batch` 0 is all at once, `options` reach the cluster."""
+
+    to: str
+    expect_members: int | None
+    families: Mapping[str, str]
+    ignore: Mapping[str, str]
+    restart_seconds: float
+    batch: int
+    options: tuple[str, ...]
 
 
 def command(
@@ -23,6 +41,13 @@ def command(
         str,
         typer.Option(metavar="GOAL", help="cooperative, eager, consumer, or an assignor's name."),
     ] = "cooperative",
+    all_groups: Annotated[
+        bool, typer.Option("--all", help="All groups of the cluster, a line each.")
+    ] = False,
+    match: Annotated[
+        str | None,
+        typer.Option(metavar="RE", help="All groups whose whole name matches, a line each."),
+    ] = None,
     snapshot: options.Snapshot = None,
     bootstrap: options.Bootstrap = None,
     command_config: options.CommandConfig = None,
@@ -37,6 +62,13 @@ def command(
     expect_members: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="How many members the service has in all."),
+    ] = None,
+    assume: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHO=ID:LIST",
+            help="A member's list that no evidence shows, as client-id=app-1:range; recorded.",
+        ),
     ] = None,
     assume_family: Annotated[
         list[str] | None,
@@ -53,6 +85,14 @@ def command(
         list[str] | None,
         typer.Option(metavar="TEXT", help="Why a rule is ignored: one for each --ignore, or one."),
     ] = None,
+    restart_seconds: Annotated[
+        float,
+        typer.Option(metavar="S", min=0, help="How long one member's restart takes, for costs."),
+    ] = 30,
+    batch: Annotated[
+        str,
+        typer.Option(metavar="N|all", help="How many members restart at a time, for the costs."),
+    ] = "1",
     form: Annotated[
         PlanFormat, typer.Option("--output", "-o", help="How to print the plan.")
     ] = PlanFormat.TEXT,
@@ -68,13 +108,36 @@ def command(
 
     The exit code is that of the NEXT step: 0 it can start, or nothing is left to do; 3 something
     blocks it; 4 it cannot be proven safe yet. Nothing is changed: the plan is for people to carry
-    out.
+    out. With --all or --match: one line a group, the worst first, and the worst exit code.
     """
-    ignored = _ignored(ignore or (), reason or ())
-    families = _families(assume_family or ())
-    ending = _ending(out)
     if assignors and not probe:
         raise UsageError("--assignor says what to probe for: add --probe.")
+    ending = _ending(out)
+    wishes = Wishes(
+        to=to,
+        expect_members=expect_members,
+        families=_families(assume_family or ()),
+        ignore=_ignored(ignore or (), reason or ()),
+        restart_seconds=restart_seconds,
+        batch=_batch(batch),
+        options=tuple(options.typed(bootstrap, command_config, overrides, profile)),
+    )
+    if all_groups or match is not None:
+        from rebal.cli.commands.plan_many import plan_many
+
+        _refuse_with_many(group, snapshot, out, assume, form)
+        return plan_many(
+            options.connect(bootstrap, command_config, overrides, profile, timeout),
+            wishes,
+            match=match,
+            probe=probe,
+            assignors=assignors or (),
+            observations=options.evidence_files(request_log, client_log, inventory),
+            form=form,
+            wide=wide,
+            fail_on=fail_on,
+            exit_zero=exit_zero,
+        )
     seen = options.snapshot_for(
         group,
         snapshot,
@@ -91,39 +154,91 @@ def command(
     )
     import msgspec
 
-    from rebal.planner.plan import dump_plan
-    from rebal.planner.routes import NotPlannedError, make_plan
-
-    try:
-        plan = make_plan(
-            seen,
-            to,
-            expect_members=expect_members,
-            families=families,
-            ignore=ignored,
-            options=options.typed(bootstrap, command_config, overrides, profile),
-        )
-    except NotPlannedError as error:
-        raise UsageError(str(error)) from None
+    plan = plan_of(seen, wishes, assume or ())
     code = judged(plan.exit_code, plan.findings, fail_on, exit_zero)
     plan = msgspec.structs.replace(plan, exit_code=code)
     if out is not None and ending is not None:
         from rebal.cli.files import write_text
+        from rebal.planner.plan import dump_plan
 
         write_text(out, dump_plan(plan, "json" if ending == "json" else "yaml"))
         output.say(f"wrote {out}")
+    _print(plan, form, now=datetime.now(UTC) if group is None else None, wide=wide)
+    return code
+
+
+def plan_of(seen: GroupSnapshot, wishes: Wishes, assume: Sequence[str] = ()) -> Plan:
+    """The plan that `wishes` ask for; `assume` are texts of `--assume`.
+
+    Raises:
+        UsageError: no such goal, or an assumption that does not fit the group.
+    """
+    from rebal.groups.assume import AssumptionError, apply_assumptions
+    from rebal.planner.cost import Speed
+    from rebal.planner.routes import NotPlannedError, make_plan
+
+    try:
+        seen, assumed = apply_assumptions(seen, assume)
+        return make_plan(
+            seen,
+            wishes.to,
+            expect_members=wishes.expect_members,
+            families=wishes.families,
+            ignore=wishes.ignore,
+            speed=Speed(restart=wishes.restart_seconds, batch=wishes.batch),
+            options=wishes.options,
+            assumed=assumed,
+        )
+    except (NotPlannedError, AssumptionError) as error:
+        raise UsageError(str(error)) from None
+
+
+def _print(plan: Plan, form: PlanFormat, *, now: datetime | None, wide: bool) -> None:
     if form is PlanFormat.TEXT:
         from rebal.cli.views.plan_view import plan_view
 
-        now = datetime.now(UTC) if group is None else None
         output.page(plan_view(plan, now=now, wide=wide), wide=wide)
     elif form is PlanFormat.MARKDOWN:
         from rebal.cli.views.plan_markdown import plan_markdown
 
         output.write(plan_markdown(plan))
+    elif form in (PlanFormat.SARIF, PlanFormat.GITHUB):
+        from rebal.cli.views.findings_export import to_github, to_sarif
+
+        made = to_sarif if form is PlanFormat.SARIF else to_github
+        output.write(made(plan))
     else:
+        from rebal.planner.plan import dump_plan
+
         output.write(dump_plan(plan, "json" if form is PlanFormat.JSON else "yaml"))
-    return code
+
+
+def _refuse_with_many(
+    group: str | None,
+    snapshot: Path | None,
+    out: Path | None,
+    assume: Sequence[str] | None,
+    form: PlanFormat,
+) -> None:
+    """What makes no sense for several groups at once is said, not ignored."""
+    for given, name in (
+        (group, "GROUP"),
+        (snapshot, "--snapshot"),
+        (out, "--out"),
+        (assume, "--assume"),
+    ):
+        if given:
+            raise UsageError(f"{name} is for one group: leave out --all and --match.")
+    if form not in (PlanFormat.TEXT, PlanFormat.JSON, PlanFormat.YAML):
+        raise UsageError(f"-o {form} is for one group; with --all and --match: text, json, yaml.")
+
+
+def _batch(text: str) -> int:
+    if text == "all":
+        return 0
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"--batch {text}: say how many members restart at a time, or all.")
+    return int(text)
 
 
 def _ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:

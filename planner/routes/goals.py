@@ -35,7 +35,7 @@ def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
     kip848 = snapshot.group.type is GroupType.CONSUMER
     if target in (COOPERATIVE, COOPERATIVE_STICKY):
         back = kip848 and target == COOPERATIVE_STICKY
-        return Goal(kind=COOPERATIVE, target=COOPERATIVE_STICKY, back=back)
+        return Goal(kind=COOPERATIVE, target=COOPERATIVE_STICKY, only_target=back, back=back)
     if target == CONSUMER:
         return Goal(kind=CONSUMER, target=COOPERATIVE_STICKY)
     if target == EAGER:
@@ -44,8 +44,7 @@ def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
         elected = snapshot.group.assignor
         aside = elected not in (None, target) and cooperative(str(elected)) is not Tri.YES
         mixed = elected == target and _others(snapshot, target)
-        return Goal(kind=EAGER, target=target, only_target=(aside or mixed) and not kip848,
-                    back=kip848)  # fmt: skip
+        return Goal(kind=EAGER, target=target, only_target=aside or mixed or kip848, back=kip848)
     raise NotPlannedError(
         f"--to {target}: expected cooperative, eager, consumer, or one of range, roundrobin, "
         "sticky, cooperative-sticky."

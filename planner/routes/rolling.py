@@ -15,7 +15,7 @@ from typing import Final
 from rebal.groups.clients import assignors, version_tuple
 from rebal.groups.clients import family as known_family
 from rebal.groups.model import Tri
-from rebal.planner.context import EAGER, Context, Facts, ids
+from rebal.planner.context import CONSUMER, EAGER, Context, Facts, ids
 from rebal.planner.cost import CostModel, Restarts
 from rebal.planner.families import cooperative
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
@@ -169,7 +169,11 @@ def gate_command(context: Context) -> str:
         words += ["--to", context.target]
     elif context.goal != "cooperative":
         words += ["--to", context.goal]
-    words += [*context.options, "--probe", "--request-log", "kafka-request.log"]
+    words += context.options
+    if context.classic and context.goal != CONSUMER:
+        words.append("--probe")
+    if context.goal != CONSUMER:
+        words += ["--request-log", "kafka-request.log"]
     words += ["--expect-members", str(context.expected or len(context.members))]
     return shlex.join(words)
 

@@ -143,7 +143,7 @@ def _settings(context: Context, members: Sequence[Facts]) -> tuple[Setting, ...]
         notes = []
         if known is not None and (old or unsure):
             title = "kafka-clients" if key == "java" else known.title
-            more = f": upgrade in this restart ({context.named(old)})" if old else ""
+            more = f": upgrade first ({context.named(old)})" if old else ""
             notes.append(f"needs {title} {known.kip848_since} or later{more}")
         made += (
             noted(setting, notes)

@@ -8,6 +8,7 @@ from rebal.groups.model import Source, Tri
 from rebal.planner.context import EAGER, Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.routes.way import Way
+from rebal.planner.versions import unchecked_versions
 
 
 def summary(context: Context, way: Way, code: int, findings: Sequence[Finding]) -> str:
@@ -102,7 +103,7 @@ def _not_checked(context: Context) -> Iterator[str]:
     sources = {item.source for facts in context.members for item in facts.member.assignors.evidence}
     if not sources & {Source.REQUEST_LOG, Source.CLIENT_LOG}:
         yield "the members' lists by any log: none was given, or none matched"
-    yield "known faults of these client and broker versions: this version has no table of them"
+    yield from unchecked_versions(context)
     if context.goal == EAGER:
         yield "whether anything relies on partitions being kept across rebalances"
     yield from (f"not read: {note}" for note in context.snapshot.notes)

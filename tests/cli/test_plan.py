@@ -250,7 +250,7 @@ def test_a_family_can_be_assumed(group: Make, save: Any, capsys: Said) -> None:
         (["--probe"], "live group"),
         (["--assignor", "sticky"], "add --probe"),
         (["checkout"], "not both"),
-        (["-o", "sarif"], "--output"),
+        (["-o", "csv"], "--output"),
     ],
 )
 def test_wrong_usage_is_one_sentence(

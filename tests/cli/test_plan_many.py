@@ -1,0 +1,137 @@
+"""`rebal plan-upgrade --all` and `--match`, and what speaks of one plan's pace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from rebal.cli import app, files
+from rebal.groups.model import GroupSnapshot, GroupState, Software
+from rebal.inspectors import live
+
+Make = Callable[..., GroupSnapshot]
+Said = pytest.CaptureFixture[str]
+
+
+def named(snapshot: GroupSnapshot, name: str, **more: Any) -> GroupSnapshot:
+    group = msgspec.structs.replace(snapshot.group, group_id=name, **more)
+    return msgspec.structs.replace(snapshot, group=group)
+
+
+@pytest.fixture
+def cluster(group: Make, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """Four groups and one that cannot be read; the list holds what was asked."""
+    asked: list[tuple[Any, ...]] = []
+    snapshot = group()
+    refusing = tuple(
+        msgspec.structs.replace(
+            member,
+            software=Software(family="librdkafka", name="confluent-kafka-python", version="2.6.0"),
+        )
+        for member in snapshot.members
+    )
+    found = {
+        "a-ready": named(snapshot, "a-ready"),
+        "b-moving": named(snapshot, "b-moving", state=GroupState.PREPARING_REBALANCE),
+        "c-blocked": msgspec.structs.replace(named(snapshot, "c-blocked"), members=refusing),
+        "d-blocked": msgspec.structs.replace(named(snapshot, "d-blocked"), members=refusing),
+    }
+
+    def select(config: Any, names: Sequence[str], **more: Any) -> tuple[str, ...]:
+        asked.append((tuple(names), more))
+        return ("a-ready",) if more["match"] else (*found, "e-hidden")
+
+    def read(config: Any, names: Sequence[str], **more: Any) -> list[Any]:
+        failure = live.GroupFailure(
+            group_id="e-hidden", kind="not allowed", message="e-hidden: not allowed to read it."
+        )
+        return [found.get(name, failure) for name in names]
+
+    monkeypatch.setattr(live, "select_groups", select)
+    monkeypatch.setattr(live, "read_groups", read)
+    return asked
+
+
+def test_all_is_a_line_a_group_worst_first(cluster: Any, capsys: Said) -> None:
+    assert app.run(["plan-upgrade", "--all", "-b", "kafka-1:9092"]) == 1
+    told = capsys.readouterr()
+    lines = told.out.splitlines()
+    assert lines[0] == "4 groups: 2 blocked, 1 unproven, 1 ready"
+    rows = [line.split()[:2] for line in lines[3:7]]
+    assert rows == [
+        ["blocked", "c-blocked"],
+        ["blocked", "d-blocked"],
+        ["unproven", "b-moving"],
+        ["ready", "a-ready"],
+    ]
+    assert "cut over" in lines[3]
+    assert lines[-1].strip() == "rebal plan-upgrade c-blocked -b kafka-1:9092"
+    assert told.err == "rebal: e-hidden: not allowed to read it.\n"
+    assert cluster == [((), {"match": None, "all_groups": True})]
+
+
+def test_match_and_its_exit_code(cluster: Any, capsys: Said) -> None:
+    words = ["plan-upgrade", "--match", "a-.*", "-b", "kafka-1:9092", "-o", "json"]
+    assert app.run(words) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert body["schema"] == "rebal.plans/1"
+    (plan,) = body["plans"]
+    assert (plan["group_id"], plan["verdict"], plan["path"]) == ("a-ready", "ready", "two_bounces")
+    assert body["failures"] == []
+    assert body["exit_code"] == 0
+    assert cluster == [((), {"match": "a-.*", "all_groups": False})]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["g", "--all"], "GROUP is for one group"),
+        (["--all", "--out", "p.yaml"], "--out is for one group"),
+        (["--all", "--snapshot", "s.yaml"], "--snapshot is for one group"),
+        (["--match", "x", "--assume", "client-id=a:range"], "--assume is for one group"),
+        (["--all", "-o", "markdown"], "-o markdown is for one group"),
+        (["--all", "--batch", "none"], "--batch none"),
+        (["--all", "--to", "fastest"], "expected cooperative"),
+    ],
+)
+def test_wrong_usage(cluster: Any, capsys: Said, words: list[str], says: str) -> None:
+    assert app.run(["plan-upgrade", *words, "-b", "kafka-1:9092"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert says in told.err
+
+
+def test_paces_stand_side_by_side(group: Make, tmp_path: Path, capsys: Said) -> None:
+    path = str(files.save_snapshot(group(), tmp_path))
+    words = ["plan-upgrade", "--snapshot", path, "--restart-seconds", "60", "--batch", "2"]
+    assert app.run(words) == 0
+    said = capsys.readouterr().out
+    narrow = said[said.index("\n2  ") :]
+    paces = [line for line in narrow.splitlines() if "partition-seconds stopped  " in line]
+    assert [line.split("  ")[0].strip() or line.strip() for line in paces]
+    assert [name for name in ("one by one", "2 at a time", "all at once") if name in narrow] == [
+        "one by one",
+        "2 at a time",
+        "all at once",
+    ]
+    assert app.run([*words[:3], "--batch", "all", "-o", "markdown"]) == 0
+    assert "  - all at once: " in capsys.readouterr().out
+
+
+def test_an_assumed_list_is_recorded(group: Make, tmp_path: Path, capsys: Said) -> None:
+    path = str(files.save_snapshot(group(), tmp_path))
+    words = ["plan-upgrade", "--snapshot", path, "-o", "json"]
+    app.run(words)
+    before = json.loads(capsys.readouterr().out)
+    assert len(before["steps"][0]["unknown"]) == 1
+    assert app.run([*words, "--assume", "client-id=checkout-3:range"]) == 0
+    after = json.loads(capsys.readouterr().out)
+    assert after["steps"][0]["unknown"] == []
+    assert any("checkout-3" in line for line in after["assumptions"])
+    assert app.run([*words, "--assume", "client-id=nobody:range"]) == 2
+    assert "no member has the client id nobody" in capsys.readouterr().err

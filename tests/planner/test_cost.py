@@ -1,0 +1,104 @@
+"""What a step costs when its restarts are rehearsed with the real assignors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rebal.groups.model import GroupSnapshot
+from rebal.planner.cost import Restarts, Speed, by_arithmetic
+from rebal.planner.cost_rounds import by_assignors
+from tests.planner.builder import group_of
+
+BOTH = ["cooperative-sticky", "range"]
+DONE = ("cooperative-sticky",)
+
+
+def group(count: int, names: list[str], elected: str, **more: Any) -> GroupSnapshot:
+    members = [{"id": f"m{n}", "list": names, **more} for n in range(count)]
+    return group_of({"members": members, "elected": elected})
+
+
+def restarts(snapshot: GroupSnapshot, target: tuple[str, ...], **more: Any) -> Restarts:
+    ids = tuple(member.member_id for member in snapshot.members)
+    fields: dict[str, Any] = {
+        "members": len(ids),
+        "restarting": len(ids),
+        "static": sum(m.instance_id is not None for m in snapshot.members),
+        "partitions": 12,
+        "eager": len(ids),
+        "eager_after": "range" in target,
+        "snapshot": snapshot,
+        "order": ids,
+        "eager_ids": ids,
+        "target_list": target,
+        "speed": Speed(restart=30, rebalance=3, first=3),
+    }
+    return Restarts(**{**fields, **more})
+
+
+def test_bounce_one_stops_everything_twice_for_each_member() -> None:
+    made = by_assignors(restarts(group(4, ["range"], "range"), tuple(BOTH)))
+    assert made.rebalances == 8
+    # Each of the 8 rebalances stops all 12 partitions for 3 s.
+    assert made.partitions_stopped == 8 * 12
+    assert made.partition_seconds == pytest.approx(8 * 12 * 3)
+    assert made.seconds == pytest.approx(4 * 30 + 8 * 3)
+
+
+def test_bounce_two_stops_less_with_every_member_that_is_done() -> None:
+    snapshot = group(4, BOTH, "cooperative-sticky")
+    made = by_assignors(restarts(snapshot, DONE))
+    first = by_assignors(restarts(snapshot, DONE, order=(snapshot.members[0].member_id,)))
+    done = tuple(member.member_id for member in snapshot.members[:3])
+    last = by_assignors(
+        restarts(
+            snapshot, DONE, order=(snapshot.members[3].member_id,),
+            eager_ids=tuple(m.member_id for m in snapshot.members if m.member_id not in done),
+        )
+    )  # fmt: skip
+    assert made.partitions_stopped < 12 * made.rebalances
+    # The last one's own 3 partitions, out and back, and nothing else.
+    assert last.partitions_stopped == 3 + 3
+    assert last.partitions_stopped < first.partitions_stopped
+    # A leave, a join, and a round more for what others must give up first.
+    assert last.rebalances == 3
+
+
+def test_all_at_once_stops_everything_for_one_restart() -> None:
+    made = by_assignors(restarts(group(3, ["range"], "range"), tuple(BOTH)))
+    one, everything = made.paces
+    assert (one.name, one.batch, everything.name, everything.batch) == (
+        "one by one", 1, "all at once", 3,
+    )  # fmt: skip
+    assert everything.rebalances == 1
+    assert everything.seconds == pytest.approx(30 + 3 + 3)
+    assert everything.partition_seconds == pytest.approx((30 + 3 + 3) * 12)
+
+
+def test_a_batch_stands_between() -> None:
+    speed = Speed(restart=30, rebalance=3, first=3, batch=2)
+    made = by_assignors(restarts(group(4, ["range"], "range"), tuple(BOTH), speed=speed))
+    assert [pace.batch for pace in made.paces] == [1, 2, 4]
+    seconds = [pace.seconds for pace in made.paces]
+    assert seconds == sorted(seconds, reverse=True)
+    assert made.paces[1].rebalances == 4
+
+
+def test_static_members_wait_without_a_rebalance_until_the_vote_changes() -> None:
+    members = [{"id": f"m{n}", "list": BOTH, "instance": f"i{n}"} for n in range(3)]
+    snapshot = group_of({"members": members, "elected": "cooperative-sticky"})
+    made = by_assignors(restarts(snapshot, DONE))
+    assert (made.rebalances, made.partitions_moved) == (0, 0)
+    assert made.partition_seconds == pytest.approx(30 * 12)
+    members = [{"id": f"m{n}", "list": ["range"], "instance": f"i{n}"} for n in range(3)]
+    changed = by_assignors(restarts(group_of({"members": members}), tuple(BOTH)))
+    assert changed.rebalances == 1
+
+
+def test_what_cannot_be_rehearsed_is_estimated() -> None:
+    unknown = restarts(group(2, ["acme"], "acme"), ("cooperative-sticky", "acme"))
+    assert by_assignors(unknown) == by_arithmetic(unknown)
+    huge = restarts(group(2, ["range"], "range"), tuple(BOTH), partitions=1_000_000)
+    assert by_assignors(huge) == by_arithmetic(huge)

@@ -1,0 +1,174 @@
+"""To KIP-848 and back: what the brokers, the clients and the group say to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from rebal.groups.model import Cluster, GroupSnapshot, Source, Tri
+from rebal.planner.plan import Plan, StepKind
+from rebal.planner.routes import make_plan
+from tests.planner.builder import group_of, seen
+
+READY = {
+    "group.consumer.migration.policy": "bidirectional",
+    "group.coordinator.rebalance.protocols": "classic,consumer",
+    "group.consumer.max.size": "2147483647",
+}
+
+
+def shown(members: list[dict[str, Any]], settings: dict[str, str] | None = None, *,
+          version: int | None = 1, **more: Any) -> GroupSnapshot:  # fmt: skip
+    snapshot = group_of({"members": members, "reloaded": False, **more})
+    cluster = Cluster(
+        version="4.1.1",
+        features={} if version is None else {"group.version": version},
+        settings={**READY, **(settings or {})},
+    )
+    return msgspec.structs.replace(snapshot, cluster=cluster, evidence=(seen(Source.DESCRIBE),))
+
+
+def plan(
+    members: list[dict[str, Any]],
+    settings: dict[str, str] | None = None,
+    *,
+    to: str = "consumer",
+    **more: Any,
+) -> Plan:
+    return make_plan(shown(members, settings, **more), to)
+
+
+def java(name: str, version: str = "4.1.1", **more: Any) -> dict[str, Any]:
+    return {"id": name, "list": ["range"], "version": version, **more}
+
+
+def own(made: Plan) -> tuple[str, int | None, Tri]:
+    return made.path, made.next_step, made.steps[0].precondition_holds
+
+
+def test_online_where_everything_allows_it() -> None:
+    made = plan([java("a"), java("b")])
+    assert (made.path, made.to, made.target, made.exit_code) == (
+        "kip848_online", "KIP-848", "consumer", 0,
+    )  # fmt: skip
+    (step,) = made.steps
+    text = {setting.format: setting.text for setting in step.config}["Java properties"]
+    assert "\ngroup.protocol=consumer\ngroup.remote.assignor=range" in text
+    for setting in ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms"):
+        assert f"\n{setting}" not in text
+        assert setting in text.splitlines()[0]
+    assert "--to consumer" in step.gate.command
+    assert "--probe" not in step.gate.command
+
+
+def test_an_old_client_is_upgraded_first() -> None:
+    made = plan([java("a", "3.9.1"), {**java("b", "2.6.0"), "family": "librdkafka"}])
+    assert made.exit_code == 3
+    assert "RB412" in made.summary
+    texts = [setting.text for setting in made.steps[0].config]
+    assert any("needs kafka-clients 4.0 or later: upgrade first (a)" in t for t in texts)
+    assert any("needs librdkafka and its bindings 2.12 or later" in t for t in texts)
+
+
+@pytest.mark.parametrize("policy", ["disabled", "downgrade"])
+def test_without_the_policy_only_a_stop_is_left(policy: str) -> None:
+    made = plan([java("a"), java("b")], {"group.consumer.migration.policy": policy})
+    assert own(made) == ("kip848_offline", 1, Tri.NO)
+    assert made.exit_code == 3
+    assert made.steps[0].kind is StepKind.CUT_OVER
+    assert made.steps[0].cost is not None
+    assert made.steps[0].cost.seconds == pytest.approx(33)
+    assert any(policy in line for line in made.steps[0].why)
+
+
+def test_user_data_in_an_assignment_shuts_the_online_way() -> None:
+    snapshot = shown([java("a"), java("b")])
+    members = (
+        msgspec.structs.replace(snapshot.members[0], assignment_user_data=b"\x01"),
+        snapshot.members[1],
+    )
+    made = make_plan(msgspec.structs.replace(snapshot, members=members), "consumer")
+    assert own(made) == ("kip848_offline", 1, Tri.NO)
+    assert any("user data" in line for line in made.steps[0].why)
+    empty = (msgspec.structs.replace(snapshot.members[0], assignment_user_data=b""),)
+    fine = make_plan(msgspec.structs.replace(snapshot, members=empty), "consumer")
+    assert fine.path == "kip848_online"
+
+
+def test_a_full_group_cannot_go_online() -> None:
+    members = [java("a"), java("b")]
+    assert plan(members, {"group.consumer.max.size": "2"}).path == "kip848_offline"
+    assert plan(members, {"group.consumer.max.size": "3"}).path == "kip848_online"
+
+
+@pytest.mark.parametrize(
+    ("settings", "version", "code"),
+    [
+        ({}, 0, 3),
+        ({}, None, 4),
+        ({"group.coordinator.rebalance.protocols": "classic"}, 1, 3),
+    ],
+)
+def test_the_brokers_must_speak_it(settings: dict[str, str], version: int | None,
+                                   code: int) -> None:  # fmt: skip
+    made = plan([java("a")], settings, version=version)
+    assert (made.path, made.exit_code) == ("kip848_online", code)
+    assert made.steps[0].precondition_holds is (Tri.NO if code == 3 else Tri.CANNOT_TELL)
+
+
+def test_a_policy_that_was_not_read_is_not_guessed() -> None:
+    snapshot = shown([java("a")])
+    bare = msgspec.structs.replace(snapshot.cluster, settings={})
+    made = make_plan(msgspec.structs.replace(snapshot, cluster=bare), "consumer")
+    assert made.exit_code == 4
+    assert "was not read" in made.steps[0].precondition
+
+
+@pytest.mark.parametrize(("family", "code"), [("kafkajs", 3), ("franz-go", 4)])
+def test_a_client_that_cannot(family: str, code: int) -> None:
+    made = plan([java("a"), java("b", family=family)])
+    assert made.exit_code == code
+    assert made.path == "kip848_online"
+
+
+def test_half_way_and_done() -> None:
+    half = plan(
+        [java("a", protocol_type="consumer"), java("b", protocol_type="classic")],
+        type="consumer",
+        elected="uniform",
+    )
+    assert (half.path, half.exit_code) == ("kip848_online", 0)
+    assert (half.steps[0].done, half.steps[0].to_do) == (("a-0f0f",), ("b-0f0f",))
+    assert "1 of 2 done" in half.summary
+    done = plan([java("a", protocol_type="consumer")], type="consumer", elected="uniform")
+    assert (done.path, done.verdict.value, done.exit_code) == ("finished", "done", 0)
+
+
+def test_back_to_classic() -> None:
+    members = [java("a", protocol_type="consumer"), java("b", protocol_type="consumer")]
+    more: dict[str, Any] = {"type": "consumer", "elected": "uniform"}
+    made = plan(members, to="cooperative-sticky", **more)
+    assert (made.path, made.exit_code) == ("kip848_back", 0)
+    text = made.steps[0].config[0].text
+    assert "\ngroup.protocol=classic\npartition.assignment.strategy=org.apache" in text
+    shut = plan(members, {"group.consumer.migration.policy": "upgrade"}, to="range", **more)
+    assert (shut.path, shut.exit_code) == ("kip848_back", 3)
+    assert "must be downgrade or bidirectional" in shut.steps[0].precondition
+    assert "--to range" in shut.steps[0].gate.command
+    assert "--to cooperative-sticky" in made.steps[0].gate.command
+    stay = plan(members, to="cooperative", **more)
+    assert (stay.path, stay.exit_code) == ("already_incremental", 0)
+
+
+def test_back_to_classic_asks_the_lists_of_those_that_are_back() -> None:
+    more: dict[str, Any] = {"type": "consumer", "elected": "uniform", "to": "cooperative-sticky"}
+    moving = java("a", protocol_type="consumer")
+    back = {"id": "b", "protocol_type": "classic", "version": "4.1.1"}
+    right = plan([moving, {**back, "list": ["cooperative-sticky"]}], **more)
+    assert (right.exit_code, right.steps[0].done) == (0, ("b-0f0f",))
+    wrong = plan([moving, {**back, "list": ["range"]}], **more)
+    assert wrong.exit_code == 3
+    unknown = plan([moving, back], **more)
+    assert unknown.exit_code == 4
