@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebal.groups.lag import Lag
 from rebal.groups.model import (
     AssignorList,
     Contradiction,
@@ -20,7 +21,6 @@ from rebal.groups.model import (
     GroupState,
     GroupType,
     Knowledge,
-    Lag,
     Member,
     Refusal,
     Software,
@@ -173,8 +173,9 @@ def test_order_and_equality_are_kept(people: list[tuple[str, str | None, object]
     group = GroupSnapshot(group=Group(group_id="g"), captured_at=AT, members=tuple(before))
     after = redact(group).members
 
-    def java(text: str | None) -> bytes:
-        return (text or "").encode("utf-16-be")
+    def java(text: str | None) -> tuple[bool, bytes]:
+        # None and "" are two values: only with a place of each do ranks tell them apart.
+        return text is not None, (text or "").encode("utf-16-be")
 
     def ranks(values: list[str | None]) -> list[int]:
         order = sorted(set(values), key=java)
