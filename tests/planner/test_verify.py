@@ -1,0 +1,335 @@
+"""What verify says of one look, and of several: steps, gates, dangers, and what it must not say."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from rebal.groups.lag import Lag
+from rebal.groups.model import Evidence, GroupSnapshot, Refusal, Source, Tri
+from rebal.groups.partitions import Partitions
+from rebal.planner.plan import Plan
+from rebal.planner.routes import make_plan
+from rebal.planner.verify import Standing, entry_of, verify
+from rebal.planner.verify_journal import JournalEntry
+from tests.planner.builder import AT, group_of
+
+MIXED = ["cooperative-sticky", "range"]
+FINAL = ["cooperative-sticky"]
+
+
+def look(minutes: float, members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
+    made = group_of({"members": members, "reloaded": False, **more})
+    return msgspec.structs.replace(made, captured_at=AT + timedelta(minutes=minutes))
+
+
+def app(number: int, start: int = 1, **more: Any) -> dict[str, Any]:
+    return {"id": f"app-{number}.{start}", "client": f"app-{number}", **more}
+
+
+def bare(number: int, start: int = 1) -> dict[str, Any]:
+    return app(number, start, family=None)
+
+
+def id_of(number: int, start: int = 1) -> str:
+    return f"app-{number}.{start}-0f0f"
+
+
+@pytest.fixture
+def plan() -> Plan:
+    """Three members on range, and nobody's list is known."""
+    return make_plan(look(0, [bare(n) for n in range(3)]), expect_members=3)
+
+
+class Story:
+    """Looks in their order, with the journal between them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.entries: list[JournalEntry] = []
+
+    def __call__(self, snapshot: GroupSnapshot, **more: Any) -> Standing:
+        standing = verify(self.plan, self.entries, snapshot, **more)
+        self.entries.append(entry_of(self.plan, standing, snapshot))
+        return standing
+
+
+def done(standing: Standing) -> dict[str, str]:
+    return {member.member_id: str(member.done) for member in standing.members}
+
+
+def test_ids_of_the_baseline_are_not_done_with_no_log_at_all(plan: Plan) -> None:
+    standing = verify(plan, [], look(1, [bare(0, 2), bare(1), bare(2)]))
+    assert done(standing) == {id_of(0, 2): "cannot tell", id_of(1): "no", id_of(2): "no"}
+    assert (standing.step, standing.exit_code) == (1, 4)
+    assert "app-1" in standing.next
+
+
+def test_a_new_id_alone_proves_nothing(plan: Plan) -> None:
+    standing = verify(plan, [], look(1, [bare(n, 2) for n in range(3)]))
+    assert set(done(standing).values()) == {"cannot tell"}
+    assert standing.exit_code == 4
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        {"elected": "cooperative-sticky"},
+        {"probe": {"cooperative-sticky": True, "range": True}},
+    ],
+)
+def test_bounce_1_is_proven_by_the_election_or_the_probe(
+    plan: Plan, evidence: dict[str, Any]
+) -> None:
+    standing = verify(plan, [], look(1, [bare(n, 2) for n in range(3)], **evidence))
+    assert (standing.step, standing.gate, standing.exit_code) == (1, Tri.YES, 0)
+    assert standing.next.startswith("begin step 2")
+
+
+def test_no_gate_holds_below_the_expected_count_and_the_missing_are_named(plan: Plan) -> None:
+    standing = verify(plan, [], look(1, [bare(0, 2), bare(1, 2)], elected="cooperative-sticky"))
+    assert (standing.gate, standing.exit_code) == (Tri.NO, 4)
+    assert [(one.name, one.sure) for one in standing.missing] == [("app-2", True)]
+    assert (
+        verify(
+            plan,
+            [],
+            look(1, [bare(0, 2), bare(1, 2)], elected="cooperative-sticky"),
+            expect_members=2,
+        ).exit_code
+        == 0
+    )
+
+
+def test_a_missing_one_of_equal_members_is_not_guessed() -> None:
+    pods = [{"id": f"pod.{n}", "client": "app", "family": None} for n in range(3)]
+    plan = make_plan(look(0, pods), expect_members=3)
+    standing = verify(plan, [], look(1, pods[:1]))
+    assert len(standing.missing) == 2
+    assert all(one.sure for one in standing.missing)
+    new = [{"id": "pod.9", "client": "app", "family": None}]
+    standing = verify(plan, [], look(1, new))
+    assert len(standing.missing) == 2
+
+
+def test_more_members_than_expected_is_said(plan: Plan) -> None:
+    members = [app(n, 2, list=MIXED) for n in range(4)]
+    standing = verify(plan, [], look(1, members, elected="cooperative-sticky"))
+    assert standing.exit_code == 0
+    assert any("RB607" in note for note in standing.notes)
+
+
+def test_lists_that_the_coordinator_may_have_forgotten_hold_no_gate(plan: Plan) -> None:
+    members = [app(n, 2, list=["range", "cooperative-sticky"]) for n in range(3)]
+    for reloaded, code in ((True, 4), (None, 4), (False, 0)):
+        standing = verify(plan, [], look(1, members, reloaded=reloaded))
+        assert standing.exit_code == code, standing
+        assert ("RB113" in " ".join(standing.why)) is (code == 4)
+
+
+def test_bounce_2_is_over_only_with_every_list_and_the_journal_remembers(plan: Plan) -> None:
+    tell = Story(plan)
+    cooperative = {"elected": "cooperative-sticky"}
+    assert tell(look(1, [app(n, 2, list=MIXED) for n in range(3)], **cooperative)).exit_code == 0
+    first = [app(0, 3, list=FINAL), bare(1, 2), bare(2, 2)]
+    standing = tell(look(2, first, **cooperative))
+    assert (standing.step, standing.exit_code) == (2, 4)
+    # The lists of the two others were seen a minute ago, and their ids are still there.
+    assert done(standing) == {id_of(0, 3): "yes", id_of(1, 2): "no", id_of(2, 2): "no"}
+    second = [bare(0, 3), app(1, 3, list=FINAL), bare(2, 2)]
+    assert done(tell(look(3, second, **cooperative)))[id_of(0, 3)] == "yes"
+    last = [bare(0, 3), bare(1, 3), app(2, 3, list=FINAL)]
+    assert tell(look(4, last, **cooperative)).finished
+    # Without the journal, the same look proves one member only.
+    alone = verify(plan, [], look(4, last, **cooperative))
+    assert (alone.step, alone.exit_code) == (2, 4)
+    assert sorted(done(alone).values()) == ["cannot tell", "cannot tell", "yes"]
+
+
+def test_the_step_stays_while_a_member_of_bounce_2_is_away(plan: Plan) -> None:
+    tell = Story(plan)
+    cooperative = {"elected": "cooperative-sticky"}
+    tell(look(1, [app(n, 2, list=MIXED) for n in range(3)], **cooperative))
+    tell(look(2, [app(0, 3, list=FINAL), bare(1, 2), bare(2, 2)], **cooperative))
+    standing = tell(look(3, [bare(0, 3), bare(2, 2)], **cooperative))
+    assert (standing.step, standing.exit_code) == (2, 4)
+    assert [one.name for one in standing.missing] == ["app-1"]
+    away = look(3.1, [bare(0, 3), bare(2, 2)], state="PreparingRebalance", elected=None)
+    assert tell(away).step == 2
+
+
+def test_a_member_that_came_back_without_the_target_is_a_danger(plan: Plan) -> None:
+    tell = Story(plan)
+    tell(look(1, [app(n, 2, list=MIXED) for n in range(3)], elected="cooperative-sticky"))
+    tell(look(2, [app(0, 3, list=MIXED), bare(1, 2), bare(2, 2)], elected="cooperative-sticky"))
+    back = look(3, [app(0, 4, list=["range"]), bare(1, 2), bare(2, 2)])
+    standing = tell(back)
+    assert standing.exit_code == 3
+    assert standing.dangers[0].kind == "went-back"
+    assert standing.dangers[0].members == (id_of(0, 4),)
+
+
+def with_refusal(snapshot: GroupSnapshot, seconds_ago: float) -> GroupSnapshot:
+    refusal = Refusal(
+        at=snapshot.captured_at - timedelta(seconds=seconds_ago),
+        client_id="app-0",
+        list=("cooperative-sticky",),
+        evidence=Evidence(source=Source.REQUEST_LOG),
+    )
+    return msgspec.structs.replace(snapshot, refusals=(refusal,))
+
+
+def test_a_refusal_is_a_danger_until_everybody_is_back(plan: Plan) -> None:
+    short = [app(1, 2, list=MIXED), app(2, list=["range"])]
+    standing = verify(plan, [], with_refusal(look(9, short), 300))
+    assert standing.exit_code == 3
+    (danger,) = standing.dangers
+    assert "app-0 [cooperative-sticky]" in danger.message
+    assert danger.members == (id_of(2),)
+    full = [app(0, 3, list=MIXED), app(1, 2, list=MIXED), app(2, 2, list=MIXED)]
+    fresh = with_refusal(look(9, full, elected="cooperative-sticky"), 30)
+    assert verify(plan, [], fresh).exit_code == 3
+    past = with_refusal(look(9, full, elected="cooperative-sticky"), 300)
+    assert verify(plan, [], past).exit_code == 0
+    old = with_refusal(look(9, short), 3600)
+    assert verify(plan, [], old).dangers == ()
+
+
+def owning(snapshot: GroupSnapshot, counts: list[int]) -> GroupSnapshot:
+    members, at = [], 0
+    for member, count in zip(snapshot.members, counts, strict=True):
+        numbers = Partitions(range(at, at + count))
+        owned = {"orders": numbers} if count else {}
+        members.append(msgspec.structs.replace(member, assignment=owned))
+        at += count
+    return msgspec.structs.replace(snapshot, members=tuple(members))
+
+
+def test_first_seconds_with_nothing_are_no_danger_and_half_a_minute_is(plan: Plan) -> None:
+    tell = Story(plan)
+    members = [bare(0, 2), bare(1), bare(2)]
+    assert tell(owning(look(1, members), [0, 6, 6])).exit_code == 4
+    assert tell(owning(look(1.3, members), [0, 6, 6])).exit_code == 4
+    standing = tell(owning(look(1.6, members), [0, 6, 6]))
+    assert standing.exit_code == 3
+    assert [danger.kind for danger in standing.dangers] == ["idle"]
+    assert standing.dangers[0].members == (id_of(0, 2),)
+    # It got some in between: the clock starts again.
+    tell = Story(plan)
+    tell(owning(look(1, members), [0, 6, 6]))
+    tell(owning(look(1.3, members), [4, 4, 4]))
+    tell(owning(look(1.5, members), [0, 6, 6]))
+    assert tell(owning(look(1.8, members), [0, 6, 6])).exit_code == 4
+
+
+def test_more_members_than_partitions_leave_somebody_idle_without_danger(plan: Plan) -> None:
+    tell = Story(plan)
+    members = [bare(0, 2), bare(1), bare(2)]
+    for minute in range(1, 5):
+        assert not tell(owning(look(minute, members), [0, 1, 1])).dangers
+
+
+def lagging(snapshot: GroupSnapshot, committed: int, end: int) -> GroupSnapshot:
+    lag = (Lag(topic="orders", partition=0, committed=committed, end=end),)
+    return msgspec.structs.replace(snapshot, lag=lag)
+
+
+@pytest.mark.parametrize(
+    ("steps", "danger"),
+    [
+        ([(100, 110), (100, 120), (100, 130), (100, 140)], True),
+        ([(100, 200), (150, 900), (200, 1800), (250, 3000)], True),
+        ([(100, 110), (110, 121), (120, 132), (130, 143)], False),
+        ([(100, 900), (100, 1900), (1950, 1960), (1950, 2100)], False),
+        ([(100, 100), (100, 100), (100, 100), (100, 100)], False),
+    ],
+    ids=["nothing committed", "does not keep up", "a little behind", "caught up", "idle topic"],
+)
+def test_lag_that_grows(plan: Plan, steps: list[tuple[int, int]], danger: bool) -> None:
+    tell = Story(plan)
+    members = [bare(n) for n in range(3)]
+    standing = None
+    for minute, (committed, end) in enumerate(steps):
+        standing = tell(lagging(look(1 + minute, members), committed, end))
+    assert standing is not None
+    assert [each.kind for each in standing.dangers] == (["lag"] if danger else [])
+
+
+def generation(snapshot: GroupSnapshot, number: int) -> GroupSnapshot:
+    group = msgspec.structs.replace(snapshot.group, generation=number)
+    return msgspec.structs.replace(snapshot, group=group)
+
+
+def test_a_storm_is_more_than_the_restarts_account_for(plan: Plan) -> None:
+    tell = Story(plan)
+    members = [bare(n) for n in range(3)]
+    tell(generation(look(1, members), 5))
+    standing = tell(generation(look(2, members), 12))
+    assert [danger.kind for danger in standing.dangers] == ["storm"]
+    # A whole cooperative bounce costs about as many, and is none.
+    tell = Story(plan)
+    for number in range(3):
+        now = [bare(n, 2 if n < number else 1) for n in range(3)]
+        tell(generation(look(1 + 2 * number, now), 5 + 3 * number))
+        gone = [one for n, one in enumerate(now) if n != number]
+        tell(generation(look(2 + 2 * number, gone), 6 + 3 * number))
+    standing = tell(generation(look(7, [bare(n, 2) for n in range(3)]), 15))
+    assert not standing.dangers
+
+
+def test_a_rebalance_that_does_not_end_is_a_danger(plan: Plan) -> None:
+    tell = Story(plan)
+    members = [bare(n) for n in range(3)]
+    for minute in range(1, 6):
+        standing = tell(look(minute, members, state="PreparingRebalance", elected=None))
+        assert standing.exit_code == 4
+    standing = tell(look(6, members, state="PreparingRebalance", elected=None))
+    assert [danger.kind for danger in standing.dangers] == ["stuck"]
+
+
+def test_evidence_against_the_journal_is_no_answer(plan: Plan) -> None:
+    tell = Story(plan)
+    tell(look(1, [app(n, 2, list=MIXED) for n in range(3)], elected="cooperative-sticky"))
+    odd = [app(0, 2, list=["range"]), bare(1, 2), bare(2, 2)]
+    standing = tell(look(2, odd))
+    assert done(standing)[id_of(0, 2)] == "cannot tell"
+    assert standing.exit_code != 0
+
+
+def test_a_word_of_the_user_in_the_baseline_proves_nothing() -> None:
+    assumed = look(0, [app(n, list=MIXED) for n in range(3)])
+    members = tuple(
+        msgspec.structs.replace(
+            member,
+            assignors=msgspec.structs.replace(
+                member.assignors, evidence=(Evidence(source=Source.ASSUMED),)
+            ),
+        )
+        for member in assumed.members
+    )
+    plan = make_plan(msgspec.structs.replace(assumed, members=members), expect_members=3)
+    standing = verify(plan, [], look(1, [bare(n) for n in range(3)]))
+    assert standing.exit_code == 4
+    assert "yes" not in done(standing).values()
+
+
+def test_a_step_can_be_asked_for(plan: Plan) -> None:
+    snapshot = look(1, [app(n, 2, list=MIXED) for n in range(3)], elected="cooperative-sticky")
+    assert verify(plan, [], snapshot).exit_code == 0
+    second = verify(plan, [], snapshot, step=2)
+    assert (second.step, second.exit_code) == (2, 4)
+    assert set(done(second).values()) == {"no"}
+
+
+def test_kip848_is_told_by_the_members_own_protocol(plan: Plan) -> None:
+    up = msgspec.structs.replace(plan, to="KIP-848", path="kip848_online", steps=plan.steps[:1])
+    mixed = [bare(0, 2) | {"protocol_type": "consumer"}, bare(1) | {"protocol_type": "classic"}]
+    group = {"type": "consumer", "elected": "uniform"}
+    standing = verify(up, [], look(1, mixed, **group), expect_members=2)
+    assert done(standing) == {id_of(0, 2): "yes", id_of(1): "no"}
+    assert standing.exit_code == 4
+    every = [bare(n, 2) | {"protocol_type": "consumer"} for n in range(2)]
+    assert verify(up, [], look(2, every, **group), expect_members=2).finished
