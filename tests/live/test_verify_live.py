@@ -1,0 +1,218 @@
+"""A roll-out on real Java members: after every restart verify's word is held to the truth."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rebal.cli import app
+from tests.kafka.broker import Broker
+from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.processes import wait_for
+
+PARTITIONS = 6
+OLD = ["range"]
+MIXED = ["cooperative-sticky", "range"]
+FINAL = ["cooperative-sticky"]
+
+
+class Rollout:
+    """Three Java members, a plan of them, and what verify says with and without a request log."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        members: Members,
+        group: str,
+        topic: str,
+        *,
+        folder: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        self.broker = broker
+        self.members = members
+        self.group = group
+        self.topic = topic
+        self.plan = folder / "plan.yaml"
+        self.log = ["--request-log", str(broker.request_log_path)]
+        self.blind = ["--journal", str(folder / "blind.jsonl")]
+        self.capsys = capsys
+        self.running: list[Member] = []
+
+    def start(self, number: int, assignors: list[str]) -> Member:
+        return self.members.start(
+            "java-2.8.2", self.broker, f"app-{number}", self.group, topics=[self.topic],
+            assignors=assignors,
+        )  # fmt: skip
+
+    def restart(self, number: int, assignors: list[str]) -> None:
+        self.running[number].stop()
+        self.running[number] = self.start(number, assignors)
+        wait_assigned(self.running, PARTITIONS)
+        self.broker.wait_stable(self.group, len(self.running))
+
+    def rebal(self, *words: str) -> tuple[int, str]:
+        code = app.run([*words, "-b", self.broker.bootstrap])
+        told = self.capsys.readouterr()
+        assert "fault of rebal" not in told.err
+        assert told.out, told.err
+        return code, told.out
+
+    def verify(self, *more: str) -> dict[str, Any]:
+        code, out = self.rebal("verify", str(self.plan), "-o", "json", *more)
+        body: dict[str, Any] = json.loads(out)
+        assert body["exit_code"] == code
+        return body
+
+    def check(self, gate: int | None, done: set[str], *more: str) -> dict[str, Any]:
+        """With the log the answer is the truth; without it, never more than the truth."""
+        told = self.verify(*self.log, *more)
+        assert names(told, "yes") == done
+        assert names(told, "no") == {member.client_id for member in self.running} - done
+        assert told["exit_code"] == gate, told
+        unlogged = self.verify(*self.blind, *more)
+        assert names(unlogged, "yes") <= done
+        assert not names(unlogged, "no") & done
+        assert unlogged["exit_code"] == gate or unlogged["exit_code"] == 4, unlogged
+        return unlogged
+
+
+def names(body: dict[str, Any], answer: str) -> set[str]:
+    return {member["name"] for member in body["members"] if member["done"] == answer}
+
+
+@pytest.fixture
+def rollout(
+    kafka41: Broker,
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    *,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Rollout:
+    kafka41.create_topic(topic_name, PARTITIONS)
+    made = Rollout(kafka41, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
+    made.running = [made.start(number, OLD) for number in range(3)]
+    wait_assigned(made.running, PARTITIONS)
+    kafka41.wait_stable(group_id, 3)
+    made.rebal("plan-upgrade", group_id, "--expect-members", "3", "--out", str(made.plan))
+    return made
+
+
+def test_two_bounces_with_a_forgotten_member_and_a_refusal(rollout: Rollout) -> None:
+    rollout.broker.log_requests(True)
+    try:
+        before = rollout.verify()
+        assert (before["step"], before["exit_code"]) == (1, 4)
+        assert names(before, "no") == {"app-0", "app-1", "app-2"}
+
+        rollout.restart(0, MIXED)
+        unlogged = rollout.check(4, {"app-0"})
+        # The ids of the two others are still there: named without any log.
+        assert names(unlogged, "no") == {"app-1", "app-2"}
+        rollout.restart(1, MIXED)
+        unlogged = rollout.check(4, {"app-0", "app-1"})
+        assert names(unlogged, "no") == {"app-2"}
+
+        # app-2 is forgotten, and somebody begins the second bounce all the same.
+        rollout.running[0].stop()
+        refused = rollout.start(0, FINAL)
+        refused.wait_for("error")
+        assert refused.error is not None
+        assert "InconsistentGroupProtocol" in refused.error
+        rollout.broker.wait_stable(rollout.group, 2)
+        told = rollout.verify(*rollout.log)
+        assert told["exit_code"] == 3
+        (danger,) = told["dangers"]
+        assert danger["kind"] == "refused"
+        assert "app-0 [cooperative-sticky]" in danger["message"]
+        assert danger["members"] == [rollout.running[2].member_id]
+        assert [one["name"] for one in told["missing"]] == ["app-0"]
+        assert rollout.verify(*rollout.blind)["exit_code"] == 4
+
+        rollout.running[0] = rollout.start(0, MIXED)
+        wait_assigned(rollout.running, PARTITIONS)
+        rollout.restart(2, MIXED)
+        told = rollout.verify(*rollout.log, "--probe")
+        assert names(told, "yes") == {"app-0", "app-1", "app-2"}
+        # Everybody is there again, but the refusal is not a minute old.
+        assert [danger["kind"] for danger in told["dangers"]] == ["refused"]
+        assert told["gate"] == "yes"
+    finally:
+        rollout.broker.log_requests(False)
+    # Without a log the elected target proves the same.
+    told = rollout.verify(*rollout.blind)
+    assert (told["step"], told["gate"], told["exit_code"]) == (1, "yes", 0)
+    assert told["assignor"] == "cooperative-sticky"
+    assert told["next"].startswith("begin step 2")
+
+
+def test_the_second_bounce_is_done_only_when_every_list_is_seen(rollout: Rollout) -> None:
+    rollout.broker.log_requests(True)
+    try:
+        for number in range(3):
+            rollout.restart(number, MIXED)
+        rollout.check(0, {"app-0", "app-1", "app-2"}, "--probe")
+        for number in range(3):
+            rollout.restart(number, FINAL)
+            done = {f"app-{n}" for n in range(number + 1)}
+            unlogged = rollout.check(0 if number == 2 else 4, done)
+            assert unlogged["step"] == 2
+            assert unlogged["exit_code"] == 4
+    finally:
+        rollout.broker.log_requests(False)
+    # The log is gone, its word stays in the journal; without either nothing is called done.
+    assert rollout.verify()["finished"]
+    nothing = rollout.verify("--journal", str(rollout.plan) + ".other", "--step", "2")
+    assert nothing["exit_code"] == 4
+    assert not names(nothing, "yes")
+
+
+def test_a_watch_goes_blind_with_its_broker_and_sees_the_gate_hold(
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Broker("4.1.1", secure=False) as broker:
+        broker.wait_coordinator(group_id)
+        broker.create_topic(topic_name, PARTITIONS)
+        rollout = Rollout(broker, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
+        rollout.running = [rollout.start(0, OLD)]
+        try:
+            wait_assigned(rollout.running, PARTITIONS)
+            rollout.rebal("plan-upgrade", group_id, "--out", str(rollout.plan))
+            heard = tmp_path / "watch.txt"
+            words = [
+                str(Path(sys.executable).with_name("rebal")), "verify", str(rollout.plan),
+                "-b", broker.bootstrap, "--timeout", "2", "--watch", "--every", "0.5",
+                "--for", "90s",
+            ]  # fmt: skip
+            with heard.open("w") as out, subprocess.Popen(words, stdout=out) as watching:
+                try:
+                    wait_for("not yet", lambda: "not yet" in heard.read_text(), timeout=30)
+                    broker.kill()
+                    wait_for("blindness", lambda: "blind since" in heard.read_text(), timeout=30)
+                    broker.start()
+                    wait_for("sight", lambda: "sees again" in heard.read_text(), timeout=30)
+                    # The watch itself says when the group is Stable again.
+                    rollout.running[0].stop()
+                    rollout.running[0] = rollout.start(0, MIXED)
+                    code = watching.wait(60)
+                finally:
+                    watching.kill()
+            said = heard.read_text()
+            assert code == 0, said
+            assert "gate holds" in said.split("sees again")[1]
+            assert "gate holds" not in said.split("sees again")[0]
+        finally:
+            rollout.running[0].stop()
+    journal = rollout.plan.with_suffix(".journal.jsonl").read_text().splitlines()
+    assert any(json.loads(line).get("blind") for line in journal)
