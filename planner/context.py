@@ -72,7 +72,7 @@ class Context:
     `planning` is True while a plan is made: rules that matter only to its steps speak.
     `only_target`: the goal is the target by name, and every other assignor is an old one.
     `remembers`: the user vouches that the coordinator remembers every list. `speed` is how fast
-    members restart.
+    members restart; `plan_file` is where the plan will be, for `rebal verify`.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class Context:
         only_target: bool = False,
         remembers: bool = False,
         speed: Speed | None = None,
+        plan_file: str | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.group = snapshot.group
@@ -98,6 +99,7 @@ class Context:
         self.options = tuple(options)
         self.only_target = only_target
         self._remembers = remembers
+        self.plan_file = plan_file
         self.speed = (speed or Speed()).at(snapshot.cluster)
         self._assumed = families or {}
 

@@ -143,7 +143,8 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     """The way of one group to its goal. `next_step` is None when no step is left or can be named.
 
     `runs` (in documents: `from`) is what the group runs, `to` the rebalance protocol it shall run,
-    `target` the assignor to end on. `path` names the module of planner/routes that made the steps.
+    `target` the assignor to end on (`only_target`: whatever else is in the lists is to go, of
+    whatever kind). `path` names the module of planner/routes that made the steps.
     `summary` is one sentence; `exit_code` is that of the next step (0 ready or done, 3 blocked, 4
     cannot be proven yet). `assumptions` are what the user said and no evidence proves.
     """
@@ -153,6 +154,7 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     assignor: str | None
     to: str
     target: str
+    only_target: bool = False
     path: str
     verdict: Verdict
     summary: str

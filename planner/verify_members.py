@@ -88,6 +88,7 @@ def context_of(
         snapshot,
         goal=_GOALS.get(plan.to, COOPERATIVE),
         target=plan.target,
+        only_target=plan.only_target,
         planning=True,
         expect_members=expected,
     )

@@ -154,7 +154,7 @@ def command(
     )
     import msgspec
 
-    plan = plan_of(seen, wishes, assume or ())
+    plan = plan_of(seen, wishes, assume or (), out)
     code = judged(plan.exit_code, plan.findings, fail_on, exit_zero)
     plan = msgspec.structs.replace(plan, exit_code=code)
     if out is not None and ending is not None:
@@ -167,8 +167,10 @@ def command(
     return code
 
 
-def plan_of(seen: GroupSnapshot, wishes: Wishes, assume: Sequence[str] = ()) -> Plan:
-    """The plan that `wishes` ask for; `assume` are texts of `--assume`.
+def plan_of(
+    seen: GroupSnapshot, wishes: Wishes, assume: Sequence[str] = (), out: Path | None = None
+) -> Plan:
+    """The plan that `wishes` ask for; `assume` are texts of `--assume`, `out` is its file.
 
     Raises:
         UsageError: no such goal, or an assumption that does not fit the group.
@@ -188,6 +190,7 @@ def plan_of(seen: GroupSnapshot, wishes: Wishes, assume: Sequence[str] = ()) -> 
             speed=Speed(restart=wishes.restart_seconds, batch=wishes.batch),
             options=wishes.options,
             assumed=assumed,
+            plan_file=None if out is None else str(out),
         )
     except (NotPlannedError, AssumptionError) as error:
         raise UsageError(str(error)) from None

@@ -44,6 +44,7 @@ def make_plan(
     speed: Speed | None = None,
     options: Sequence[str] = (),
     assumed: Sequence[str] = (),
+    plan_file: str | None = None,
 ) -> Plan:
     """The plan of this group to `target`: `cooperative`, `eager`, `consumer` or an assignor's name.
 
@@ -52,7 +53,8 @@ def make_plan(
     rule id → reason. `made_at` is the snapshot's own time if not given: equal input, equal plan.
     `speed` is how fast members restart, for the cost. `options` are the words that reach the
     cluster, repeated in every gate's command. `assumed` are sentences on what was assumed of lists
-    (groups/assume.py): the plan records them.
+    (groups/assume.py): the plan records them. `plan_file` is where the plan will be written: its
+    gates name it.
 
     Raises:
         NotPlannedError: no way to this target is planned by this version.
@@ -69,6 +71,7 @@ def make_plan(
         options=options,
         remembers="RB113" in (ignore or {}),
         speed=speed,
+        plan_file=plan_file,
     )
     way = _way(context, cost, goal.back)
     findings = _findings(context, way, ignore)
@@ -80,6 +83,7 @@ def make_plan(
         assignor=snapshot.group.assignor,
         to=_TO[goal.kind],
         target=_target(context, way),
+        only_target=goal.only_target,
         path=way.path,
         verdict=_VERDICTS[code] if way.next_step is not None or code else Verdict.DONE,
         summary=summary(context, way, code, findings),

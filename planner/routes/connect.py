@@ -11,8 +11,8 @@ from typing import Final
 
 from rebal.groups.model import Knowledge, Tri
 from rebal.planner.context import EAGER, Context, Facts, ids
-from rebal.planner.plan import Cost, Gate, Step, StepKind
-from rebal.planner.routes.rolling import expected_line, gate_command
+from rebal.planner.plan import Cost, Step, StepKind
+from rebal.planner.routes.rolling import expected_line, gate_of
 from rebal.planner.routes.way import Way
 from rebal.planner.settings import program_settings
 
@@ -74,8 +74,8 @@ def _step(context: Context, done: list[Facts], protocol: str) -> Step:
         ),
         unknown=ids(rest),
         done=ids(done),
-        gate=Gate(
-            command=gate_command(context),
+        gate=gate_of(
+            context,
             shows="exit code 0, and nothing left to do"
             if up
             else "that the workers run default, and every worker's configuration says eager",

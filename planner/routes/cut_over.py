@@ -9,8 +9,8 @@ from __future__ import annotations
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, ids
 from rebal.planner.families import able
-from rebal.planner.plan import Cost, Gate, Step, StepKind
-from rebal.planner.routes.rolling import gate_command
+from rebal.planner.plan import Cost, Step, StepKind
+from rebal.planner.routes.rolling import gate_of
 from rebal.planner.settings import settings_for
 
 
@@ -58,8 +58,8 @@ def cut_over(context: Context) -> tuple[Step, ...]:
             ),
             to_do=ids(facts for facts in context.members if facts not in context.settled),
             done=ids(context.settled),
-            gate=Gate(
-                command=gate_command(context),
+            gate=gate_of(
+                context,
                 shows="exit code 0, and nothing left to do",
                 needs=(f"every member on {context.target} alone",),
                 holds=Tri.NO,

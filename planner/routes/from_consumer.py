@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, ids
 from rebal.planner.kip848 import Answer, policy, size, worst
-from rebal.planner.plan import Cost, Gate, Step, StepKind
-from rebal.planner.routes.rolling import expected_line, gate_command, order_of
+from rebal.planner.plan import Cost, Step, StepKind
+from rebal.planner.routes.rolling import expected_line, gate_of, order_of
 from rebal.planner.routes.to_consumer import CODES
 from rebal.planner.settings import classic_protocol_for
 
@@ -52,8 +52,8 @@ def from_consumer(context: Context) -> tuple[tuple[Step, ...], tuple[Answer, ...
         order=tuple(order_of(context, rest)),
         to_do=ids(rest),
         done=ids(done),
-        gate=Gate(
-            command=gate_command(context),
+        gate=gate_of(
+            context,
             shows=f"exit code 0, the group's type is classic and {context.target} is elected",
             needs=expected_line(context),
             holds=Tri.NO if rest else Tri.CANNOT_TELL,

@@ -10,13 +10,13 @@ from __future__ import annotations
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, ids
 from rebal.planner.cost import CostModel
-from rebal.planner.plan import Cost, Gate, Step, StepKind
+from rebal.planner.plan import Cost, Step, StepKind
 from rebal.planner.routes.rolling import (
     METRICS,
     add_both,
     drop_old,
     expected_line,
-    gate_command,
+    gate_of,
     list_settings,
 )
 
@@ -69,8 +69,8 @@ def _stop_and_start(context: Context, number: int) -> Step:
             f"start them with [{context.target}]",
         ),
         to_do=ids(stopped),
-        gate=Gate(
-            command=gate_command(context),
+        gate=gate_of(
+            context,
             shows=f"exit code 0, and step {number + 1} as the next step",
             needs=(
                 f"every member's list holds {context.target}",

@@ -11,8 +11,8 @@ from __future__ import annotations
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, ids
 from rebal.planner.cost import CostModel
-from rebal.planner.plan import Gate, Step, StepKind
-from rebal.planner.routes.rolling import cost_of, gate_command
+from rebal.planner.plan import Step, StepKind
+from rebal.planner.routes.rolling import cost_of, gate_of
 from rebal.planner.routes.static import static_lines
 
 
@@ -43,8 +43,8 @@ def refresh(context: Context, number: int, cost: CostModel) -> Step:
             *static_lines(context, () if dynamic else chosen),
         ),
         to_do=ids(chosen),
-        gate=Gate(
-            command=gate_command(context),
+        gate=gate_of(
+            context,
             shows=f"exit code 0, and the step that drops {context.keep or 'the old assignor'} as "
             "the next one",
             needs=(f"a probe that says yes for {context.target}, or a rebalance since the load",),

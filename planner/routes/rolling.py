@@ -55,8 +55,8 @@ def add_both(
         to_do=ids(lacking),
         done=ids(context.holding),
         unknown=ids(unsure),
-        gate=Gate(
-            command=gate_command(context),
+        gate=gate_of(
+            context,
             shows=f"exit code 0, and step {number + 1} as the next step: "
             f"{'they' if left_out else 'all members'} support {context.target}",
             needs=(
@@ -65,6 +65,7 @@ def add_both(
                 METRICS,
             ),
             holds=_answer(proven, bool(lacking or context.missing)),
+            replan=bool(left_out),
         ),
         rollback=f"restore [{context.keep or 'the old list'}] one member at a time, in any order; "
         "no state to undo",
@@ -96,8 +97,8 @@ def drop_old(context: Context, number: int, cost: CostModel) -> Step:
         to_do=ids(to_do),
         done=ids(context.settled),
         unknown=ids(unknown),
-        gate=Gate(
-            command=gate_command(context),
+        gate=gate_of(
+            context,
             shows="exit code 0, and nothing left to do",
             needs=(
                 f"every member seen without an {kind} assignor"
@@ -162,20 +163,39 @@ def _why_narrow(context: Context) -> Iterator[str]:
         )
 
 
-def gate_command(context: Context) -> str:
-    """What to type to see whether a step's gate holds: the plan again, on fresh evidence."""
+def gate_of(
+    context: Context, *, shows: str, needs: tuple[str, ...], holds: Tri, replan: bool = False
+) -> Gate:
+    """What to type to see whether a step's gate holds, and what must be seen then.
+
+    Where the plan is a file, `rebal verify` holds it against the live group; else, and where
+    verify has no evidence to look at (`replan`), the plan is made again on fresh evidence.
+    """
+    blind = replan or context.streams or context.group.protocol_type == "connect"
+    if context.plan_file is None or blind:
+        return Gate(command=_again(context), shows=shows, needs=needs, holds=holds)
+    words = ["rebal", "verify", context.plan_file, *context.options, *_evidence(context)]
+    shown = "exit code 0: the gate of this step holds"
+    return Gate(command=shlex.join(words), shows=shown, needs=needs, holds=holds)
+
+
+def _again(context: Context) -> str:
     words = ["rebal", "plan-upgrade", context.group.group_id]
     if context.only_target:
         words += ["--to", context.target]
     elif context.goal != "cooperative":
         words += ["--to", context.goal]
-    words += context.options
-    if context.classic and context.goal != CONSUMER:
-        words.append("--probe")
-    if context.goal != CONSUMER:
-        words += ["--request-log", "kafka-request.log"]
+    words += [*context.options, *_evidence(context)]
     words += ["--expect-members", str(context.expected or len(context.members))]
     return shlex.join(words)
+
+
+def _evidence(context: Context) -> tuple[str, ...]:
+    """The options that bring what a gate needs to see."""
+    if context.goal == CONSUMER:
+        return ()
+    probe = ("--probe",) if context.classic else ()
+    return (*probe, "--request-log", "kafka-request.log")
 
 
 def request_log_hint(context: Context) -> str:

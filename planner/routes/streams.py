@@ -12,8 +12,8 @@ from typing import Final
 from rebal.groups.model import Tri
 from rebal.planner.context import EAGER, Context, Facts, ids, kept_partitions
 from rebal.planner.cost import CostModel
-from rebal.planner.plan import Gate, Step, StepKind
-from rebal.planner.routes.rolling import cost_of, expected_line, gate_command
+from rebal.planner.plan import Step, StepKind
+from rebal.planner.routes.rolling import cost_of, expected_line, gate_of
 from rebal.planner.routes.way import Way
 from rebal.planner.settings import program_settings
 
@@ -93,8 +93,8 @@ def _up(
         to_do=ids(old),
         done=ids(new),
         unknown=ids(unknown),
-        gate=Gate(
-            command=gate_command(context),
+        gate=gate_of(
+            context,
             shows="exit code 0, and step 2 as the next step: every instance runs 2.4 or later",
             needs=("every instance's version", *expected_line(context)),
             holds=Tri.NO,
@@ -146,8 +146,8 @@ def _remove(
         ),
         done=ids(done),
         unknown=ids(rest),
-        gate=Gate(
-            command=gate_command(context),
+        gate=gate_of(
+            context,
             shows="exit code 0, and nothing left to do: every instance kept its partitions when "
             "it last joined",
             needs=("a rebalance since, at which each instance says what it still owns",),
@@ -187,8 +187,8 @@ def _down(context: Context, cost: CostModel) -> Way:
         order=tuple(_order(context, rest)),
         unknown=ids(rest),
         done=ids(old),
-        gate=Gate(
-            command=gate_command(context),
+        gate=gate_of(
+            context,
             shows="that no instance kept its partitions when it last joined",
             needs=("each instance's configuration", *expected_line(context)),
             holds=Tri.NO if kept else Tri.CANNOT_TELL,
@@ -209,8 +209,8 @@ def _down(context: Context, cost: CostModel) -> Way:
         why=("to stay on this version and run EAGER, step 1 is all there is",),
         order=tuple(_order(context, rest)),
         unknown=ids(rest),
-        gate=Gate(
-            command=gate_command(context),
+        gate=gate_of(
+            context,
             shows="exit code 0, and nothing left to do",
             needs=expected_line(context),
             holds=Tri.NO,

@@ -14,8 +14,8 @@ from rebal.groups.clients import family as known_family
 from rebal.groups.model import GroupType, Tri
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.kip848 import Answer, brokers, clients, policy, size, too_old, user_data, worst
-from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
-from rebal.planner.routes.rolling import expected_line, gate_command, order_of
+from rebal.planner.plan import Cost, Setting, Step, StepKind
+from rebal.planner.routes.rolling import expected_line, gate_of, order_of
 from rebal.planner.settings import consumer_protocol_for, noted
 
 CODES: Final = {Tri.YES: 0, Tri.NO: 3, Tri.CANNOT_TELL: 4}
@@ -52,8 +52,8 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
         order=tuple(order_of(context, rest)),
         to_do=ids(rest),
         done=ids(done),
-        gate=Gate(
-            command=gate_command(context),
+        gate=gate_of(
+            context,
             shows="exit code 0, and nothing left to do",
             needs=(
                 "the group's type is consumer, and every member's protocol is consumer",
@@ -100,8 +100,8 @@ def _offline(context: Context, common: tuple[Answer, ...], online: tuple[Answer,
             "start all members with group.protocol=consumer; committed offsets stay",
         ),
         to_do=ids(context.members),
-        gate=Gate(
-            command=gate_command(context),
+        gate=gate_of(
+            context,
             shows="exit code 0, and nothing left to do",
             needs=("every member's protocol is consumer", *expected_line(context)),
             holds=Tri.NO,

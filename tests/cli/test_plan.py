@@ -187,9 +187,10 @@ def test_out_writes_a_plan_that_reads_back_with_its_baseline(
     assert read.baseline.group == snapshot.group
     assert read.next_step == 1
     assert f"wrote {out}" in capsys.readouterr().err
-    again = tmp_path / f"again.{ending}"
-    plan(path, "--out", str(again))
-    assert again.read_bytes() == out.read_bytes()
+    before = out.read_bytes()
+    plan(path, "--out", str(out))
+    assert out.read_bytes() == before
+    assert all(step.gate.command.startswith(f"rebal verify {out} ") for step in read.steps)
 
 
 def test_markdown_is_a_runbook(group: Make, save: Any, capsys: Said) -> None:
@@ -233,6 +234,20 @@ def test_a_family_can_be_assumed(group: Make, save: Any, capsys: Said) -> None:
     assert "--assume-family java" in capsys.readouterr().out
     assert plan(path, "--assume-family", "checkout-3=java") == 0
     assert re.search(r"assumed +client id checkout-3 is java", capsys.readouterr().out)
+
+
+def test_ci_gets_the_plan_as_sarif_and_as_workflow_commands(
+    group: Make, save: Any, capsys: Said
+) -> None:
+    path = save(group())
+    assert plan(path, "-o", "sarif") == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert "RB102" in {result["ruleId"] for result in run["results"]}
+    assert run["invocations"][0]["exitCode"] == 0
+    assert plan(path, "-o", "github") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("::notice title=rebal checkout ready::")
+    assert any(line.startswith("::error title=RB102 checkout::") for line in lines)
 
 
 @pytest.mark.parametrize(
