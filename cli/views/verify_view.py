@@ -77,12 +77,15 @@ def _changes(before: Standing, after: Standing) -> Iterator[str]:
         yield f"sees again, after having been blind since {before.blind_since:%H:%M:%SZ}"
     was = {member.member_id: member for member in before.members}
     now = {member.member_id: member for member in after.members}
-    for key in was.keys() - now.keys():
-        yield f"{was[key].name} has left"
+    came = {member.name for key, member in now.items() if key not in was}
+    left = {member.name for key, member in was.items() if key not in now}
+    for name in sorted(left - came):
+        yield f"{name} has left"
     for key, member in now.items():
         said = f"{_WORDS[member.done]} ({member.why})"
         if key not in was:
-            yield f"{member.name} is here: {said}"
+            here = "is back with a new member id" if member.name in left else "is here"
+            yield f"{member.name} {here}: {said}"
         elif was[key].done is not member.done and before.step == after.step:
             yield f"{member.name}: {said}"
     if before.state != after.state:

@@ -1,0 +1,283 @@
+"""`rebal verify` as it is typed: its exit codes, its journal, what it says of wrong input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from rebal.cli import app
+from rebal.cli.errors import FileError, ReadError, UsageError
+from rebal.cli.files import append_line
+from rebal.cli.output import render
+from rebal.cli.views.verify_view import changes, verify_view
+from rebal.cli.watch import duration, watch
+from rebal.groups.model import GroupSnapshot
+from rebal.groups.snapshot import dump_snapshot
+from rebal.planner.plan import Plan, dump_plan
+from rebal.planner.routes import make_plan
+from rebal.planner.verify import Standing, verify
+from tests.planner.builder import AT, group_of
+
+MIXED = ["cooperative-sticky", "range"]
+
+
+def look(minutes: float, members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
+    made = group_of({"members": members, "reloaded": False, **more})
+    return msgspec.structs.replace(made, captured_at=AT + timedelta(minutes=minutes))
+
+
+def pods(*starts: int, **more: Any) -> list[dict[str, Any]]:
+    return [{"id": f"app-{n}.{s}", "client": f"app-{n}", **more} for n, s in enumerate(starts)]
+
+
+BEFORE = look(0, pods(1, 1))
+HALF = look(1, [pods(2, 1, list=MIXED)[0], pods(2, 1)[1]])
+READY = look(2, pods(2, 2, list=MIXED), elected="cooperative-sticky")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.yaml").write_text(dump_plan(make_plan(BEFORE, expect_members=2)))
+    for name, snapshot in (("before", BEFORE), ("half", HALF), ("ready", READY)):
+        (tmp_path / f"{name}.yaml").write_text(dump_snapshot(snapshot))
+    return tmp_path
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return make_plan(BEFORE, expect_members=2)
+
+
+def run(*words: str) -> int:
+    return app.run(["verify", *words])
+
+
+@pytest.mark.parametrize(("name", "code"), [("before", 4), ("half", 4), ("ready", 0)])
+def test_the_exit_code_is_the_gates(
+    folder: Path, name: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("plan.yaml", "--snapshot", f"{name}.yaml", "-o", "json") == code
+    body = json.loads(capsys.readouterr().out)
+    assert (body["schema"], body["exit_code"], body["step"]) == ("rebal.verify/1", code, 1)
+    # A saved group may be looked at again and again: nothing is written beside the plan.
+    assert not list(folder.glob("*.jsonl"))
+
+
+def test_the_text_names_who_has_made_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("plan.yaml", "--snapshot", "half.yaml") == 4
+    said = capsys.readouterr().out
+    assert "step 1 of 2" in said
+    assert "not yet" in said
+    assert "1 of 2 done" in said
+    assert "not restarted since the step began" in said
+    assert "restart app-1 with [cooperative-sticky, range]" in said
+
+
+def test_a_journal_proves_later_what_was_seen_before(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = ["--journal", "book.jsonl"]
+    assert run("plan.yaml", "--snapshot", "half.yaml", *book) == 4
+    bare = look(3, [{"id": f"app-{n}.2", "client": f"app-{n}"} for n in range(2)])
+    bare = msgspec.structs.replace(
+        bare, members=(bare.members[0], *look(3, pods(2, 2, list=MIXED)).members[1:])
+    )
+    (folder / "later.yaml").write_text(dump_snapshot(bare))
+    assert run("plan.yaml", "--snapshot", "later.yaml") == 4
+    assert run("plan.yaml", "--snapshot", "later.yaml", *book) == 0
+    lines = (folder / "book.jsonl").read_text().splitlines()
+    assert [json.loads(line)["schema"] for line in lines] == ["rebal.journal/1"] * 2
+
+
+def test_a_torn_last_line_is_said_and_spoils_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = folder / "book.jsonl"
+    run("plan.yaml", "--snapshot", "half.yaml", "--journal", "book.jsonl")
+    whole = book.read_text()
+    book.write_text(whole + whole[:50])
+    capsys.readouterr()
+    assert run("plan.yaml", "--snapshot", "ready.yaml", "--journal", "book.jsonl") == 0
+    assert "line 2 was torn" in capsys.readouterr().err
+    lines = book.read_text().splitlines()
+    assert len(lines) == 3
+    assert json.loads(lines[2])["gate"] == "yes"
+
+
+def test_appending_is_whole_lines_only(tmp_path: Path) -> None:
+    path = tmp_path / "book"
+    append_line(path, "one")
+    append_line(path, "two")
+    assert path.read_text() == "one\ntwo\n"
+    path.write_text("one\ntw")
+    append_line(path, "three")
+    assert path.read_text() == "one\ntw\nthree\n"
+    with pytest.raises(FileError, match="cannot write"):
+        append_line(tmp_path / "none" / "book", "one")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["none.yaml", "--snapshot", "half.yaml"], 1, "there is no such file"),
+        (["half.yaml", "--snapshot", "half.yaml"], 1, "expected rebal.plan/1"),
+        (["plan.yaml", "--snapshot", "half.yaml", "--watch"], 2, "leave --snapshot out"),
+        (["plan.yaml", "--watch", "-o", "json"], 2, "-o jsonl"),
+        (["plan.yaml", "--for", "soon"], 2, "expected a duration"),
+        (["plan.yaml", "--step", "7", "--snapshot", "half.yaml"], 2, "has 2 steps"),
+        (["plan.yaml", "--snapshot", "other.yaml"], 1, "is of group checkout"),
+        (["plan.yaml", "--snapshot", "half.yaml", "--journal", "half.yaml"], 1, None),
+        (["plan.yaml", "--snapshot", "half.yaml", "--journal", "old.jsonl"], 1, "another plan"),
+        (["plan.yaml", "--snapshot", "half.yaml", "--journal", "bad.jsonl"], 1, "rebal.journal/1"),
+    ],
+)
+def test_wrong_input_is_one_sentence(
+    folder: Path,
+    words: list[str],
+    code: int,
+    says: str | None,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    other = look(1, pods(1, 1), group_id="billing")
+    (folder / "other.yaml").write_text(dump_snapshot(other))
+    entry = {"schema": "rebal.journal/1", "at": "2026-11-20T09:00:00Z", "group_id": "checkout"}
+    (folder / "old.jsonl").write_text(json.dumps(entry | {"plan": "of yesterday"}) + "\n")
+    (folder / "bad.jsonl").write_text('{"schema": "rebal.plan/1"}\n')
+    if says is None:
+        # Not a line of it is JSON: each is left out and said, and nothing is proven by it.
+        code = 4
+        says = "was torn"
+    assert run(*words) == code
+    told = capsys.readouterr()
+    assert says in told.err
+    assert "Traceback" not in told.err
+
+
+def test_another_cluster_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def on(snapshot: GroupSnapshot, name: str) -> GroupSnapshot:
+        cluster = msgspec.structs.replace(snapshot.cluster, cluster_id=name)
+        return msgspec.structs.replace(snapshot, cluster=cluster)
+
+    (folder / "plan.yaml").write_text(dump_plan(make_plan(on(BEFORE, "east"), expect_members=2)))
+    (folder / "half.yaml").write_text(dump_snapshot(on(HALF, "west")))
+    assert run("plan.yaml", "--snapshot", "half.yaml") == 1
+    assert "east" in capsys.readouterr().err
+
+
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+def watched(
+    plan: Plan, looks: list[GroupSnapshot | ReadError], seconds: float = 60
+) -> tuple[Standing, list[str], list[Standing]]:
+    """What a watch of these looks ends with, the lines it says, and each standing shown."""
+    clock, rest = Clock(), iter(looks)
+    shown: list[Standing] = []
+    said: list[str] = []
+
+    def once() -> GroupSnapshot:
+        found = next(rest)
+        if isinstance(found, ReadError):
+            raise found
+        return found
+
+    def show(standing: Standing) -> None:
+        said.extend(changes(shown[-1] if shown else None, standing))
+        shown.append(standing)
+
+    last = watch(
+        once,
+        lambda snapshot: verify(plan, [], snapshot),
+        show,
+        seconds=seconds,
+        every=10,
+        sleep=clock.sleep,
+        clock=clock,
+        now=lambda: AT + timedelta(seconds=clock.seconds),
+    )
+    return last, said, shown
+
+
+def test_a_watch_ends_when_the_gate_holds_and_says_changes_only(plan: Plan) -> None:
+    last, said, shown = watched(plan, [BEFORE, BEFORE, HALF, HALF, READY, BEFORE])
+    assert last.exit_code == 0
+    assert len(shown) == 5
+    assert said[0].endswith("not yet, 0 of 2 done")
+    assert any(line.startswith("app-0 is back with a new member id: done") for line in said)
+    assert said[-1].endswith("gate holds, 2 of 2 done")
+    assert len(said) == len(set(said)) == 5, said
+
+
+def test_a_blind_watch_is_never_ok_and_says_since_when(plan: Plan) -> None:
+    gone = ReadError("cannot reach any of kafka:9092.")
+    last, said, shown = watched(plan, [HALF, gone, gone, gone, READY])
+    assert [standing.exit_code for standing in shown] == [4, 4, 4, 4, 0]
+    assert [standing.gate for standing in shown[1:4]] == ["cannot tell"] * 3
+    assert {standing.blind_since for standing in shown[1:4]} == {AT + timedelta(seconds=10)}
+    assert last.blind_since is None
+    assert sum(line.startswith("blind since 09:00:10Z") for line in said) == 1
+    assert any(line.startswith("sees again") for line in said)
+    view = render(verify_view(shown[1]), width=100)
+    assert "blind" in view
+    assert "cannot reach any of kafka:9092" in view
+
+
+def test_a_watch_that_ends_blind_or_too_early_is_not_yet(plan: Plan) -> None:
+    gone = ReadError("no answer.")
+    last, _, shown = watched(plan, [HALF, *[gone] * 9], seconds=40)
+    assert last.exit_code == 4
+    assert last.blind_since is not None
+    assert len(shown) == 5
+    last, _, shown = watched(plan, [HALF] * 9, seconds=25)
+    assert (last.exit_code, len(shown)) == (4, 4)
+
+
+def test_the_first_look_must_succeed(plan: Plan) -> None:
+    with pytest.raises(ReadError, match="cannot reach"):
+        watched(plan, [ReadError("cannot reach any of kafka:9092.")])
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30m", 1800), ("90s", 90), ("2h", 7200), ("15", 15), ("1.5m", 90)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert duration(text) == seconds
+    with pytest.raises(UsageError, match="expected a duration"):
+        duration(f"{text} or so")
+
+
+def test_a_large_group_shows_the_open_ones_first(plan: Plan) -> None:
+    many = [{"id": f"app-{n}.2", "client": f"app-{n}", "list": MIXED} for n in range(300)]
+    many[250] = {"id": "app-250.1", "client": "app-250", "list": ["range"]}
+    standing = verify(plan, [], look(5, many))
+    text = render(verify_view(standing), width=120)
+    assert "app-250" in text
+    assert "and 280 more, 280 of them done" in text
+    assert len(text.splitlines()) < 40
+
+
+def test_text_from_the_cluster_is_shown_and_not_obeyed(
+    plan: Plan, hostile: str, group: Callable[..., GroupSnapshot]
+) -> None:
+    odd = [{"id": "x", "client": hostile}, {"id": "y", "client": "plain"}]
+    standing = verify(plan, [], look(5, odd))
+    text = render(verify_view(standing), width=160) + "\n".join(changes(None, standing))
+    assert "\x1b" not in text
+    assert "[red]boss[/red]" in text
