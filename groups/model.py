@@ -15,7 +15,9 @@ from typing import Annotated
 
 import msgspec
 
+from rebal.groups.lag import NO_LAG, Lags
 from rebal.groups.partitions import Partitions
+from rebal.groups.replicas import NO_REPLICAS, Replicas
 
 TopicPartitions = Mapping[str, Partitions]
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -235,8 +237,14 @@ class Topic(Record, frozen=True, kw_only=True):
 
     name: str
     partitions: int
-    replicas: tuple[tuple[int, ...], ...] = ()
+    replicas: Replicas = NO_REPLICAS
     topic_id: str | None = None
+
+    def __post_init__(self) -> None:
+        """Makes `Replicas` of any sequence."""
+        if self.replicas is not NO_REPLICAS:
+            kept = self.replicas if isinstance(self.replicas, Replicas) else Replicas(self.replicas)
+            msgspec.structs.force_setattr(self, "replicas", kept or NO_REPLICAS)
 
 
 class Broker(Record, frozen=True, kw_only=True):
@@ -254,15 +262,6 @@ class Cluster(Record, frozen=True, kw_only=True):
     version: str | None = None
     features: Mapping[str, int] = {}
     settings: Mapping[str, str] = {}
-
-
-class Lag(Record, frozen=True, kw_only=True):
-    """Committed and end offset of one partition, in records; None: nothing committed or unknown."""
-
-    topic: str
-    partition: int
-    committed: int | None = None
-    end: int | None = None
 
 
 class ProbeAnswer(Record, frozen=True, kw_only=True):
@@ -327,10 +326,16 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...] = ()
     members: tuple[Member, ...] = ()
     topics: tuple[Topic, ...] = ()
-    lag: tuple[Lag, ...] = ()
+    lag: Lags = NO_LAG
     probe: Probe | None = None
     refusals: tuple[Refusal, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
     unmatched: tuple[Unmatched, ...] = ()
     expected_members: int | None = None
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Makes `Lags` of any `Lag`s."""
+        if self.lag is not NO_LAG:
+            kept = self.lag if isinstance(self.lag, Lags) else Lags(self.lag)
+            msgspec.structs.force_setattr(self, "lag", kept or NO_LAG)

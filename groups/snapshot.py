@@ -17,9 +17,11 @@ import msgspec
 import yaml
 
 from rebal.groups.errors import DocumentError
+from rebal.groups.lag import Lags
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.partitions import Partitions
 from rebal.groups.plain_yaml import PlainLoader, read_yaml
+from rebal.groups.replicas import Replicas
 
 SCHEMA: Final = "rebal.snapshot/1"
 Format = Literal["yaml", "json"]
@@ -60,8 +62,10 @@ def _json_escape(match: re.Match[str]) -> str:
 
 def enc_hook(value: object) -> object:
     """msgspec's hook for the model's own types."""
-    if isinstance(value, Partitions):
+    if isinstance(value, Partitions | Replicas):
         return str(value)
+    if isinstance(value, Lags):
+        return value.dump()
     raise NotImplementedError(f"no document form for {type(value).__name__}")
 
 
@@ -71,7 +75,22 @@ def dec_hook(kind: type, value: object) -> object:
         if not isinstance(value, str | int) or isinstance(value, bool):
             raise ValueError('expected partitions such as "0-11,14"')
         return Partitions.parse(str(value))
+    if kind is Replicas:
+        return _replicas(value)
+    if kind is Lags:
+        return Lags.read(value)
     raise NotImplementedError(f"no document form for {kind.__name__}")
+
+
+def _replicas(value: object) -> Replicas:
+    """From text, or from a list with one list for each partition."""
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        return Replicas.parse(str(value))
+    if isinstance(value, list) and all(
+        isinstance(one, list) and all(type(broker) is int for broker in one) for one in value
+    ):
+        return Replicas(value)
+    raise ValueError('expected brokers by partition such as "1,2 2,3"')
 
 
 def format_of(name: str) -> Format:

@@ -31,6 +31,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from rebal.groups.model import Broker, GroupState, GroupType, Member, Topic
 from rebal.groups.partitions import Partitions
+from rebal.groups.replicas import Replicas
 from rebal.inspectors.connection import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError
 from rebal.inspectors.live_describe import CONSUMER, Described
@@ -122,7 +123,7 @@ class Admin:
                 failed[name] = error
                 continue
             parts = sorted(seen.partitions, key=lambda part: part.id)
-            replicas = tuple(tuple(node.id for node in part.replicas) for part in parts)
+            replicas = Replicas([node.id for node in part.replicas] for part in parts)
             topic_id = str(seen.topic_id)
             found.append(
                 Topic(name=name, partitions=len(parts), replicas=replicas, topic_id=topic_id)

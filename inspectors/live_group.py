@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from rebal.groups import clients
 from rebal.groups.evidence import merge
+from rebal.groups.lag import NO_LAG, Lag, Lags
 from rebal.groups.model import (
     Broker,
     Cluster,
@@ -21,13 +22,13 @@ from rebal.groups.model import (
     Group,
     GroupSnapshot,
     GroupType,
-    Lag,
     Member,
     Probe,
     Source,
     Topic,
     Tri,
 )
+from rebal.groups.replicas import Replicas
 from rebal.inspectors.connection import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError
 from rebal.inspectors.live_admin import Admin
@@ -196,7 +197,7 @@ def _cluster(
 
 def _topics_and_lag(
     session: Session, described: Described, deadline: Deadline, notes: list[str]
-) -> tuple[tuple[Topic, ...], tuple[Lag, ...]]:
+) -> tuple[tuple[Topic, ...], Lags]:
     owned = {
         (topic, number)
         for member in described.members
@@ -206,12 +207,12 @@ def _topics_and_lag(
     names = {topic for topic, _ in owned}
     names |= {topic for member in described.members for topic in member.subscribed_topics}
     if session.admin is None:
-        return _raw_topics(session, sorted(names), deadline, notes), ()
-    lag: tuple[Lag, ...] = ()
+        return _raw_topics(session, sorted(names), deadline, notes), NO_LAG
+    lag = NO_LAG
     try:
         committed = session.admin.committed(described.group_id, deadline)
         ends = session.admin.ends(sorted(owned | committed.keys()), deadline)
-        lag = tuple(
+        lag = Lags(
             Lag(topic=each[0], partition=each[1], committed=committed.get(each), end=ends.get(each))
             for each in sorted(owned | committed.keys())
         )
@@ -241,7 +242,7 @@ def _raw_topics(
             notes.append(_topic_note(topic.name, RequestError(name, name)))
             continue
         parts = sorted(topic.partitions, key=lambda part: part.partition_index)
-        replicas = tuple(tuple(part.replica_nodes) for part in parts)
+        replicas = Replicas(part.replica_nodes for part in parts)
         found.append(Topic(name=topic.name, partitions=len(parts), replicas=replicas))
     return tuple(sorted(found, key=lambda topic: topic.name))
 

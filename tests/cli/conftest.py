@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from rebal.groups.lag import Lag
 from rebal.groups.model import (
     AssignorList,
     Coordinator,
@@ -16,7 +17,6 @@ from rebal.groups.model import (
     GroupState,
     GroupType,
     Knowledge,
-    Lag,
     Member,
     Software,
     Source,

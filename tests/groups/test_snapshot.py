@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from rebal.groups import model
 from rebal.groups.errors import DocumentError
+from rebal.groups.lag import Lag, Lags
 from rebal.groups.model import (
     AssignorList,
     Evidence,
@@ -27,6 +28,7 @@ from rebal.groups.model import (
     Subscription,
 )
 from rebal.groups.partitions import Partitions
+from rebal.groups.replicas import Replicas
 from rebal.groups.snapshot import dump_snapshot, file_stem, format_of, load_snapshot
 
 AT = datetime(2026, 11, 20, 9, 12, 3, 250_000, tzinfo=UTC)
@@ -90,6 +92,13 @@ def of_type(node: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one line a 
             return any_of(cls)
         case found.CustomType(cls=cls) if cls is Partitions:
             return st.lists(st.integers(0, 50), max_size=6).map(Partitions)
+        case found.CustomType(cls=cls) if cls is Replicas:
+            brokers = st.lists(st.integers(-1, 2**31 - 1), max_size=3)
+            return st.lists(brokers, max_size=4).map(Replicas)
+        case found.CustomType(cls=cls) if cls is Lags:
+            offset = st.none() | st.integers(0, 2**63 - 1)
+            one = st.builds(Lag, texts(), st.integers(0, 2**31 - 1), offset, offset)
+            return st.lists(one, max_size=4).map(Lags)
     raise AssertionError(f"no strategy for {node}")
 
 
