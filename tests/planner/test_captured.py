@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
-from rebal.groups.model import GroupSnapshot, Knowledge
+from rebal.groups.model import Cluster, Evidence, GroupSnapshot, Knowledge, Source
 from rebal.planner.plan import Plan, Verdict
 from rebal.planner.routes import make_plan
 from rebal.planner.rules import evaluate
@@ -56,7 +57,7 @@ def test_no_step_that_is_called_ready_was_refused(
             rows.append(_row(source, story))
             for snapshot in story.snapshots:
                 start = story.next_start(snapshot.captured_at)
-                for goal in ("cooperative", "eager"):
+                for goal in ("cooperative", "eager", "range", "sticky", "consumer"):
                     plan = make_plan(snapshot, goal)
                     for step in plan.steps if start else ():
                         if start is None or step.target_list != tuple(start["assignors"]):
@@ -177,6 +178,42 @@ def test_kafkajs_is_blocked(told: dict[str, Story]) -> None:
     node = make_plan(last(told, "web-node"))
     assert node.exit_code == 3
     assert "RB105" in {f.rule for f in node.findings}
+
+
+def test_streams_of_today_has_at_most_upgrade_from_to_remove(told: dict[str, Story]) -> None:
+    for snapshot in told["streams-agg"].snapshots:
+        plan = make_plan(snapshot)
+        assert plan.path in ("streams_one_bounce", "finished")
+        assert not any(
+            "partition.assignment.strategy" in setting.text
+            for step in plan.steps
+            for setting in step.config
+        )
+    end = make_plan(last(told, "streams-agg"))
+    assert end.exit_code == 0
+
+
+def test_what_was_moved_to_kip_848_is_called_ready_for_it(told: dict[str, Story]) -> None:
+    story = told["migrating"]
+    moved = [
+        e for e in story.timeline if e["action"] == "start" and e["group_protocol"] == "consumer"
+    ]
+    assert moved
+    assert not any(e["action"] == "died" for e in story.timeline)
+    snapshot = story.snapshots[-1]
+    # What the broker of the captures was set to (see their README).
+    known = Cluster(
+        version="4.1.1",
+        features={"group.version": 1},
+        settings={
+            "group.consumer.migration.policy": "bidirectional",
+            "group.consumer.max.size": "2147483647",
+        },
+    )
+    evidence = (Evidence(source=Source.DESCRIBE, at=snapshot.captured_at),)
+    plan = make_plan(replace(snapshot, cluster=known, evidence=evidence), "consumer")
+    assert (plan.path, plan.next_step, plan.exit_code) == ("kip848_online", 1, 0)
+    assert make_plan(snapshot, "consumer").exit_code == 4
 
 
 def test_billing_begins_with_one_bounce_and_ends_with_a_downgrade(told: dict[str, Story]) -> None:
