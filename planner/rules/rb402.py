@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from rebal.groups.model import GroupType, Tri
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.kip848 import moving_up
 from rebal.planner.rules.registry import found, rule
+
+_LIMIT: Final = "group.consumer.max.size"
 
 
 @rule(
@@ -36,15 +39,16 @@ def too_many_members(context: Context) -> Iterator[Finding]:
         return
     if context.group.type is GroupType.CONSUMER:
         return
-    limit = context.snapshot.cluster.settings.get("group.consumer.max.size", "")
+    settings = context.snapshot.cluster.settings
+    limit = settings.get(_LIMIT, "")
     count = len(context.members)
-    if not limit.isdigit():
+    if not settings:
         yield found(
             "how many members a KIP-848 group may have (group.consumer.max.size) is not known.",
             result=Tri.CANNOT_TELL,
             fix="Allow DESCRIBE_CONFIGS on the cluster and take the snapshot again.",
         )
-    elif count >= int(limit):
+    elif limit.isdigit() and count >= int(limit):
         over = count > int(limit)
         yield found(
             f"the group has {count} members, and group.consumer.max.size is {limit}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
+from rebal.planner.versions import broker_faults
 
 
 @rule(
@@ -25,7 +26,8 @@ def no_consumer_protocol(context: Context) -> Iterator[Finding]:
     How to find out: the group's protocol type (connect), or the elected assignor (stream).
 
     How to fix it: leave Connect workers on connect.protocol=sessioned; sink connectors' own
-    groups (connect-NAME) are consumer groups and may move. For Streams see KIP-1071.
+    groups (connect-NAME) are consumer groups and may move. For Streams see KIP-1071, and do not
+    move a classic Streams group on brokers of 4.2.0 (KAFKA-20254).
     """
     if context.goal != "consumer":
         return
@@ -36,3 +38,4 @@ def no_consumer_protocol(context: Context) -> Iterator[Finding]:
             "this is a Kafka Streams program: its way is KIP-1071 (group.protocol=streams), not "
             "group.protocol=consumer."
         )
+        yield from broker_faults(context, "RB404")

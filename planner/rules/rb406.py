@@ -48,8 +48,8 @@ def regular_expression(context: Context) -> Iterator[Finding]:
     unseen = [facts for facts in classic if facts.family == "librdkafka"]
     if unseen:
         yield found(
-            f"{context.named(unseen)}: whether it subscribes by a regular expression cannot be "
-            "seen; under KIP-848 it must match the whole topic name.",
+            f"{context.named(unseen)}: subscriptions by a regular expression cannot be seen; "
+            "under KIP-848 one must match the whole topic name.",
             result=Tri.CANNOT_TELL,
             members=unseen,
             fix="Look for topics that begin with ^ in the code, and end them with .* where a part "

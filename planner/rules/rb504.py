@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
+from rebal.planner.versions import client_faults
 
 
 @rule(
@@ -26,7 +27,8 @@ def connect(context: Context) -> Iterator[Finding]:
 
     How to answer it: if it is `default`, some worker has connect.protocol=eager: remove that and
     restart the workers one by one. The sink tasks' groups (connect-NAME) are ordinary consumer
-    groups with a plan of their own.
+    groups with a plan of their own. Workers before 3.4.0 are named: where some come and go close
+    together they can set off more rebalances than needed; upgrade them first.
     """
     if not context.planning or context.group.protocol_type != "connect":
         return
@@ -41,3 +43,4 @@ def connect(context: Context) -> Iterator[Finding]:
         "set on any of them?",
         fix="Remove connect.protocol=eager and restart the workers one by one.",
     )
+    yield from client_faults(context, "RB504", family="connect")
