@@ -9,7 +9,9 @@ becomes a red-black tree (`SlotTree`), whose iteration begins at its root.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
+from functools import lru_cache
 from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
@@ -22,8 +24,12 @@ _TREES_FROM: Final = 64
 _SHRUNK_TREE: Final = 6
 
 
+@lru_cache(maxsize=2**16)
 def string_hash(text: str) -> int:
-    """`String.hashCode()` as an unsigned 32-bit number; it goes over the UTF-16 units."""
+    """`String.hashCode()` as an unsigned 32-bit number; it goes over the UTF-16 units.
+
+    The topics' are asked for again for each member, so the last ones are kept.
+    """
     value = 0
     if text.isascii():
         for byte in text.encode("ascii"):
@@ -47,10 +53,27 @@ def utf16(text: str) -> bytes:
 
 def hash_order(texts: Iterable[str]) -> list[str]:
     """`texts` (distinct) in the iteration order of a default HashMap they were put into in turn."""
+    texts = list(texts)
+    if (quick := _without_long_slots(texts)) is not None:
+        return quick
     table: HashTable[str] = HashTable()
     for text in texts:
         table.add(text, string_hash(text), utf16(text))
     return list(table)
+
+
+def _without_long_slots(texts: list[str]) -> list[str] | None:
+    """The order where no slot was ever long: by slot, then as put in. None: one was."""
+    spreads = [hash_ ^ (hash_ >> 16) for hash_ in map(string_hash, texts)]
+    size = _FIRST_SIZE
+    while True:
+        # The most keys that the table had at this size, with the one that made it grow.
+        slots = [spread & (size - 1) for spread in spreads[: size * 3 // 4 + 1]]
+        if len(slots) > _LONG_SLOT and max(Counter(slots).values()) > _LONG_SLOT:
+            return None
+        if len(spreads) * 4 <= size * 3:
+            return [texts[i] for i in sorted(range(len(slots)), key=slots.__getitem__)]
+        size *= 2
 
 
 class HashTable(Generic[_K]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.assignors import javatable
-from rebal.groups.assignors.javatable import HashTable, hash_order, partition_hash, string_hash
+from rebal.groups.assignors.javatable import (
+    HashTable,
+    hash_order,
+    partition_hash,
+    string_hash,
+    utf16,
+)
 from rebal.groups.assignors.slottree import SlotTree
 
 RECORDED = Path(__file__).parent / "java_tables.jsonl.gz"
@@ -86,3 +93,26 @@ def test_a_table_holds_what_was_put_in(numbers: list[int], shift: int) -> None:
     assert sorted(table) == sorted(numbers[1::2])
     if table:
         assert table.first() == next(iter(table))
+
+
+def test_the_short_way_gives_the_tables_order_and_steps_aside_for_long_slots(
+    records: list[dict],
+) -> None:
+    lengths = Counter()
+    for record in (record for record in records if "texts" in record):
+        for size in (9, 12, 13, 24, 25, 48, 49, 97, len(record["texts"])):
+            texts = record["texts"][:size]
+            table: HashTable[str] = HashTable()
+            for text in texts:
+                table.add(text, string_hash(text), utf16(text))
+            assert hash_order(texts) == list(table)
+            lengths[javatable._without_long_slots(texts) is None] += 1
+    assert min(lengths[True], lengths[False]) > 20
+
+
+@given(st.lists(st.text("abAB", max_size=5), unique=True, max_size=200))
+def test_the_short_way_gives_any_tables_order(texts: list[str]) -> None:
+    table: HashTable[str] = HashTable()
+    for text in texts:
+        table.add(text, string_hash(text), utf16(text))
+    assert hash_order(texts) == list(table)
