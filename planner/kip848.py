@@ -119,15 +119,16 @@ def clients(context: Context) -> tuple[Answer, ...]:
 
 
 def _clients(context: Context) -> Iterator[Answer]:
-    unknown = [facts for facts in context.members if facts.family is None]
+    ahead = [facts for facts in context.members if facts.member.protocol_type != "consumer"]
+    unknown = [facts for facts in ahead if facts.family is None]
     if unknown:
         yield Answer(
             allows=Tri.CANNOT_TELL,
             why=f"the client library of {context.named(unknown)} is not known (--assume-family)",
         )
     by_family: dict[str, list[Facts]] = {}
-    for facts in context.members:
-        if facts.family is not None and facts.member.protocol_type != "consumer":
+    for facts in ahead:
+        if facts.family is not None:
             by_family.setdefault(facts.family, []).append(facts)
     for key, members in sorted(by_family.items()):
         known = family(key)

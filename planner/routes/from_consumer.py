@@ -29,7 +29,8 @@ def from_consumer(context: Context) -> tuple[tuple[Step, ...], tuple[Answer, ...
     rest = [facts for facts in context.members if facts not in done]
     allows = worst(answers)
     owned = sum(len(n) for f in rest for n in f.member.assignment.values())
-    families = sorted({facts.family for facts in context.members if facts.family})
+    known = {facts.family for facts in context.members if facts.family}
+    families = sorted(known or {"java", "librdkafka"})
     step = Step(
         id=1,
         title=f"Every member moves back to group.protocol=classic with {context.target}",
@@ -84,10 +85,16 @@ def _lists(context: Context) -> Iterator[Answer]:
 
 
 def _families(context: Context) -> Answer:
-    unknown = [facts for facts in context.members if facts.family is None]
-    if unknown:
+    """Every client that speaks KIP-848 has the classic protocol and these assignors, but one."""
+    doubtful = [f for f in context.members if f.family not in ("java", *_without_sticky(context))]
+    if doubtful:
         return Answer(
             allows=Tri.CANNOT_TELL,
-            why=f"the client library of {context.named(unknown)} is not known (--assume-family)",
+            why=f"whether the client of {context.named(doubtful)} has {context.target} is not "
+            "known (--assume-family)",
         )
-    return Answer(allows=Tri.YES, why="every member's client is known")
+    return Answer(allows=Tri.YES, why=f"the clients have the assignor {context.target}")
+
+
+def _without_sticky(context: Context) -> tuple[str | None, ...]:
+    return () if context.target == "sticky" else ("librdkafka", None)

@@ -172,3 +172,14 @@ def test_back_to_classic_asks_the_lists_of_those_that_are_back() -> None:
     assert wrong.exit_code == 3
     unknown = plan([moving, back], **more)
     assert unknown.exit_code == 4
+
+
+def test_a_member_that_speaks_it_needs_no_known_client() -> None:
+    there = {"id": "a", "protocol_type": "consumer", "family": None}
+    more: dict[str, Any] = {"type": "consumer", "elected": "uniform"}
+    assert plan([there, java("b", protocol_type="classic")], **more).exit_code == 0
+    back = plan([there], to="cooperative-sticky", **more)
+    assert back.exit_code == 0
+    assert {setting.family for setting in back.steps[0].config} == {"java", "librdkafka"}
+    # librdkafka has no sticky.
+    assert plan([there], to="sticky", **more).exit_code == 4
