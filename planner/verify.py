@@ -284,7 +284,7 @@ def _next(
     missing: Sequence[Missing],
 ) -> str:
     if found:
-        return f"stop the roll-out. {found[0].fix}"
+        return "restart nothing more until this is dealt with (→)"
     if current is None:
         return f"make a new plan: rebal plan-upgrade {plan.group_id}"
     if current.gate is Tri.YES:
@@ -317,7 +317,7 @@ def _notes(plan: Plan, snapshot: GroupSnapshot, expected: int) -> Iterator[str]:
         yield "the plan's baseline is redacted: its member ids say nothing of the live group"
     past = new_refusals(plan, snapshot)
     if past:
-        yield f"{len(past)} refused joins since the plan was made"
+        yield f"joins refused since the plan was made: {len(past)}"
     yield from snapshot.notes
 
 

@@ -81,7 +81,7 @@ def _refused(plan: Plan, context: Context, missing: Sequence[Missing]) -> Iterat
     )
     causes = [f for f in context.members if any(not _shares(f.member, r, context) for r in live)]
     named = context.named(causes)
-    because = f"; because of {named}, whose list has none of it" if causes else ""
+    because = f", because {named} can have no assignor in common with it" if causes else ""
     yield Danger(
         kind="refused",
         message=f"{whom} was refused (INCONSISTENT_GROUP_PROTOCOL){because}. A Java or kafka-python"

@@ -162,8 +162,7 @@ class Ledger:
             aim = aim_of(self._plan, step)
             for facts in context.members:
                 answer = proven(context, facts, aim)
-                # KIP-848's protocol is the member's word of the moment, a list lasts with its id.
-                if answer is not Tri.CANNOT_TELL and (not where or aim is not Aim.CONSUMER):
+                if answer is not Tri.CANNOT_TELL:
                     self._said[step.id, facts.member.member_id][answer] = where
 
     def answers(self, step: int, member_id: str) -> Mapping[Tri, str]:

@@ -1,0 +1,90 @@
+"""The captured groups, look by look: what verify says, and what was true and happened next."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from rebal.groups.model import Tri
+from rebal.groups.observations import Joined
+from rebal.inspectors.request_log import read_request_log
+from rebal.planner.plan import Plan
+from rebal.planner.routes import make_plan
+from rebal.planner.verify import Standing, entry_of, verify
+from rebal.planner.verify_journal import JournalEntry
+from tests.planner.captured import FOLDER, Story, stories
+
+TARGET = "cooperative-sticky"
+JAVA = ("billing", "checkout", "inventory", "shipping", "static-orders")
+
+
+@cache
+def all_stories(log: bool) -> dict[str, Story]:
+    return stories(log)
+
+
+@cache
+def truth() -> dict[str, tuple[str, ...]]:
+    """Member id → its list, by the whole log: what nobody knew yet at the time of a look."""
+    seen = read_request_log([FOLDER / "kafka-request.log.gz"]).observations
+    return {one.member_id: one.list for one in seen if isinstance(one, Joined) and one.member_id}
+
+
+def told(story: Story, plan: Plan) -> list[Standing]:
+    """Each look after the plan's own, with the journal of those before it."""
+    entries: list[JournalEntry] = []
+    standings = []
+    for snapshot in story.snapshots:
+        if snapshot.captured_at <= plan.baseline.captured_at:
+            continue
+        standing = verify(plan, entries, snapshot)
+        entries.append(entry_of(plan, standing, snapshot))
+        standings.append(standing)
+    return standings
+
+
+def full(story: Story) -> int:
+    """The first look at which as many members are there as there ever are."""
+    sizes = [len(snapshot.members) for snapshot in story.snapshots]
+    return sizes.index(max(sizes))
+
+
+@pytest.mark.parametrize("log", [True, False], ids=["with the log", "without"])
+@pytest.mark.parametrize("name", JAVA)
+def test_no_look_says_more_than_was_true(name: str, log: bool) -> None:
+    story = all_stories(log)[name]
+    base = story.snapshots[full(story)]
+    plan = make_plan(base, expect_members=len(base.members))
+    looks = told(story, plan)
+    assert looks
+    for standing in looks:
+        lists = {m.member_id: truth()[m.member_id] for m in standing.members}
+        made = {key for key, names in lists.items() if TARGET in names}
+        settled = {key for key, names in lists.items() if names == (TARGET,)}
+        for step in standing.steps:
+            right = settled if step.id == plan.steps[-1].id else made
+            assert set(step.done) <= right, (name, standing.at)
+            assert not (set(step.to_do) - set(step.not_restarted)) & right, (name, standing.at)
+        if standing.gate is Tri.YES:
+            assert len(lists) >= len(base.members)
+            assert set(lists) == (settled if standing.finished else made), (name, standing.at)
+        if standing.exit_code == 0 and not standing.finished:
+            coming = story.next_start(standing.at)
+            assert coming is None or not coming["refused"], (name, standing.at)
+
+
+def test_the_forgotten_member_is_named_before_anybody_is_refused() -> None:
+    story = all_stories(True)["checkout"]
+    base = story.snapshots[full(story)]
+    plan = make_plan(base, expect_members=len(base.members))
+    looks = told(story, plan)
+    refused = next(
+        n for n, look in enumerate(looks) if any(d.kind == "refused" for d in look.dangers)
+    )
+    last = [look for look in looks[:refused] if not look.missing][-1]
+    (forgotten,) = [member for member in last.members if member.done is Tri.NO]
+    assert (last.step, last.exit_code) == (1, 4)
+    assert truth()[forgotten.member_id] == ("range",)
+    assert looks[refused].exit_code == 3
+    assert looks[refused].dangers[0].members == (forgotten.member_id,)
