@@ -15,12 +15,14 @@ from typing import Final, Literal
 
 import msgspec
 
-from rebal.groups.model import Record, Tri
-from rebal.planner.context import COOPERATIVE, Context, Facts
+from rebal.groups.model import GroupType, Record, Tri
+from rebal.planner.context import CONSUMER, COOPERATIVE, Context, Facts
 from rebal.planner.plan import Finding
 from rebal.planner.rules.registry import found
 
 BROKER: Final = "broker"
+# Faults of brokers that only groups meet that go to KIP-848 or come from it.
+_OF_KIP848: Final = ("RB404", "RB410")
 _PLAIN: Final = re.compile(r"v?(\d+(?:\.\d+)*)")
 _EMBEDDED: Final = re.compile(r"rdkafka-v?(\d+(?:\.\d+)*)")
 _OR_LATER: Final = " or later"
@@ -110,6 +112,7 @@ def client_faults(
     `members` are all if not given; `family` is what they are where the group as a whole tells it
     (Streams and Connect call themselves Java). A version that is not known gives no finding.
     """
+    known = [fault for fault in faults() if fault.rule == rule and _holds(context, fault)]
     hit: list[Facts] = []
     there: dict[Fault, None] = {}
     versions: list[Version] = []
@@ -118,11 +121,8 @@ def client_faults(
         of = family or facts.family
         mine = [
             fault
-            for fault in faults()
-            if (fault.rule, fault.of) == (rule, of)
-            and version is not None
-            and _holds(context, fault)
-            and fault.in_version(version) is Tri.YES
+            for fault in known
+            if fault.of == of and version is not None and fault.in_version(version) is Tri.YES
         ]
         if mine and version is not None:
             hit.append(facts)
@@ -184,12 +184,15 @@ def unchecked_versions(context: Context) -> tuple[str, ...]:
     if others:
         made.append(f"known faults of {', '.join(others)}: there is no table of them")
     version = context.snapshot.cluster.version
+    kip848 = context.goal == CONSUMER or context.group.type is GroupType.CONSUMER
     if version is None:
         made.append("known faults of the broker's version: it is not known")
     elif any(
-        isinstance(fault.fixed, tuple) and in_broker(fault, version) is Tri.CANNOT_TELL
+        isinstance(fault.fixed, tuple)
+        and _holds(context, fault)
+        and in_broker(fault, version) is Tri.CANNOT_TELL
         for fault in faults()
-        if fault.of == BROKER
+        if fault.of == BROKER and (fault.rule in _OF_KIP848) is kip848
     ):
         made.append(f"known faults of the broker's patch release: it says {version} only")
     return tuple(made)

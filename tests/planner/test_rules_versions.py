@@ -128,9 +128,17 @@ def test_a_current_group_has_no_version_findings() -> None:
 def test_what_was_not_checked_is_named() -> None:
     known = {"cluster": {"version": "3.9"}, "members": [{"id": "a"}]}
     assert unchecked_versions(context_of(known)) == ()
+    assert unchecked_versions(context_of({**known, "cluster": {"version": "4.0"}})) == ()
+    assert unchecked_versions(context_of({**known, "cluster": {"version": "2.8"}})) == (
+        "known faults of the broker's patch release: it says 2.8 only",
+    )
     spec = {
+        "goal": "consumer",
         "cluster": {"version": "4.0"},
-        "members": [{"id": "a", "guess": True}, {"id": "k", "family": "kafkajs", "version": "2.2"}],
+        "members": [
+            {"id": "a", "guess": True, "instance": "a"},
+            {"id": "k", "family": "kafkajs", "version": "2.2"},
+        ],
     }
     said = unchecked_versions(context_of(spec))
     assert said == (
