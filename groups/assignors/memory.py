@@ -47,7 +47,10 @@ class Memories:
         topic_of, entries, step = self._topic_of, self._entries, len(self._problem.topics)
         codes: list[int] = []
         end = 4
-        for _ in range(_INT32.unpack_from(data)[0]):
+        (topics,) = _INT32.unpack_from(data)
+        if topics < 0:
+            return None
+        for _ in range(topics):
             size = int.from_bytes(data[end : end + 2])
             entry = entries.get(size)
             if entry is None:

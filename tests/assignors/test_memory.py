@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rebal.groups.assignors import Spec, SpecMember
@@ -43,6 +43,7 @@ def by_the_codec(problem: Problem, data: bytes | None) -> tuple[list[int], int]:
     return problem.codes(read.previous), -1 if read.generation is None else read.generation
 
 
+@settings(max_examples=300)
 @given(st.one_of(sent, damaged(), st.binary(max_size=40), st.none()))
 def test_any_bytes_are_read_as_the_codec_reads_them(data: bytes | None) -> None:
     for some in (problem(), problem("t-é\ufffd")):
