@@ -6,6 +6,7 @@ million partitions is still read at once.
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeGuard
@@ -13,6 +14,7 @@ from typing import Final, NamedTuple, TypeGuard
 from rebal.groups.partitions import Partitions
 
 _UNKNOWN: Final = -1
+_OFFSETS: Final = re.compile(r"(?:[0-9]{1,19}|-)(?: (?:[0-9]{1,19}|-))*\Z")
 _INT64_MAX: Final = 2**63 - 1
 Row = tuple[Partitions, "array[int]", "array[int]"]
 
@@ -122,18 +124,19 @@ def _row(topic: str, value: object) -> Row:
 
 def _offsets(topic: str, text: object) -> array[int]:
     # One offset alone reads as a number in YAML.
-    words = str(text).split(" ") if isinstance(text, str | int) and text != "" else []
+    words = str(text) if isinstance(text, str | int) else "?"
+    if words and _OFFSETS.match(words) is None:
+        raise _no_offsets(topic)
+    if "-" in words:
+        words = words.replace("-", str(_UNKNOWN))
     try:
-        made = array("q", [_UNKNOWN if word == "-" else _plain(word) for word in words])
-    except (ValueError, OverflowError):
-        raise ValueError(f"expected offsets of {topic} such as 100 - 7") from None
-    return made
+        return array("q", map(int, words.split(" ") if words else ()))
+    except OverflowError:
+        raise _no_offsets(topic) from None
 
 
-def _plain(word: str) -> int:
-    if not (word.isascii() and word.isdigit()):
-        raise ValueError(word)
-    return int(word)
+def _no_offsets(topic: str) -> ValueError:
+    return ValueError(f"expected offsets of {topic} such as 100 - 7")
 
 
 def _offset(number: int) -> int:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Final, Literal, TypeVar
 
 import msgspec
@@ -74,12 +75,16 @@ def dec_hook(kind: type, value: object) -> object:
     if kind is Partitions:
         if not isinstance(value, str | int) or isinstance(value, bool):
             raise ValueError('expected partitions such as "0-11,14"')
-        return Partitions.parse(str(value))
+        return _partitions(str(value))
     if kind is Replicas:
         return _replicas(value)
     if kind is Lags:
         return Lags.read(value)
     raise NotImplementedError(f"no document form for {kind.__name__}")
+
+
+# What a member owns stands in its document two or three times over.
+_partitions = lru_cache(maxsize=1024)(Partitions.parse)
 
 
 def _replicas(value: object) -> Replicas:
