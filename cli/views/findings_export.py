@@ -35,6 +35,7 @@ def to_sarif(source: Plan | Sequence[Finding], *, group_id: str = "") -> str:
     import json
 
     found, group, labels = _parts(source, group_id)
+    lasting = _lasting(source)
     known = rules()
     used = sorted({finding.rule for finding in found if finding.rule in known})
     run: dict[str, Any] = {
@@ -45,7 +46,7 @@ def to_sarif(source: Plan | Sequence[Finding], *, group_id: str = "") -> str:
                 "rules": [_rule(known[rule_id]) for rule_id in used],
             }
         },
-        "results": [_result(finding, used, group, labels) for finding in found],
+        "results": [_result(finding, used, group, labels, lasting) for finding in found],
     }
     if isinstance(source, Plan):
         run["invocations"] = [
@@ -103,7 +104,9 @@ def _text(finding: Finding, labels: dict[str, str]) -> str:
 def _rule(known: Rule) -> dict[str, Any]:
     return {
         "id": known.id,
-        "shortDescription": {"text": f"{known.title}."},
+        "shortDescription": {
+            "text": f"{known.title}{'?' if known.severity is Severity.ASK else '.'}"
+        },
         "fullDescription": {"text": known.doc.split("\n\n")[0]},
         "help": {"text": f"{known.doc}\n\nReference: {known.reference}"},
         "defaultConfiguration": {"level": _LEVELS[known.severity]},
@@ -111,7 +114,11 @@ def _rule(known: Rule) -> dict[str, Any]:
 
 
 def _result(
-    finding: Finding, used: Sequence[str], group: str, labels: dict[str, str]
+    finding: Finding,
+    used: Sequence[str],
+    group: str,
+    labels: dict[str, str],
+    lasting: dict[str, str],
 ) -> dict[str, Any]:
     made: dict[str, Any] = {
         "ruleId": finding.rule,
@@ -119,8 +126,7 @@ def _result(
         "level": _level(finding),
         "message": {"text": _text(finding, labels)},
         "locations": [_location(group, [labels.get(m, m) for m in finding.members])],
-        # Member ids change with each restart: what stays is the rule and the group.
-        "partialFingerprints": {"ruleAndGroup/v1": _fingerprint(finding, group, labels)},
+        "partialFingerprints": {"ruleAndGroup/v1": _fingerprint(finding, group, lasting)},
         "properties": {
             "result": finding.result.value,
             "severity": finding.severity.value,
@@ -158,9 +164,16 @@ def _location(group: str, members: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def _fingerprint(finding: Finding, group: str, labels: dict[str, str]) -> str:
-    stable = sorted(labels.get(member, "") for member in finding.members)
-    return sha256("\0".join([finding.rule, group, *stable]).encode()).hexdigest()[:32]
+def _lasting(source: Plan | Sequence[Finding]) -> dict[str, str]:
+    """Member id → what outlives a restart of the member: its instance id, or its client id."""
+    members = source.baseline.members if isinstance(source, Plan) else ()
+    return {member.member_id: member.instance_id or member.client_id for member in members}
+
+
+def _fingerprint(finding: Finding, group: str, lasting: dict[str, str]) -> str:
+    """By rule, group and who it concerns, never by member ids: each restart gives new ones."""
+    named = sorted({lasting.get(member, "") for member in finding.members})
+    return sha256("\0".join([finding.rule, group, *named]).encode()).hexdigest()[:32]
 
 
 def _command(level: str, title: str, message: str) -> str:

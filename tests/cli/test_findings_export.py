@@ -75,6 +75,16 @@ def test_a_fingerprint_stays_while_the_evidence_changes() -> None:
     assert fingerprint(plan(FORGOTTEN)) != fingerprint(plan(FORGOTTEN, group_id="other"))
 
 
+def test_a_fingerprint_outlives_the_restart_of_members_that_share_a_client_id() -> None:
+    def fingerprints(ids: str) -> list[Any]:
+        found = [{"id": id_, "client": "svc", "list": ["range"], "version": "3.1.0"} for id_ in ids]
+        results = run_of(to_sarif(plan(found)))["results"]
+        assert any(r["locations"][0]["logicalLocations"][1:] for r in results)
+        return [(r["ruleId"], r["partialFingerprints"]) for r in results]
+
+    assert fingerprints("ab") == fingerprints("cd")
+
+
 def test_what_is_ignored_is_suppressed_with_its_reason() -> None:
     made = plan(FORGOTTEN, ignore={"RB102": "b is being removed"})
     results = {r["ruleId"]: r for r in run_of(to_sarif(made))["results"]}
