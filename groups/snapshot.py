@@ -18,6 +18,7 @@ import msgspec
 import yaml
 
 from rebal.groups.errors import DocumentError
+from rebal.groups.folding import fold, unfold
 from rebal.groups.lag import Lags
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.partitions import Partitions
@@ -117,7 +118,8 @@ def dumps(schema: str, record: msgspec.Struct, form: Format) -> str:
 
     YAML ends with a line `...`, so that a file that was cut off is known by its missing end.
     """
-    text = text_of({"schema": schema, **msgspec.to_builtins(record, enc_hook=enc_hook)}, form)
+    body = fold(msgspec.to_builtins(record, enc_hook=enc_hook))
+    text = text_of({"schema": schema, **body}, form)
     return text + _END if form == "yaml" else text
 
 
@@ -148,6 +150,8 @@ def loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _T
 def _loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _T:
     try:
         body = _parse(text, form)
+        if isinstance(body, dict):
+            unfold(body)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise DocumentError(f"{name}: {_syntax(error, form)}") from None
     if not isinstance(body, dict):
