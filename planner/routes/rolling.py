@@ -19,6 +19,7 @@ from rebal.planner.context import CONSUMER, EAGER, Context, Facts, ids
 from rebal.planner.cost import CostModel, Restarts
 from rebal.planner.families import cooperative
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
+from rebal.planner.routes.kubernetes import kubernetes_lines
 from rebal.planner.routes.static import static_lines
 from rebal.planner.settings import noted, plain, settings_for
 
@@ -226,6 +227,7 @@ def order_of(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
     )
     yield "after each: the group is Stable, the member is back and owns partitions, lag goes down"
     yield from static_lines(context, static)
+    yield from kubernetes_lines(rest)
 
 
 def list_settings(

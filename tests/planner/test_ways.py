@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from rebal.groups.model import Tri
+from rebal.groups.model import DeclaredAssignors, Evidence, Source, Tri
 from rebal.planner.plan import Plan, StepKind
 from rebal.planner.routes import make_plan
 from tests.planner.builder import group_of
@@ -225,3 +226,34 @@ def test_streams_and_connect_have_no_way_to_kip_848() -> None:
         made = plan([stream("a", "4.1.1")], "consumer", **more)
         assert (made.path, made.exit_code) == ("none", 3)
         assert "RB404" in made.summary
+
+
+@pytest.mark.parametrize(
+    ("where", "surge", "says"),
+    [
+        ("k.yaml: Deployment shop/orders, container app", "25%",
+         ["maxSurge 0 and maxUnavailable 1", "kubectl -n shop rollout pause deployment/orders",
+          "kubectl -n shop rollout undo deployment/orders"]),
+        ("k.yaml: Deployment orders, container app", "0", ["kubectl rollout pause deployment/"]),
+        ("k.yaml: StatefulSet orders, container app, pod orders-0", None,
+         ["kubectl patch statefulset/orders", '"partition":LAST']),
+    ],
+)  # fmt: skip
+def test_a_workload_in_kubernetes_is_paused_tried_and_undone(
+    where: str, surge: str | None, says: list[str]
+) -> None:
+    snapshot = group_of({"members": [java("a", RANGE)]})
+    declared = DeclaredAssignors(
+        list=("range",),
+        max_surge=surge,
+        evidence=Evidence(source=Source.CONFIG_FILE, detail=where),
+    )
+    member = replace(snapshot.members[0], declared=declared)
+    made = make_plan(replace(snapshot, members=(member,)))
+    said = " | ".join(made.steps[0].order)
+    assert "pause its autoscaler and its GitOps sync" in said
+    for text in says:
+        assert text in said
+    assert ("maxSurge" in said) is (surge == "25%")
+    plain = make_plan(snapshot)
+    assert not any("Kubernetes" in line for line in plain.steps[0].order)
