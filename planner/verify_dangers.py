@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Refusal, Tri
-from rebal.planner.context import Context
+from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Plan
 from rebal.planner.verify_journal import JournalEntry
 from rebal.planner.verify_members import Missing, owned
@@ -79,7 +79,7 @@ def _refused(plan: Plan, context: Context, missing: Sequence[Missing]) -> Iterat
             f"{r.instance_id or r.client_id or 'a member'} [{', '.join(r.list)}]" for r in live
         )
     )
-    causes = [f for f in context.members if any(not _shares(f.member, r, context) for r in live)]
+    causes = [f for f in context.members if any(not _shares(f, r, context) for r in live)]
     named = context.named(causes)
     because = f", because {named} can have no assignor in common with it" if causes else ""
     yield Danger(
@@ -98,9 +98,8 @@ def _recent(at: datetime | None, now: datetime) -> bool:
     return at is None or now - at < RECENT
 
 
-def _shares(member: Member, refusal: Refusal, context: Context) -> bool:
+def _shares(facts: Facts, refusal: Refusal, context: Context) -> bool:
     """Could this member's list have an assignor in common with the refused one?"""
-    facts = next(f for f in context.members if f.member is member)
     return any(context.supports(facts, name) is not Tri.NO for name in refusal.list)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,7 +57,7 @@ def shower(
     told = _Shower(journal, plan)
     if jsonl:
         yield lambda standing: _jsonl(told, standing)
-    elif sys.stdout.isatty() and not wide:
+    elif sys.stdout.isatty() and not wide and os.environ.get("TERM", "") not in ("", "dumb"):
         until = datetime.now(UTC) + timedelta(seconds=seconds)
         yield from _live(told, until)
     else:

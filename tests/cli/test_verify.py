@@ -281,3 +281,50 @@ def test_text_from_the_cluster_is_shown_and_not_obeyed(
     text = render(verify_view(standing), width=160) + "\n".join(changes(None, standing))
     assert "\x1b" not in text
     assert "[red]boss[/red]" in text
+
+
+def feed(monkeypatch: pytest.MonkeyPatch, looks: list[GroupSnapshot]) -> None:
+    """What the live group shows, look by look; the last one again and again."""
+    rest = list(looks)
+
+    def read(*_: object, **__: object) -> GroupSnapshot:
+        return rest.pop(0) if len(rest) > 1 else rest[0]
+
+    monkeypatch.setattr("rebal.cli.options.snapshot_for", read)
+
+
+def test_a_watch_writes_a_json_line_for_each_change_and_its_journal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed(monkeypatch, [BEFORE, BEFORE, HALF, READY])
+    assert run("plan.yaml", "--watch", "--every", "0.2", "-o", "jsonl") == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["exit_code"] for line in lines] == [4, 4, 0]
+    assert {line["schema"] for line in lines} == {"rebal.verify/1"}
+    assert all(line["changes"] for line in lines)
+    book = (folder / "plan.journal.jsonl").read_text().splitlines()
+    assert len(book) == 3
+
+
+def test_a_watch_begun_after_the_first_gate_waits_for_the_second(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed(monkeypatch, [READY])
+    assert run("plan.yaml") == 0
+    assert run("plan.yaml") == 0, "a look is repeatable"
+    done = look(9, pods(3, 3, list=["cooperative-sticky"]), elected="cooperative-sticky")
+    feed(monkeypatch, [look(8, pods(2, 2, list=MIXED), elected="cooperative-sticky"), done])
+    capsys.readouterr()
+    assert run("plan.yaml", "--watch", "--every", "0.2") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert "step 2 of 2" in said[0]
+    assert "not yet, 0 of 2 done" in said[0]
+    assert said[-1].endswith("done, 2 of 2 done")
+
+
+def test_a_watch_ends_with_its_time_and_is_not_yet(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed(monkeypatch, [BEFORE])
+    assert run("plan.yaml", "--watch", "--every", "0.2", "--for", "0.5s") == 4
+    assert len(capsys.readouterr().out.splitlines()) == 1

@@ -333,3 +333,37 @@ def test_kip848_is_told_by_the_members_own_protocol(plan: Plan) -> None:
     assert standing.exit_code == 4
     every = [bare(n, 2) | {"protocol_type": "consumer"} for n in range(2)]
     assert verify(up, [], look(2, every, **group), expect_members=2).finished
+
+
+def test_a_plan_made_between_the_bounces_opens_the_second_and_then_holds_it_back() -> None:
+    snapshot = look(0, [app(n, list=MIXED) for n in range(3)], elected="cooperative-sticky")
+    plan = make_plan(snapshot, expect_members=3)
+    assert plan.next_step == 2
+    assert verify(plan, [], snapshot).exit_code == 0
+    one = look(1, [bare(0, 2), bare(1), bare(2)], elected="cooperative-sticky")
+    standing = verify(plan, [], one)
+    assert (standing.step, standing.exit_code) == (2, 4)
+    assert done(standing) == {id_of(0, 2): "cannot tell", id_of(1): "no", id_of(2): "no"}
+
+
+def test_the_downgrade_is_held_the_same_way() -> None:
+    cooperative = [app(n, list=FINAL) for n in range(3)]
+    plan = make_plan(look(0, cooperative, elected="cooperative-sticky"), "eager", expect_members=3)
+    tell = Story(plan)
+    both = [app(n, 2, list=["range", "cooperative-sticky"]) for n in range(3)]
+    assert tell(look(1, [*both[:2], bare(2)], elected="cooperative-sticky")).exit_code == 4
+    assert tell(look(2, both)).exit_code == 0
+    eager = [app(0, 3, list=["range"]), bare(1, 2), bare(2, 2)]
+    standing = tell(look(3, eager))
+    assert (standing.step, standing.exit_code) == (2, 4)
+    assert done(standing) == {id_of(0, 3): "yes", id_of(1, 2): "no", id_of(2, 2): "no"}
+    assert tell(look(4, [app(n, 3, list=["range"]) for n in range(3)])).finished
+
+
+def test_what_nothing_on_the_wire_proves_is_never_called_done(plan: Plan) -> None:
+    steps = tuple(msgspec.structs.replace(step, target_list=()) for step in plan.steps)
+    unseen = msgspec.structs.replace(plan, steps=steps)
+    standing = verify(unseen, [], look(1, [app(n, 2, list=FINAL) for n in range(3)]))
+    assert standing.exit_code == 4
+    assert set(done(standing).values()) == {"cannot tell"}
+    assert set(done(verify(unseen, [], look(1, [bare(n) for n in range(3)]))).values()) == {"no"}
