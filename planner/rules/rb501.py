@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebal.planner.context import Context
+from rebal.planner.context import CONSUMER, Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
 
@@ -29,12 +29,12 @@ def streams(context: Context) -> Iterator[Finding]:
     below 2.4: two bounces, first with the new version and upgrade.from set to the old one, then
     without upgrade.from (and, for a jump to 4.x, over a bridge release: KIP-1124).
     """
-    if context.planning and context.streams:
+    if context.planning and context.streams and context.goal != CONSUMER:
         versions = sorted({facts.version for facts in context.members if facts.version})
         known = f" (runs {', '.join(versions)})" if versions else ""
         yield found(
             f"this is a Kafka Streams program{known}: it rebalances cooperatively from 2.4 on, by "
-            "upgrade.from and not by an assignor list; this version of rebal plans no step for it.",
+            "upgrade.from and not by an assignor list.",
             members=context.members,
             fix="See that upgrade.from is not set (any value up to 2.3 keeps it EAGER): "
             "rebal explain RB501.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import GroupState, GroupType, Tri
-from rebal.planner.context import Context
+from rebal.planner.context import CONSUMER, Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
 
@@ -17,12 +17,12 @@ from rebal.planner.rules.registry import found, rule
     reference="Kafka: group states and types; KIP-848; KIP-932; KIP-1071",
 )
 def nothing_to_plan_from(context: Context) -> Iterator[Finding]:
-    """Plans are made for Stable classic consumer groups with members.
+    """Plans are made for groups of consumers or of Connect workers, Stable and with members.
 
     Why it matters: in the middle of a rebalance the assignor and the members change under the
     reader; an empty group shows no list, no client and no assignor; share groups assign nothing;
-    other protocol types (Connect, schema registries) do not use consumer assignors at all. A plan
-    from such a reading would be invented.
+    other protocol types (schema registries) do not use consumer assignors at all. A plan from such
+    a reading would be invented.
 
     How to find out: rebal inspect shows type, protocol type and state.
 
@@ -38,14 +38,13 @@ def nothing_to_plan_from(context: Context) -> Iterator[Finding]:
         )
     elif group.type in (GroupType.CONSUMER, GroupType.STREAMS):
         return
-    elif group.protocol_type not in (None, "", "consumer"):
+    elif group.protocol_type not in (None, "", "consumer", "connect"):
         yield found(
             f"the group's protocol type is {group.protocol_type}: it does not use consumer "
-            "assignors, and this version of rebal plans no step for it.",
-            fix="Connect workers: connect.protocol (rebal explain RB504)."
-            if group.protocol_type == "connect"
-            else "",
+            "assignors, and has no rebalance protocol that could be changed.",
         )
+    elif group.protocol_type == "connect" and context.goal == CONSUMER:
+        return
     elif group.state in (GroupState.EMPTY, GroupState.DEAD) or not context.members:
         yield found(
             f"the group is {group.state} and has no members: who belongs to it, and with which "
@@ -61,7 +60,7 @@ def nothing_to_plan_from(context: Context) -> Iterator[Finding]:
             result=Tri.CANNOT_TELL,
             fix="Wait until it is Stable, and ask again.",
         )
-    elif group.protocol_type != "consumer":
+    elif group.protocol_type not in ("consumer", "connect"):
         yield found(
             "the group's protocol type is not known.",
             result=Tri.CANNOT_TELL,
