@@ -202,16 +202,16 @@ def _step(
 ) -> StepStanding:
     aim = aim_of(plan, step)
     by: dict[Tri, list[MemberStanding]] = {answer: [] for answer in Tri}
-    for member in members:
+    # A refresh changes no member: one restart is enough, whoever's it is.
+    for member in members if aim is not Aim.REFRESH else ():
         by[member.done].append(member)
     refuted, open_ = [], []
     if context.missing:
         refuted.append(_missing_text(context, missing))
-    if aim is not Aim.REFRESH:
-        if by[Tri.NO]:
-            refuted.append(f"not done: {_named(by[Tri.NO])}")
-        if by[Tri.CANNOT_TELL]:
-            open_.append(f"not known: {_named(by[Tri.CANNOT_TELL])}")
+    if by[Tri.NO]:
+        refuted.append(f"not done: {_named(by[Tri.NO])}")
+    if by[Tri.CANNOT_TELL]:
+        open_.append(f"not known: {_named(by[Tri.CANNOT_TELL])}")
     if not members:
         refuted.append(f"the group has no member ({context.group.state})")
     elif not _settled(context, aim):

@@ -196,7 +196,7 @@ def standing_of(context: Context, step: Step, aim: Aim, ledger: Ledger) -> list[
             why = _why(context, facts, aim, done, found[done])
             if there and done is Tri.NO:
                 why = f"not restarted since the step began: {why}"
-        elif there:
+        elif there and aim is not Aim.REFRESH:
             done, why = Tri.NO, "not restarted since the step began: the same member id"
         else:
             why = _unknown(context, aim)

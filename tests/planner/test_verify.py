@@ -367,3 +367,21 @@ def test_what_nothing_on_the_wire_proves_is_never_called_done(plan: Plan) -> Non
     assert standing.exit_code == 4
     assert set(done(standing).values()) == {"cannot tell"}
     assert set(done(verify(unseen, [], look(1, [bare(n) for n in range(3)]))).values()) == {"no"}
+
+
+def test_a_refresh_is_over_when_the_coordinator_remembers() -> None:
+    lists = {"list": ["range", "cooperative-sticky"]}
+    forgot = look(0, [app(n, **lists) for n in range(3)], reloaded=True)
+    plan = make_plan(forgot, expect_members=3)
+    assert [step.target_list for step in plan.steps] == [(), ("cooperative-sticky",)]
+    tell = Story(plan)
+    standing = tell(forgot)
+    assert (standing.step, standing.exit_code) == (1, 4)
+    assert "CURRENT list" in standing.next
+    again = look(1, [app(0, 2, **lists), *(app(n, **lists) for n in (1, 2))])
+    standing = tell(again)
+    assert (standing.step, standing.exit_code) == (1, 0)
+    final = [app(0, 3, list=FINAL), *(app(n, **lists) for n in (1, 2))]
+    standing = tell(look(2, final, elected="cooperative-sticky"))
+    assert (standing.step, standing.exit_code) == (2, 4)
+    assert done(standing) == {id_of(0, 3): "yes", id_of(1): "no", id_of(2): "no"}
