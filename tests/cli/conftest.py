@@ -89,3 +89,10 @@ def group() -> Callable[..., GroupSnapshot]:
 def hostile() -> str:
     """A client id with rich markup, an emoji code, escape sequences, C1 and a bidi override."""
     return HOSTILE
+
+
+@pytest.fixture(autouse=True)
+def _no_habits_of_this_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Screens are compared as they are off a terminal, whatever the tester's shell exports."""
+    for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "REBAL_BOOTSTRAP"):
+        monkeypatch.delenv(name, raising=False)
