@@ -1,10 +1,10 @@
-"""Run every bench, or those named: `python -m bench [help_time] [assignors] [inspect_probe]`."""
+"""Run every bench, or those named: `python -m bench [help_time] [assignors] …`."""
 
 import platform
 import sys
 from importlib import import_module
 
-BENCHES = ("help_time", "assignors", "inspect_probe")
+BENCHES = ("help_time", "assignors", "assignors_simulate", "simulate_bench", "inspect_probe")
 
 
 def main() -> int:

@@ -72,18 +72,18 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        return _median(self.ours, "wall") / _median(self.java, "wall")
+        return median(self.ours, "wall") / median(self.java, "wall")
 
     @property
     def holds(self) -> bool:
-        lean = _median(self.ours, "megabytes") <= _median(self.java, "megabytes")
+        lean = median(self.ours, "megabytes") <= median(self.java, "megabytes")
         return self.same and self.ratio <= self.limit and (lean or not self.memory_matters)
 
     def text(self) -> str:
         ratio = f"ratio {self.ratio:.2f}" if self.same else "NO RATIO: the results differ"
         verdict = "holds" if self.holds else "DOES NOT HOLD"
         return (
-            f"{name_of(self.case)}: rebal {_told(self.ours)}; Java {_told(self.java)}; "
+            f"{name_of(self.case)}: rebal {told(self.ours)}; Java {told(self.java)}; "
             f"{ratio}, limit {self.limit:.2f}: {verdict}{self.other}"
         )
 
@@ -129,7 +129,7 @@ def name_of(case: Case) -> str:
 
 
 def compared(case: Case, limit: float, memory_matters: bool, runs: int) -> Comparison:
-    ours, java = _rebal(case), _java(case)
+    ours, java = _rebal(case), java_command(case)
     measured(ours)
     if runs > 3:
         measured(java)
@@ -183,7 +183,7 @@ def _rebal(case: Case) -> list[str]:
     return [sys.executable, "-m", "bench.assignors_case", "rebal", *case.words()]
 
 
-def _java(case: Case) -> list[str]:
+def java_command(case: Case) -> list[str]:
     java = jars.tool("java")
     if java is None:
         raise SystemExit("this bench needs Java 17: install it or set JAVA_HOME")
@@ -204,13 +204,13 @@ def _kafka_python(case: Case, ours: Run) -> str:
     return f"; kafka-python {run.wall:.2f} s ({run.call:.2f}), same result"
 
 
-def _median(runs: Sequence[Run], field: str) -> float:
+def median(runs: Sequence[Run], field: str) -> float:
     return statistics.median(getattr(run, field) for run in runs)
 
 
-def _told(runs: Sequence[Run]) -> str:
+def told(runs: Sequence[Run]) -> str:
     walls = [run.wall for run in runs]
     return (
         f"{statistics.median(walls):.2f} s ({min(walls):.2f}–{max(walls):.2f}), call "
-        f"{_median(runs, 'call'):.2f} s, {_median(runs, 'megabytes'):.0f} MB"
+        f"{median(runs, 'call'):.2f} s, {median(runs, 'megabytes'):.0f} MB"
     )

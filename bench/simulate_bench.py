@@ -1,0 +1,183 @@
+"""A captured group of a million partitions and 2,000 members: load it, and simulate it to the end.
+
+The snapshot has everything that `rebal inspect --save` writes: subscriptions, what each member owns
+(dealt like roundrobin, so that no run of partitions shortens it), replicas, and both offsets of
+each partition. Loading is timed inside a process that does nothing else; `rebal simulate` is the
+whole process, with a member that joins and a cooperative assignor.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rebal.groups.lag import Lag
+from rebal.groups.model import (
+    Group,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Member,
+    Subscription,
+    Topic,
+)
+from rebal.groups.partitions import Partitions
+from rebal.groups.snapshot import Format, dump_snapshot
+
+MEMBERS = 2000
+PARTITIONS = 1_000_000
+RUNS = 5
+FORMS: tuple[Format, ...] = ("yaml", "json")
+_LOAD = """
+import sys, time
+from pathlib import Path
+from rebal.cli.files import read_snapshot
+begin = time.perf_counter()
+read_snapshot(Path(sys.argv[1]))
+print(time.perf_counter() - begin)
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Seconds and peak megabytes of several runs; a limit of None is none."""
+
+    case: str
+    seconds: tuple[float, ...]
+    megabytes: tuple[float, ...]
+    most_seconds: float | None = None
+    most_megabytes: float | None = None
+
+    @property
+    def holds(self) -> bool:
+        slow = self.most_seconds is not None and statistics.median(self.seconds) > self.most_seconds
+        large = self.most_megabytes is not None and max(self.megabytes) > self.most_megabytes
+        return not slow and not large
+
+    def text(self) -> str:
+        median = statistics.median(self.seconds)
+        spread = f"{min(self.seconds):.2f}–{max(self.seconds):.2f}"
+        made = f"{self.case}: {median:.2f} s ({spread}), {max(self.megabytes):.0f} MB"
+        if self.most_seconds is None:
+            return made
+        verdict = "holds" if self.holds else "DOES NOT HOLD"
+        return f"{made}; limit {self.most_seconds:g} s, {self.most_megabytes:g} MB: {verdict}"
+
+
+def rows() -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        for topics in (10, 100, 1000):
+            # In a process of its own: the system counts a parent's memory as its children's.
+            make = [sys.executable, "-m", "bench.simulate_bench", folder, str(topics)]
+            subprocess.run(make, check=True)
+            for form in FORMS:
+                path = Path(folder) / f"big-{topics}.rebal.{form}"
+                runs = [loaded(path) for _ in range(RUNS)]
+                yield Row(
+                    f"load 1 M partitions, 2,000 members, {topics:,} topics, {form}, "
+                    f"{path.stat().st_size / 1e6:.0f} MB",
+                    tuple(seconds for seconds, _ in runs),
+                    tuple(megabytes for _, megabytes in runs),
+                    2.0,
+                    400,
+                )
+        for assignor in ("cooperative-sticky", "range", "uniform"):
+            path = Path(folder) / "big-100.rebal.yaml"
+            runs = [simulated(path, assignor) for _ in range(3)]
+            yield Row(
+                f"rebal simulate --assignor {assignor} --add-member 1, 100 topics, yaml",
+                tuple(seconds for seconds, _ in runs),
+                tuple(megabytes for _, megabytes in runs),
+            )
+
+
+def captured(topics: int) -> GroupSnapshot:
+    """The group, as one who may read everything would save it."""
+    each = PARTITIONS // topics
+    names = tuple(f"topic-{t:05}" for t in range(topics))
+    members = []
+    for m in range(MEMBERS):
+        owned = {
+            name: Partitions(range((m - t * each) % MEMBERS, each, MEMBERS))
+            for t, name in enumerate(names)
+            if (m - t * each) % MEMBERS < each
+        }
+        members.append(
+            Member(
+                member_id=f"member-{m:05}-6ec5ac94-9c3d-4c2e-8d3f-{m:012}",
+                client_id=f"member-{m:05}",
+                host=f"/10.0.{m // 250}.{m % 250}",
+                subscription=Subscription(
+                    version=3, topics=names, owned_partitions=owned, generation_id=7
+                ),
+                subscribed_topics=names,
+                assignment=owned,
+            )
+        )
+    return GroupSnapshot(
+        group=Group(
+            group_id="big",
+            state=GroupState.STABLE,
+            type=GroupType.CLASSIC,
+            protocol_type="consumer",
+            assignor="cooperative-sticky",
+            generation=7,
+        ),
+        captured_at=datetime(2026, 11, 20, tzinfo=UTC),
+        members=tuple(members),
+        topics=tuple(
+            Topic(
+                name=name,
+                partitions=each,
+                replicas=[(p % 6, (p + 1) % 6, (p + 2) % 6) for p in range(each)],
+            )
+            for name in names
+        ),
+        lag=(Lag(name, p, 1_000_000 + p, 1_000_100 + p) for name in names for p in range(each)),
+    )
+
+
+def loaded(path: Path) -> tuple[float, float]:
+    """Seconds of read_snapshot alone, and the most memory its process had."""
+    out, megabytes = _run([sys.executable, "-c", _LOAD, str(path)])
+    return float(out), megabytes
+
+
+def simulated(path: Path, assignor: str) -> tuple[float, float]:
+    """Seconds of the whole process, and the most memory it had."""
+    import time
+
+    words = ["simulate", "--snapshot", str(path), "--assignor", assignor, "--add-member", "1"]
+    begin = time.perf_counter()
+    _, megabytes = _run([str(Path(sys.executable).with_name("rebal")), *words])
+    return time.perf_counter() - begin, megabytes
+
+
+def _run(command: list[str]) -> tuple[str, float]:
+    with tempfile.TemporaryFile("w+") as out:
+        process = subprocess.Popen(command, stdout=out)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise SystemExit(f"{' '.join(command[:2])} … ended with {process.returncode}")
+        out.seek(0)
+        # Linux counts kilobytes, macOS bytes.
+        unit = 1024 if sys.platform == "linux" else 1024 * 1024
+        return out.read(), used.ru_maxrss / unit
+
+
+def write(folder: Path, topics: int) -> None:
+    """The group in both forms."""
+    group = captured(topics)
+    for form in FORMS:
+        path = folder / f"big-{topics}.rebal.{form}"
+        path.write_text(dump_snapshot(group, form), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]), int(sys.argv[2]))
