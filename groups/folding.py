@@ -58,6 +58,7 @@ class _Unfolding:
     def __init__(self) -> None:
         self._lists: dict[str, list[str]] = {}
         self._names: dict[str, str] = {}
+        self._last: tuple[str, dict[str, str]] = ("", {})
 
     def walk(self, body: Any) -> None:
         """Everything below `body`, which is a mapping or a list."""
@@ -76,6 +77,9 @@ class _Unfolding:
         return self._lists[text]
 
     def _map(self, text: str) -> dict[str, str]:
+        # What a member owns stands in its subscription too, a few lines above.
+        if text == self._last[0]:
+            return self._last[1]
         made: dict[str, str] = {}
         names = self._names
         for part in text.split("; ") if text else ():
@@ -84,4 +88,5 @@ class _Unfolding:
             if name in made:
                 raise ValueError(f"the topic `{name}` stands twice on one line")
             made[name] = names.setdefault(numbers, numbers)
+        self._last = (text, made)
         return made
