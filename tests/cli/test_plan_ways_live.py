@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from rebal.cli import app
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.processes import wait_for
 
 pytestmark = pytest.mark.live
 PARTITIONS = 6
@@ -109,4 +111,91 @@ def test_to_kip_848_and_back(
         assert (body["verdict"], body["from"]) == ("done", "COOPERATIVE")
     finally:
         kafka41.log_requests(False)
+    assert all(member.error is None for member in running)
+
+
+def test_static_members_whose_new_list_lies_unused_until_it_is_seen(
+    kafka41: Broker, members: Members, group_id: str, topic_name: str, capsys: Said
+) -> None:
+    kafka41.create_topic(topic_name, PARTITIONS)
+    log = ["--request-log", str(kafka41.request_log_path), "--expect-members", "2", "--probe"]
+
+    def start(number: int, names: list[str]) -> Member:
+        return members.start(
+            "java-3.9.1", kafka41, f"s-{number}", group_id, topics=[topic_name],
+            assignors=names, instance_id=f"i-{number}", session_timeout_ms=30_000,
+        )  # fmt: skip
+
+    kafka41.log_requests(True)
+    try:
+        running = [start(number, ["range"]) for number in range(2)]
+        settle(kafka41, group_id, running)
+        for step in (1, 2):
+            for number in range(2):
+                body = plan(kafka41, capsys, group_id, *log)
+                assert (body["next_step"], body["exit_code"]) == (step, 0), body["summary"]
+                now = body["steps"][step - 1]
+                assert len(now["done"]) == number
+                assert any("causes no rebalance" in line for line in now["order"])
+                running[number].stop()
+                running[number] = start(number, now["target_list"])
+                settle(kafka41, group_id, running)
+        body = plan(kafka41, capsys, group_id, *log)
+        assert (body["verdict"], body["exit_code"]) == ("done", 0), body["summary"]
+    finally:
+        kafka41.log_requests(False)
+    assert all(member.error is None for member in running)
+
+
+@pytest.fixture
+def own41() -> Iterator[Broker]:
+    """A broker of its own: it is restarted here."""
+    with Broker("4.1.1", secure=False) as broker:
+        yield broker
+
+
+@pytest.mark.full
+def test_a_broker_restart_kills_nobody_who_follows_the_plan(
+    own41: Broker, members: Members, group_id: str, topic_name: str, capsys: Said
+) -> None:
+    """Java's default list, one bounce, and the coordinator restarts before it begins."""
+    default = ["range", "cooperative-sticky"]
+    broker = own41
+    broker.create_topic(topic_name, PARTITIONS)
+
+    def start(number: int, names: list[str], client: str = "app") -> Member:
+        return members.start(
+            "java-4.1.1", broker, f"{client}-{number}", group_id, topics=[topic_name],
+            assignors=names, session_timeout_ms=45_000, instance_id=f"{client}-{number}",
+        )  # fmt: skip
+
+    broker.log_requests(True)
+    running = [start(number, default) for number in range(3)]
+    settle(broker, group_id, running)
+    more = ("--probe", "--request-log", str(broker.request_log_path), "--expect-members", "3")
+    assert plan(broker, capsys, group_id, *more)["exit_code"] == 0
+    broker.restart()
+    broker.wait_coordinator(group_id)
+    settle(broker, group_id, running)
+    body = plan(broker, capsys, group_id, *more)
+    assert (body["next_step"], body["exit_code"]) == (1, 0), body["summary"]
+    # Where every member has joined again by itself the lists are known, else only range is.
+    if not body["steps"][0]["target_list"]:
+        died = start(9, ["cooperative-sticky"], "hasty")
+        died.wait_for("error")
+        assert "InconsistentGroupProtocol" in str(died.error)
+        # All are static, so a restart would show only itself: the plan names enforceRebalance().
+        assert any("enforceRebalance()" in line for line in body["steps"][0]["order"])
+        running[0].rebalance()
+        wait_for(
+            "the coordinator to know the lists again",
+            lambda: plan(broker, capsys, group_id, *more)["steps"][0]["target_list"] != [],
+            timeout=20,
+        )
+    for number in range(3):
+        body = plan(broker, capsys, group_id, *more)
+        assert body["exit_code"] == 0 or number, body["summary"]
+        running[number].stop()
+        running[number] = start(number, ["cooperative-sticky"])
+        settle(broker, group_id, running)
     assert all(member.error is None for member in running)
