@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _BAR: Final = 24
 _FOLD_FROM: Final = 25
 _FOLD_ROWS: Final = 3
-_MOST_ROWS: Final = 30
+_MOST_ROWS: Final = 16
 _LEVELS: Final = "·▁▂▃▄▅▆▇█"
 _MOST_CELLS: Final = 600
 _LABEL: Final = 11
@@ -240,10 +240,20 @@ def _strips(shifts: Sequence[MemberShift], scale: int) -> Iterator[tuple[str, st
     now = [shift.keeps + shift.gives for shift in shifts if shift.change != "joins"]
     then = [shift.keeps + shift.gets for shift in shifts if shift.change != "leaves"]
     share = -(-max(len(now), len(then)) // _MOST_CELLS)
+    drawn = False
     for label, sizes in (("each now", now), ("each then", then)):
-        fullest = [max(sizes[n : n + share]) for n in range(0, len(sizes), share)]
-        yield label, "".join(_LEVELS[-(-size * (len(_LEVELS) - 1) // scale)] for size in fullest)
-    if share > 1:
+        low, high = min(sizes, default=0), max(sizes, default=0)
+        if high - low <= 1:
+            # A strip of equal cells would only take up the screen.
+            yield label, range_text(low, high)
+        else:
+            fullest = [max(sizes[n : n + share]) for n in range(0, len(sizes), share)]
+            yield (
+                label,
+                "".join(_LEVELS[-(-size * (len(_LEVELS) - 1) // scale)] for size in fullest),
+            )
+            drawn = True
+    if drawn and share > 1:
         yield "", f"(a cell is the fullest of {share:,} members)"
 
 
@@ -251,9 +261,10 @@ def _folded(shifts: Sequence[MemberShift]) -> tuple[list[tuple[str, MemberShift]
     """One row for a member, or for several with equal counts in a large group; and what is left."""
     if len(shifts) < _FOLD_FROM:
         return [(shift.name, shift) for shift in shifts], 0
-    alike: dict[tuple[int, int, int], list[MemberShift]] = {}
+    alike: dict[tuple[object, ...], list[MemberShift]] = {}
     for shift in shifts:
-        alike.setdefault((shift.keeps, shift.gives, shift.gets), []).append(shift)
+        kind = (shift.keeps, shift.gives, shift.gets, shift.change)
+        alike.setdefault(kind, []).append(shift)
     rows: list[tuple[str, MemberShift]] = []
     shown = 0
     for same in sorted(alike.values(), key=len, reverse=True):
@@ -273,7 +284,8 @@ def _row(name: str, shift: MemberShift, scale: int) -> list[str | Text]:
         shift.gives,
         shift.gets,
     )
-    return [name, *(f"{number:,}" for number in counts), _bar(shift, scale)]
+    label = f"{name} ({shift.change})" if shift.change else name
+    return [label, *(f"{number:,}" for number in counts), _bar(shift, scale)]
 
 
 def _bar(shift: MemberShift, scale: int) -> Text:
