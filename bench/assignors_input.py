@@ -6,7 +6,7 @@ are made from the same numbers.
 
 import hashlib
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -92,6 +92,7 @@ def spec_of(case: Case) -> Spec:
     if case.shape != "uniform":
         topics = [tuple(map(names.__getitem__, mine)) for mine in subscribed]
     members = []
+    sent = _Previous(names)
     for m in case.present:
         mine = before[m] if m < len(before) else None
         sticky = case.assignor == "sticky"
@@ -103,19 +104,28 @@ def spec_of(case: Case) -> Spec:
                 if not sticky
                 else (),
                 generation=GENERATION if mine is not None and not sticky else None,
-                user_data=previous(names, mine) if mine is not None and sticky else None,
+                user_data=sent.by(mine) if mine is not None and sticky else None,
             )
         )
     return Spec(members=tuple(members), partitions=dict.fromkeys(names, case.each))
 
 
-def previous(names: list[str], owned: Iterable[tuple[int, range]]) -> bytes:
-    """A `sticky` member's user data, v1."""
-    parts = []
-    for t, ps in owned:
-        name = names[t].encode()
-        parts.append(struct.pack(f">h{len(name)}si{len(ps)}i", len(name), name, len(ps), *ps))
-    return struct.pack(">i", len(parts)) + b"".join(parts) + struct.pack(">i", GENERATION)
+class _Previous:
+    """`sticky` members' user data, v1."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = [struct.pack(">h", len(name)) + name.encode() for name in names]
+        self._packs: dict[int, Callable[..., bytes]] = {}
+
+    def by(self, owned: list[tuple[int, range]]) -> bytes:
+        parts = [struct.pack(">i", len(owned))]
+        for t, ps in owned:
+            pack = self._packs.get(len(ps))
+            if pack is None:
+                pack = self._packs[len(ps)] = struct.Struct(f">i{len(ps)}i").pack
+            parts += (self._names[t], pack(len(ps), *ps))
+        parts.append(struct.pack(">i", GENERATION))
+        return b"".join(parts)
 
 
 def digest(result: Mapping[str, Iterable[tuple[str, int]]] | Assignment) -> str:

@@ -50,15 +50,21 @@ class Memories:
         (topics,) = _INT32.unpack_from(data)
         if topics < 0:
             return None
+        size, last = 0, -1
+        entry = _INT32
         for _ in range(topics):
-            size = int.from_bytes(data[end : end + 2])
-            entry = entries.get(size)
-            if entry is None:
-                if size >= 0x8000:
-                    return None
-                # A topic's name, how many partitions, and the first of them.
-                entry = entries[size] = struct.Struct(f">2x{size}sii")
-            name, count, partition = entry.unpack_from(data, end)
+            # Neighbouring names are often of one length: tried first, if it fits into the bytes.
+            if end > last or (row := entry.unpack_from(data, end))[0] != size:
+                size = int.from_bytes(data[end : end + 2])
+                known = entries.get(size)
+                if known is None:
+                    if size >= 0x8000:
+                        return None
+                    # A topic's name, how many partitions, and the first of them.
+                    known = entries[size] = struct.Struct(f">h{size}sii")
+                entry, last = known, len(data) - known.size
+                row = entry.unpack_from(data, end)
+            _, name, count, partition = row
             end += 6 + size
             topic = topic_of.get(name)
             if count == 1:
