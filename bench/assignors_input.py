@@ -6,7 +6,7 @@ are made from the same numbers.
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -74,11 +74,18 @@ class Case:
             for t in mine:
                 takers[t].append(m)
         owned: list[list[tuple[int, range]]] = [[] for _ in range(self.members)]
+        # Every n-th partition, one range object for all topics with n takers.
+        shares: dict[int, list[range]] = {}
         turn = 0
         for t, members in enumerate(takers):
-            for p in range(min(self.each, len(members))):
-                member = members[(turn + p) % len(members)]
-                owned[member].append((t, range(p, self.each, len(members))))
+            count = len(members)
+            if count not in shares:
+                shares[count] = [range(p, self.each, count) for p in range(min(self.each, count))]
+            first = turn % count
+            for member, share in zip(
+                members[first:] + members[:first], shares[count], strict=False
+            ):
+                owned[member].append((t, share))
             turn += self.each
         return owned
 
@@ -115,15 +122,15 @@ class _Previous:
 
     def __init__(self, names: list[str]) -> None:
         self._names = [struct.pack(">h", len(name)) + name.encode() for name in names]
-        self._packs: dict[int, Callable[..., bytes]] = {}
+        self._numbers: dict[range, bytes] = {}
 
     def by(self, owned: list[tuple[int, range]]) -> bytes:
         parts = [struct.pack(">i", len(owned))]
         for t, ps in owned:
-            pack = self._packs.get(len(ps))
-            if pack is None:
-                pack = self._packs[len(ps)] = struct.Struct(f">i{len(ps)}i").pack
-            parts += (self._names[t], pack(len(ps), *ps))
+            numbers = self._numbers.get(ps)
+            if numbers is None:
+                numbers = self._numbers[ps] = struct.pack(f">i{len(ps)}i", len(ps), *ps)
+            parts += (self._names[t], numbers)
         parts.append(struct.pack(">i", GENERATION))
         return b"".join(parts)
 
