@@ -69,10 +69,12 @@ class Case:
 
     def before(self) -> list[list[tuple[int, range]]]:
         """For each member before the event, `(topic, partitions)`: dealt among subscribers."""
-        takers: list[list[int]] = [[] for _ in range(self.topics)]
-        for m, mine in enumerate(self.subscribed()[: self.members]):
-            for t in mine:
-                takers[t].append(m)
+        takers = [list(range(self.members))] * self.topics
+        if self.shape != "uniform":
+            takers = [[] for _ in range(self.topics)]
+            for m, mine in enumerate(self.subscribed()[: self.members]):
+                for t in mine:
+                    takers[t].append(m)
         owned: list[list[tuple[int, range]]] = [[] for _ in range(self.members)]
         # Every n-th partition, one range object for all topics with n takers.
         shares: dict[int, list[range]] = {}
