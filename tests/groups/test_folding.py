@@ -58,7 +58,9 @@ def test_names_that_are_not_kafkas_stay_as_they_are(name: str) -> None:
 
 def test_what_is_wrong_on_a_line_is_told_with_its_line() -> None:
     text = dump_snapshot(snapshot(21))
-    with pytest.raises(DocumentError, match=r"members\[0\]\.subscription\.owned_partitions.*\(line \d+\)"):
+    with pytest.raises(
+        DocumentError, match=r"members\[0\]\.subscription\.owned_partitions.*\(line \d+\)"
+    ):
         load_snapshot(text.replace("topic-3 3-4,7;", "topic-3 3-4;7;", 2), "yaml")
     with pytest.raises(DocumentError, match="the topic `topic-3` stands twice on one line"):
         load_snapshot(text.replace("topic-4 4-5,8;", "topic-3 4-5,8;"), "yaml")
