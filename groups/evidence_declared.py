@@ -81,9 +81,17 @@ def _declared(claimed: Sequence[Declared]) -> DeclaredAssignors:
         list=one.list if one.list_set else (),
         group_protocol=one.group_protocol,
         classic_only=tuple(sorted({name for other in claimed for name in other.classic_only})),
+        session_timeout_ms=_same_in_all(other.session_timeout_ms for other in claimed),
+        max_poll_interval_ms=_same_in_all(other.max_poll_interval_ms for other in claimed),
         max_surge=next((surge for surge in surges if surge != "0"), next(iter(surges), None)),
         evidence=one.evidence,
     )
+
+
+def _same_in_all(values: Iterable[int | None]) -> int | None:
+    """What all files say; None where they differ, or one is silent."""
+    said = set(values)
+    return said.pop() if len(said) == 1 else None
 
 
 def _same_client(one: Declared, member: Member) -> bool:

@@ -16,6 +16,7 @@ from rebal.groups.model import (
     Knowledge,
     Member,
     Software,
+    Timeouts,
 )
 from rebal.groups.observations import Joined
 
@@ -46,6 +47,7 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
             knowledge=Knowledge.EXACT, list=newest, evidence=newest_by_source(lists[newest])
         ),
         software=_software(member.software, seen, newest),
+        timeouts=_timeouts(member.timeouts, seen),
         instance_id=member.instance_id or last.instance_id,
         joined_at=last.at if later else member.joined_at,
         join_reason=last.reason if later else member.join_reason,
@@ -94,6 +96,26 @@ def _software(
             evidence = told.evidence or (join.evidence,)
             found.append(replace(told, family=key, evidence=newest_by_source(evidence)))
     return max(found, key=_rank, default=None)
+
+
+def _timeouts(known: Timeouts | None, joins: Sequence[Joined]) -> Timeouts | None:
+    """The newest that was seen; a client's timeouts, like its list, are fixed when it is built."""
+    found = [known] if known is not None else []
+    for join in joins:
+        told = Timeouts(
+            session_ms=join.session_timeout_ms,
+            rebalance_ms=join.rebalance_timeout_ms,
+            evidence=(join.evidence,),
+        )
+        found += [told] if (told.session_ms, told.rebalance_ms) != (None, None) else []
+    if not found:
+        return None
+    found.sort(key=lambda told: ([evidence_key(item) for item in told.evidence[-1:]], repr(told)))
+    newest = found[-1]
+    said = (newest.session_ms, newest.rebalance_ms)
+    agreeing = (told for told in found if (told.session_ms, told.rebalance_ms) == said)
+    evidence = newest_by_source(item for told in agreeing for item in told.evidence)
+    return replace(newest, evidence=evidence)
 
 
 def _rank(software: Software) -> tuple[int, datetime, str, str]:

@@ -122,17 +122,33 @@ class AssignorList(Record, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...] = ()
 
 
+class Timeouts(Record, frozen=True, kw_only=True):
+    """A member's own timeouts in milliseconds; None: not known.
+
+    `session_ms` is how long it still counts after its last heartbeat (`session.timeout.ms`),
+    `rebalance_ms` how long a rebalance waits for it (JoinGroup's rebalance timeout; consumers send
+    `max.poll.interval.ms`, KIP-62).
+    """
+
+    session_ms: int | None = None
+    rebalance_ms: int | None = None
+    evidence: tuple[Evidence, ...] = ()
+
+
 class DeclaredAssignors(Record, frozen=True, kw_only=True):
     """What the NEXT start of a member will use, read from a configuration file.
 
     `list` is empty when the file leaves the list unset; `group_protocol` is `group.protocol`;
     `classic_only` names other settings of the file that KIP-848 clients refuse. `max_surge` is that
-    of a Kubernetes Deployment (None: not known, or a deployment of another kind).
+    of a Kubernetes Deployment (None: not known, or a deployment of another kind). The timeouts are
+    in milliseconds (None: the file leaves them unset).
     """
 
     list: tuple[str, ...] = ()
     group_protocol: str | None = None
     classic_only: tuple[str, ...] = ()
+    session_timeout_ms: int | None = None
+    max_poll_interval_ms: int | None = None
     max_surge: str | None = None
     evidence: Evidence
 
@@ -176,6 +192,7 @@ class Member(Record, frozen=True, kw_only=True):
     `assignment` is what it owns now; `target_assignment` and `member_epoch` are KIP-848's.
     `assignment_user_data` is the raw user data of a classic assignment (None: null or not known).
     `protocol_type` is `classic` or `consumer` in a KIP-848 group (KIP-1099), None elsewhere.
+    `timeouts` are those of its classic joins: with KIP-848 they are the broker's business.
     """
 
     member_id: str
@@ -186,6 +203,7 @@ class Member(Record, frozen=True, kw_only=True):
     software: Software | None = None
     assignors: AssignorList = AssignorList()
     declared: DeclaredAssignors | None = None
+    timeouts: Timeouts | None = None
     subscription: Subscription | None = None
     subscription_error: str | None = None
     subscribed_topics: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ class Joined(Record, frozen=True, kw_only=True):
     """One join that was seen: an exact, ordered assignor list bound to a member id.
 
     `replaced_member_id` is set when a static member's restart took another member id's place;
-    `generation_id` is None when the source does not say.
+    `generation_id` and the timeouts (milliseconds) are None when the source does not say.
     """
 
     group_id: str
@@ -24,6 +24,8 @@ class Joined(Record, frozen=True, kw_only=True):
     software: Software | None = None
     reason: str | None = None
     generation_id: int | None = None
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
     protocol_type: str = "consumer"
     replaced_member_id: str | None = None
     evidence: Evidence
@@ -69,7 +71,7 @@ class Declared(Record, frozen=True, kw_only=True):
     `list` is empty when the list is left unset (`list_set` is False then). `group_id`, `client_id`
     and `instance_id` are None when the file does not set them, or sets them from a placeholder.
     `group_protocol` is `group.protocol`, `family` a key of groups/data/clients.yaml; `classic_only`
-    names settings, apart from the list, that KIP-848 clients refuse.
+    names settings, apart from the list, that KIP-848 clients refuse. Timeouts are in milliseconds.
     """
 
     where: str
@@ -80,6 +82,8 @@ class Declared(Record, frozen=True, kw_only=True):
     list_set: bool = False
     group_protocol: str | None = None
     classic_only: tuple[str, ...] = ()
+    session_timeout_ms: int | None = None
+    max_poll_interval_ms: int | None = None
     family: str | None = None
     replicas: int | None = None
     max_surge: str | None = None

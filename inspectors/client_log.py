@@ -211,6 +211,8 @@ class _Reader:
                 instance_id=event.instance_id or found.instance_id,
                 software=_software(program, evidence),
                 generation_id=event.generation_id,
+                session_timeout_ms=found.session_timeout_ms,
+                rebalance_timeout_ms=found.max_poll_interval_ms,
                 evidence=evidence,
             )
         )

@@ -14,20 +14,30 @@ _CLIENT_ID: Final = "client.id"
 _INSTANCE_ID: Final = "group.instance.id"
 _STRATEGY: Final = "partition.assignment.strategy"
 _PROTOCOL: Final = "group.protocol"
+_SESSION: Final = "session.timeout.ms"
+_POLL: Final = "max.poll.interval.ms"
 # Nothing else of a block is kept: it may hold secrets of custom components.
-_KEPT: Final = (_GROUP_ID, _CLIENT_ID, _INSTANCE_ID, _STRATEGY, _PROTOCOL)
+_KEPT: Final = (
+    *(_GROUP_ID, _CLIENT_ID, _INSTANCE_ID, _STRATEGY, _PROTOCOL),
+    *(_SESSION, _POLL),
+)
 # Clients before 2.4 print an unset client.id as empty and then call themselves consumer-1, -2, …
 _GENERATED: Final = re.compile(r"consumer-\d+")
 
 
 class Config(Record, frozen=True, kw_only=True):
-    """One `ConsumerConfig values:` block; `classes` are the assignors' class names, in order."""
+    """One `ConsumerConfig values:` block; `classes` are the assignors' class names, in order.
+
+    Timeouts are in milliseconds.
+    """
 
     group_id: str
     client_id: str
     instance_id: str | None
     classes: tuple[str, ...]
     group_protocol: str | None
+    session_timeout_ms: int | None = None
+    max_poll_interval_ms: int | None = None
 
     @property
     def is_consumer_protocol(self) -> bool:
@@ -86,6 +96,8 @@ class Configs:
             instance_id=None if _unset(block.get(_INSTANCE_ID)) else block[_INSTANCE_ID],
             classes=tuple(c for part in listed.split(",") if (c := _class(part))),
             group_protocol=block.get(_PROTOCOL),
+            session_timeout_ms=_milliseconds(block.get(_SESSION)),
+            max_poll_interval_ms=_milliseconds(block.get(_POLL)),
         )
         self._open.append(config)
         return config
@@ -120,6 +132,10 @@ def _differs(one: Config, other: Config) -> bool:
         other.instance_id,
         other.group_protocol,
     )
+
+
+def _milliseconds(value: str | None) -> int | None:
+    return int(value) if value and value.isdecimal() and len(value) < 11 else None
 
 
 def _unset(value: str | None) -> bool:

@@ -132,6 +132,8 @@ def _declared(where: str, client: Client, replicas: int | None, max_surge: str |
         list_set=client.list_set,
         group_protocol=client.group_protocol,
         classic_only=client.classic_only,
+        session_timeout_ms=client.session_timeout_ms,
+        max_poll_interval_ms=client.max_poll_interval_ms,
         family=client.family,
         replicas=replicas,
         max_surge=max_surge,

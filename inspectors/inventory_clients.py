@@ -8,9 +8,9 @@ are all a scope and `group.id`. One scope is one consumer.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypedDict
 
 from rebal.groups.clients import assignor_of
 from rebal.inspectors.inventory_values import Environment, Flat, words
@@ -24,6 +24,7 @@ _APPLICATION_ID: Final = "application.id"
 _SERVERS: Final = "bootstrap.servers"
 # What clients with group.protocol=consumer refuse besides the list (KIP-848).
 _CLASSIC_ONLY: Final = ("heartbeat.interval.ms", "session.timeout.ms")
+_POLL: Final = "max.poll.interval.ms"
 # By the letters of the last words of a key.
 _KEYS: Final = {
     "partitionassignmentstrategy": _STRATEGY,
@@ -38,10 +39,11 @@ _KEYS: Final = {
     "heartbeatintervalms": _CLASSIC_ONLY[0],
     "heartbeatinterval": _CLASSIC_ONLY[0],
     "sessiontimeoutms": _CLASSIC_ONLY[1],
+    "maxpollintervalms": _POLL,
     "clientid": _CLIENT_ID,
     "groupid": _GROUP_ID,
 }
-_LONGEST_KEY: Final = 3
+_LONGEST_KEY: Final = 4
 # Words at the end of a prefix that do not make it another consumer.
 _NEUTRAL_ENDS: Final = (
     "properties",
@@ -65,11 +67,20 @@ _LIBRDKAFKA_ONLY: Final = (
     "topic.metadata.refresh.interval.ms",
 )
 _INDEX: Final = re.compile(r"\[(\d+)\]\Z")
+_MILLISECONDS: Final = re.compile(r"[1-9][0-9]{0,9}")
+
+
+class _Timeouts(TypedDict):
+    session_timeout_ms: int | None
+    max_poll_interval_ms: int | None
 
 
 @dataclass(frozen=True)
 class Client:
-    """One consumer as its settings say; what is None is not set, or not known (see `notes`)."""
+    """One consumer as its settings say; what is None is not set, or not known (see `notes`).
+
+    Timeouts are in milliseconds.
+    """
 
     group_id: str | None
     client_id: str | None
@@ -79,6 +90,8 @@ class Client:
     group_protocol: str | None
     classic_only: tuple[str, ...]
     family: str | None
+    session_timeout_ms: int | None = None
+    max_poll_interval_ms: int | None = None
 
 
 @dataclass
@@ -188,7 +201,7 @@ def _client(
     known: dict[str, str | None] = {}
     for name, raw in values.items():
         known[name] = environment.resolve(raw, beside)
-        if known[name] is None and name not in (_SERVERS, *_CLASSIC_ONLY):
+        if known[name] is None and name not in (_SERVERS, _POLL, *_CLASSIC_ONLY):
             notes.append(f"sets {name} from a placeholder whose value is not known")
     if any(name in values and known[name] is None for name in (_STRATEGY, _PROTOCOL)):
         # Unknown must not pass for unset: an unset list means the client's default.
@@ -204,6 +217,7 @@ def _client(
             group_protocol=known.get(_PROTOCOL),
             classic_only=tuple(name for name in _CLASSIC_ONLY if name in values),
             family="streams",
+            **_timeouts(known),
         )
     entries = _entries(known.get(_STRATEGY) or "")
     return Client(
@@ -215,7 +229,17 @@ def _client(
         group_protocol=(known.get(_PROTOCOL) or "").lower() or None,
         classic_only=tuple(name for name in _CLASSIC_ONLY if name in values),
         family=_family(entries, scope.java, beside),
+        **_timeouts(known),
     )
+
+
+def _timeouts(known: Mapping[str, str | None]) -> _Timeouts:
+    """In milliseconds, as clients spell them; a duration with a unit is not read."""
+    session, poll = known.get(_CLASSIC_ONLY[1]) or "", known.get(_POLL) or ""
+    return {
+        "session_timeout_ms": int(session) if _MILLISECONDS.fullmatch(session) else None,
+        "max_poll_interval_ms": int(poll) if _MILLISECONDS.fullmatch(poll) else None,
+    }
 
 
 def _entries(value: str) -> list[str]:
@@ -270,4 +294,6 @@ def _union(one: Client, two: Client) -> Client | None:
         group_protocol=one.group_protocol or two.group_protocol,
         classic_only=tuple(n for n in _CLASSIC_ONLY if n in one.classic_only + two.classic_only),
         family=one.family or two.family,
+        session_timeout_ms=one.session_timeout_ms or two.session_timeout_ms,
+        max_poll_interval_ms=one.max_poll_interval_ms or two.max_poll_interval_ms,
     )

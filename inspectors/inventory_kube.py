@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rebal.groups.errors import DocumentError
@@ -114,15 +114,11 @@ def _with_pod_name(client: Client, pod_name: str | None) -> Client:
             return value
         return None if pod_name is None else value.replace(POD_NAME, pod_name)
 
-    return Client(
+    return replace(
+        client,
         group_id=named(client.group_id),
         client_id=named(client.client_id),
         instance_id=named(client.instance_id),
-        list=client.list,
-        list_set=client.list_set,
-        group_protocol=client.group_protocol,
-        classic_only=client.classic_only,
-        family=client.family,
     )
 
 

@@ -25,6 +25,7 @@ from rebal.groups.model import (
     Member,
     Probe,
     Source,
+    Timeouts,
     Topic,
     Tri,
 )
@@ -282,4 +283,16 @@ def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
     seen = Evidence(
         source=Source.OFFSETS_TOPIC, at=datetime.now(UTC), detail=f"generation {reading.generation}"
     )
-    return replace(snapshot, group=group, evidence=(*snapshot.evidence, seen))
+    stored = {
+        one.member_id: Timeouts(
+            session_ms=one.session_timeout_ms,
+            # The first version of the record has none: the coordinator takes the session timeout.
+            rebalance_ms=one.rebalance_timeout_ms or one.session_timeout_ms,
+            evidence=(seen,),
+        )
+        for one in reading.members
+    }
+    members = tuple(
+        replace(member, timeouts=stored.get(member.member_id)) for member in snapshot.members
+    )
+    return replace(snapshot, group=group, members=members, evidence=(*snapshot.evidence, seen))

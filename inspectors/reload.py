@@ -17,9 +17,10 @@ its epoch begins (OffsetForLeaderEpoch) bounds what must be read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rebal.groups.model import Tri
+from rebal.groups.wire.group_metadata import GroupMetadata, GroupMetadataMember
 from rebal.inspectors.errors import RequestError
 from rebal.inspectors.raw import RawCluster
 from rebal.inspectors.raw_connection import Deadline
@@ -39,12 +40,13 @@ from rebal.inspectors.reload_log import (
 class Reading(NamedTuple):
     """Whether a rebalance has completed since the load, why, and the newest stored generation.
 
-    `generation` is None when no record of the group was read.
+    `generation` is None when no record of the group was read; `members` are those of that record.
     """
 
     rebalanced: Tri
     why: str
     generation: int | None = None
+    members: tuple[GroupMetadataMember, ...] = ()
 
 
 class Earlier(NamedTuple):
@@ -125,7 +127,7 @@ def _read(cluster: RawCluster, group_id: str, deadline: Deadline) -> Reading:
             Tri.YES,
             f"the coordinator has held the group since its partition was made (leader epoch 0 of "
             f"{OFFSETS_TOPIC}-{number})",
-            _generation(log, group_id),
+            *_stored(_newest_of_all(log, group_id)),
         )
     begin, end = log.epoch_start(), log.offset(LATEST)
     since = list(log.records(group_id, begin, end))
@@ -153,51 +155,56 @@ def judge(
     time of the epoch's first record of any kind, by the coordinator's own clock.
     """
     known = [record for record in since if record.value is not None]
-    newest = known[-1].value.generation if known and known[-1].value else None
+    newest = _stored(known[-1].value if known else None)
     # A rebalance is complete when a generation's assignment was stored: a record with members.
     filled = [record for record in since if record.value is not None and record.value.members]
     if not filled:
-        held = _newest(earlier().records) if newest is None else newest
-        return Reading(Tri.NO, f"no rebalance is stored since {where} began", held)
+        held = newest if known else _stored(_newest(earlier().records))
+        return Reading(Tri.NO, f"no rebalance is stored since {where} began", *held)
     last = filled[-1].value
     assert last is not None
     stored = f"generation {last.generation} is stored in {where}"
     preceding = since[: since.index(filled[-1])]
     if any(each.value is None or each.value.generation != last.generation for each in preceding):
-        return Reading(Tri.YES, stored, newest)
+        return Reading(Tri.YES, stored, *newest)
     # A rebalance changes the state, a static member's restart stores the old state's time again.
     if began_ms is not None and (last.state_timestamp_ms or -1) > began_ms:
-        return Reading(Tri.YES, stored, newest)
+        return Reading(Tri.YES, stored, *newest)
     before = earlier()
     if not before.records and not before.whole:
         return Reading(
             Tri.CANNOT_TELL,
             f"{stored}, but what the group was before it has been compacted away",
-            newest,
+            *newest,
         )
     if not before.records or before.records[-1].value is None:
-        return Reading(Tri.YES, f"the group is new in {where}", newest)
+        return Reading(Tri.YES, f"the group is new in {where}", *newest)
     if before.records[-1].value.generation != last.generation:
         was = before.records[-1].value.generation
-        return Reading(Tri.YES, f"{stored}, {was} was the last one before it", newest)
+        return Reading(Tri.YES, f"{stored}, {was} was the last one before it", *newest)
     return Reading(
         Tri.NO,
         f"since {where} began only a static member's restart is stored, at the same generation "
         f"{last.generation}",
-        newest,
+        *newest,
     )
 
 
-def _generation(log: OffsetsLog, group_id: str) -> int | None:
-    """The newest stored generation, where the topic is small enough to look."""
+def _newest_of_all(log: OffsetsLog, group_id: str) -> GroupMetadata | None:
+    """The newest record of the group, where the topic is small enough to look."""
     try:
         return _newest(log.records(group_id, log.offset(EARLIEST), log.offset(LATEST)))
     except TooMuchError:
         return None
 
 
-def _newest(records: Any) -> int | None:
-    generation = None
+def _newest(records: Iterable[StoredGroup]) -> GroupMetadata | None:
+    newest = None
     for record in records:
-        generation = record.value.generation if record.value is not None else None
-    return generation
+        newest = record.value
+    return newest
+
+
+def _stored(value: GroupMetadata | None) -> tuple[int | None, tuple[GroupMetadataMember, ...]]:
+    """The generation and the members of a record."""
+    return (None, ()) if value is None else (value.generation, value.members)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rebal.groups.clients import family_of
 from rebal.groups.model import Evidence, Software, Source
@@ -50,6 +51,10 @@ def joined(request: Request, history: History) -> Sequence[Observation]:
         software=_software(request),
         reason=text_in(body, "reason") or None,
         generation_id=handed_out,
+        session_timeout_ms=_timeout(body, "sessionTimeoutMs"),
+        # JoinGroup v0 has none: the coordinator takes the session timeout for both.
+        rebalance_timeout_ms=_timeout(body, "rebalanceTimeoutMs")
+        or _timeout(body, "sessionTimeoutMs"),
         protocol_type=text_in(body, "protocolType") or "consumer",
         replaced_member_id=replaced,
         evidence=_evidence(request),
@@ -139,6 +144,11 @@ def _rebalanced(
             evidence=_evidence(request),
         ),
     )
+
+
+def _timeout(body: Mapping[str, Any], key: str) -> int | None:
+    value = body.get(key)
+    return value if isinstance(value, int) and 0 < value < 2**31 else None
 
 
 def _assignors(request: Request) -> tuple[str, ...]:

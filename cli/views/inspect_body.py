@@ -15,6 +15,7 @@ from rebal.groups.model import (
     Refusal,
     Software,
     Subscription,
+    Timeouts,
     TopicPartitions,
     Unmatched,
 )
@@ -74,6 +75,7 @@ def partition_list(owned: TopicPartitions | None) -> list[Body] | None:
 def _member(member: Member, report: Report, lag: int | None) -> Body:
     known = member.assignors
     declared = member.declared
+    timeouts = member.timeouts or Timeouts()
     return {
         "member_id": member.member_id,
         "instance_id": member.instance_id,
@@ -89,11 +91,18 @@ def _member(member: Member, report: Report, lag: int | None) -> Body:
             "lacks": known.lacks,
             "evidence": _evidence(known.evidence),
         },
+        "timeouts": {
+            "session_ms": timeouts.session_ms,
+            "rebalance_ms": timeouts.rebalance_ms,
+            "evidence": _evidence(timeouts.evidence),
+        },
         "next_start": None
         if declared is None
         else {
             "list": declared.list,
             "group_protocol": declared.group_protocol,
+            "session_timeout_ms": declared.session_timeout_ms,
+            "max_poll_interval_ms": declared.max_poll_interval_ms,
             "evidence": _evidence((declared.evidence,)),
         },
         "subscription": _subscription(member.subscription),

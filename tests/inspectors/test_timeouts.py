@@ -1,0 +1,154 @@
+"""Members' own timeouts: every source that shows them, and where they go from there."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from rebal.cli.report import make_report
+from rebal.cli.views.inspect_body import inspect_body
+from rebal.groups.evidence import merge
+from rebal.groups.model import Evidence, GroupSnapshot, Source, Timeouts
+from rebal.groups.observations import Declared, Joined
+from rebal.groups.redact import redact
+from rebal.groups.snapshot import dump_snapshot, load_snapshot
+from rebal.groups.wire.group_metadata import GroupMetadataKey, decode_group_metadata, decode_key
+from rebal.inspectors.client_log import read_client_logs
+from rebal.inspectors.inventory import read_inventory
+from rebal.inspectors.request_log import read_request_log
+from tests.groups.conftest import DATA, Captures
+from tests.planner.builder import group_of
+
+LOGS = Path(__file__).parents[1] / "data/client_logs"
+
+
+def test_the_request_log_and_the_offsets_topic_say_the_same() -> None:
+    reading = read_request_log([DATA / "kafka-request.log.gz"])
+    logged = {
+        (one.group_id, one.member_id): (one.session_timeout_ms, one.rebalance_timeout_ms)
+        for one in reading.observations
+        if isinstance(one, Joined)
+    }
+    stored = {}
+    for record in Captures(DATA).offsets_topic():
+        key = decode_key(base64.b64decode(record["key"]))
+        if isinstance(key, GroupMetadataKey) and record["value"] is not None:
+            value = decode_group_metadata(base64.b64decode(record["value"]))
+            for member in value.members:
+                stored[key.group_id, member.member_id] = (
+                    member.session_timeout_ms,
+                    member.rebalance_timeout_ms,
+                )
+    both = logged.keys() & stored.keys()
+    assert len(both) > 80
+    assert {key: logged[key] for key in both} == {key: stored[key] for key in both}
+    assert len({stored[key] for key in both}) > 2
+
+
+@pytest.mark.parametrize("name", ["java-2.8.2-joined", "java-3.9.1-static", "java-4.1.1-joined"])
+def test_a_java_log_prints_them_at_start(name: str) -> None:
+    printed = {}
+    for line in (LOGS / f"{name}.log").read_text().splitlines():
+        key, _, value = line.strip().partition(" = ")
+        printed[key] = value
+    (join,) = (o for o in read_client_logs([LOGS / f"{name}.log"]).observations
+               if isinstance(o, Joined))  # fmt: skip
+    assert join.session_timeout_ms == int(printed["session.timeout.ms"])
+    assert join.rebalance_timeout_ms == int(printed["max.poll.interval.ms"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("session.timeout.ms=30000\nmax.poll.interval.ms=600000", (30_000, 600_000)),
+        ("session.timeout.ms=${TIMEOUT}\nmax.poll.interval.ms=10m", (None, None)),
+        ("", (None, None)),
+    ],
+)
+def test_files_declare_them(
+    tmp_path: Path, text: str, expected: tuple[int | None, int | None]
+) -> None:
+    path = tmp_path / "c.properties"
+    path.write_text(f"bootstrap.servers=b:9092\ngroup.id=g\nclient.id=c\n{text}\n")
+    reading = read_inventory(path)
+    (declared,) = reading.declared
+    assert (declared.session_timeout_ms, declared.max_poll_interval_ms) == expected
+    assert reading.notes == ()
+
+
+def joined(member: str, second: int, session: int | None, source: Source) -> Joined:
+    return Joined(
+        group_id="checkout",
+        member_id=f"{member}-0f0f",
+        list=("range",),
+        session_timeout_ms=session,
+        rebalance_timeout_ms=None if session is None else 300_000,
+        evidence=Evidence(
+            source=source, at=datetime(2026, 11, 20, 8, 0, second, tzinfo=UTC),
+            detail="10.0.0.1.log:1",
+        ),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def merged() -> GroupSnapshot:
+    group = group_of({"members": [{"id": "a"}, {"id": "b"}]})
+    file = Evidence(source=Source.CONFIG_FILE, detail="b.properties")
+    seen = [
+        joined("a", 1, 45_000, Source.REQUEST_LOG),
+        joined("a", 2, 45_000, Source.CLIENT_LOG),
+        joined("a", 3, None, Source.REQUEST_LOG),
+        Declared(
+            where="b.properties", group_id="checkout", client_id="b", session_timeout_ms=20_000,
+            evidence=file,
+        ),
+    ]  # fmt: skip
+    made = merge(group, seen)
+    assert merge(made, reversed(seen)) == made
+    return made
+
+
+def test_they_are_facts_of_the_member_that_joined(merged: GroupSnapshot) -> None:
+    a, b = merged.members
+    assert a.timeouts is not None
+    assert (a.timeouts.session_ms, a.timeouts.rebalance_ms) == (45_000, 300_000)
+    assert [item.source for item in a.timeouts.evidence] == [Source.REQUEST_LOG, Source.CLIENT_LOG]
+    # What a file says is of the next start.
+    assert b.timeouts is None
+    assert b.declared is not None
+    assert (b.declared.session_timeout_ms, b.declared.max_poll_interval_ms) == (20_000, None)
+
+
+def test_they_go_through_documents_pseudonyms_and_the_answer(merged: GroupSnapshot) -> None:
+    for form in ("yaml", "json"):
+        text = dump_snapshot(merged, form)  # type: ignore[arg-type]
+        assert load_snapshot(text, form) == merged  # type: ignore[arg-type]
+    hidden = redact(merged)
+    kept = hidden.members[0].timeouts
+    assert kept is not None
+    assert (kept.session_ms, kept.rebalance_ms) == (45_000, 300_000)
+    assert [item.detail for item in kept.evidence] == ["file:1", "file:1"]
+    a, b = inspect_body(make_report(merged))["members"]
+    assert (a["timeouts"]["session_ms"], a["timeouts"]["rebalance_ms"]) == (45_000, 300_000)
+    assert b["timeouts"] == {"session_ms": None, "rebalance_ms": None, "evidence": []}
+    assert b["next_start"]["session_timeout_ms"] == 20_000
+
+
+def test_a_document_from_before_is_still_read() -> None:
+    text = dump_snapshot(group_of({"members": [{"id": "a"}]}), "json")
+    (member,) = json.loads(text)["members"]
+    assert "timeouts" not in member
+    assert load_snapshot(text, "json").members[0].timeouts is None
+
+
+def test_the_newest_word_counts() -> None:
+    group = group_of({"members": [{"id": "a"}]})
+    seen = [joined("a", n, ms, Source.REQUEST_LOG) for n, ms in ((2, 30_000), (1, 45_000))]
+    (member,) = merge(group, seen).members
+    assert member.timeouts == Timeouts(
+        session_ms=30_000, rebalance_ms=300_000, evidence=(seen[0].evidence,)
+    )
