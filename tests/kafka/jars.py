@@ -22,6 +22,8 @@ COPY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-depen
 
 BROKER_VERSIONS = ("4.1.1", "3.9.1")
 CLIENT_VERSIONS = ("2.3.1", "2.8.2", "3.9.1", "4.1.1")
+STREAMS_VERSIONS = ("2.3.1", "3.9.1", "4.1.1")
+CONNECT_VERSIONS = ("3.9.1", "4.1.1")
 
 # Log4j 2 is what Kafka 4 changes levels in at run time (KIP-412), reload4j what Kafka 3 does.
 _BROKER_LOGGING = {
@@ -43,6 +45,21 @@ ARTIFACTS: dict[str, tuple[str, ...]] = {
         )
         for version in CLIENT_VERSIONS
     },
+    **{
+        f"streams-{version}": (
+            f"org.apache.kafka:kafka-streams:{version}",
+            "org.slf4j:slf4j-simple:1.7.36",
+        )
+        for version in STREAMS_VERSIONS
+    },
+    **{
+        f"connect-{version}": (
+            f"org.apache.kafka:connect-runtime:{version}",
+            f"org.apache.kafka:connect-file:{version}",
+            *(_BROKER_LOGGING[version]),
+        )
+        for version in CONNECT_VERSIONS
+    },
     # Kafka's own command-line tools: the peer of bench/inspect_probe.py.
     "tools-4.1.1": ("org.apache.kafka:kafka-tools:4.1.1", *_BROKER_LOGGING["4.1.1"]),
 }
@@ -61,7 +78,8 @@ _POM = """\
 """
 _DEPENDENCY = (
     "    <dependency><groupId>{0}</groupId><artifactId>{1}</artifactId>"
-    "<version>{2}</version></dependency>"
+    "<version>{2}</version><exclusions><exclusion><groupId>org.rocksdb</groupId>"
+    "<artifactId>rocksdbjni</artifactId></exclusion></exclusions></dependency>"
 )
 
 
@@ -108,7 +126,7 @@ def classpath(name: str) -> str:
         dependencies = "\n".join(_DEPENDENCY.format(*a.split(":")) for a in artifacts)
         pom.write_text(_POM.format(name=name, dependencies=dependencies))
         maven_home = cache_dir() / "maven"
-        _run(
+        run(
             [
                 str(ROOT / "mvnw"),
                 "--batch-mode",
@@ -123,7 +141,7 @@ def classpath(name: str) -> str:
             {**os.environ, "MAVEN_USER_HOME": str(maven_home)},
         )
 
-    return f"{_made_once(_folder_of(name), fetch)}/*"
+    return f"{made_once(_folder_of(name), fetch)}/*"
 
 
 @cache
@@ -138,9 +156,9 @@ def compiled(source: str, name: str, sources: Path = SOURCES) -> str:
 
     def compile_into(folder: Path) -> None:
         options = ["--release", "17", "-nowarn", "-cp", against, "-d", str(folder)]
-        _run([javac, *options, str(path)])
+        run([javac, *options, str(path)])
 
-    return str(_made_once(cache_dir() / "classes" / f"{source}-{name}-{digest}", compile_into))
+    return str(made_once(cache_dir() / "classes" / f"{source}-{name}-{digest}", compile_into))
 
 
 def prepare(say: Callable[[str], None]) -> None:
@@ -156,7 +174,7 @@ def _folder_of(name: str) -> Path:
     return cache_dir() / "jars" / f"{name}-{digest[:12]}"
 
 
-def _made_once(target: Path, make: Callable[[Path], None]) -> Path:
+def made_once(target: Path, make: Callable[[Path], None]) -> Path:
     if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -178,7 +196,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
+def run(command: list[str], environment: dict[str, str] | None = None) -> None:
     done = subprocess.run(
         command,
         env=environment,

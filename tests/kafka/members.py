@@ -197,18 +197,22 @@ class Member:
 
 
 class JavaHost(Host):
-    """A JVM with consumers of one kafka-clients version."""
+    """A JVM with consumers of one kafka-clients version (other kinds: streams.py, connect.py)."""
 
-    def __init__(self, version: str, folder: Path) -> None:
+    program: ClassVar[str] = "Member"
+    library: ClassVar[str] = "clients"
+    oldest: ClassVar[str] = jars.CLIENT_VERSIONS[0]
+
+    def __init__(self, version: str, folder: Path, options: Sequence[str] = ()) -> None:
         java = jars.tool("java")
         if java is None:
             raise jars.ToolError("java was not found: install a JDK 17 or set JAVA_HOME to one.")
-        classes = jars.compiled("Member", f"clients-{jars.CLIENT_VERSIONS[0]}")
+        classes = jars.compiled(self.program, f"{self.library}-{self.oldest}")
         logging = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in _JAVA_LOG.items()]
-        classpath = f"{classes}:{jars.classpath(f'clients-{version}')}"
+        classpath = f"{classes}:{jars.classpath(f'{self.library}-{version}')}"
         self.version = version
-        command = [java, *_JVM, *logging, "-cp", classpath, "Member"]
-        super().__init__(f"java-{version}", command, folder)
+        command = [java, *_JVM, *logging, *options, "-cp", classpath, self.program]
+        super().__init__(f"{self.library}-{version}", command, folder)
         self._started = 0
 
     def start(self, broker: Broker, client_id: str, group: str, **options: Any) -> Member:

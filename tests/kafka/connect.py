@@ -1,0 +1,130 @@
+"""Kafka Connect workers (distributed mode) as members: `ConnectHost(version)` is a JVM with them.
+
+A worker's events are those of members.py: `started` has its REST address, `joined` its member id
+and the version of the protocol it follows (`PROTOCOLS`), both as the worker itself holds them.
+"""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tests.kafka import jars
+from tests.kafka.broker import Broker
+from tests.kafka.members import JavaHost, Member
+from tests.kafka.processes import wait_for
+
+PROTOCOLS = ("eager", "compatible", "sessioned")
+_LOG4J2 = """\
+rootLogger.level = INFO
+rootLogger.appenderRef.err.ref = err
+appender.err.type = Console
+appender.err.target = SYSTEM_ERR
+appender.err.name = err
+appender.err.layout.type = PatternLayout
+appender.err.layout.pattern = [%d] %p %m (%c)%n
+"""
+_RELOAD4J = """\
+log4j.rootLogger=INFO, err
+log4j.appender.err=org.apache.log4j.ConsoleAppender
+log4j.appender.err.target=System.err
+log4j.appender.err.layout=org.apache.log4j.PatternLayout
+log4j.appender.err.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
+
+class Worker(Member):
+    """One Connect worker."""
+
+    @property
+    def url(self) -> str:
+        """Its REST address."""
+        return str(self.wait_for("started", timeout=60).data["url"]).rstrip("/")
+
+    @property
+    def protocol(self) -> str | None:
+        """The protocol that it follows now, by its own account."""
+        joined = self.said("joined")
+        return PROTOCOLS[joined[-1].data["protocol"]] if joined else None
+
+    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """One REST request; None where the worker answers 404, 409 (rebalancing) or 5xx."""
+        request = urllib.request.Request(
+            self.url + path,
+            None if body is None else json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+            method=method,
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            assert error.code in (404, 409) or error.code >= 500, error.read()
+            return None
+        return json.loads(text) if text else {}
+
+
+class ConnectHost(JavaHost):
+    """A JVM with Connect workers of one version."""
+
+    program: ClassVar[str] = "ConnectWorker"
+    library: ClassVar[str] = "connect"
+    oldest: ClassVar[str] = jars.CONNECT_VERSIONS[0]
+
+    def __init__(self, version: str, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        log4j2 = version >= "4"
+        logging = folder / f"connect-{version}-log.properties"
+        logging.write_text(_LOG4J2 if log4j2 else _RELOAD4J)
+        key = "log4j2.configurationFile" if log4j2 else "log4j.configuration"
+        super().__init__(version, folder, (f"-D{key}=file:{logging}",))
+
+    def launch(
+        self, broker: Broker, name: str, group: str, settings: Mapping[str, str] | None = None
+    ) -> Worker:
+        """Start one worker; `settings` (connect.protocol, …) win. Returns before it has joined."""
+        self._started += 1
+        converter = "org.apache.kafka.connect.storage.StringConverter"
+        made = {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": group,
+            "client.id": name,
+            "key.converter": converter,
+            "value.converter": converter,
+            "plugin.discovery": "service_load",
+            "listeners": "http://127.0.0.1:0",
+            "offset.flush.interval.ms": "1000",
+            "scheduled.rebalance.max.delay.ms": "0",
+            "session.timeout.ms": "6000",
+            "heartbeat.interval.ms": "500",
+            "offset.storage.partitions": "1",
+            "status.storage.partitions": "1",
+            **(settings or {}),
+        }
+        for topic in ("config", "offset", "status"):
+            made[f"{topic}.storage.topic"] = f"{group}-{topic}"
+            made[f"{topic}.storage.replication.factor"] = "1"
+        worker = f"{name}#{self._started}"
+        self.process.say("\t".join(["start", worker, *(f"{k}={v}" for k, v in made.items())]))
+        return Worker(self, worker, name, group, made, None)
+
+
+def wait_running(worker: Worker, connector: str, tasks: int, timeout: float = 40) -> None:
+    """Wait until the connector and its tasks are RUNNING, by any worker's account."""
+    seen: Any = None
+
+    def running() -> bool:
+        nonlocal seen
+        seen = worker.ask("GET", f"/connectors/{connector}/status")
+        states = [] if seen is None else [seen["connector"], *seen["tasks"]]
+        return len(states) == tasks + 1 and all(one["state"] == "RUNNING" for one in states)
+
+    wait_for(
+        f"{connector} to run {tasks} tasks (last: {seen})",
+        running,
+        timeout=timeout,
+        every=0.2,
+        involved=lambda: [worker.host.process],
+    )
