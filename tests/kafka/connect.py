@@ -7,10 +7,11 @@ and the version of the protocol it follows (`PROTOCOLS`), both as the worker its
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from kafka.admin import KafkaAdminClient
 from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import JavaHost, Member
@@ -109,6 +110,27 @@ class ConnectHost(JavaHost):
         worker = f"{name}#{self._started}"
         self.process.say("\t".join(["start", worker, *(f"{k}={v}" for k, v in made.items())]))
         return Worker(self, worker, name, group, made, None)
+
+
+def wait_workers(broker: Broker, workers: Sequence[Worker], timeout: float = 40) -> None:
+    """Wait until the workers follow one generation and the broker says that it is Stable."""
+    group = workers[0].group
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap, client_id="harness")
+
+    def stable() -> bool:
+        state = {one["group_id"]: one["group_state"] for one in admin.list_groups()}.get(group)
+        return state == "Stable" and len({worker.generation for worker in workers} - {None}) == 1
+
+    try:
+        wait_for(
+            f"{group} to be Stable with {[worker.id for worker in workers]}",
+            stable,
+            timeout=timeout,
+            every=0.1,
+            involved=lambda: [workers[0].host.process],
+        )
+    finally:
+        admin.close()
 
 
 def wait_running(worker: Worker, connector: str, tasks: int, timeout: float = 40) -> None:

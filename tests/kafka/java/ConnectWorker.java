@@ -10,14 +10,15 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.kafka.connect.cli.ConnectDistributed;
 import org.apache.kafka.connect.runtime.Connect;
+import org.apache.kafka.connect.runtime.distributed.WorkerCoordinator;
 import org.apache.kafka.connect.runtime.distributed.WorkerGroupMember;
 
 /**
  * Connect workers (distributed mode) under a test's control, in the words of Member.java.
  *
  * <p>Commands: {@code start ID key=value…} (worker properties), {@code stop ID}, {@code exit}. A
- * worker says {@code started} with its REST address, and {@code joined} with its member id and the
- * version of the protocol it follows (0 eager, 1 compatible, 2 sessioned) when either changes.
+ * worker says {@code started} with its REST address, and {@code joined} with its member id, generation
+ * and the version of the protocol it follows (0 eager, 1 compatible, 2 sessioned) when one changes.
  */
 public final class ConnectWorker implements Runnable {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -70,15 +71,16 @@ public final class ConnectWorker implements Runnable {
             Connect connect = new ConnectDistributed().startConnect(settings);
             emit(JSON.createObjectNode().put("url", connect.rest().advertisedUrl().toString()), "started");
             WorkerGroupMember member = (WorkerGroupMember) in(in(connect, "herder"), "member");
-            String before = "";
+            WorkerCoordinator coordinator = (WorkerCoordinator) in(member, "coordinator");
+            ObjectNode before = null;
             while (!stopping) {
-                String now = member.memberId() + " " + member.currentProtocolVersion();
-                if (!now.equals(before) && !member.memberId().isEmpty()) {
+                ObjectNode now = JSON.createObjectNode();
+                now.put("member_id", member.memberId());
+                now.put("generation", coordinator.lastCompletedGenerationId());
+                now.put("protocol", member.currentProtocolVersion());
+                if (!now.equals(before) && now.get("generation").asInt() >= 0) {
                     before = now;
-                    ObjectNode joined = JSON.createObjectNode();
-                    joined.put("member_id", member.memberId());
-                    joined.put("protocol", member.currentProtocolVersion());
-                    emit(joined, "joined");
+                    emit(now.deepCopy(), "joined");
                 }
                 Thread.sleep(50);
             }
