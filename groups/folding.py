@@ -3,7 +3,7 @@
 `topics: [a, b, …]` becomes `topics: a b …`, and `assignment: {a: 0-3, b: 5, …}` becomes
 `assignment: a 0-3; b 5; …`. A member of a group of a thousand topics is a few lines then, and a
 document that a parser has to take apart word by word is read in a tenth of the time. Both forms are
-read wherever they stand.
+read wherever they stand: lists by `unfold`, the others by `by_topic`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,7 @@ def fold(body: Any) -> Any:
 
 
 def unfold(body: Any) -> None:
-    """The other way, in place; equal lines become the same list, which nobody may change.
-
-    Raises:
-        ValueError: a topic stands twice on one line.
-    """
+    """Long lists as lists again, in place; equal lines become one list, which nobody may change."""
     _Unfolding().walk(body)
 
 
@@ -58,35 +54,16 @@ class _Unfolding:
     def __init__(self) -> None:
         self._lists: dict[str, list[str]] = {}
         self._names: dict[str, str] = {}
-        self._last: tuple[str, dict[str, str]] = ("", {})
 
     def walk(self, body: Any) -> None:
         """Everything below `body`, which is a mapping or a list."""
         for key, value in body.items() if isinstance(body, dict) else enumerate(body):
             if isinstance(value, dict | list):
                 self.walk(value)
-            elif isinstance(value, str):
-                if key in _LISTS:
-                    body[key] = self._list(value)
-                elif key in _MAPS:
-                    body[key] = self._map(value)
+            elif isinstance(value, str) and key in _LISTS:
+                body[key] = self._list(value)
 
     def _list(self, text: str) -> list[str]:
         if text not in self._lists:
             self._lists[text] = [self._names.setdefault(name, name) for name in text.split()]
         return self._lists[text]
-
-    def _map(self, text: str) -> dict[str, str]:
-        # What a member owns stands in its subscription too, a few lines above.
-        if text == self._last[0]:
-            return self._last[1]
-        made: dict[str, str] = {}
-        names = self._names
-        for part in text.split("; ") if text else ():
-            name, _, numbers = part.partition(" ")
-            name = names.setdefault(name, name)
-            if name in made:
-                raise ValueError(f"the topic `{name}` stands twice on one line")
-            made[name] = names.setdefault(numbers, numbers)
-        self._last = (text, made)
-        return made

@@ -11,11 +11,14 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeGuard
 
+import msgspec
+
 from rebal.groups.partitions import Partitions
 
 _UNKNOWN: Final = -1
 _OFFSETS: Final = re.compile(r"(?:[0-9]{1,19}|-)(?: (?:[0-9]{1,19}|-))*\Z")
 _INT64_MAX: Final = 2**63 - 1
+_NUMBERS: Final = msgspec.json.Decoder(list[int])
 Row = tuple[Partitions, "array[int]", "array[int]"]
 
 
@@ -125,12 +128,20 @@ def _row(topic: str, value: object) -> Row:
 def _offsets(topic: str, text: object) -> array[int]:
     # One offset alone reads as a number in YAML.
     words = str(text) if isinstance(text, str | int) else "?"
+    # A million at once are read as a list of JSON; what that does not take is looked at closely.
+    if words.isascii() and not words.encode().translate(None, b"0123456789 -"):
+        listed = words.encode().replace(b"-", b"-1").replace(b" ", b",")
+        try:
+            made = array("q", _NUMBERS.decode(b"[%b]" % listed))
+        except (msgspec.DecodeError, OverflowError):
+            pass
+        else:
+            if min(made, default=0) >= _UNKNOWN:
+                return made
     if words and _OFFSETS.match(words) is None:
         raise _no_offsets(topic)
-    if "-" in words:
-        words = words.replace("-", str(_UNKNOWN))
     try:
-        return array("q", map(int, words.split(" ") if words else ()))
+        return array("q", map(int, words.replace("-", str(_UNKNOWN)).split(" ") if words else ()))
     except OverflowError:
         raise _no_offsets(topic) from None
 

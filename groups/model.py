@@ -11,15 +11,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from rebal.groups.by_topic import ByTopic
 from rebal.groups.lag import NO_LAG, Lags
 from rebal.groups.partitions import Partitions
 from rebal.groups.replicas import NO_REPLICAS, Replicas
 
-TopicPartitions = Mapping[str, Partitions]
+if TYPE_CHECKING:
+    TopicPartitions = Mapping[str, Partitions]
+else:
+    # Any mapping will do in Python; a document's is read as a whole, not entry by entry.
+    TopicPartitions = ByTopic
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time with its zone; a document with a naive one is refused."""
 
@@ -216,6 +221,11 @@ class Member(Record, frozen=True, kw_only=True):
     joined_at: Moment | None = None
     join_reason: str | None = None
     evidence: tuple[Evidence, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Nothing owned is the default, which documents leave out."""
+        if not self.assignment:
+            msgspec.structs.force_setattr(self, "assignment", {})
 
 
 class Coordinator(Record, frozen=True, kw_only=True):

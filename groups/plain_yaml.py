@@ -1,12 +1,14 @@
 """YAML text → plain data: mappings, lists, strings, numbers; `read_yaml` is the only way in.
 
 The parser's events become the data in one pass, without nodes in between: a snapshot of a large
-group has a million of them. Aliases are not read (a small file could stand for a huge one), no key
-stands twice, nothing is nested deeper than a snapshot ever is, and a time stays text.
+group has a million of them. Long lines are kept from the parser, which looks at each character: it
+sees a short name in their place. Aliases are not read (a small file could stand for a huge one), no
+key stands twice, nothing is nested deeper than a snapshot ever is, and a time stays text.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import yaml
@@ -14,6 +16,11 @@ import yaml
 _DEEPEST: Final = 64
 _STR: Final = "tag:yaml.org,2002:str"
 _NO_KEY: Final = object()
+# `key: value` to the end of the line, in characters that mean nothing else to YAML.
+_LONG_LINE: Final = re.compile(
+    r"^( *(?:- )?[a-z_]+: )('?)([A-Za-z0-9-][A-Za-z0-9 ;,._-]{200,}[A-Za-z0-9-])\2$", re.MULTILINE
+)
+_MARK: Final = "\ue000"
 
 
 class PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -40,8 +47,16 @@ def read_yaml(text: str) -> object:
     Raises:
         yaml.YAMLError: it is not YAML, or holds what this module does not read.
     """
+    long: dict[str, str] = {}
+    short = _shortened(text, long)
+    if long:
+        try:
+            return _Builder(short, long).read()
+        except (yaml.YAMLError, _UnusualError):
+            # A long line was no value of its own, or an error needs its true place.
+            pass
     try:
-        return _Builder(text).read()
+        return _Builder(text, {}).read()
     except _UnusualError:
         return yaml.load(text, Loader=PlainLoader)
 
@@ -50,12 +65,31 @@ class _UnusualError(Exception):
     """Valid YAML that only the loader's own, slower way builds: tags, merges, odd keys."""
 
 
-class _Builder:
-    """One pass over a document's events."""
+def _shortened(text: str, long: dict[str, str]) -> str:
+    """`text` with a name for each long value, which are put into `long` by their names."""
+    if _MARK in text:
+        return text
+    same: dict[str, str] = {}
 
-    def __init__(self, text: str) -> None:
+    def name(found: re.Match[str]) -> str:
+        before, quote, value = found.groups()
+        # Without a blank or a comma it may be a number; a dash of its own is a list's.
+        if not quote and (value[0] == "-" or (" " not in value and "," not in value)):
+            return found[0]
+        made = f"{_MARK}{len(long)}"
+        long[made] = same.setdefault(value, value)
+        return f"{before}{quote}{made}{quote}"
+
+    return _LONG_LINE.sub(name, text)
+
+
+class _Builder:
+    """One pass over a document's events; `long` are the values of names that stand for them."""
+
+    def __init__(self, text: str, long: dict[str, str]) -> None:
         self._loader = PlainLoader(text)
         self._known: dict[str, Any] = {}
+        self._long = long
         self._unusual = False
 
     def read(self) -> object:
@@ -65,7 +99,8 @@ class _Builder:
             yaml.YAMLError: as `read_yaml` says.
             _UnusualError: the loader has to build it; everything that is refused was looked for.
         """
-        known = self._known
+        known, long = self._known, dict(self._long)
+        within = 0  # flow collections, in which a comma ends a value
         stack: list[tuple[Any, Any]] = []
         root: list[Any] = []
         into: Any = root
@@ -75,7 +110,10 @@ class _Builder:
             kind = type(event)
             if kind is yaml.ScalarEvent:
                 value = event.value
-                if event.implicit[0]:
+                if long and _MARK in value:
+                    value = None if within else long.pop(value, None)
+                    self._unusual |= value is None  # it was part of something else
+                elif event.implicit[0]:
                     try:
                         value = known[value]
                     except KeyError:
@@ -86,12 +124,14 @@ class _Builder:
                 if event.tag is not None or (type(into) is dict and key is _NO_KEY):
                     self._unusual = True
                 value = {} if kind is yaml.MappingStartEvent else []
+                within += bool(within or event.flow_style)
                 if len(stack) >= _DEEPEST:
                     raise yaml.MarkedYAMLError(
                         problem="nested too deep", problem_mark=event.start_mark
                     )
             elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
                 into, key = stack.pop()
+                within -= bool(within)
                 continue
             else:
                 self._outside(event, root)
@@ -110,7 +150,7 @@ class _Builder:
             if kind is not yaml.ScalarEvent:
                 stack.append((into, key))
                 into, key = (value if type(value) is not _Complex else []), _NO_KEY
-        if self._unusual:
+        if self._unusual or long:
             raise _UnusualError
         return root[0] if root else None
 

@@ -11,12 +11,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import partial
 from typing import Final, Literal, TypeVar
 
 import msgspec
 import yaml
 
+from rebal.groups.by_topic import ByTopic, TopicReader
 from rebal.groups.errors import DocumentError
 from rebal.groups.folding import fold, unfold
 from rebal.groups.lag import Lags
@@ -28,8 +29,10 @@ from rebal.groups.replicas import Replicas
 SCHEMA: Final = "rebal.snapshot/1"
 Format = Literal["yaml", "json"]
 _T = TypeVar("_T")
-_WHERE: Final = re.compile(r"(?P<what>.*?)(?: - at `(?P<path>[^`]*)`)?\Z", re.DOTALL)
-_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_WHERE: Final = re.compile(
+    r"(?P<what>.*?)(?: - at `\$(?P<topic>\[.*\])`)?(?: - at `(?P<path>[^`]*)`)?\Z", re.DOTALL
+)
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([^\]]+)\]")
 # C0 (but the newlines of the layout), DEL, C1, and Unicode's marks that reorder or hide text.
 _HIDDEN: Final = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
@@ -71,21 +74,17 @@ def enc_hook(value: object) -> object:
     raise NotImplementedError(f"no document form for {type(value).__name__}")
 
 
-def dec_hook(kind: type, value: object) -> object:
-    """msgspec's hook for the model's own types."""
+def _dec_hook(topics: TopicReader, kind: type, value: object) -> object:
+    """msgspec's hook for the model's own types; `topics` reads those of one document."""
+    if kind is ByTopic:
+        return topics.by_topic(value)
     if kind is Partitions:
-        if not isinstance(value, str | int) or isinstance(value, bool):
-            raise ValueError('expected partitions such as "0-11,14"')
-        return _partitions(str(value))
+        return topics.partitions(value)
     if kind is Replicas:
         return _replicas(value)
     if kind is Lags:
         return Lags.read(value)
     raise NotImplementedError(f"no document form for {kind.__name__}")
-
-
-# What a member owns stands in its document two or three times over.
-_partitions = lru_cache(maxsize=1024)(Partitions.parse)
 
 
 def _replicas(value: object) -> Replicas:
@@ -157,17 +156,17 @@ def _loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _
     if not isinstance(body, dict):
         raise DocumentError(f"{name}: expected a document with `schema: {schema}`.")
     _check_schema(body.get("schema"), schema, name)
-    if form == "yaml" and text.rstrip()[-4:] != "\n...":
+    if form == "yaml" and _ending(text) != "\n...":
         raise DocumentError(
             f"{name}: cut off after line {len(text.splitlines())}: the line `...` that ends a "
             "document is missing; copy the file again, whole (or add the line to one of your own)."
         )
     try:
-        return msgspec.convert(body, kind, dec_hook=dec_hook)
+        return msgspec.convert(body, kind, dec_hook=partial(_dec_hook, TopicReader()))
     except msgspec.ValidationError as error:
         match = _WHERE.match(str(error))
         assert match is not None
-        path = (match["path"] or "$").removeprefix("$").removeprefix(".")
+        path = (match["path"] or "$").removeprefix("$").removeprefix(".") + (match["topic"] or "")
         steps = [a or b for a, b in _STEP.findall("." + path if path[:1] != "[" else path)]
         line = _line(text, steps)
         what = match["what"][:1].lower() + match["what"][1:]
@@ -219,6 +218,12 @@ def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key `{twice}` stands twice in one object")
     return made
+
+
+def _ending(text: str) -> str:
+    """The last four characters that are not blank."""
+    end = text[-100:].rstrip()
+    return (end if len(end) >= len(_END) else text.rstrip())[-len(_END) :]
 
 
 def _check_schema(found: object, wanted: str, name: str) -> None:

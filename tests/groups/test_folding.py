@@ -10,6 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebal.groups import by_topic
+from rebal.groups.by_topic import TopicReader
 from rebal.groups.errors import DocumentError
 from rebal.groups.folding import fold, unfold
 from rebal.groups.model import Group, GroupSnapshot, Member, Subscription
@@ -67,17 +69,14 @@ def test_what_is_wrong_on_a_line_is_told_with_its_line() -> None:
 
 
 NAMES = st.text(st.sampled_from("ab._-; é"), max_size=4)
+PLAIN = st.text(st.sampled_from("ab._-"), min_size=1, max_size=4)
 BODIES = st.recursive(
     st.text(max_size=3) | st.integers(),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["members", "topics", "assignment", "x"]), inner, max_size=3
-        )
-        | st.fixed_dictionaries({"topics": st.lists(NAMES, min_size=18, max_size=24)})
-        | st.fixed_dictionaries(
-            {"assignment": st.dictionaries(NAMES, st.just("0-3"), min_size=18, max_size=24)}
-        )
+        | st.dictionaries(st.sampled_from(["members", "topics", "x"]), inner, max_size=3)
+        | st.fixed_dictionaries({"topics": st.lists(NAMES | PLAIN, min_size=18, max_size=24)})
+        | st.fixed_dictionaries({"topics": st.lists(PLAIN, min_size=18, max_size=24)})
     ),
     max_leaves=6,
 )
@@ -92,10 +91,69 @@ def test_folding_changes_nothing_but_the_form(body: Any) -> None:
 
 
 def single(body: Any) -> bool:
-    """Whether a text stands where a list or mapping belongs: no record has one there."""
+    """Whether a text stands where a list belongs: no record has one there."""
     if isinstance(body, dict):
         return any(
-            (key in ("topics", "assignment") and isinstance(value, str)) or single(value)
+            (key == "topics" and isinstance(value, str)) or single(value)
             for key, value in body.items()
         )
     return isinstance(body, list) and any(map(single, body))
+
+
+NUMBERS = st.lists(st.integers(0, 30), max_size=4).map(lambda some: str(Partitions(some)))
+
+
+@given(st.dictionaries(PLAIN, NUMBERS, min_size=19, max_size=23))
+def test_what_is_owned_of_many_topics_reads_back(owned: dict[str, str]) -> None:
+    folded = fold({"assignment": owned})["assignment"]
+    assert isinstance(folded, str) == (len(owned) > 20)
+    made = TopicReader().by_topic(folded)
+    assert list(made.items()) == [(t, Partitions.parse(text)) for t, text in owned.items()]
+
+
+@given(
+    st.text(st.sampled_from("ab01-,; "), max_size=12)
+    | st.lists(st.sampled_from(["a", "b", "a;", "0-3", "1;", "2;", "5,6;", ""])).map(" ".join)
+)
+def test_any_line_is_read_part_by_part(line: str) -> None:
+    """However it is read at once: a part is a name, a blank, and partitions."""
+    parts = [part.partition(" ") for part in line.split("; ")] if line else []
+    try:
+        expected = [(name, Partitions.parse(numbers)) for name, _, numbers in parts]
+    except ValueError:
+        expected = None
+    if len({name for name, _, _ in parts}) < len(parts):
+        expected = None
+    try:
+        made = list(TopicReader().by_topic(line).items())
+    except ValueError:
+        made = None
+    assert made == expected
+
+
+def test_what_comes_again_is_the_same_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = TopicReader()
+    first = reader.by_topic("a 0-3; b 5; c 0-3")
+    assert reader.by_topic("a 0-3; b 5; c 0-3") is first
+    assert reader.by_topic({"x": "0-3"})["x"] is first["a"] is first["c"]
+    monkeypatch.setattr(by_topic, "_MOST_KEPT", 8)
+    reader = TopicReader()
+    for _ in range(3):
+        assert reader.by_topic("a 10-13; b 5,7; c 8")["b"] == Partitions([5, 7])
+        assert len(reader._words) < 3
+        assert reader.by_topic("a 1") == {"a": Partitions([1])}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (5, "expected partitions by topic"),
+        ({"a": True}, r"expected partitions such as .* - at `\$\[a\]`"),
+        ({"a b": "x"}, r"got \"x\" - at `\$\[\.\.\.\]`"),
+        ({7: "1"}, "expected a topic's name, got 7"),
+        ("a 0-3; b 7-1", r'"7-1" does not go upwards .* - at `\$\[b\]`'),
+    ],
+)
+def test_what_is_not_owned_of_topics_is_refused(value: object, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        TopicReader().by_topic(value)

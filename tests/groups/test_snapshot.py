@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rebal.groups import model
+from rebal.groups.by_topic import ByTopic
 from rebal.groups.errors import DocumentError
 from rebal.groups.lag import Lag, Lags
 from rebal.groups.model import (
@@ -92,6 +93,9 @@ def of_type(node: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one line a 
             return any_of(cls)
         case found.CustomType(cls=cls) if cls is Partitions:
             return st.lists(st.integers(0, 50), max_size=6).map(Partitions)
+        case found.CustomType(cls=cls) if cls is ByTopic:
+            owned = st.lists(st.integers(0, 50), max_size=6).map(Partitions)
+            return st.dictionaries(texts(), owned, max_size=2)
         case found.CustomType(cls=cls) if cls is Replicas:
             brokers = st.lists(st.integers(-1, 2**31 - 1), max_size=3)
             return st.lists(brokers, max_size=4).map(Replicas)
@@ -192,7 +196,7 @@ def changed(old: str, new: str) -> str:
         ),
         (
             changed("0-11,14", "0-11;14"),
-            's.yaml: members[0].assignment[...]: expected partitions such as "0-11,14", '
+            's.yaml: members[0].assignment[orders]: expected partitions such as "0-11,14", '
             'got "0-11;14" (line 22).',
         ),
         (changed("0-11,14", "11-0"), 'the run "11-0" does not go upwards or is too large'),
