@@ -52,7 +52,7 @@ lock: $(READY)
 	build/lock/bin/python -m pip install --quiet pip-tools
 	build/lock/bin/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header \
-		--extra test --extra lint --output-file requirements.lock pyproject.toml
+		--upgrade-package 'pyspark==4.0.0' --extra fleet --extra test --extra lint --output-file requirements.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) build dist rebal.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
