@@ -36,12 +36,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.option.collectonly or _why_not_live():
         return
     if any(item.get_closest_marker("live") for item in session.items):
-        from tests.kafka import jars
+        from tests.kafka import clients, jars
 
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         say = reporter.write_line if reporter else print
         try:
             jars.prepare(say)
+            if any("other_clients" in getattr(item, "fixturenames", ()) for item in session.items):
+                clients.prepare(say)
         except jars.ToolError as error:
             # The live tests fail with the same words; the others can still run.
             say(f"live tests cannot run: {error}")
@@ -98,6 +100,14 @@ def _shared_jvms() -> Iterator[None]:
 
     yield
     Members.end_shared()
+
+
+@pytest.fixture(scope="session")
+def other_clients() -> None:
+    """Go, Node and aiokafka members can be started (`clients.OTHER_SOFTWARE`)."""
+    from tests.kafka import clients
+
+    clients.prepare(print)
 
 
 @pytest.fixture

