@@ -11,6 +11,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from rebal.groups.model import Cluster, GroupSnapshot, Record
+from rebal.planner.cost_timeouts import in_words, slowest
 from rebal.planner.plan import Cost
 
 
@@ -37,10 +38,11 @@ class Speed(Record, frozen=True, kw_only=True):
 class Restarts(Record, frozen=True, kw_only=True):
     """A roll-out to price: how many of `members` restart, and how the group behaves meanwhile.
 
-    `static` of the restarting members are static; `eager_after` says whether a restarted member
-    runs EAGER; `eager` members run EAGER when the step begins. `partitions` are the group's.
-    `snapshot` is the group when the step begins, `order` the ids of those that restart, in order,
-    `eager_ids` those that run EAGER, `target_list` what a restarted member has (empty: its own).
+    `static` of the restarting members are static and back before their session ends;
+    `eager_after` says whether a restarted member runs EAGER; `eager` members run EAGER when the
+    step begins. `partitions` are the group's. `snapshot` is the group when the step begins, `order`
+    the ids of those that restart, in order, `eager_ids` those that run EAGER, `target_list` what a
+    restarted member has (empty: its own).
     """
 
     members: int
@@ -102,6 +104,9 @@ def by_arithmetic(restarts: Restarts) -> Cost:
             f"about {rebalances} rebalances ({each} for each restarted member); at each, the "
             "members that are not restarted yet stop all they own"
         )
+    if restarts.snapshot is not None:
+        members = restarts.snapshot.members
+        text += f"; each may last up to {slowest(members):g} s: {in_words(members)}"
     return Cost(
         rebalances=rebalances,
         partitions_stopped=round(stopped),

@@ -4,11 +4,14 @@ At each rebalance the coordinator's vote names the assignor; members that run EA
 own and tell the leader nothing of it, COOPERATIVE ones give up only what moves, and what they gave
 up reaches its new owner in a follow-up rebalance (KIP-429). A batch of members leaves and joins in
 one rebalance each.
+
+Two clocks run: as expected, and at worst, where no member leaves by itself (it counts until its
+session ends) and each rebalance lasts as long as the slowest member's rebalance timeout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -18,6 +21,7 @@ from rebal.groups.errors import RebalError
 from rebal.groups.model import CoordinatorKind, Knowledge, RebalanceProtocol
 from rebal.groups.vote import elect
 from rebal.planner.cost import Restarts, by_arithmetic
+from rebal.planner.cost_timeouts import back_in_time, in_words, slowest, waits
 from rebal.planner.plan import Cost, Pace
 from rebal.planner.whatif_spec import TopicPartition, spec_of
 
@@ -44,6 +48,8 @@ def by_assignors(restarts: Restarts) -> Cost:
         text=_text(restarts, first),
         seconds=first.seconds,
         partition_seconds=first.partition_seconds,
+        worst_seconds=first.worst_seconds,
+        worst_partition_seconds=first.worst_partition_seconds,
         paces=tuple(pace for pace, _ in made),
     )
 
@@ -57,8 +63,25 @@ def _batches(restarts: Restarts) -> Iterator[tuple[int, str]]:
         yield count, "all at once"
 
 
+class _Clock:
+    """Wall time, and the sum over all partitions of how long each is not consumed; seconds."""
+
+    def __init__(self, rebalance: float) -> None:
+        self._rebalance = rebalance
+        self.seconds = self.partition_seconds = 0.0
+
+    def stop(self, seconds: float, partitions: int) -> None:
+        """So many partitions stand still for so long."""
+        self.partition_seconds += seconds * partitions
+
+    def rebalance(self, stopped: int) -> None:
+        """One rebalance, at which so many partitions stand still."""
+        self.seconds += self._rebalance
+        self.stop(self._rebalance, stopped)
+
+
 class _Rehearsal:
-    """One roll-out; times in seconds."""
+    """One roll-out."""
 
     def __init__(self, restarts: Restarts) -> None:
         snapshot = restarts.snapshot
@@ -66,7 +89,11 @@ class _Rehearsal:
         self._restarts = restarts
         self._spec = spec_of(snapshot)
         self._here = {member.member_id: member for member in self._spec.members}
+        self._session = {m.member_id: waits(m).session for m in snapshot.members}
         self._static = {m.member_id for m in snapshot.members if m.instance_id is not None}
+        self._quiet = {
+            m.member_id for m in snapshot.members if back_in_time(m, restarts.speed.restart)
+        }
         self._eager = set(restarts.eager_ids)
         elected = snapshot.group.assignor or ""
         self._elected = elected
@@ -79,7 +106,8 @@ class _Rehearsal:
         coordinator = snapshot.group.coordinator
         known = coordinator is not None and coordinator.kind is not CoordinatorKind.UNKNOWN
         self._kind = coordinator.kind if coordinator and known else CoordinatorKind.JAVA
-        self._seconds = self._partition_seconds = 0.0
+        longest = max(slowest(snapshot.members), restarts.speed.rebalance)
+        self._expected, self._worst = _Clock(restarts.speed.rebalance), _Clock(longest)
         self._stopped = self._moved = self._rebalances = 0
 
     def run(self, batch: int, name: str) -> tuple[Pace, int]:
@@ -90,29 +118,23 @@ class _Rehearsal:
         pace = Pace(
             name=name,
             batch=batch,
-            seconds=round(self._seconds, 1),
-            partition_seconds=round(self._partition_seconds, 1),
+            seconds=round(self._expected.seconds, 1),
+            partition_seconds=round(self._expected.partition_seconds, 1),
             rebalances=self._rebalances,
             partitions_moved=self._moved,
+            worst_seconds=round(self._worst.seconds, 1),
+            worst_partition_seconds=round(self._worst.partition_seconds, 1),
         )
         return pace, self._stopped
 
     def _restart(self, ids: Sequence[str]) -> None:
-        speed = self._restarts.speed
-        leaving = [id_ for id_ in ids if id_ not in self._static]
-        gone = {id_: self._here.pop(id_) for id_ in leaving}
+        members = {id_: self._here[id_] for id_ in ids}
+        gone = {id_: self._here.pop(id_) for id_ in ids if id_ not in self._quiet}
         orphans = {owned: id_ for id_, member in gone.items() for owned in member.owned}
         if gone and self._here:
             self._rebalance(orphans)
-        self._seconds += speed.restart
-        if gone and not self._here:
-            waits = speed.restart + speed.first
-            self._seconds += speed.first
-            self._partition_seconds += waits * len(orphans)
+        self._pass(members)
         for id_ in ids:
-            if id_ in self._static:
-                # Its partitions wait for it; nobody else is asked.
-                self._partition_seconds += speed.restart * len(self._here[id_].owned)
             self._lists[id_] = self._restarts.target_list or self._lists[id_]
             if self._restarts.target_list:
                 self._eager.discard(id_)
@@ -124,6 +146,22 @@ class _Rehearsal:
             self._rebalance(orphans if alone else {})
         elif self._vote() != self._elected:
             self._rebalance({})
+
+    def _pass(self, away: Mapping[str, SpecMember]) -> None:
+        """The time that these are away, and how long what they own stands still."""
+        speed = self._restarts.speed
+        static = away.keys() & self._static
+        expected = {id_: min(speed.restart, self._session[id_]) for id_ in static}
+        worst = {id_: self._session[id_] for id_ in away}
+        for clock, holds in ((self._expected, expected), (self._worst, worst)):
+            down = max([speed.restart, *holds.values()])
+            clock.seconds += down
+            if self._here:
+                for id_, seconds in holds.items():
+                    clock.stop(seconds, len(away[id_].owned))
+            else:
+                clock.seconds += speed.first
+                clock.stop(down + speed.first, sum(len(m.owned) for m in away.values()))
 
     def _vote(self) -> str:
         made = elect([self._lists[id_] for id_ in self._here], self._kind).assignor
@@ -171,19 +209,19 @@ class _Rehearsal:
         return replace(member, user_data=data, owned=owned)
 
     def _count(self, stopped: int) -> None:
-        took = self._restarts.speed.rebalance
         self._rebalances += 1
         self._stopped += stopped
-        self._partition_seconds += took * stopped
-        self._seconds += took
+        self._expected.rebalance(stopped)
+        self._worst.rebalance(stopped)
 
 
 def _text(restarts: Restarts, pace: Pace) -> str:
     if not pace.rebalances:
-        return (
+        expected = (
             "no rebalance while static members come back within session.timeout.ms; the partitions "
             f"of each wait for it: {_seconds(pace.partition_seconds)} partition-seconds stopped"
         )
+        return f"{expected}; {_at_worst(restarts, pace)}"
     count = f"{pace.rebalances} rebalance{'' if pace.rebalances == 1 else 's'}"
     if restarts.eager_after and restarts.eager == restarts.members:
         how = f"each stops all {restarts.partitions} partitions"
@@ -195,7 +233,19 @@ def _text(restarts: Restarts, pace: Pace) -> str:
         f"{count}; {how}; {pace.partitions_moved} changes of owner, "
         f"{_seconds(pace.partition_seconds)} partition-seconds stopped, if a restart takes "
         f"{_seconds(restarts.speed.restart)} s and a rebalance {_seconds(restarts.speed.rebalance)}"
-        " s (a heartbeat interval; the members' own, and what their listeners do, is not visible)"
+        " s (a heartbeat interval; the members' own, and what their listeners do, is not visible); "
+        f"{_at_worst(restarts, pace)}"
+    )
+
+
+def _at_worst(restarts: Restarts, pace: Pace) -> str:
+    assert restarts.snapshot is not None
+    assert pace.worst_partition_seconds is not None
+    members = restarts.snapshot.members
+    return (
+        f"at worst {_seconds(pace.worst_partition_seconds)}, where each member is gone without "
+        "leaving, and each rebalance waits for the slowest as long as it may: "
+        f"{in_words(members)}"
     )
 
 

@@ -68,7 +68,8 @@ class Pace(Record, frozen=True, kw_only=True, omit_defaults=False):
     """What a step costs at one pace: `batch` members restart at a time.
 
     `seconds` is wall time, `partition_seconds` the sum over all partitions of how long each is not
-    consumed, `partitions_moved` counts changes of owner.
+    consumed, both as expected and `worst`: as long as the members' own timeouts allow.
+    `partitions_moved` counts changes of owner.
     """
 
     name: str
@@ -77,6 +78,8 @@ class Pace(Record, frozen=True, kw_only=True, omit_defaults=False):
     partition_seconds: float
     rebalances: int
     partitions_moved: int
+    worst_seconds: float | None = None
+    worst_partition_seconds: float | None = None
 
 
 class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -84,8 +87,9 @@ class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     `partitions_stopped` is the sum over all rebalances of the partitions that stop at each;
     `partitions_moved` counts changes of owner. `partition_seconds` is the sum over all partitions
-    of how long each is not consumed (None: not computed); `paces` are one by one, the batch that
-    was asked for, and all at once, side by side.
+    of how long each is not consumed (None: not computed), `worst_…` both times as long as the
+    members' own timeouts allow; `paces` are one by one, the batch that was asked for, and all at
+    once, side by side.
     """
 
     rebalances: int
@@ -94,6 +98,8 @@ class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
     text: str = ""
     seconds: float | None = None
     partition_seconds: float | None = None
+    worst_seconds: float | None = None
+    worst_partition_seconds: float | None = None
     paces: tuple[Pace, ...] = ()
 
 

@@ -80,7 +80,9 @@ def _step(plan: Plan, step: Step, config: tuple[Setting, ...]) -> Iterator[str]:
         for pace in step.cost.paces if len(step.cost.paces) > 1 else ():
             stopped = f"{pace.partition_seconds:,.0f} partition-seconds stopped"
             rebalances = count(pace.rebalances, "rebalance")
-            yield f"  - {pace.name}: {duration(pace.seconds)}, {stopped}, {rebalances}"
+            longest = pace.worst_seconds
+            worst = "" if longest is None else f"; at worst {duration(longest)}"
+            yield f"  - {pace.name}: {duration(pace.seconds)}, {stopped}, {rebalances}{worst}"
     yield from ("", f"- [ ] Gate: {_code(step.gate.command)} must show: {_text(step.gate.shows)}")
     yield from (f"  - {_text(need)}" for need in step.gate.needs)
     yield f"- Roll-back: {_text(step.rollback)}"

@@ -190,6 +190,7 @@ def _paces(paces: Sequence[Pace]) -> Table:
             duration(pace.seconds),
             f"{pace.partition_seconds:,.0f} partition-seconds stopped",
             count(pace.rebalances, "rebalance"),
+            "" if pace.worst_seconds is None else f"at worst {duration(pace.worst_seconds)}",
         )
     return made
 

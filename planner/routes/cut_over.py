@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, ids
+from rebal.planner.cost_stop import see_it_empty, stop_and_start
 from rebal.planner.families import able
-from rebal.planner.plan import Cost, Step, StepKind
+from rebal.planner.plan import Step, StepKind
 from rebal.planner.routes.rolling import gate_of
 from rebal.planner.settings import settings_for
 
@@ -27,15 +28,9 @@ def needs_cut_over(context: Context) -> bool:
 
 def cut_over(context: Context) -> tuple[Step, ...]:
     """The one step, with its interruption (its cost needs no model: all partitions stand still)."""
-    owned = sum(
-        len(numbers)
-        for member in context.snapshot.members
-        for numbers in member.assignment.values()
-    )
+    members = context.snapshot.members
     families = sorted({facts.family for facts in context.members if facts.family})
     names = (context.target,)
-    speed = context.speed
-    pause = speed.restart + speed.first + speed.rebalance
     settings = [s for key in families for s in settings_for(key, names, context.group.group_id)]
     return (
         Step(
@@ -49,7 +44,7 @@ def cut_over(context: Context) -> tuple[Step, ...]:
             target_list=names,
             order=(
                 "stop every member (all services and sites that use this group id)",
-                f"see that the group is Empty: rebal inspect {context.group.group_id}",
+                see_it_empty(members, context.group.group_id),
                 "start all members; while the group has no members, any list that all of them "
                 "share is admitted",
                 "or, without an interruption: KIP-848 (group.protocol=consumer), with brokers from "
@@ -65,17 +60,6 @@ def cut_over(context: Context) -> tuple[Step, ...]:
                 holds=Tri.NO,
             ),
             rollback="stop every member again and start all with the old list",
-            cost=Cost(
-                rebalances=1,
-                partitions_stopped=owned,
-                partitions_moved=owned,
-                text=f"nothing is consumed for about {pause:.0f} s: all {owned} partitions stand "
-                f"still for the restart ({speed.restart:.0f} s), the coordinator's wait for more "
-                f"members ({speed.first:g} s, group.initial.rebalance.delay.ms) and one rebalance "
-                f"({speed.rebalance:g} s); a member that is killed instead of stopped adds its "
-                "session.timeout.ms",
-                seconds=pause,
-                partition_seconds=pause * owned,
-            ),
+            cost=stop_and_start(members, context.speed, first=context.speed.first),
         ),
     )

@@ -17,6 +17,7 @@ from rebal.groups.clients import family as known_family
 from rebal.groups.model import Tri
 from rebal.planner.context import CONSUMER, EAGER, Context, Facts, ids
 from rebal.planner.cost import CostModel, Restarts
+from rebal.planner.cost_timeouts import back_in_time
 from rebal.planner.families import cooperative
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
 from rebal.planner.routes.kubernetes import kubernetes_lines
@@ -317,7 +318,7 @@ def cost_of(context: Context, rest: Sequence[Facts], cost: CostModel, names: Seq
         Restarts(
             members=len(context.members),
             restarting=len(rest),
-            static=sum(facts.member.instance_id is not None for facts in rest),
+            static=sum(back_in_time(facts.member, context.speed.restart) for facts in rest),
             partitions=owned,
             eager=len(eager),
             eager_after=eager_after,

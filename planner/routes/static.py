@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rebal.planner.context import Context, Facts
+from rebal.planner.cost_timeouts import back_in_time, in_words
 
 
 def static_lines(context: Context, static: Sequence[Facts]) -> Iterator[str]:
@@ -22,11 +23,19 @@ def static_lines(context: Context, static: Sequence[Facts]) -> Iterator[str]:
         "to make an unused list take effect: Consumer.enforceRebalance() where the application "
         f"exposes it (KIP-568, Java from 2.5; costs one rebalance{_stops(context)})"
     )
+    own = in_words([facts.member for facts in static])
     yield (
-        "or keep one of them stopped for longer than session.timeout.ms (default 45 s from Java "
-        "3.0, 10 s before; costs a rebalance when it is given up and one when it comes back, and "
-        "its partitions stand still until the first)"
+        f"or keep one of them stopped for longer than session.timeout.ms ({own}; costs a rebalance "
+        "when it is given up and one when it comes back, and its partitions stand still until the "
+        "first)"
     )
+    restart = context.speed.restart
+    late = [facts for facts in static if not back_in_time(facts.member, restart)]
+    if late:
+        yield (
+            f"a restart of {restart:g} s is longer than the session of {context.named(late)}: the "
+            "group gives such a member up and rebalances, and again when it is back"
+        )
     yield "never run two processes with one instance id (no surge): the newer fences the older"
 
 

@@ -25,6 +25,7 @@ from rebal.groups.model import (
     Software,
     Source,
     Subscription,
+    Timeouts,
     Topic,
     Tri,
 )
@@ -44,7 +45,8 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
 
     `members`: `{id, list | at_least | lacks, family, version, guess, instance, owned, declared,
     topics, protocol_type, rack, regex, bytes (version of the subscription; null: not read),
-    assigned_data, surge, classic_only, idle}`; `cluster: {version, settings, features}`;
+    assigned_data, surge, classic_only, idle, timeouts: [session, rebalance] in ms}`;
+    `cluster: {version, settings, features}`;
     `reloaded` and `probe: {assignor: true | false | null}` in YAML's
     three values; `topics: {name: partitions}`.
     """
@@ -142,6 +144,11 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
             evidence=seen(Source.CONFIG_FILE, "app.properties"),
         )
         if "declared" in m
+        else None,
+        timeouts=Timeouts(
+            session_ms=m["timeouts"][0], rebalance_ms=m["timeouts"][1], evidence=(log,)
+        )
+        if "timeouts" in m
         else None,
         subscription=Subscription(
             version=m.get("bytes", 1),

@@ -9,6 +9,7 @@ import pytest
 from rebal.groups.model import GroupSnapshot
 from rebal.planner.cost import Restarts, Speed, by_arithmetic
 from rebal.planner.cost_rounds import by_assignors
+from rebal.planner.cost_stop import see_it_empty, stop_and_start
 from tests.planner.builder import group_of
 
 BOTH = ["cooperative-sticky", "range"]
@@ -95,6 +96,57 @@ def test_static_members_wait_without_a_rebalance_until_the_vote_changes() -> Non
     members = [{"id": f"m{n}", "list": ["range"], "instance": f"i{n}"} for n in range(3)]
     changed = by_assignors(restarts(group_of({"members": members}), tuple(BOTH)))
     assert changed.rebalances == 1
+
+
+def test_the_worst_is_told_beside_what_is_expected() -> None:
+    snapshot = group(4, ["range"], "range", timeouts=[10_000, 60_000])
+    made = by_assignors(restarts(snapshot, tuple(BOTH)))
+    assert made.seconds == pytest.approx(4 * 30 + 8 * 3)
+    # A session is shorter than a restart here, so it only keeps what the member owned standing.
+    assert made.worst_seconds == pytest.approx(4 * 30 + 8 * 60)
+    assert made.worst_partition_seconds == pytest.approx(8 * 12 * 60 + 12 * 10)
+    assert "session timeout 10 s, rebalance timeout up to 60 s (request log)" in made.text
+    assert made.paces[1].worst_seconds == pytest.approx(30 + 3 + 60)
+
+
+def test_unknown_timeouts_are_called_defaults() -> None:
+    made = by_assignors(restarts(group(2, ["range"], "range"), tuple(BOTH)))
+    assert "session timeout 45 s, rebalance timeout up to 300 s (defaults of Java's" in made.text
+    assert made.worst_seconds == pytest.approx(2 * 45 + 4 * 300)
+    old = by_assignors(restarts(group(2, ["range"], "range", version="2.8.2"), tuple(BOTH)))
+    assert "session timeout 10 s" in old.text
+    members = [{"id": "a", "list": ["range"], "timeouts": [6000, 9000]}, {"id": "b"}]
+    half = by_assignors(restarts(group_of({"members": members}), tuple(BOTH)))
+    assert "6 to 45 s, rebalance timeout up to 300 s (request log; of 1 not known" in half.text
+
+
+def test_a_static_member_whose_session_ends_first_leaves_and_joins() -> None:
+    def static(session: int) -> GroupSnapshot:
+        members = [
+            {"id": f"m{n}", "list": BOTH, "instance": f"i{n}", "timeouts": [session, 300_000]}
+            for n in range(3)
+        ]
+        return group_of({"members": members, "elected": "cooperative-sticky"})
+
+    quiet = by_assignors(restarts(static(45_000), DONE))
+    assert quiet.rebalances == 0
+    assert quiet.worst_seconds == pytest.approx(3 * 45)
+    late = by_assignors(restarts(static(6000), DONE, static=0))
+    assert late.rebalances >= 2 * 3
+    assert late.seconds == pytest.approx(3 * 30 + late.rebalances * 3)
+
+
+def test_stopping_all_waits_for_the_sessions_of_static_members() -> None:
+    speed = Speed(restart=30, rebalance=3, first=3)
+    dynamic = group(2, ["range"], "range", timeouts=[60_000, 120_000])
+    made = stop_and_start(dynamic.members, speed, first=3)
+    assert made.seconds == pytest.approx(30 + 3 + 3)
+    assert made.worst_seconds == pytest.approx(60 + 3 + 120)
+    assert see_it_empty(dynamic.members, "g") == "see that the group is Empty: rebal inspect g"
+    members = [{"id": "a", "instance": "i", "timeouts": [60_000, 120_000]}]
+    static = group_of({"members": members}).members
+    assert stop_and_start(static, speed, first=0).seconds == pytest.approx(60 + 3)
+    assert "60 s after they stop" in see_it_empty(static, "g")
 
 
 def test_what_cannot_be_rehearsed_is_estimated() -> None:

@@ -1,0 +1,64 @@
+"""What it costs to stop a whole group and to start it again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rebal.groups.model import Member
+from rebal.planner.cost import Speed
+from rebal.planner.cost_timeouts import in_words, slowest, waits
+from rebal.planner.plan import Cost
+
+
+def empty_after(members: Sequence[Member], *, killed: bool = False) -> float:
+    """How many seconds after the last stop the group is Empty.
+
+    A static member does not leave when it stops, and a killed one cannot: both count until their
+    sessions end.
+    """
+    return max(
+        (waits(m).session for m in members if killed or m.instance_id is not None), default=0
+    )
+
+
+def stop_and_start(members: Sequence[Member], speed: Speed, *, first: float) -> Cost:
+    """All members stop, the group is seen Empty, all start.
+
+    `first` is how long the coordinator waits for more members before the first rebalance, in
+    seconds (0: it does not, KIP-848).
+    """
+    owned = sum(len(numbers) for member in members for numbers in member.assignment.values())
+    held = empty_after(members)
+    pause = max(speed.restart, held) + first + speed.rebalance
+    longest = max(speed.restart, empty_after(members, killed=True)) + first + slowest(members)
+    parts = [f"the restart ({speed.restart:g} s)"]
+    if held > speed.restart:
+        parts = [f"the sessions of static members, who do not leave when they stop ({held:g} s)"]
+    if first:
+        parts.append(
+            f"the coordinator's wait for more members ({first:g} s, "
+            "group.initial.rebalance.delay.ms)"
+        )
+    parts.append(f"one rebalance ({speed.rebalance:g} s)")
+    listed = f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return Cost(
+        rebalances=1,
+        partitions_stopped=owned,
+        partitions_moved=owned,
+        text=f"nothing is consumed for about {pause:.0f} s: all {owned} partitions stand still for "
+        f"{listed}; at worst {longest:.0f} s, where a member is killed instead of stopped and "
+        f"counts until its session ends, or the rebalance waits for one: {in_words(members)}",
+        seconds=pause,
+        partition_seconds=pause * owned,
+        worst_seconds=longest,
+        worst_partition_seconds=longest * owned,
+    )
+
+
+def see_it_empty(members: Sequence[Member], group_id: str) -> str:
+    """The line of an order that waits for the group to have no members."""
+    line = f"see that the group is Empty: rebal inspect {group_id}"
+    held = empty_after(members)
+    if held:
+        line += f" (static members count until their sessions end, {held:g} s after they stop)"
+    return line
