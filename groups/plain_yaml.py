@@ -62,7 +62,7 @@ def read_yaml(text: str) -> object:
 
 
 class _UnusualError(Exception):
-    """Valid YAML that only the loader's own, slower way builds: tags, merges, odd keys."""
+    """Valid YAML that only the loader's own way builds: tags, anchors, merges, odd keys."""
 
 
 def _shortened(text: str, long: dict[str, str]) -> str:
@@ -118,10 +118,12 @@ class _Builder:
                         value = known[value]
                     except KeyError:
                         value = self._resolved(value)
-                if event.tag is not None:
+                if event.tag is not None or event.anchor is not None:
                     self._unusual = True
             elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-                if event.tag is not None or (type(into) is dict and key is _NO_KEY):
+                if event.tag is not None or event.anchor is not None:
+                    self._unusual = True
+                if type(into) is dict and key is _NO_KEY:
                     self._unusual = True
                 value = {} if kind is yaml.MappingStartEvent else []
                 within += bool(within or event.flow_style)

@@ -47,6 +47,7 @@ def by_the_library(text: str) -> object:
 @example("a: {<<: {b: 1}}")
 @example("")
 @example("--- 5\n--- 6")
+@example("- &a b\n- &a b")
 def test_it_reads_what_the_library_reads(text: str) -> None:
     expected, made = outcome(by_the_library, text), outcome(read_yaml, text)
     assert made[0] == expected[0]
