@@ -7,6 +7,7 @@ returns. Both are records of groups/model.py's kind; `dump_plan` and `load_plan`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -47,13 +48,17 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
 class Gate(Record, frozen=True, kw_only=True, omit_defaults=False):
     """What must be true on the live group before the next step: a command and the state it shows.
 
-    `needs` are the facts that decide it, one sentence each; `holds` is today's answer.
+    `needs` are the facts that decide it, one sentence each; `holds` is today's answer. `aim` names
+    what proves it (planner/verify_gates.py; None: the step's list tells). `by_hand` says what a
+    person must look at, where no evidence can show all of it.
     """
 
     command: str
     shows: str
     needs: tuple[str, ...] = ()
     holds: Tri = Tri.CANNOT_TELL
+    aim: str | None = None
+    by_hand: str = ""
 
 
 class Setting(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -124,7 +129,7 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     `id` counts from 1. `why` says why the step is as it is. `target_list` is the assignor list that
     the step brings, in order. `to_do` and `done` are member ids; `unknown` are those of which it
-    cannot be told.
+    cannot be told. `left_out` are the client families that take no part in it.
     """
 
     id: int
@@ -139,10 +144,22 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
     to_do: tuple[str, ...] = ()
     done: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     gate: Gate
     rollback: str
     cost: Cost | None = None
     exit_code: int = 0
+
+
+class Accepted(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """What the user accepts without proof, so that it need not be said again at each look.
+
+    `families` is client id (or `*`) → client family, `ignore` rule id → reason. Lists of --assume
+    stand in the baseline, at their member ids.
+    """
+
+    families: Mapping[str, str] = {}
+    ignore: Mapping[str, str] = {}
 
 
 class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs": "from"}):
@@ -152,7 +169,8 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     `target` the assignor to end on (`only_target`: whatever else is in the lists is to go, of
     whatever kind). `path` names the module of planner/routes that made the steps.
     `summary` is one sentence; `exit_code` is that of the next step (0 ready or done, 3 blocked, 4
-    cannot be proven yet). `assumptions` are what the user said and no evidence proves.
+    cannot be proven yet). `assumptions` are what the user said and no evidence proves, `accepted`
+    is the same for `rebal verify`.
     """
 
     group_id: str
@@ -169,6 +187,7 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     findings: tuple[Finding, ...] = ()
     not_checked: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
+    accepted: Accepted = Accepted()
     expected_members: int | None = None
     made_at: datetime
     baseline: GroupSnapshot

@@ -6,7 +6,7 @@ first seconds own nothing, each restart costs some rebalances, and lag rises whi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Final
@@ -14,8 +14,9 @@ from typing import Final
 from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Refusal, Tri
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Plan
+from rebal.planner.verify_gates import Aim, aim_of
 from rebal.planner.verify_journal import JournalEntry
-from rebal.planner.verify_members import Missing, owned
+from rebal.planner.verify_members import MemberStanding, Missing, owned
 
 # A cooperative member gets its partitions in a second rebalance, after another has given them up.
 IDLE: Final = timedelta(seconds=30)
@@ -55,6 +56,28 @@ def dangers(
         *_idle(plan, seen, context),
         *_lag(seen, context.snapshot),
     )
+
+
+def went_back(
+    plan: Plan, context: Context, number: int, views: Mapping[int, Sequence[MemberStanding]]
+) -> Iterator[Danger]:
+    """In a narrowing step, a member that lacks the target: whoever restarts next is refused."""
+    step = next((each for each in plan.steps if each.id == number), None)
+    if step is None or aim_of(plan, step) is not Aim.NARROW or not context.stable:
+        return
+    if not any(member.done is Tri.YES or member.restarted for member in views[number]):
+        return
+    lacking = context.lacking
+    widened = any(aim_of(plan, each) is Aim.WIDEN and each.id < number for each in plan.steps)
+    if lacking and (widened or len(lacking) < len(context.members)):
+        named = context.named(lacking)
+        yield Danger(
+            kind="went-back",
+            message=f"{named} runs without {context.target} while others drop the old assignor: "
+            f"each member restarted with [{context.target}] is refused and stops.",
+            fix=f"Restart {named} with the first step's list before any other restart.",
+            members=tuple(facts.member.member_id for facts in lacking),
+        )
 
 
 def new_refusals(plan: Plan, snapshot: GroupSnapshot) -> list[Refusal]:

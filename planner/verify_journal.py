@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rebal.groups.model import Moment, Record, Tri
+from rebal.groups.model import AssignorList, Moment, Record, Software, Tri
 from rebal.planner.plan import Plan
 
 JOURNAL_SCHEMA: Final = "rebal.journal/1"
@@ -17,7 +17,8 @@ JOURNAL_SCHEMA: Final = "rebal.journal/1"
 class SeenMember(Record, frozen=True, kw_only=True):
     """One member at one look; `made` and `lacks` are the steps proven done and proven not done.
 
-    `partitions` is how many it owned.
+    `partitions` is how many it owned. `assignors` and `software` are what was proven of its list
+    and its client, by evidence: never what the user said.
     """
 
     member_id: str
@@ -28,6 +29,16 @@ class SeenMember(Record, frozen=True, kw_only=True):
     partitions: int = 0
     made: tuple[int, ...] = ()
     lacks: tuple[int, ...] = ()
+    assignors: AssignorList | None = None
+    software: Software | None = None
+
+
+class Confirmation(Record, frozen=True, kw_only=True):
+    """A person's word that these members (ids) have made `step`, where no evidence can show it."""
+
+    step: int
+    reason: str
+    members: tuple[str, ...]
 
 
 class JournalEntry(Record, frozen=True, kw_only=True):
@@ -35,7 +46,9 @@ class JournalEntry(Record, frozen=True, kw_only=True):
 
     `plan` is `plan_key`; `step` is the step that the group was in and `gate` that step's answer.
     `lag` and `committed` are sums over all partitions whose offsets are known. `refused` are the
-    texts of the refusals that stood in the evidence, `dangers` the kinds that showed.
+    texts of the refusals that stood in the evidence, `dangers` the kinds that showed, `findings`
+    the rules that decided. `accepted` is what the user took upon themselves at this look, a
+    sentence each, `confirmed` what they looked at by hand, `left_out` the ids that `step` left out.
     """
 
     at: Moment
@@ -51,6 +64,10 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     committed: int | None = None
     refused: tuple[str, ...] = ()
     dangers: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
+    confirmed: Confirmation | None = None
+    left_out: frozenset[str] = frozenset()
     blind: str | None = None
 
     @property

@@ -1,44 +1,29 @@
 """Which members have made a step: proven, refuted, or not to be told; and who is missing.
 
-An answer comes from the evidence of now, of the plan's baseline, or of an earlier look in the
-journal; the latter two speak of member ids that are still there. Where no evidence speaks, an id
-that was there before the step began has not been restarted since: not done.
+An answer comes from the evidence of now, of the plan's baseline, of an earlier look in the journal,
+or from a person who looked; all but the first speak of member ids that are still there. Where no
+evidence speaks, an id that was there before the step began has not been restarted since: not done.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
-from typing import Final
 
-from rebal.groups.model import Evidence, GroupSnapshot, GroupType, Member, Record, Source, Tri
-from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, Facts, names
+from rebal.groups.model import Evidence, GroupSnapshot, Member, Record, Tri
+from rebal.planner.context import Context, Facts, names
 from rebal.planner.plan import Plan, Step
+from rebal.planner.verify_context import assumed, context_of
+from rebal.planner.verify_gates import Aim, Proof, aim_of, proof_of
 from rebal.planner.verify_journal import JournalEntry
-
-_GOALS: Final = {"COOPERATIVE": COOPERATIVE, "EAGER": EAGER, "KIP-848": CONSUMER}
-
-
-class Aim(StrEnum):
-    """What a step changes, and so what proves it.
-
-    widen: the target joins every list; narrow: nothing but the target's kind stays; refresh: a
-    rebalance after the coordinator's load; consumer: KIP-848; unseen: nothing on the wire tells.
-    """
-
-    WIDEN = "widen"
-    NARROW = "narrow"
-    REFRESH = "refresh"
-    CONSUMER = "consumer"
-    UNSEEN = "unseen"
 
 
 class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One member in the current step: has it made it, and why that is said.
 
-    `restarted` is False where its id was there before the step began; `proven` is False where
-    nothing but that is known of it.
+    `concerned` is False where the step leaves its client out. `restarted` is False where its id was
+    there before the step began; `proven` is False where nothing but that is known of it. `by_hand`:
+    only a person can tell; `vouched`: a yes on the user's word.
     """
 
     member_id: str
@@ -49,8 +34,11 @@ class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     why: str = ""
     list: tuple[str, ...] = ()
     partitions: int = 0
+    concerned: bool = True
     restarted: bool = True
     proven: bool = False
+    by_hand: bool = False
+    vouched: bool = False
     evidence: tuple[Evidence, ...] = ()
 
 
@@ -63,69 +51,22 @@ class Missing(Record, frozen=True, kw_only=True, omit_defaults=False):
     sure: bool = True
 
 
-def aim_of(plan: Plan, step: Step) -> Aim:
-    """What `step` changes, by the list that it brings."""
-    if _GOALS.get(plan.to) == CONSUMER:
-        return Aim.CONSUMER
-    later = any(other.id > step.id and other.target_list == (plan.target,) for other in plan.steps)
-    # Where no evidence names the old assignor, the first bounce's list is the target alone too.
-    if step.target_list == (plan.target,) and not later:
-        return Aim.NARROW
-    if plan.target in step.target_list:
-        return Aim.WIDEN
-    if not step.target_list and later:
-        return Aim.REFRESH
-    return Aim.UNSEEN
-
-
-def context_of(
-    plan: Plan,
-    snapshot: GroupSnapshot,
-    expected: int | None = None,
-) -> Context:
-    """`snapshot` as the plan's goal asks of it."""
-    return Context(
-        snapshot,
-        goal=_GOALS.get(plan.to, COOPERATIVE),
-        target=plan.target,
-        only_target=plan.only_target,
-        planning=True,
-        expect_members=expected,
-    )
-
-
-def proven(context: Context, facts: Facts, aim: Aim) -> Tri:
-    """Has this member made a step of this aim, by the evidence in `context` alone?"""
-    if aim is Aim.CONSUMER:
-        if context.group.type is GroupType.CONSUMER:
-            speaks = facts.member.protocol_type
-            return {"consumer": Tri.YES, "classic": Tri.NO}.get(speaks or "", Tri.CANNOT_TELL)
-        return Tri.NO if context.group.type is GroupType.CLASSIC else Tri.CANNOT_TELL
-    if aim not in (Aim.WIDEN, Aim.NARROW):
-        return Tri.CANNOT_TELL
-    supports = context.supports(facts, context.target)
-    if aim is Aim.WIDEN:
-        return supports
-    old = context.holds_old(facts)
-    if supports is Tri.NO or old is Tri.YES:
-        return Tri.NO
-    return Tri.YES if supports is Tri.YES and old is Tri.NO else Tri.CANNOT_TELL
-
-
 class Ledger:
     """All that is proven of member ids: by the baseline, by the journal, and by now.
 
     `answers(step, id)` are the distinct answers, each with where it comes from. `before(step)` are
-    the ids that were there before the step began.
+    the ids that were there before the step began. `vouched` are the steps and ids of which the
+    user's word alone says that they are done.
     """
 
     def __init__(self, plan: Plan, entries: Sequence[JournalEntry], context: Context) -> None:
         self._plan = plan
         self._said: dict[tuple[int, str], dict[Tri, str]] = defaultdict(dict)
         self._before: dict[int, set[str]] = defaultdict(set)
+        self._words: dict[tuple[int, str], str] = {}
         self._from_baseline()
         self._from_journal(entries)
-        self._add(context, "")
+        self.now = self._add(context, "")
 
     def _from_baseline(self) -> None:
         baseline = self._plan.baseline
@@ -136,12 +77,7 @@ class Ledger:
         for step in self._plan.steps:
             if step.id >= first:
                 self._before[step.id] |= here
-        assumed = {
-            member.member_id
-            for member in baseline.members
-            if any(item.source is Source.ASSUMED for item in member.assignors.evidence)
-        }
-        if not assumed:
+        if not any(map(assumed, baseline.members)):
             self._add(context_of(self._plan, baseline), "the plan's baseline")
 
     def _from_journal(self, entries: Iterable[JournalEntry]) -> None:
@@ -156,14 +92,23 @@ class Ledger:
             for step in self._plan.steps:
                 if step.id > entry.step:
                     self._before[step.id] |= entry.ids
+            if entry.confirmed is not None:
+                word = f"confirmed by a person, {entry.at:%b %d %H:%MZ}: {entry.confirmed.reason}"
+                for member_id in entry.confirmed.members:
+                    self._words[entry.confirmed.step, member_id] = word
 
-    def _add(self, context: Context, where: str) -> None:
+    def _add(self, context: Context, where: str) -> Mapping[tuple[int, str], Proof]:
+        found: dict[tuple[int, str], Proof] = {}
         for step in self._plan.steps:
             aim = aim_of(self._plan, step)
             for facts in context.members:
-                answer = proven(context, facts, aim)
-                if answer is not Tri.CANNOT_TELL:
-                    self._said[step.id, facts.member.member_id][answer] = where
+                key = step.id, facts.member.member_id
+                found[key] = proof = proof_of(context, aim, step, facts)
+                if proof.done is not Tri.CANNOT_TELL:
+                    self._said[key][proof.done] = where
+                    if assumed(facts.member):
+                        self._words[key] = "assumed by the user"
+        return found
 
     def answers(self, step: int, member_id: str) -> Mapping[Tri, str]:
         """Answer → where it comes from (empty: seen now)."""
@@ -174,76 +119,85 @@ class Ledger:
         found = self.answers(step, member_id)
         return next(iter(found)) if len(found) == 1 else Tri.CANNOT_TELL
 
+    def word(self, step: int, member_id: str) -> str | None:
+        """What the user said of it, in words; None for nothing."""
+        return self._words.get((step, member_id))
+
     def before(self, step: int) -> frozenset[str]:
         """The ids that were in the group before the step began."""
         return frozenset(self._before.get(step, ()))
 
 
+def left_out(step: Step, facts: Facts) -> bool:
+    """Is it proven that this member's client takes no part in `step`?"""
+    return facts.family in step.left_out and facts.family_proven
+
+
 def standing_of(context: Context, step: Step, aim: Aim, ledger: Ledger) -> list[MemberStanding]:
     """Every member in `step`, by name."""
-    before = ledger.before(step.id)
-    made = []
-    for facts in context.members:
-        member = facts.member
-        there = member.member_id in before
-        found = ledger.answers(step.id, member.member_id)
-        done = ledger.answer(step.id, member.member_id)
-        if len(found) > 1:
-            why = "evidence at odds: " + ", ".join(
-                f"{answer} ({where or 'now'})" for answer, where in found.items()
-            )
-        elif found:
-            why = _why(context, facts, aim, done, found[done])
-            if there and done is Tri.NO:
-                why = f"not restarted since the step began: {why}"
-        elif there and aim is not Aim.REFRESH:
-            done, why = Tri.NO, "not restarted since the step began: the same member id"
-        else:
-            why = _unknown(context, aim)
-        made.append(
-            MemberStanding(
-                member_id=member.member_id,
-                name=facts.name,
-                host=member.host.lstrip("/"),
-                instance_id=member.instance_id,
-                done=done,
-                why=why,
-                list=member.assignors.list,
-                partitions=owned(member),
-                restarted=not there,
-                proven=len(found) == 1,
-                evidence=member.assignors.evidence,
-            )
+    return [_standing(context, step, aim, ledger, facts) for facts in context.members]
+
+
+def _standing(
+    context: Context, step: Step, aim: Aim, ledger: Ledger, facts: Facts
+) -> MemberStanding:
+    member = facts.member
+    there = member.member_id in ledger.before(step.id)
+    found = ledger.answers(step.id, member.member_id)
+    proof = ledger.now[step.id, member.member_id]
+    word = ledger.word(step.id, member.member_id)
+    done = ledger.answer(step.id, member.member_id)
+    by_hand = False
+    if len(found) > 1:
+        why = "evidence at odds: " + ", ".join(
+            f"{answer} ({where or 'now'})" for answer, where in found.items()
         )
-    return made
-
-
-def _why(context: Context, facts: Facts, aim: Aim, done: Tri, where: str) -> str:
-    known = facts.member.assignors.list
-    source = f" ({where})" if where else ""
-    if aim is Aim.CONSUMER:
-        return f"speaks the {'consumer' if done is Tri.YES else 'classic'} protocol"
-    if known:
-        return f"[{', '.join(known)}]{source}"
-    target = context.target
-    if done is Tri.YES:
-        kept = "keeps its partitions when it rejoins" if aim is Aim.NARROW else f"holds {target}"
-        return f"{kept}{source}"
-    if context.supports(facts, target) is Tri.NO:
-        return f"its list has no {target}{source}"
-    return (
-        f"still holds an assignor that the step drops{source}"
-        if aim is Aim.NARROW
-        else (f"its list has no {target}{source}")
+    elif found:
+        why = _why(proof, done, found[done])
+        if there and done is Tri.NO:
+            why = f"not restarted since the step began: {why}"
+    elif left_out(step, facts):
+        why = "takes no part in this step"
+    elif word is not None:
+        done, why = Tri.YES, word
+    elif there and aim is not Aim.REFRESH and not _may_be_done(step, proof, member.member_id):
+        done, why = Tri.NO, "not restarted since the step began: the same member id"
+    else:
+        by_hand = proof.by_hand
+        why = proof.why or _unknown(context, aim)
+    return MemberStanding(
+        member_id=member.member_id,
+        name=facts.name,
+        host=member.host.lstrip("/"),
+        instance_id=member.instance_id,
+        done=done,
+        why=why,
+        list=member.assignors.list,
+        partitions=owned(member),
+        concerned=not left_out(step, facts),
+        restarted=not there,
+        proven=bool(found),
+        by_hand=by_hand,
+        vouched=done is Tri.YES and word is not None,
+        evidence=member.assignors.evidence,
     )
 
 
+def _may_be_done(step: Step, proof: Proof, member_id: str) -> bool:
+    """Nobody knew its setting when the plan was made, and nobody can: it may have been right."""
+    return proof.by_hand and member_id in step.unknown
+
+
+def _why(proof: Proof, done: Tri, where: str) -> str:
+    if proof.done is done:
+        return proof.why
+    return f"{'seen done' if done is Tri.YES else 'seen not done'} ({where})"
+
+
 def _unknown(context: Context, aim: Aim) -> str:
-    if aim is Aim.UNSEEN:
-        return "restarted, but nothing that a broker sees proves this setting: look in its own log"
-    if aim is Aim.REFRESH:
-        return "changes nothing in this step"
-    more = "" if context.snapshot.probe is not None or aim is Aim.NARROW else ", or --probe"
+    if aim is Aim.CONSUMER:
+        return "which protocol it speaks cannot be told"
+    more = "" if context.snapshot.probe is not None or aim is not Aim.WIDEN else ", or --probe"
     return (
         f"came since the step began, and its list was not seen: --request-log, --client-log{more}"
     )

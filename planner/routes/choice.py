@@ -13,7 +13,7 @@ from rebal.planner.cost import CostModel, Speed
 from rebal.planner.cost_rounds import by_assignors
 from rebal.planner.families import cooperative
 from rebal.planner.kip848 import Answer
-from rebal.planner.plan import Finding, Plan, Verdict
+from rebal.planner.plan import Accepted, Finding, Plan, Verdict
 from rebal.planner.routes.connect import connect
 from rebal.planner.routes.cut_over import cut_over, needs_cut_over
 from rebal.planner.routes.from_consumer import from_consumer
@@ -92,6 +92,7 @@ def make_plan(
         findings=findings,
         not_checked=not_checked(context),
         assumptions=(*assumed, *_assumptions(families or {}, ignore or {})),
+        accepted=Accepted(families=families or {}, ignore=ignore or {}),
         expected_members=context.expected,
         made_at=made_at or snapshot.captured_at,
         baseline=snapshot,
@@ -186,12 +187,12 @@ def _findings(context: Context, way: Way, ignore: Mapping[str, str] | None) -> t
         finding
         for finding in evaluate(context, ignore=ignore)
         if finding.rule not in way.answers
-        or (finding.rule == "RB104" and _will_not_start(context, finding))
+        or (finding.rule == "RB104" and will_not_start(context, finding))
     )
 
 
-def _will_not_start(context: Context, finding: Finding) -> bool:
-    """Is this of members whose next start has a list that their client refuses?"""
+def will_not_start(context: Context, finding: Finding) -> bool:
+    """Is a finding of RB104 about members whose next start has a list that their client refuses?"""
     declared = {
         member.member_id: set(map(cooperative, member.declared.list))
         for member in context.snapshot.members

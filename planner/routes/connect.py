@@ -84,6 +84,9 @@ def _step(context: Context, done: list[Facts], protocol: str) -> Step:
                 *expected_line(context),
             ),
             holds=Tri.NO,
+            aim="by-hand",
+            by_hand="each worker's log at its start (DistributedConfig values) names "
+            f"connect.protocol = {protocol}",
         ),
         rollback="restore the old connect.protocol, one worker at a time: every protocol is common "
         "in between",

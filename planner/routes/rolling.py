@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from rebal.groups.clients import assignors, version_tuple
 from rebal.groups.clients import family as known_family
 from rebal.groups.model import Tri
@@ -57,6 +59,7 @@ def add_both(
         to_do=ids(lacking),
         done=ids(context.holding),
         unknown=ids(unsure),
+        left_out=tuple(sorted({facts.family for facts in left_out if facts.family})),
         gate=gate_of(
             context,
             shows=f"exit code 0, and step {number + 1} as the next step: "
@@ -67,7 +70,6 @@ def add_both(
                 METRICS,
             ),
             holds=_answer(proven, bool(lacking or context.missing)),
-            replan=bool(left_out),
         ),
         rollback=f"restore [{context.keep or 'the old list'}] one member at a time, in any order; "
         "no state to undo",
@@ -166,19 +168,28 @@ def _why_narrow(context: Context) -> Iterator[str]:
 
 
 def gate_of(
-    context: Context, *, shows: str, needs: tuple[str, ...], holds: Tri, replan: bool = False
+    context: Context,
+    *,
+    shows: str,
+    needs: tuple[str, ...],
+    holds: Tri,
+    aim: str | None = None,
+    by_hand: str = "",
 ) -> Gate:
     """What to type to see whether a step's gate holds, and what must be seen then.
 
-    Where the plan is a file, `rebal verify` holds it against the live group; else, and where
-    verify has no evidence to look at (`replan`), the plan is made again on fresh evidence.
+    Where the plan is a file, `rebal verify` holds it against the live group, else the plan is made
+    again on fresh evidence. `aim` names what proves the step where its list does not tell, and
+    `by_hand` what a person must look at: no evidence shows it, and verify takes their word.
     """
-    blind = replan or context.streams or context.group.protocol_type == "connect"
-    if context.plan_file is None or blind:
-        return Gate(command=_again(context), shows=shows, needs=needs, holds=holds)
+    if by_hand:
+        needs = (*needs, f"{by_hand}; then say so: verify … --confirm STEP --reason TEXT")
+    gate = Gate(command="", shows=shows, needs=needs, holds=holds, aim=aim, by_hand=by_hand)
+    if context.plan_file is None:
+        return replace(gate, command=_again(context))
     words = ["rebal", "verify", context.plan_file, *context.options, *_evidence(context)]
     shown = "exit code 0: the gate of this step holds"
-    return Gate(command=shlex.join(words), shows=shown, needs=needs, holds=holds)
+    return replace(gate, command=shlex.join(words), shows=shown)
 
 
 def _again(context: Context) -> str:

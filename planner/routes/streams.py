@@ -98,6 +98,9 @@ def _up(
             shows="exit code 0, and step 2 as the next step: every instance runs 2.4 or later",
             needs=("every instance's version", *expected_line(context)),
             holds=Tri.NO,
+            aim="by-hand",
+            by_hand="each instance runs the new version, and its log at its start names "
+            f"upgrade.from={values[0]}",
         ),
         rollback="put the old version back, without upgrade.from, one instance at a time",
         cost=cost_of(context, [*old, *unknown], cost, ("stream",)),
@@ -152,6 +155,9 @@ def _remove(
             "it last joined",
             needs=("a rebalance since, at which each instance says what it still owns",),
             holds=Tri.CANNOT_TELL,
+            aim="by-hand",
+            by_hand="each instance's log at its start (StreamsConfig values) names no "
+            "upgrade.from, or one of 2.4 and later",
         ),
         rollback="set upgrade.from back to what it was, one instance at a time",
         cost=cost_of(context, rest, cost, ("stream",)),
@@ -192,6 +198,9 @@ def _down(context: Context, cost: CostModel) -> Way:
             shows="that no instance kept its partitions when it last joined",
             needs=("each instance's configuration", *expected_line(context)),
             holds=Tri.NO if kept else Tri.CANNOT_TELL,
+            aim="by-hand",
+            by_hand="each instance's log at its start (StreamsConfig values) names "
+            "upgrade.from=2.3, or the version you go back to",
         ),
         rollback="remove upgrade.from again, one instance at a time",
         cost=cost_of(context, rest, cost, ("stream",)),
@@ -214,6 +223,8 @@ def _down(context: Context, cost: CostModel) -> Way:
             shows="exit code 0, and nothing left to do",
             needs=expected_line(context),
             holds=Tri.NO,
+            aim="by-hand",
+            by_hand="each instance runs the old version, without upgrade.from",
         ),
         rollback="put the new version back with upgrade.from=2.3",
         cost=cost_of(context, rest, cost, ("stream",)),
