@@ -7,6 +7,7 @@ imported by the fixtures that need them, so the pure tests need nothing of them.
 
 import os
 import re
+import signal
 import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -16,6 +17,12 @@ import pytest
 if TYPE_CHECKING:
     from tests.kafka.broker import Broker
     from tests.kafka.members import Members
+
+
+def pytest_configure() -> None:
+    """Started in the background, a shell has SIGINT ignored, and so would each child have it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
