@@ -1,0 +1,262 @@
+"""The pipeline's tables, and the rows between its stages: names, types, meaning; nothing else.
+
+A field's meaning is the text under it in `MEANING`. Times are UTC timestamps in microseconds,
+durations milliseconds (`_ms`), partition lists `[{topic, partitions}]` sorted by topic. A value
+that the sources could not show is null, never a guess. Rows of a table are sorted by their first
+columns, so the same input gives the same tables.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+TEXT: Final = pa.string()
+INT: Final = pa.int32()
+LONG: Final = pa.int64()
+YES_NO: Final = pa.bool_()
+TIME: Final = pa.timestamp("us", tz="UTC")
+TEXTS: Final = pa.list_(TEXT)
+PARTITIONS: Final = pa.list_(pa.struct([("topic", TEXT), ("partitions", pa.list_(INT))]))
+
+RECORDS: Final = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("partition", INT),
+        ("offset", LONG),
+        ("timestamp", TIME),
+        ("source", TEXT),
+    ]
+)
+"""One record of `__consumer_offsets` as any source gives it. `source` is where it was read: a
+bootstrap address, or a file's name without its folder."""
+
+REQUESTS: Final = pa.schema(
+    [
+        ("group_id", TEXT),
+        ("at", TIME),
+        ("total_ms", pa.float64()),
+        ("api", TEXT),
+        ("api_version", INT),
+        ("error", INT),
+        ("client_id", TEXT),
+        ("host", TEXT),
+        ("software_name", TEXT),
+        ("software_version", TEXT),
+        ("member_id", TEXT),
+        ("instance_id", TEXT),
+        ("generation", INT),
+        ("protocol_type", TEXT),
+        ("protocol", TEXT),
+        ("protocols", pa.list_(pa.struct([("name", TEXT), ("metadata", pa.binary())]))),
+        ("probe", YES_NO),
+        ("reason", TEXT),
+        ("session_timeout_ms", INT),
+        ("rebalance_timeout_ms", INT),
+        ("leader", TEXT),
+        ("skip_assignment", YES_NO),
+        (
+            "members",
+            pa.list_(
+                pa.struct([("member_id", TEXT), ("instance_id", TEXT), ("metadata", pa.binary())])
+            ),
+        ),
+        (
+            "assignments",
+            pa.list_(pa.struct([("member_id", TEXT), ("assignment", pa.binary())])),
+        ),
+        (
+            "left",
+            pa.list_(pa.struct([("member_id", TEXT), ("instance_id", TEXT), ("reason", TEXT)])),
+        ),
+        ("member_epoch", INT),
+        ("subscribed_topics", TEXTS),
+        ("server_assignor", TEXT),
+        ("source", TEXT),
+        ("line", LONG),
+    ]
+)
+"""One line of a broker's request log that concerns a group. `at` is the completion; a JOIN_GROUP
+began `total_ms` before. `protocols` is the member's ordered list with its metadata, `members` what
+a leader was handed, `assignments` what a leader sent, `protocol` what was elected."""
+
+GROUPS: Final = pa.schema(
+    [
+        ("group_id", TEXT),
+        ("type", TEXT),
+        ("protocol_type", TEXT),
+        ("state", TEXT),
+        ("partition", INT),
+        ("assignor", TEXT),
+        ("generation", INT),
+        ("assignment_epoch", INT),
+        ("leader", TEXT),
+        ("members", INT),
+        ("incarnation", INT),
+        ("first_seen", TIME),
+        ("last_seen", TIME),
+        ("deleted_at", TIME),
+        ("observed_from", TIME),
+        ("observed_until", TIME),
+        ("rebalance_total", LONG),
+        ("rebalance_rate_per_hour", pa.float64()),
+        ("rebalance_latency_avg_ms", pa.float64()),
+        ("rebalance_latency_max_ms", pa.float64()),
+        ("rebalance_latency_total_ms", pa.float64()),
+        ("failed_rebalance_total", LONG),
+        ("failed_rebalance_rate_per_hour", pa.float64()),
+        ("last_rebalance_at", TIME),
+        ("last_rebalance_seconds_ago", pa.float64()),
+        ("refused_total", LONG),
+        ("sources", TEXTS),
+    ]
+)
+
+MEMBERS: Final = pa.schema(
+    [
+        ("group_id", TEXT),
+        ("incarnation", INT),
+        ("first_generation", INT),
+        ("last_generation", INT),
+        ("member_id", TEXT),
+        ("instance_id", TEXT),
+        ("client_id", TEXT),
+        ("host", TEXT),
+        ("protocol_type", TEXT),
+        ("software_name", TEXT),
+        ("software_version", TEXT),
+        ("leader", YES_NO),
+        ("session_timeout_ms", INT),
+        ("rebalance_timeout_ms", INT),
+        ("subscription_version", INT),
+        ("subscription_generation", INT),
+        ("topics", TEXTS),
+        ("topic_regex", TEXT),
+        ("owned", PARTITIONS),
+        ("rack_id", TEXT),
+        ("user_data", pa.binary()),
+        ("assignment", PARTITIONS),
+        ("assignment_user_data", pa.binary()),
+        ("target", PARTITIONS),
+        ("assignors", TEXTS),
+        ("first_at", TIME),
+        ("last_at", TIME),
+        ("joined_at", TIME),
+        ("joined_reason", TEXT),
+        ("left_at", TIME),
+        ("left_reason", TEXT),
+        ("current", YES_NO),
+        ("error", TEXT),
+    ]
+)
+
+ASSIGNOR_LISTS: Final = pa.schema(
+    [
+        ("group_id", TEXT),
+        ("at", TIME),
+        ("member_id", TEXT),
+        ("instance_id", TEXT),
+        ("client_id", TEXT),
+        ("host", TEXT),
+        ("assignors", TEXTS),
+        ("protocol_type", TEXT),
+        ("generation", INT),
+        ("refused", YES_NO),
+        ("replaced_member_id", TEXT),
+        ("software_name", TEXT),
+        ("software_version", TEXT),
+        ("reason", TEXT),
+        ("last_at", TIME),
+        ("times", LONG),
+        ("session_timeout_ms", INT),
+        ("rebalance_timeout_ms", INT),
+        ("evidence", TEXT),
+        ("source", TEXT),
+    ]
+)
+
+REBALANCES: Final = pa.schema(
+    [
+        ("group_id", TEXT),
+        ("incarnation", INT),
+        ("generation", INT),
+        ("started_at", TIME),
+        ("ended_at", TIME),
+        ("latency_ms", pa.float64()),
+        ("cause", TEXT),
+        ("failed", YES_NO),
+        ("assignor_before", TEXT),
+        ("assignor", TEXT),
+        ("protocol_before", TEXT),
+        ("protocol", TEXT),
+        ("leader", TEXT),
+        ("members", INT),
+        ("joined", TEXTS),
+        ("left", TEXTS),
+        ("refused", TEXTS),
+        ("partitions", INT),
+        ("moved", INT),
+        ("stopped", INT),
+        ("evidence", TEXT),
+    ]
+)
+
+COMMITS: Final = pa.schema(
+    [
+        ("group_id", TEXT),
+        ("topic", TEXT),
+        ("topic_partition", INT),
+        ("committed_offset", LONG),
+        ("leader_epoch", INT),
+        ("metadata", TEXT),
+        ("committed_at", TIME),
+        ("expires_at", TIME),
+        ("first_offset", LONG),
+        ("first_at", TIME),
+        ("commits", LONG),
+        ("commits_per_hour", pa.float64()),
+        ("records_per_second", pa.float64()),
+        ("value_version", INT),
+        ("tombstone", YES_NO),
+        ("partition", INT),
+        ("offset", LONG),
+    ]
+)
+
+INCIDENTS: Final = pa.schema(
+    [
+        ("group_id", TEXT),
+        ("kind", TEXT),
+        ("started_at", TIME),
+        ("ended_at", TIME),
+        ("members", TEXTS),
+        ("count", LONG),
+        ("detail", TEXT),
+    ]
+)
+
+ERRORS: Final = pa.schema(
+    [
+        ("source", TEXT),
+        ("partition", INT),
+        ("offset", LONG),
+        ("at", TIME),
+        ("group_id", TEXT),
+        ("what", TEXT),
+        ("error", TEXT),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
+
+TABLES: Final = {
+    "groups": GROUPS,
+    "members": MEMBERS,
+    "assignor_lists": ASSIGNOR_LISTS,
+    "rebalances": REBALANCES,
+    "commits": COMMITS,
+    "incidents": INCIDENTS,
+    "errors": ERRORS,
+}
