@@ -252,6 +252,21 @@ def version_tuple(version: str | None) -> tuple[int, ...] | None:
     return tuple(numbers)
 
 
+def older(software: Software, limit: str) -> Tri:
+    """Is `software` older than `limit`, by its version, or by a range such as `>= 2.4, < 3.4`?"""
+    edge = version_tuple(limit) or ()
+    have = version_tuple(software.version)
+    if have is not None:
+        return Tri.YES if have < edge else Tri.NO
+    text = software.version_range or ""
+    low, high = (re.search(sign + r" *(\d+(?:\.\d+)*)", text) for sign in (">=", "<(?!=)"))
+    if low and (version_tuple(low[1]) or ()) >= edge:
+        return Tri.NO
+    if high and (version_tuple(high[1]) or ()) <= edge:
+        return Tri.YES
+    return Tri.CANNOT_TELL
+
+
 def _by_client_id(client_id: str, member_id: str, group_id: str | None) -> str | None:
     """The family whose default client id this is, where the member id was made from it."""
     if not client_id or not (member_id.startswith(client_id) or _is_uuid(member_id)):

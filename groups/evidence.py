@@ -22,21 +22,30 @@ from msgspec.structs import replace
 from rebal.groups.clients import default_list, identify, proven_family
 from rebal.groups.evidence_bounds import contradictions, with_bounds
 from rebal.groups.evidence_declared import bind
-from rebal.groups.evidence_exact import evidence_key, when, with_joins
+from rebal.groups.evidence_exact import evidence_key, when, with_joins, with_ran
 from rebal.groups.model import (
     AssignorList,
     DeclaredAssignors,
+    Evidence,
     GroupSnapshot,
     GroupType,
     Knowledge,
     Member,
     Refusal,
+    Software,
+    Source,
     Unmatched,
 )
-from rebal.groups.observations import Declared, Joined, Observation, Refused
+from rebal.groups.observations import Declared, Joined, Observation, Ran, Refused
 
 MOST_REFUSALS: Final = 100
 _NAMED: Final = 3
+_WORKER: Final = Software(
+    family="connect",
+    evidence=(
+        Evidence(source=Source.DESCRIBE, detail="protocol type connect is Connect workers' own"),
+    ),
+)
 _T = TypeVar("_T")
 
 
@@ -53,7 +62,13 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
         if isinstance(one, Joined):
             joins.setdefault(one.member_id, []).append(one)
     found = [with_joins(member, joins.pop(member.member_id, ())) for member in snapshot.members]
-    members = [_with_guess(member, snapshot) for member, _ in found]
+    ran: dict[str, list[Ran]] = {}
+    for one in seen:
+        if isinstance(one, Ran):
+            ran.setdefault(one.member_id, []).append(one)
+    shown = [with_ran(member, ran.get(member.member_id, ())) for member, _ in found]
+    found += [(member, items) for member, items in shown]
+    members = [_with_guess(member, snapshot) for member, _ in shown]
     files = bind(members, (one for one in seen if isinstance(one, Declared)), group_id)
     members = [_with_declared(m, files.by_member.get(m.member_id)) for m in members]
     absent = [join for member_joins in joins.values() for join in member_joins]
@@ -73,6 +88,8 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
 
 def _with_guess(member: Member, snapshot: GroupSnapshot) -> Member:
     """Where the client did not say who it is, what its bytes and its client id betray."""
+    if member.software is None and snapshot.group.protocol_type == "connect":
+        return replace(member, software=_WORKER)
     if member.software is not None or snapshot.group.protocol_type not in ("consumer", None):
         return member
     if snapshot.group.type not in (GroupType.CLASSIC, GroupType.UNKNOWN):

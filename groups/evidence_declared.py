@@ -11,6 +11,8 @@ from rebal.groups.model import DeclaredAssignors, Member, Unmatched
 from rebal.groups.observations import Declared
 
 _NAMED: Final = 3
+# Kafka Streams makes its consumers' client ids from the program's, one for each thread.
+_THREAD: Final = "-StreamThread-"
 
 
 class Bound(NamedTuple):
@@ -37,6 +39,11 @@ def bind(members: Sequence[Member], declared: Iterable[Declared], group_id: str)
     instances = {m.instance_id: m.member_id for m in members if m.instance_id is not None}
     often = Counter(member.client_id for member in members)
     clients = {m.client_id: m.member_id for m in members if often[m.client_id] == 1}
+    threads: dict[str, list[str]] = {}
+    for member in members:
+        program, _, thread = member.client_id.rpartition(_THREAD)
+        if thread:
+            threads.setdefault(program, []).append(member.member_id)
     own = [one for one in files if one.group_id is not None]
     replicas = _replicas(own)
     alike = len({_says(one) for one in own}) == 1
@@ -50,6 +57,9 @@ def bind(members: Sequence[Member], declared: Iterable[Declared], group_id: str)
             claims.setdefault(instances[one.instance_id], []).append(one)
         elif one.instance_id is None and one.client_id in clients:
             claims.setdefault(clients[one.client_id], []).append(one)
+        elif one.family == "streams" and one.client_id in threads:
+            for member_id in threads[one.client_id]:
+                claims.setdefault(member_id, []).append(one)
         elif one.group_id is None:
             nameless.append(one)
         elif one.instance_id is not None:
@@ -70,7 +80,7 @@ def bind(members: Sequence[Member], declared: Iterable[Declared], group_id: str)
 
 
 def _says(one: Declared) -> tuple[object, ...]:
-    return one.list, one.list_set, one.group_protocol, one.family
+    return one.list, one.list_set, one.group_protocol, one.family, one.upgrade_from
 
 
 def _declared(claimed: Sequence[Declared]) -> DeclaredAssignors:
@@ -84,6 +94,7 @@ def _declared(claimed: Sequence[Declared]) -> DeclaredAssignors:
         session_timeout_ms=_same_in_all(other.session_timeout_ms for other in claimed),
         max_poll_interval_ms=_same_in_all(other.max_poll_interval_ms for other in claimed),
         max_surge=next((surge for surge in surges if surge != "0"), next(iter(surges), None)),
+        upgrade_from=one.upgrade_from,
         evidence=one.evidence,
     )
 

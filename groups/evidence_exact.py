@@ -15,10 +15,12 @@ from rebal.groups.model import (
     Evidence,
     Knowledge,
     Member,
+    RanProtocol,
+    RebalanceProtocol,
     Software,
     Timeouts,
 )
-from rebal.groups.observations import Joined
+from rebal.groups.observations import Joined, Ran
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -64,6 +66,31 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
     return bound, (contradiction,)
 
 
+def with_ran(member: Member, seen: Iterable[Ran]) -> tuple[Member, tuple[Contradiction, ...]]:
+    """`member` with the rebalance protocol that it showed (all of its member id).
+
+    It is fixed when the member is built, so two answers cannot both be true: neither is kept.
+    """
+    known = member.ran
+    found: dict[RebalanceProtocol, list[Evidence]] = {}
+    for value, item in [
+        *((known.value, item) for item in (known.evidence if known else ())),
+        *((one.value, one.evidence) for one in seen),
+    ]:
+        found.setdefault(value, []).append(item)
+    if not found:
+        return member, ()
+    if len(found) == 1:
+        value, items = next(iter(found.items()))
+        return replace(member, ran=RanProtocol(value=value, evidence=newest_by_source(items))), ()
+    contradiction = Contradiction(
+        member_id=member.member_id,
+        what="one member id was seen to run both EAGER and COOPERATIVE",
+        evidence=newest_by_source(item for value in sorted(found) for item in found[value]),
+    )
+    return replace(member, ran=None), (contradiction,)
+
+
 def newest_by_source(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     """The newest of each source, oldest first: two hundred joins of one member say it once."""
     newest: dict[str, Evidence] = {}
@@ -93,6 +120,8 @@ def _software(
             key = told.family or family_of(told.name, told.version)
             # the consumers inside Kafka Streams introduce themselves as the Java client
             key = "streams" if key == "java" and "stream" in names else key
+            # and so do Connect workers
+            key = "connect" if key == "java" and join.protocol_type == "connect" else key
             evidence = told.evidence or (join.evidence,)
             found.append(replace(told, family=key, evidence=newest_by_source(evidence)))
     return max(found, key=_rank, default=None)

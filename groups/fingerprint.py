@@ -1,8 +1,8 @@
 """What a subscription's own bytes tell of the client that made them.
 
-The differences are those that the captured members show (Java 2.8.2 to 4.1.1, librdkafka 2.16.0,
-kafka-python 3.0.12, franz-go 1.22.2, kafkajs 2.2.4), and v0 bytes marked as v1 by source
-(segmentio/kafka-go consumergroup.go); versions by KIP-429, KIP-881 and the clients' change logs.
+The differences are those that real members show (Java 2.8.2 to 4.1.1, librdkafka 2.16.0,
+kafka-python 3.0.12, franz-go 1.22.2, sarama 1.61.1, segmentio/kafka-go 0.4.51, kafkajs 2.2.4);
+versions by KIP-429, KIP-881 and the clients' change logs.
 "Only" means: of the clients in groups/data/clients.yaml whose bytes were seen.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rebal.groups.model import Evidence, Record, Source, Subscription
+from rebal.groups.streams_releases import releases_of, user_data_of
 from rebal.groups.wire.sticky import decode_sticky
 
 COOPERATIVE_STICKY: Final = "cooperative-sticky"
@@ -49,6 +50,10 @@ def traces(subscription: Subscription | None, assignor: str | None) -> tuple[Tra
     if assignor == "stream":
         detail = "assignor stream is Kafka Streams' own"
         found.append(Trace(family="streams", evidence=_described(detail)))
+        data, versions = user_data_of(subscription), subscription and releases_of(subscription)
+        if data is not None and versions is not None:
+            detail = f"Streams' user data: version {data.version}, highest {data.latest}"
+            found.append(Trace(ranges={"streams": versions}, evidence=_sent(detail)))
     elif assignor == "RoundRobinAssigner":
         detail = "assignor RoundRobinAssigner is kafkajs's own"
         found.append(Trace(family="kafkajs", evidence=_described(detail)))
@@ -100,11 +105,7 @@ def _user_data(subscription: Subscription, assignor: str | None) -> Trace | None
     if assignor != COOPERATIVE_STICKY or not data or subscription.rack_id == "":
         return None
     if len(data) == 4 and data != bytes(4):
-        return Trace(
-            family="java",
-            not_families=frozenset({"librdkafka", "kafka-python", "franz-go"}),
-            evidence=_sent("cooperative-sticky's user data is a generation alone, as Java sends"),
-        )
+        return _generation_alone(subscription)
     listed = decode_sticky(data)
     if listed.readable and subscription.version >= 3 and subscription.rack_id is None:
         return Trace(
@@ -118,8 +119,24 @@ def _user_data(subscription: Subscription, assignor: str | None) -> Trace | None
     return None
 
 
+def _generation_alone(subscription: Subscription) -> Trace:
+    """Java and sarama send nothing else as cooperative-sticky's user data; sarama writes no v3."""
+    others = frozenset({"librdkafka", "kafka-python", "franz-go"})
+    detail = "cooperative-sticky's user data is a generation alone, as Java"
+    if subscription.version >= 3:
+        return Trace(
+            family="java", not_families=others | {"sarama"}, evidence=_sent(f"{detail} sends")
+        )
+    between = {1: "java >= 2.4, < 3.4 or sarama", 2: "sarama"}
+    return Trace(
+        not_families=others,
+        between=between.get(subscription.version),
+        evidence=_sent(f"{detail} and sarama send"),
+    )
+
+
 def _null_user_data(subscription: Subscription, assignor: str | None) -> Trace:
-    between = {1: "java >= 2.4, < 3.4 or franz-go", 3: "java >= 3.4 or franz-go"}
+    between = {1: "java >= 2.4, < 3.4, franz-go or sarama", 3: "java >= 3.4 or franz-go"}
     return Trace(
         not_families=_NEVER_NULL,
         between=between.get(subscription.version),

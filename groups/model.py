@@ -146,7 +146,7 @@ class DeclaredAssignors(Record, frozen=True, kw_only=True):
     `list` is empty when the file leaves the list unset; `group_protocol` is `group.protocol`;
     `classic_only` names other settings of the file that KIP-848 clients refuse. `max_surge` is that
     of a Kubernetes Deployment (None: not known, or a deployment of another kind). The timeouts are
-    in milliseconds (None: the file leaves them unset).
+    in milliseconds (None: the file leaves them unset), `upgrade_from` is Streams' (None: unset).
     """
 
     list: tuple[str, ...] = ()
@@ -155,7 +155,27 @@ class DeclaredAssignors(Record, frozen=True, kw_only=True):
     session_timeout_ms: int | None = None
     max_poll_interval_ms: int | None = None
     max_surge: str | None = None
+    upgrade_from: str | None = None
     evidence: Evidence
+
+
+class RanProtocol(Record, frozen=True, kw_only=True):
+    """The rebalance protocol that a Streams member showed itself: its list does not tell.
+
+    It printed it when it was built, or kept (COOPERATIVE) or gave up (EAGER) what it owned when it
+    rejoined; it is fixed when the member is built.
+    """
+
+    value: RebalanceProtocol
+    evidence: tuple[Evidence, ...] = ()
+
+
+class WorkerState(Record, frozen=True, kw_only=True):
+    """A Connect worker as it joined: its REST address, and what it ran then (None: not said)."""
+
+    url: str
+    connectors: int | None = None
+    tasks: int | None = None
 
 
 class Software(Record, frozen=True, kw_only=True):
@@ -209,6 +229,8 @@ class Member(Record, frozen=True, kw_only=True):
     assignors: AssignorList = AssignorList()
     declared: DeclaredAssignors | None = None
     timeouts: Timeouts | None = None
+    ran: RanProtocol | None = None
+    worker: WorkerState | None = None
     subscription: Subscription | None = None
     subscription_error: str | None = None
     subscribed_topics: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from rebal.groups.model import Evidence, Record, Software
+from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software
 
 
 class Joined(Record, frozen=True, kw_only=True):
@@ -65,13 +65,23 @@ class Rebalanced(Record, frozen=True, kw_only=True):
     evidence: Evidence
 
 
+class Ran(Record, frozen=True, kw_only=True):
+    """The rebalance protocol that one Streams member showed: printed, or seen when it rejoined."""
+
+    group_id: str
+    member_id: str
+    value: RebalanceProtocol
+    evidence: Evidence
+
+
 class Declared(Record, frozen=True, kw_only=True):
     """What the next start of `replicas` processes will use (None: the file does not say how many).
 
     `list` is empty when the list is left unset (`list_set` is False then). `group_id`, `client_id`
     and `instance_id` are None when the file does not set them, or sets them from a placeholder.
     `group_protocol` is `group.protocol`, `family` a key of groups/data/clients.yaml; `classic_only`
-    names settings, apart from the list, that KIP-848 clients refuse. Timeouts are in milliseconds.
+    names settings, apart from the list, that KIP-848 clients refuse. Timeouts are in milliseconds;
+    `upgrade_from` is Kafka Streams' setting.
     """
 
     where: str
@@ -87,7 +97,8 @@ class Declared(Record, frozen=True, kw_only=True):
     family: str | None = None
     replicas: int | None = None
     max_surge: str | None = None
+    upgrade_from: str | None = None
     evidence: Evidence
 
 
-Observation = Joined | Refused | Left | Rebalanced | Declared
+Observation = Joined | Refused | Left | Rebalanced | Ran | Declared

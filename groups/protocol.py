@@ -23,11 +23,14 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
+from rebal.groups.streams import protocol_by_version
 
 _EAGER: Final = RebalanceProtocol.EAGER
 _COOPERATIVE: Final = RebalanceProtocol.COOPERATIVE
 _NO_KIND: Final = RebalanceProtocol.CANNOT_TELL
 _EAGER_ALONE: Final = frozenset({_EAGER})
+# Connect's protocols by their names on the wire; `default` is connect.protocol=eager.
+_CONNECT: Final = {"default": _EAGER, "compatible": _COOPERATIVE, "sessioned": _COOPERATIVE}
 
 
 class ProtocolAnswer(Record, frozen=True, kw_only=True):
@@ -102,6 +105,8 @@ def member_protocol(member: Member, snapshot: GroupSnapshot) -> ProtocolAnswer:
     elected = group.assignor
     if not elected:
         return _cannot_tell("no assignor is elected")
+    if group.protocol_type == "connect":
+        return _of_worker(elected, snapshot)
     known = member.assignors
     if known.knowledge is Knowledge.EXACT and elected not in known.list:
         return ProtocolAnswer(
@@ -109,7 +114,7 @@ def member_protocol(member: Member, snapshot: GroupSnapshot) -> ProtocolAnswer:
             why=f"its evidence contradicts itself: {elected} is elected and not in its list",
             evidence=known.evidence,
         )
-    by_list = _by_list(member, elected)
+    by_list = _by_program(member) if elected == "stream" else _by_list(member, elected)
     owned = _by_owned(member)
     if by_list is not None and owned is not None and by_list.value is not owned.value:
         return ProtocolAnswer(
@@ -169,9 +174,7 @@ def _obstacle(snapshot: GroupSnapshot) -> str | None:
     group = snapshot.group
     if group.type in (GroupType.STREAMS, GroupType.SHARE):
         return f"a {group.type} group has no assignors of its members' own (KIP-1071, KIP-932)"
-    if group.protocol_type == "connect":
-        return "a Connect worker group, not a consumer group: connect.protocol decides"
-    if group.protocol_type not in (None, "", "consumer"):
+    if group.protocol_type not in (None, "", "consumer", "connect"):
         return f"not a consumer group: its protocol type is {group.protocol_type}"
     if not snapshot.members or group.state in (GroupState.EMPTY, GroupState.DEAD):
         return "the group has no members now: nothing runs"
@@ -198,6 +201,31 @@ def _by_list(member: Member, elected: str | None) -> ProtocolAnswer | None:
         value = fixed if fixed is voted or len(set(known.list)) == 1 else None
         why = f"{shown}, whatever the client"
     return None if value is None else _answer(value, why, known.evidence)
+
+
+def _by_program(member: Member) -> ProtocolAnswer | None:
+    """What a Kafka Streams member showed itself, else what its version leaves it."""
+    if member.ran is not None:
+        value = member.ran.value
+        shown = "kept" if value is _COOPERATIVE else "gave up"
+        printed = any(item.source is Source.CLIENT_LOG for item in member.ran.evidence)
+        why = (
+            f"its log says that it was built to run {value}"
+            if printed
+            else f"it {shown} its partitions when it rejoined"
+        )
+        return _answer(value, why, member.ran.evidence)
+    told = protocol_by_version(member.software)
+    evidence = member.software.evidence if member.software is not None else ()
+    return None if told is None else _answer(*told, evidence)
+
+
+def _of_worker(elected: str, snapshot: GroupSnapshot) -> ProtocolAnswer:
+    """All Connect workers follow what is elected (KIP-415, KIP-507)."""
+    if elected not in _CONNECT:
+        return _cannot_tell(f"{elected} is no protocol of Connect workers")
+    why = f"the workers' elected protocol is {elected}, which every worker follows"
+    return _answer(_CONNECT[elected], why, _described(snapshot, why))
 
 
 def _fixed(names: Sequence[str], key: str | None) -> RebalanceProtocol | None:
@@ -249,8 +277,8 @@ def _by_family(member: Member, elected: str) -> ProtocolAnswer | None:
 def _unknown(elected: str) -> ProtocolAnswer:
     if elected == "stream":
         return _cannot_tell(
-            "Kafka Streams runs COOPERATIVE unless upgrade.from is 0.10.0 to 2.3, which only its "
-            "configuration shows"
+            "Kafka Streams from 2.4 to 3.9 runs COOPERATIVE unless upgrade.from is 2.3 or less: "
+            "its own log shows that, or what it does at the next rebalance"
         )
     if eager_only(elected) is Tri.CANNOT_TELL:
         return _cannot_tell(f"the assignor {elected} is not known, nor is its rebalance protocol")

@@ -82,6 +82,7 @@ def _member(member: Member, names: _Names, keep_user_data: bool) -> Member:
         client_id=names.id(member.client_id),
         host=names.host(member.host),
         instance_id=None if member.instance_id is None else names.id(member.instance_id),
+        worker=None if member.worker is None else msgspec.structs.replace(member.worker, url=""),
         subscription=_subscription(member.subscription, keep_user_data),
         assignment_user_data=_blank(member.assignment_user_data, keep_user_data),
     )

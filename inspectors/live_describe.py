@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
+from msgspec.structs import replace
 
 from rebal.groups.errors import WireError
 from rebal.groups.model import (
@@ -20,8 +21,10 @@ from rebal.groups.model import (
     Record,
     Subscription,
     TopicPartitions,
+    WorkerState,
 )
 from rebal.groups.partitions import Partitions
+from rebal.groups.wire.connect import CONNECTOR, decode_worker
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
 from rebal.inspectors.errors import RequestError
 from rebal.inspectors.raw import RawCluster, retry
@@ -29,6 +32,7 @@ from rebal.inspectors.raw_connection import Connection, Deadline, error_name
 from rebal.inspectors.raw_consumer_group_describe import ConsumerGroupDescribeRequest
 
 CONSUMER: Final = "consumer"
+CONNECT: Final = "connect"
 _MEMBER_TYPES: Final = {0: "classic", 1: "consumer"}
 _NOT_THERE: Final = "GROUP_ID_NOT_FOUND"
 _NO_RIGHTS: Final = -(2**31)
@@ -127,7 +131,10 @@ def _classic(
         coordinator_id=broker,
         protocol_type=group.protocol_type,
         assignor=group.protocol_data or None,
-        members=tuple(_classic_member(member, parsed) for member in _sorted(group.members)),
+        members=tuple(
+            _worker(member) if group.protocol_type == CONNECT else _classic_member(member, parsed)
+            for member in _sorted(group.members)
+        ),
         operations=None
         if group.authorized_operations is None
         else frozenset(group.authorized_operations),
@@ -163,6 +170,24 @@ def _classic_member(member: Any, parsed: bool) -> Member:
         assignment=assignment,
         assignment_user_data=user_data,
     )
+
+
+def _worker(member: Any) -> Member:
+    made = _classic_member(member, parsed=False)
+    if not member.member_metadata:
+        return made
+    try:
+        told = decode_worker(bytes(member.member_metadata))
+    except WireError as wrong:
+        return replace(made, subscription_error=str(wrong))
+    ran = told.assignment.assigned if told.assignment is not None else None
+    numbers = [number for _, some in ran for number in some] if ran is not None else None
+    state = WorkerState(
+        url=told.url,
+        connectors=None if numbers is None else numbers.count(CONNECTOR),
+        tasks=None if numbers is None else len(numbers) - numbers.count(CONNECTOR),
+    )
+    return replace(made, worker=state)
 
 
 def _consumer(

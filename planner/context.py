@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
-from rebal.groups.clients import proven_family
+from rebal.groups.clients import older, proven_family
 from rebal.groups.model import (
     GroupSnapshot,
     GroupState,
@@ -23,7 +23,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.planner.cost import Speed
-from rebal.planner.families import able, candidates, cooperative, older
+from rebal.planner.families import able, candidates, cooperative
 
 COOPERATIVE: Final = "cooperative"
 EAGER: Final = "eager"

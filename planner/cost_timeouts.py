@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from rebal.groups.clients import older
 from rebal.groups.model import Member, Record, Source, Tri
-from rebal.planner.families import older
 
 # KIP-735 raised session.timeout.ms in 3.0; max.poll.interval.ms is of KIP-62.
 _SESSION: Final = 45.0

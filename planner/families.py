@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from rebal.groups.clients import eager_only, families, family, version_tuple
+from rebal.groups.clients import eager_only, families, family
 from rebal.groups.model import Record, Software, Tri
 
 
@@ -42,18 +40,3 @@ def candidates(software: Software) -> tuple[str, ...]:
 def cooperative(assignor: str) -> Tri:
     """Does `assignor` support COOPERATIVE; `cannot tell` for one that is not known."""
     return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(eager_only(assignor), Tri.CANNOT_TELL)
-
-
-def older(software: Software, limit: str) -> Tri:
-    """Is `software` older than `limit`, by its version, or by a range such as `>= 2.4, < 3.4`?"""
-    edge = version_tuple(limit) or ()
-    have = version_tuple(software.version)
-    if have is not None:
-        return Tri.YES if have < edge else Tri.NO
-    text = software.version_range or ""
-    low, high = (re.search(sign + r" *(\d+(?:\.\d+)*)", text) for sign in (">=", "<(?!=)"))
-    if low and (version_tuple(low[1]) or ()) >= edge:
-        return Tri.NO
-    if high and (version_tuple(high[1]) or ()) <= edge:
-        return Tri.YES
-    return Tri.CANNOT_TELL

@@ -86,20 +86,22 @@ class Reader:
 
     def count(self, item_size: int, field: str) -> int:
         """An array's length: non-negative, and its items of `item_size` bytes or more can fit."""
-        return self._checked_count(self.int32(field), item_size, field)
+        return self.checked_count(self.int32(field), item_size, field)
 
     def compact_count(self, item_size: int, field: str) -> int:
         """As `count`, in the flexible versions' form (length + 1, 0 is null)."""
-        return self._checked_count(self.unsigned_varint(field) - 1, item_size, field)
+        return self.checked_count(self.unsigned_varint(field) - 1, item_size, field)
 
-    def _checked_count(self, count: int, item_size: int, field: str) -> int:
+    def checked_count(self, count: int, item_size: int, field: str) -> int:
+        """`count`, where it is non-negative and so many items of `item_size` bytes can follow."""
         if count < 0:
             raise self.error(f"{field} has the length {count}")
         if count * item_size > self.remaining:
             raise self.error(f"{field} claims {count} entries, more than its bytes can hold")
         return count
 
-    def _take(self, size: int, field: str) -> bytes:
+    def raw(self, size: int, field: str) -> bytes:
+        """`size` bytes as they are."""
         if size > self.remaining:
             raise self.error(f"{field} claims {size} bytes but {self.remaining} are left")
         taken = self._data[self.offset : self.offset + size]
@@ -107,7 +109,7 @@ class Reader:
         return taken
 
     def _text(self, size: int, field: str) -> str:
-        raw = self._take(size, field)
+        raw = self.raw(size, field)
         try:
             return raw.decode("utf-8", self._text_errors)
         except UnicodeDecodeError:
@@ -128,7 +130,7 @@ class Reader:
     def nullable_bytes(self, field: str) -> bytes | None:
         """Bytes with a 32-bit length; any negative length is null, as in Kafka's own reader."""
         size = self.int32(field)
-        return None if size < 0 else self._take(size, field)
+        return None if size < 0 else self.raw(size, field)
 
     def bytes_(self, field: str) -> bytes:
         """Bytes with a 32-bit length; null is an error."""
@@ -154,13 +156,13 @@ class Reader:
         size = self.unsigned_varint(field) - 1
         if size < 0:
             raise self.error(f"{field} is null")
-        return self._take(size, field)
+        return self.raw(size, field)
 
     def skip_tagged_fields(self, field: str) -> None:
         """The tagged fields that end a structure of a flexible version; none is known here."""
         for _ in range(self.unsigned_varint(field)):
             self.unsigned_varint(field)
-            self._take(self.unsigned_varint(field), field)
+            self.raw(self.unsigned_varint(field), field)
 
 
 class Writer:
@@ -188,6 +190,14 @@ class Writer:
     def int32(self, value: int, field: str) -> None:
         """A signed 32-bit number."""
         self._fixed(_INT32, value, field)
+
+    def int64(self, value: int, field: str) -> None:
+        """A signed 64-bit number."""
+        self._fixed(_INT64, value, field)
+
+    def raw(self, data: bytes) -> None:
+        """Bytes as they are, without a length."""
+        self._parts.append(data)
 
     def string(self, value: str | None, field: str) -> None:
         """Text with a 16-bit length, -1 for null."""

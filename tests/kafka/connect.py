@@ -62,8 +62,9 @@ class Worker(Member):
             with urllib.request.urlopen(request, timeout=20) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
-            assert error.code in (404, 409) or error.code >= 500, error.read()
-            return None
+            if error.code in (404, 409) or error.code >= 500:
+                return None
+            raise
         return json.loads(text) if text else {}
 
 
