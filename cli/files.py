@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -43,20 +44,24 @@ def append_line(path: Path, line: str) -> None:
     """Add `line` (no newline in it) at the end of `path`, and see it onto the disk.
 
     A last line that was torn (a crash, a full disk) is closed first, so that it spoils no other.
+    Several commands may add to one file at the same time: each line stays whole.
 
     Raises:
         FileError: the file cannot be written.
     """
     try:
-        with path.open("ab+") as out:
+        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        # Not buffered: a buffer would hand a long line to the system in pieces.
+        with os.fdopen(handle, "rb+", buffering=0) as out:
+            _lock(handle)
             torn = False
             if out.seek(0, os.SEEK_END):
                 out.seek(-1, os.SEEK_END)
                 torn = out.read(1) != b"\n"
-            # One write: two that append to the same file do not mix their lines.
-            out.write((b"\n" if torn else b"") + line.encode("utf-8") + b"\n")
-            out.flush()
-            os.fsync(out.fileno())
+            left = memoryview((b"\n" if torn else b"") + line.encode("utf-8") + b"\n")
+            while left:
+                left = left[out.write(left) :]
+            os.fsync(handle)
     except OSError as error:
         raise FileError(f"cannot write {path}: {_why(error)}.") from None
 
@@ -118,6 +123,16 @@ def the_one_snapshot(folder: Path) -> Path:
         )
     names = ", ".join(path.name for path in found[:5]) + (", …" if len(found) > 5 else "")
     raise UsageError(f"which group? This folder has {len(found)} ({names}): give --snapshot FILE.")
+
+
+def _lock(handle: int) -> None:
+    """Until the file is closed; a file system that knows no locks still appends whole writes."""
+    if os.name == "nt":
+        return
+    import fcntl
+
+    with suppress(OSError):
+        fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 def _mode(target: Path) -> int:

@@ -20,7 +20,7 @@ ENDING: Final = ".journal.jsonl"
 class Journal:
     """`entries`, oldest first, and the file that they stand in (None: nothing is written).
 
-    `notes` say what could not be read.
+    `notes` say what could not be read. Several commands may add to one file at the same time.
     """
 
     def __init__(self, path: Path | None, plan: Plan) -> None:
@@ -32,8 +32,21 @@ class Journal:
         self.path = path
         self.notes: list[str] = []
         self.entries: list[JournalEntry] = []
-        if path is not None and path.exists():
-            self.entries = sorted(self._read(path, plan), key=lambda entry: entry.at)
+        self._plan = plan
+        self._size = 0
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the file again where another command has added to it since.
+
+        Raises:
+            FileError: as when it was made.
+        """
+        if self.path is None or not self.path.exists() or self._size == _size(self.path):
+            return
+        self.notes.clear()
+        self._size = _size(self.path)
+        self.entries = sorted(self._read(self.path, self._plan), key=lambda entry: entry.at)
 
     def append(self, entry: JournalEntry) -> None:
         """Keep `entry`, on the disk too.
@@ -43,7 +56,9 @@ class Journal:
         """
         if self.path is not None:
             body = {"schema": JOURNAL_SCHEMA, **msgspec.to_builtins(entry)}
-            append_line(self.path, json.dumps(body, separators=(",", ":")))
+            line = json.dumps(body, separators=(",", ":"))
+            append_line(self.path, line)
+            self._size += len(line) + 1
         self.entries.append(entry)
 
     def _read(self, path: Path, plan: Plan) -> Iterator[JournalEntry]:
@@ -74,6 +89,13 @@ class Journal:
                 "name another file with --journal."
             )
         return entry
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}.") from None
 
 
 def journal_path(plan_file: Path) -> Path:

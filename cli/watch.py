@@ -69,6 +69,7 @@ def _blind(standing: Standing, why: str, at: datetime) -> Standing:
         next="wait, and restart nothing while nobody looks",
         finished=False,
         dangers=(),
+        findings=(),
         blind_since=standing.blind_since or at,
         blind_why=why,
         exit_code=NOT_YET,

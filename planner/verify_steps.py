@@ -16,6 +16,9 @@ from rebal.planner.verify_members import Ledger, MemberStanding, Missing, left_o
 # Two machines' clocks differ; what is older than the plan by more than this was seen before it.
 _CLOCKS: Final = timedelta(minutes=1)
 
+BY_HAND: Final = "no evidence can show it of "
+"""How the reason begins that a person's look takes away (planner/verify_confirm.py)."""
+
 
 class StepStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One step of the plan now: member ids by answer, and whether its gate holds and why not.
@@ -69,7 +72,8 @@ def step_standing(
     elif unseen:
         open_.append(f"not known: {_named(unseen)}")
     if by_hand:
-        open_.append(f"no evidence can show it of {_named(by_hand)}: {step.gate.by_hand or 'look'}")
+        look = step.gate.by_hand or "look at what the step changes"
+        open_.append(f"{BY_HAND}{_named(by_hand)}: {look}")
     if not members:
         refuted.append(f"the group has no member ({context.group.state})")
     elif not _settled(context, aim):

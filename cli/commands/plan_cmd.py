@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rebal.cli import options, output
+from rebal.cli import acceptance, options, output
 from rebal.cli.errors import FailOn, UsageError, judged
 from rebal.cli.output import PlanFormat
 
@@ -63,24 +63,9 @@ def command(
         int | None,
         typer.Option(metavar="N", min=1, help="How many members the service has in all."),
     ] = None,
-    assume: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="WHO=ID:LIST",
-            help="A member's list that no evidence shows, as client-id=app-1:range; recorded.",
-        ),
-    ] = None,
-    assume_family: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[CLIENT_ID=]FAMILY",
-            help="The client library of members that no evidence names; recorded in the plan.",
-        ),
-    ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(metavar="RULE", help="Do not count a rule; needs --reason; recorded."),
-    ] = None,
+    assume: acceptance.Assume = None,
+    assume_family: acceptance.AssumeFamily = None,
+    ignore: acceptance.Ignore = None,
     reason: Annotated[
         list[str] | None,
         typer.Option(metavar="TEXT", help="Why a rule is ignored: one for each --ignore, or one."),
@@ -116,8 +101,8 @@ def command(
     wishes = Wishes(
         to=to,
         expect_members=expect_members,
-        families=_families(assume_family or ()),
-        ignore=_ignored(ignore or (), reason or ()),
+        families=acceptance.families_of(assume_family or ()),
+        ignore=acceptance.ignored(ignore or (), reason or ()),
         restart_seconds=restart_seconds,
         batch=_batch(batch),
         options=tuple(options.typed(bootstrap, command_config, overrides, profile)),
@@ -242,36 +227,6 @@ def _batch(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise UsageError(f"--batch {text}: say how many members restart at a time, or all.")
     return int(text)
-
-
-def _ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:
-    if not ids and not reasons:
-        return {}
-    from rebal.planner.rules import rules
-
-    if not ids or len(reasons) not in (1, len(ids)) or not all(map(str.strip, reasons)):
-        raise UsageError('--ignore RULE and --reason "…" go together: a reason for each rule.')
-    wanted = [id_.upper() for id_ in ids]
-    for id_ in wanted:
-        if id_ not in rules():
-            raise UsageError(f"--ignore {id_}: there is no such rule; rebal explain lists them.")
-    given = [*reasons] * (len(ids) if len(reasons) == 1 else 1)
-    return dict(zip(wanted, given, strict=True))
-
-
-def _families(texts: Sequence[str]) -> dict[str, str]:
-    if not texts:
-        return {}
-    from rebal.groups.clients import families
-
-    made = {}
-    for text in texts:
-        client_id, _, key = text.rpartition("=")
-        if key not in families():
-            known = ", ".join(families())
-            raise UsageError(f"--assume-family {text}: {key or 'nothing'} is not one of {known}.")
-        made[client_id or "*"] = key
-    return made
 
 
 def _ending(out: Path | None) -> str | None:

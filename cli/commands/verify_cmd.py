@@ -5,27 +5,22 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stderr
-from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rebal.cli import options, output
+from rebal.cli import acceptance, options, output
 from rebal.cli.errors import FileError, UsageError
 
 if TYPE_CHECKING:
-    from rebal.cli.journal import Journal
     from rebal.groups.model import GroupSnapshot
     from rebal.groups.observations import Observation
     from rebal.planner.plan import Plan
     from rebal.planner.verify import Standing
-
-_KEEP: Final = timedelta(seconds=30)
-"""An unchanged look goes into the journal this often: it proves that lag and owners stood so."""
 
 
 class VerifyFormat(StrEnum):
@@ -60,6 +55,19 @@ def command(
         int | None,
         typer.Option(metavar="N", min=1, help="How many members the service has in all."),
     ] = None,
+    assume: acceptance.Assume = None,
+    assume_family: acceptance.AssumeFamily = None,
+    ignore: acceptance.Ignore = None,
+    confirm: Annotated[
+        int | None,
+        typer.Option(
+            metavar="STEP", min=1, help="I have looked at what no evidence can show of this step."
+        ),
+    ] = None,
+    reason: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="Why a rule is ignored, or what --confirm rests on."),
+    ] = None,
     journal: Annotated[
         Path | None,
         typer.Option(metavar="PATH", help="What was seen before (default: PLAN.journal.jsonl)."),
@@ -81,8 +89,9 @@ def command(
     """Hold a plan's current step against the live group: who has made it, and does its gate hold?
 
     Exits with 0 when the gate holds, 4 when not yet or when it cannot be proven, 3 when a danger
-    shows (a refused member, a rebalance storm, a member that owns nothing, lag that grows). Nothing
-    is changed; what was seen is added to the plan's journal, so that a later look knows it.
+    shows (a refused member, a rebalance storm, a member that owns nothing, lag that grows, or what
+    the plan's rules say of the group as it is now). Nothing is changed; what was seen, and what you
+    accept or confirm, is added to the plan's journal, so that a later look knows it.
     """
     from rebal.cli.watch import duration
 
@@ -91,10 +100,20 @@ def command(
         raise UsageError("--watch looks at a live group: leave --snapshot out.")
     if watch and form in (VerifyFormat.JSON, VerifyFormat.YAML):
         raise UsageError("--watch prints text, or a line for each change: use -o jsonl.")
+    word = _word(confirm, reason or (), given=(watch, ignore, step))
+    ignoring = acceptance.ignored(ignore or (), () if word else reason or ())
+    families = acceptance.families_of(assume_family or ())
     made = _read_plan(plan)
-    if step is not None and step not in {each.id for each in made.steps}:
-        raise UsageError(f"--step {step}: the plan has {len(made.steps)} steps.")
+    for name, number in (("--step", step), ("--confirm", confirm)):
+        if number is not None and number not in {each.id for each in made.steps}:
+            raise UsageError(f"{name} {number}: the plan has {len(made.steps)} steps.")
+    if word and snapshot is not None and journal is None:
+        raise UsageError(
+            "--confirm is kept in a journal: look at the live group, or say --journal."
+        )
     from rebal.cli.journal import Journal, journal_path
+    from rebal.cli.verifying import Verifying
+    from rebal.planner.plan import Accepted
 
     # A saved group is looked at as often as one likes: it is no event of the roll-out.
     default = None if snapshot is not None else journal_path(plan)
@@ -117,9 +136,17 @@ def command(
         _same(made, seen)
         return options.with_evidence(seen, files.read())
 
-    judge = _judge(made, book, step, expect_members, watching=watch)
+    verifying = Verifying(
+        made,
+        book,
+        step=step,
+        expected=expect_members,
+        accepted=Accepted(families=families, ignore=ignoring),
+        lists=assume or (),
+        watching=watch,
+    )
     if not watch:
-        standing = judge(look())
+        standing = verifying.confirm(look(), *word) if word else verifying.judge(look())
         _print(standing, form, wide)
         return standing.exit_code
     from rebal.cli.views.verify_live import shower
@@ -130,10 +157,23 @@ def command(
         shower(seconds, book, made, jsonl=form is VerifyFormat.JSONL, wide=wide) as show,
         redirect_stderr(io.StringIO()) as talk,
     ):
-        standing = follow(look, judge, show, seconds=seconds, every=every)
+        standing = follow(look, verifying.judge, show, seconds=seconds, every=every)
     for line in dict.fromkeys(talk.getvalue().splitlines()):
         print(line, file=sys.stderr)
     return standing.exit_code
+
+
+def _word(
+    step: int | None, reasons: Sequence[str], *, given: tuple[object, ...]
+) -> tuple[int, str] | None:
+    """What --confirm and its reason say; None where nothing is confirmed."""
+    if step is None:
+        return None
+    if any(given):
+        raise UsageError("--confirm stands alone: leave --watch, --ignore and --step out.")
+    if len(reasons) != 1 or not reasons[0].strip():
+        raise UsageError('--confirm STEP and --reason "…" go together: say what you looked at.')
+    return step, reasons[0].strip()
 
 
 def _read_plan(path: Path) -> Plan:
@@ -157,38 +197,6 @@ def _same(plan: Plan, seen: GroupSnapshot) -> None:
             f"the plan was made on cluster {planned}, this one is {here}: check -b or "
             "--command-config."
         )
-
-
-def _judge(
-    plan: Plan, book: Journal, step: int | None, expected: int | None, *, watching: bool
-) -> Callable[[GroupSnapshot], Standing]:
-    from rebal.planner.verify import entry_of, verify
-
-    # A gate that held before this watch began is not what it waits for.
-    over = {entry.step for entry in book.entries if entry.gate == "yes"} if watching else set()
-    first = next((each.id for each in plan.steps if each.id not in over), None)
-
-    def judge(seen: GroupSnapshot) -> Standing:
-        standing = verify(plan, book.entries, seen, step=step, expect_members=expected)
-        if step is None and first is not None and (standing.step or 0) < first:
-            standing = verify(plan, book.entries, seen, step=first, expect_members=expected)
-            begun = verify(plan, book.entries, seen, expect_members=expected)
-            entry = entry_of(plan, begun, seen)
-        else:
-            entry = entry_of(plan, standing, seen)
-        last = book.entries[-1] if book.entries else None
-        if not watching or last is None or _news(last, entry):
-            book.append(entry)
-        return standing
-
-    return judge
-
-
-def _news(last: Any, entry: Any) -> bool:
-    from msgspec.structs import replace
-
-    unchanged = replace(last, at=entry.at, lag=entry.lag, committed=entry.committed) == entry
-    return not unchanged or entry.at - last.at >= _KEEP
 
 
 def _print(standing: Standing, form: VerifyFormat, wide: bool) -> None:

@@ -11,14 +11,17 @@ from rebal.cli.output import shown
 from rebal.cli.views.common import Column, FittingTable, count, evidence_text, facts
 from rebal.groups.model import Tri
 from rebal.planner.verify_members import MemberStanding
+from rebal.planner.verify_rules import decides
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from rebal.planner.plan import Finding
     from rebal.planner.verify import Standing
 
 _WORDS: Final = {Tri.YES: "done", Tri.NO: "not done", Tri.CANNOT_TELL: "not known"}
 _STYLES: Final = {Tri.YES: "green", Tri.NO: "yellow", Tri.CANNOT_TELL: "magenta"}
+_WEIGHTS: Final = {"DANGER": "bold red", "ignored": "dim"}
 _ROWS: Final = 20
 
 
@@ -32,7 +35,7 @@ def verify_view(
         facts([_verdict(standing)]),
         Text(""),
     ]
-    members = sorted(standing.members, key=lambda m: (m.done is Tri.YES, m.name))
+    members = sorted(standing.members, key=lambda m: (m.done is Tri.YES, not m.concerned, m.name))
     listed = members if wide else members[:rows]
     if listed:
         view.append(_table(standing, listed))
@@ -56,14 +59,14 @@ def verdict(standing: Standing) -> str:
         return "blind"
     if standing.exit_code == 0:
         return "done" if standing.finished else "gate holds"
-    return "DANGER" if standing.dangers else "not yet"
+    return "DANGER" if standing.exit_code == 3 else "not yet"
 
 
 def changes(before: Standing | None, after: Standing) -> list[str]:
     """What is new since the look before, a line each; nothing where nothing is."""
     after = shown(after)
     if before is None:
-        return [headline(after), *(f"DANGER {d.message}" for d in after.dangers)]
+        return [headline(after), *_told(after).values()]
     before = shown(before)
     return list(_changes(before, after))
 
@@ -94,12 +97,24 @@ def _changes(before: Standing, after: Standing) -> Iterator[str]:
         yield f"elected: {after.assignor}"
     if before.missing != after.missing and after.missing:
         yield f"missing: {_missing(after)}"
-    known = {danger.kind for danger in before.dangers}
-    for danger in after.dangers:
-        if danger.kind not in known:
-            yield f"DANGER {danger.message}"
+    known = _told(before)
+    yield from (line for key, line in _told(after).items() if key not in known)
     if before.step != after.step or verdict(before) != verdict(after):
         yield headline(after)
+
+
+def _told(standing: Standing) -> dict[str, str]:
+    """What must be known, by what it is: a line each."""
+    told = {danger.kind: f"DANGER {danger.message}" for danger in standing.dangers}
+    return told | {f.rule: f"{_weight(f)} {f.rule} {f.message}" for f in standing.findings}
+
+
+def _weight(finding: Finding) -> str:
+    if finding.ignored:
+        return "ignored"
+    if decides(finding, Tri.YES):
+        return "DANGER"
+    return "cannot tell" if finding.result is not Tri.YES else str(finding.severity)
 
 
 def _where(standing: Standing) -> str:
@@ -110,8 +125,11 @@ def _where(standing: Standing) -> str:
 
 
 def _progress(standing: Standing) -> str:
-    done = sum(member.done is Tri.YES for member in standing.members)
-    return f"{done} of {standing.expected} done"
+    part = [member for member in standing.members if member.concerned]
+    done = sum(member.done is Tri.YES for member in part)
+    aside = len(standing.members) - len(part)
+    more = f", {aside} not in this step" if aside else ""
+    return f"{done} of {standing.expected - aside} done{more}"
 
 
 def _verdict(standing: Standing) -> tuple[Text, str]:
@@ -143,7 +161,7 @@ def _table(standing: Standing, members: Sequence[MemberStanding]) -> FittingTabl
             (
                 member.name,
                 member.host,
-                Text(_WORDS[member.done], style=_STYLES[member.done]),
+                _made(member),
                 member.why,
                 evidence_text(member.evidence, standing.at),
                 str(member.partitions),
@@ -153,16 +171,32 @@ def _table(standing: Standing, members: Sequence[MemberStanding]) -> FittingTabl
     )
 
 
+def _made(member: MemberStanding) -> Text:
+    if not member.concerned and member.done is not Tri.YES:
+        return Text("left out", style="dim")
+    return Text(_WORDS[member.done], style=_STYLES[member.done])
+
+
 def _rows(standing: Standing) -> Iterator[tuple[str | Text, RenderableType]]:
     if standing.missing:
         yield Text("missing", style="yellow"), _missing(standing)
     for danger in standing.dangers:
         yield Text("DANGER", style="bold red"), danger.message
         yield "", Text(f"→ {danger.fix}", style="dim")
+    for finding in standing.findings:
+        weight = _weight(finding)
+        yield (
+            Text(weight, style=_WEIGHTS.get(weight, "yellow")),
+            f"{finding.rule} {finding.message}",
+        )
+        aside = f"ignored: {finding.ignored}" if finding.ignored else f"→ {finding.fix}"
+        yield "", Text(aside, style="dim")
     for n, why in enumerate(standing.why):
         yield ("gate" if n == 0 else ""), why
     if not standing.why:
         yield "gate", Text(f"holds for step {standing.step}", style="green")
+    for word in standing.accepted:
+        yield Text("your word", style="magenta"), word
     for note in standing.notes:
         yield Text("note", style="dim"), Text(note, style="dim")
     yield Text("next:", style="bold"), standing.next

@@ -1,0 +1,139 @@
+"""One plan held against one look after another, with its journal: `Verifying`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from rebal.cli import acceptance, output
+from rebal.cli.errors import UsageError
+from rebal.groups.assume import AssumptionError, apply_assumptions
+from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge
+from rebal.planner.verify import Standing, entry_of, verify
+from rebal.planner.verify_confirm import ContradictedError, NothingToConfirmError, confirm
+
+if TYPE_CHECKING:
+    from rebal.cli.journal import Journal
+    from rebal.planner.plan import Accepted, Plan
+    from rebal.planner.verify_journal import JournalEntry
+
+_KEEP: Final = timedelta(seconds=30)
+"""An unchanged look goes into the journal this often: it proves that lag and owners stood so."""
+
+
+class Verifying:
+    """`judge` holds a look against the plan and adds it to the journal; `confirm` a word too.
+
+    `step` and `expected` replace the plan's, `accepted` and `lists` (texts of --assume) are added
+    to what it records. `watching`: only what is new goes into the journal, and gates that held
+    before are not waited for.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        book: Journal,
+        *,
+        step: int | None,
+        expected: int | None,
+        accepted: Accepted,
+        lists: Sequence[str],
+        watching: bool,
+    ) -> None:
+        self._plan = plan
+        self._book = book
+        self._step = step
+        self._expected = expected
+        self._accepted = accepted
+        self._lists = tuple(lists)
+        self._watching = watching
+        self._given = acceptance.sentences(accepted.families, accepted.ignore, expected)
+        self._assumed: dict[str, AssignorList] | None = None
+        # A gate that held before this watch began is not what it waits for.
+        over = {entry.step for entry in book.entries if entry.gate == "yes"} if watching else set()
+        self._first = next((each.id for each in plan.steps if each.id not in over), None)
+
+    def judge(self, seen: GroupSnapshot) -> Standing:
+        """How this look stands to the plan."""
+        self._book.refresh()
+        seen = self._with_lists(seen)
+        standing = self._verify(seen, self._step)
+        begun = standing
+        if self._step is None and self._first is not None and (standing.step or 0) < self._first:
+            standing = self._verify(seen, self._first)
+        entry = entry_of(self._plan, begun, seen, self._given)
+        last = self._book.entries[-1] if self._book.entries else None
+        if not self._watching or last is None or _news(last, entry):
+            self._book.append(entry)
+        return standing
+
+    def confirm(self, seen: GroupSnapshot, step: int, reason: str) -> Standing:
+        """The same with a person's word for `step`, if it can stand.
+
+        Raises:
+            UsageError: nothing of this step is left to a person.
+        """
+        seen = self._with_lists(seen)
+        now, asked = self._verify(seen, None), self._verify(seen, step)
+        try:
+            word = confirm(now, asked, step, reason)
+        except NothingToConfirmError as error:
+            raise UsageError(str(error)) from None
+        except ContradictedError as error:
+            output.say(str(error))
+            self._book.append(entry_of(self._plan, now, seen, self._given))
+            return asked
+        worded = replace(entry_of(self._plan, asked, seen, self._given), confirmed=word)
+        standing = verify(
+            self._plan,
+            [*self._book.entries, worded],
+            seen,
+            step=step,
+            expect_members=self._expected,
+            accepted=self._accepted,
+        )
+        entry = entry_of(self._plan, standing, seen, self._given)
+        self._book.append(replace(entry, confirmed=word))
+        return standing
+
+    def _verify(self, seen: GroupSnapshot, step: int | None) -> Standing:
+        return verify(
+            self._plan,
+            self._book.entries,
+            seen,
+            step=step,
+            expect_members=self._expected,
+            accepted=self._accepted,
+        )
+
+    def _with_lists(self, seen: GroupSnapshot) -> GroupSnapshot:
+        """With the assumed lists: they are of the members that were there when they were given."""
+        if self._assumed is None:
+            try:
+                made, said = apply_assumptions(seen, self._lists)
+            except AssumptionError as error:
+                raise UsageError(str(error)) from None
+            before = {member.member_id: member.assignors for member in seen.members}
+            self._assumed = {
+                member.member_id: member.assignors
+                for member in made.members
+                if member.assignors != before[member.member_id]
+            }
+            self._given = (*self._given, *said)
+            return made
+        members = tuple(
+            replace(member, assignors=self._assumed[member.member_id])
+            if member.member_id in self._assumed
+            and member.assignors.knowledge is not Knowledge.EXACT
+            else member
+            for member in seen.members
+        )
+        return replace(seen, members=members)
+
+
+def _news(last: JournalEntry, entry: JournalEntry) -> bool:
+    unchanged = replace(last, at=entry.at, lag=entry.lag, committed=entry.committed) == entry
+    return not unchanged or entry.at - last.at >= _KEEP
