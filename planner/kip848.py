@@ -1,6 +1,9 @@
 """What stands between a group and KIP-848, or the way back, decided from the evidence.
 
 Each answer is yes (nothing stands there), no, or cannot tell, with one sentence that says why.
+Rules and routes ask the same answers. `brokers`, `clients` and `fits` concern every way; `policy`,
+`room` and `user_data` only the online one: an Empty group is replaced, whatever it was (seen on
+4.1.1).
 """
 
 from __future__ import annotations
@@ -9,20 +12,24 @@ from collections.abc import Iterator
 from typing import Final
 
 from rebal.groups.clients import UNKNOWN, family, version_tuple
-from rebal.groups.model import GroupType, Record, Source, Tri
+from rebal.groups.model import GroupType, Record, Tri
 from rebal.planner.context import Context, Facts
+from rebal.planner.cost_timeouts import back_in_time
 
 POLICY: Final = "group.consumer.migration.policy"
 _PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
 _SIZE: Final = "group.consumer.max.size"
 _CLASSIC_SIZE: Final = "group.max.size"
+# Java's Integer.MAX_VALUE, the default of both: no limit.
+_NO_LIMIT: Final = 2**31 - 1
 
 
 class Answer(Record, frozen=True, kw_only=True):
-    """One condition: does it allow the way, and why."""
+    """One condition: does it allow the way, why, and which members keep it from that."""
 
     allows: Tri
     why: str
+    members: tuple[Facts, ...] = ()
 
 
 def worst(answers: tuple[Answer, ...]) -> Tri:
@@ -33,38 +40,39 @@ def worst(answers: tuple[Answer, ...]) -> Tri:
 
 def brokers(context: Context) -> Answer:
     """Do the brokers speak KIP-848 (group.version 1, which is 4.0 and later)?"""
-    features = context.snapshot.cluster.features
-    level = features.get("group.version")
+    cluster = context.snapshot.cluster
+    if context.group.type is GroupType.CONSUMER:
+        return Answer(allows=Tri.YES, why="the group runs KIP-848 already")
+    version = version_tuple(cluster.version)
+    if version is not None and version < (4,) and " or later" not in (cluster.version or ""):
+        return Answer(
+            allows=Tri.NO,
+            why=f"the brokers are {cluster.version}, and KIP-848 groups need 4.0 or later",
+        )
+    level = cluster.features.get("group.version")
     if level:
-        protocols = context.snapshot.cluster.settings.get(_PROTOCOLS, "consumer")
+        protocols = cluster.settings.get(_PROTOCOLS, "consumer")
         if "consumer" not in [name.strip().lower() for name in protocols.split(",")]:
             return Answer(
                 allows=Tri.NO, why=f"the brokers' {_PROTOCOLS} is {protocols}, without consumer"
             )
         return Answer(allows=Tri.YES, why=f"the brokers have group.version {level}")
-    if context.group.type is GroupType.CONSUMER:
-        return Answer(allows=Tri.YES, why="the group runs KIP-848 already")
-    if level == 0 or features:
+    if level == 0 or cluster.features:
         return Answer(
-            allows=Tri.NO,
-            why="the cluster's feature group.version is 0: brokers from 4.0 and kafka-features.sh "
-            "upgrade --feature group.version=1 are needed",
-        )
-    version = version_tuple(context.snapshot.cluster.version)
-    if version is not None and version < (4,):
-        return Answer(
-            allows=Tri.NO,
-            why=f"the brokers run {context.snapshot.cluster.version}: KIP-848 needs 4.0 or later",
+            allows=Tri.NO, why="the cluster's feature group.version is not switched on (it is 0)"
         )
     return Answer(
         allows=Tri.CANNOT_TELL,
-        why="whether the brokers have group.version 1 is not known (take a new snapshot with rebal "
-        "inspect GROUP --save, or ask kafka-features.sh describe)",
+        why="whether the brokers have the feature group.version is not known",
     )
 
 
 def policy(context: Context, *, up: bool) -> Answer:
-    """Does group.consumer.migration.policy allow the online way up, or down?"""
+    """Does group.consumer.migration.policy allow the online way up, or down?
+
+    On the way down it decides over the last step only: classic members are let in whatever it says,
+    and the group is not converted when the last one with group.protocol=consumer leaves.
+    """
     wanted = "upgrade" if up else "downgrade"
     said = context.snapshot.cluster.settings.get(POLICY)
     if said is None:
@@ -72,27 +80,75 @@ def policy(context: Context, *, up: bool) -> Answer:
             allows=Tri.CANNOT_TELL,
             why=f"the brokers' {POLICY} was not read: it must be {wanted} or bidirectional",
         )
-    able = said.strip().lower() in (wanted, "bidirectional")
-    return Answer(
-        allows=Tri.YES if able else Tri.NO,
-        why=f"the brokers' {POLICY} is {said}"
-        + ("" if able else f": it must be {wanted} or bidirectional"),
+    why = f"the brokers' {POLICY} is {said}"
+    if said.strip().lower() in (wanted, "bidirectional"):
+        return Answer(allows=Tri.YES, why=why)
+    meaning = (
+        "a member with group.protocol=consumer is refused while the group has classic members"
+        if up
+        else "classic members are let in, but the group stays a KIP-848 group"
     )
+    return Answer(allows=Tri.NO, why=f"{why}, so {meaning}: it must be {wanted} or bidirectional")
 
 
-def size(context: Context, *, up: bool) -> Answer:
-    """Does the group fit: a joiner comes in before an old member has left, at worst."""
+def fits(context: Context, *, up: bool) -> Answer:
+    """Are there no more members than the new kind of group may have?
+
+    Who is one too many is refused online and after a stop alike.
+    """
     key = _SIZE if up else _CLASSIC_SIZE
-    said = context.snapshot.cluster.settings.get(key)
-    count = max(len(context.members), context.expected or 0)
-    if said is None or not said.isdigit():
-        return Answer(allows=Tri.YES, why=f"the brokers' {key} was not read (unlimited by default)")
-    if count >= int(said):
+    count = _count(context)
+    limit = _limit(context, key)
+    if limit is None:
+        return Answer(
+            allows=Tri.CANNOT_TELL,
+            why=f"how many members such a group may have (the brokers' {key}) was not read",
+        )
+    if not count and limit < _NO_LIMIT:
+        return Answer(
+            allows=Tri.CANNOT_TELL,
+            why=f"the brokers' {key} is {limit}, and how many members there will be is not known "
+            "(--expect-members)",
+        )
+    if count > limit:
         return Answer(
             allows=Tri.NO,
-            why=f"{count} members, and the brokers' {key} is {said}: a joiner would be refused",
+            why=f"{_members(count)}, and the brokers' {key} is {limit}: who comes last is refused",
         )
-    return Answer(allows=Tri.YES, why=f"{count} members, fewer than the brokers' {key} ({said})")
+    return Answer(allows=Tri.YES, why=f"{_members(count)}, and the brokers' {key} is {limit}")
+
+
+def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
+    """Can a member come back while all others are there? `ahead` are those still to restart.
+
+    In a group that is exactly full, who comes is refused unless who it replaces has left first: a
+    static member does not leave when it stops, and a surge starts the new one before.
+    """
+    limit = _limit(context, _SIZE)
+    count = _count(context)
+    if limit is None or count != limit or not ahead:
+        return Answer(allows=Tri.YES, why=f"there is room in the brokers' {_SIZE}")
+    full = f"{_members(count)} is all that the brokers' {_SIZE} allows"
+    surging = [f for f in ahead if f.member.declared and _surges(f.member.declared.max_surge)]
+    if surging:
+        return Answer(
+            allows=Tri.NO,
+            why=f"{full}, and the deployment starts the new {context.named(surging)} before the "
+            "old one has left (maxSurge): it is refused",
+            members=tuple(surging),
+        )
+    static = [f for f in ahead if back_in_time(f.member, context.speed.restart)]
+    if static:
+        return Answer(
+            allows=Tri.NO,
+            why=f"{full}, and {context.named(static)} does not leave when it stops (static): it is "
+            "refused unless it stays away until its session ends",
+            members=tuple(static),
+        )
+    return Answer(
+        allows=Tri.CANNOT_TELL,
+        why=f"{full}: a member that comes back before its old self has left is refused",
+    )
 
 
 def user_data(context: Context) -> Answer:
@@ -102,15 +158,44 @@ def user_data(context: Context) -> Answer:
         return Answer(
             allows=Tri.NO,
             why=f"the assignments of {context.named(named)} carry user data of "
-            f"{context.elected or 'the assignor'}: the coordinator does not convert such a group "
+            f"{context.group.assignor or 'the assignor'}, and such a group is not converted "
             "(KAFKA-18134)",
+            members=tuple(named),
         )
-    described = {evidence.source for evidence in context.snapshot.evidence}
-    if Source.DESCRIBE in described or all(f.member.assignment for f in context.members):
-        return Answer(allows=Tri.YES, why="no member's assignment carries user data")
-    return Answer(
-        allows=Tri.CANNOT_TELL, why="whether the assignments carry user data was not read"
-    )
+    unread = [
+        f
+        for f in context.members
+        if f.member.assignment_user_data is None and f.member.subscription is None
+    ]
+    if unread and context.group.type is not GroupType.CONSUMER:
+        return Answer(
+            allows=Tri.CANNOT_TELL,
+            why=f"whether the assignments of {context.named(unread)} carry user data is not known, "
+            "as their bytes were not read",
+            members=tuple(unread),
+        )
+    return Answer(allows=Tri.YES, why="no member's assignment carries user data")
+
+
+def _count(context: Context) -> int:
+    return max(len(context.members), context.expected or 0)
+
+
+def _members(count: int) -> str:
+    return f"{count} member{'' if count == 1 else 's'}"
+
+
+def _limit(context: Context, key: str) -> int | None:
+    """The brokers' limit; None where no setting was read. A broker without the setting has none."""
+    settings = context.snapshot.cluster.settings
+    said = settings.get(key, "")
+    if not settings:
+        return None
+    return int(said) if said.isdigit() else _NO_LIMIT
+
+
+def _surges(max_surge: str | None) -> bool:
+    return max_surge is not None and max_surge.rstrip("%") not in ("", "0")
 
 
 def clients(context: Context) -> tuple[Answer, ...]:

@@ -112,6 +112,8 @@ def _way(context: Context, cost: CostModel, back: bool) -> Way:
         return connect(context)
     if context.streams and context.stable and context.goal != CONSUMER:
         return streams(context, cost)
+    if context.goal == CONSUMER and group.state is GroupState.EMPTY and _of_consumers(context):
+        return _over_kip848(context, back)
     if not context.classic or not context.stable:
         return Way(path="none")
     if context.goal == CONSUMER:
@@ -121,27 +123,35 @@ def _way(context: Context, cost: CostModel, back: bool) -> Way:
 
 def _over_kip848(context: Context, back: bool) -> Way:
     everybody = len(context.members)
-    if back:
-        steps, answers = from_consumer(context)
-        path, title, kind = "kip848_back", "back from KIP-848, online", "classic"
-    else:
-        path, steps, answers = to_consumer(context)
-        title = "to KIP-848, online" if path == "kip848_online" else "to KIP-848, over a stop"
-        kind = "consumer"
+    path, steps, answers = from_consumer(context) if back else to_consumer(context)
+    kind = "classic" if back else "consumer"
     there = sum(facts.member.protocol_type == kind for facts in context.members)
-    if not back and there == everybody:
+    if not back and everybody and there == everybody:
         return Way(path="finished")
     reasons = tuple(answer.why for answer in _worst_first(answers))
-    if path == "kip848_offline" and not reasons:
+    stop = path.endswith("_offline")
+    if stop and everybody and not reasons:
         reasons = ("an interruption must be agreed: nothing is consumed in between",)
+    begun = f"{there} of {everybody} done" if there else "not begun"
     return Way(
         path=path,
-        title=title,
-        progress=f"{there} of {everybody} done" if there else "not begun",
+        title=f"{'back from' if back else 'to'} KIP-848, {'over a stop' if stop else 'online'}",
+        progress=begun if everybody else "nobody is in the group",
         steps=steps,
         next_step=1,
         reasons=reasons,
+        answers=(*(_OF_MEMBERS if stop else ()), *(() if everybody else _OF_NOBODY)),
     )
+
+
+# What keeps a group from being converted does not keep an Empty one from being replaced; and that
+# nobody is there is then what was asked for.
+_OF_MEMBERS: Final = ("RB401", "RB402", "RB403")
+_OF_NOBODY: Final = ("RB606", "RB905")
+
+
+def _of_consumers(context: Context) -> bool:
+    return context.group.protocol_type in (None, "", "consumer") and not context.streams
 
 
 def _worst_first(answers: Sequence[Answer]) -> list[Answer]:

@@ -1,7 +1,8 @@
-"""From KIP-848 back to the classic protocol, online.
+"""From KIP-848 back to the classic protocol, online or over an empty group.
 
-Restarted members join as classic ones; when the last member with group.protocol=consumer has left,
-the coordinator converts the group back, if its migration policy lets it.
+Online: restarted members join as classic ones; when the last member with group.protocol=consumer
+has left, the coordinator converts the group back, if its migration policy lets it (else it stays a
+KIP-848 group of classic members). An Empty group is replaced by a classic one, whatever the policy.
 """
 
 from __future__ import annotations
@@ -10,38 +11,39 @@ from collections.abc import Iterator
 
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, ids
-from rebal.planner.kip848 import Answer, policy, size, worst
-from rebal.planner.plan import Cost, Step, StepKind
+from rebal.planner.cost_stop import see_it_empty, stop_and_start
+from rebal.planner.kip848 import Answer, fits, policy, room, worst
+from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
 from rebal.planner.routes.rolling import expected_line, gate_of, order_of
 from rebal.planner.routes.to_consumer import CODES
 from rebal.planner.settings import classic_protocol_for
 
 
-def from_consumer(context: Context) -> tuple[tuple[Step, ...], tuple[Answer, ...]]:
-    """The one step, and what it was decided from."""
-    answers = (
-        policy(context, up=False),
-        size(context, up=False),
-        _families(context),
-        *_lists(context),
-    )
+def from_consumer(context: Context) -> tuple[str, tuple[Step, ...], tuple[Answer, ...]]:
+    """The path's name, its one step, and what it was decided from."""
+    common = (fits(context, up=False), _families(context))
+    if not context.members:
+        return "kip848_back_offline", (_start(context, common),), common
+    rest = tuple(f for f in context.members if f.member.protocol_type != "classic")
+    online = (policy(context, up=False), room(context, rest), *_lists(context))
+    if worst(common) is Tri.NO or worst(online) is not Tri.NO:
+        answers = (*online, *common)
+        return "kip848_back", (_online(context, answers),), answers
+    return "kip848_back_offline", (_offline(context, common, online),), common
+
+
+def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
     done = [facts for facts in context.members if facts.member.protocol_type == "classic"]
     rest = [facts for facts in context.members if facts not in done]
     allows = worst(answers)
     owned = sum(len(n) for f in rest for n in f.member.assignment.values())
-    known = {facts.family for facts in context.members if facts.family}
-    families = sorted(known or {"java", "librdkafka"})
-    step = Step(
+    return Step(
         id=1,
         title=f"Every member moves back to group.protocol=classic with {context.target}",
         kind=StepKind.ROLLING,
         precondition="; ".join(answer.why for answer in answers),
         precondition_holds=allows,
-        config=tuple(
-            setting
-            for key in families
-            for setting in classic_protocol_for(key, [context.target], context.group.group_id)
-        ),
+        config=_settings(context),
         target_list=(context.target,),
         why=(
             "restarted members join as classic ones, all with the same list, so that they have an "
@@ -53,12 +55,7 @@ def from_consumer(context: Context) -> tuple[tuple[Step, ...], tuple[Answer, ...
         order=tuple(order_of(context, rest)),
         to_do=ids(rest),
         done=ids(done),
-        gate=gate_of(
-            context,
-            shows=f"exit code 0, the group's type is classic and {context.target} is elected",
-            needs=expected_line(context),
-            holds=Tri.NO if rest else Tri.CANNOT_TELL,
-        ),
+        gate=_gate(context, Tri.NO if rest else Tri.CANNOT_TELL),
         rollback="restart the members with group.protocol=consumer again, one by one",
         cost=Cost(
             rebalances=2 * len(rest),
@@ -68,7 +65,86 @@ def from_consumer(context: Context) -> tuple[tuple[Step, ...], tuple[Answer, ...
         ),
         exit_code=CODES[allows],
     )
-    return (step,), answers
+
+
+def _offline(context: Context, common: tuple[Answer, ...], online: tuple[Answer, ...]) -> Step:
+    members = context.snapshot.members
+    against = [answer.why for answer in online if answer.allows is Tri.NO]
+    return Step(
+        id=1,
+        title=f"Stop every member, then start all with group.protocol=classic and {context.target}",
+        kind=StepKind.CUT_OVER,
+        precondition="an interruption is agreed; " + "; ".join(answer.why for answer in common),
+        precondition_holds=Tri.NO,
+        config=_settings(context),
+        target_list=(context.target,),
+        why=(
+            f"the online way is shut: {'; '.join(against)}",
+            "an empty KIP-848 group is replaced by a classic one, whatever the migration policy "
+            "says; committed offsets stay",
+        ),
+        order=(
+            "stop every member cleanly (all services and sites that use this group id)",
+            see_it_empty(members, context.group.group_id),
+            _START,
+        ),
+        to_do=ids(context.members),
+        gate=_gate(context, Tri.NO),
+        rollback="stop every member, see the group Empty, start all with group.protocol=consumer",
+        cost=stop_and_start(members, context.speed, first=context.speed.first),
+        # A person decides on an interruption: it is never called ready.
+        exit_code=4 if worst(common) is Tri.CANNOT_TELL else 3,
+    )
+
+
+def _start(context: Context, common: tuple[Answer, ...]) -> Step:
+    """Of a group that has no members now: nobody is left who could be interrupted or refused."""
+    allows = worst(common)
+    return Step(
+        id=1,
+        title=f"The group has no members: start all with group.protocol=classic and "
+        f"{context.target}",
+        kind=StepKind.CUT_OVER,
+        precondition="; ".join(["the group is Empty", *(answer.why for answer in common)]),
+        precondition_holds=allows,
+        config=_settings(context),
+        target_list=(context.target,),
+        why=("an empty KIP-848 group is replaced by a classic one; committed offsets stay",),
+        order=(_START,),
+        gate=_gate(context, Tri.NO),
+        rollback="stop every member, see the group Empty, start all with group.protocol=consumer",
+        cost=Cost(
+            rebalances=1,
+            partitions_stopped=0,
+            partitions_moved=0,
+            text="nothing is consumed now, nor until the first members are back",
+        ),
+        exit_code=CODES[allows],
+    )
+
+
+_START = (
+    "start all members with group.protocol=classic; one that comes with group.protocol=consumer "
+    "first makes the group a KIP-848 group again"
+)
+
+
+def _settings(context: Context) -> tuple[Setting, ...]:
+    known = {facts.family for facts in context.members if facts.family}
+    return tuple(
+        setting
+        for key in sorted(known or {"java", "librdkafka"})
+        for setting in classic_protocol_for(key, [context.target], context.group.group_id)
+    )
+
+
+def _gate(context: Context, holds: Tri) -> Gate:
+    return gate_of(
+        context,
+        shows=f"exit code 0, the group's type is classic and {context.target} is elected",
+        needs=expected_line(context),
+        holds=holds,
+    )
 
 
 def _lists(context: Context) -> Iterator[Answer]:

@@ -2,7 +2,8 @@
 
 Online: the coordinator converts the group when the first member joins with the new protocol, and
 classic members go on in it until they too are restarted. It refuses to where its migration policy
-forbids it, and where an assignment carries user data. Over an empty group nothing of that counts.
+forbids it, where an assignment carries user data, and where the group is full. An Empty group is
+replaced, and nothing of that counts but how many members there may be (planner/kip848.py).
 """
 
 from __future__ import annotations
@@ -13,8 +14,19 @@ from typing import Final
 from rebal.groups.clients import family as known_family
 from rebal.groups.model import GroupType, Tri
 from rebal.planner.context import Context, Facts, ids
-from rebal.planner.kip848 import Answer, brokers, clients, policy, size, too_old, user_data, worst
-from rebal.planner.plan import Cost, Setting, Step, StepKind
+from rebal.planner.cost_stop import see_it_empty, stop_and_start
+from rebal.planner.kip848 import (
+    Answer,
+    brokers,
+    clients,
+    fits,
+    policy,
+    room,
+    too_old,
+    user_data,
+    worst,
+)
+from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
 from rebal.planner.routes.rolling import expected_line, gate_of, order_of
 from rebal.planner.settings import consumer_protocol_for, noted
 
@@ -23,12 +35,16 @@ CODES: Final = {Tri.YES: 0, Tri.NO: 3, Tri.CANNOT_TELL: 4}
 
 def to_consumer(context: Context) -> tuple[str, tuple[Step, ...], tuple[Answer, ...]]:
     """The path's name, its one step, and what it was decided from."""
-    common = (brokers(context), *clients(context))
-    online = (*common, policy(context, up=True), size(context, up=True), user_data(context))
-    under_way = context.group.type is GroupType.CONSUMER
-    if under_way or worst(common) is Tri.NO or worst(online) is not Tri.NO:
-        answers = common if under_way else online
+    common = (brokers(context), *clients(context), fits(context, up=True))
+    if not context.members:
+        return "kip848_offline", (_start(context, common),), common
+    rest = tuple(f for f in context.members if f.member.protocol_type != "consumer")
+    if context.group.type is GroupType.CONSUMER:
+        answers = (*common, room(context, rest))
         return "kip848_online", (_online(context, answers),), answers
+    online = (policy(context, up=True), room(context, rest), user_data(context))
+    if worst(common) is Tri.NO or worst(online) is not Tri.NO:
+        return "kip848_online", (_online(context, (*common, *online)),), (*common, *online)
     return "kip848_offline", (_offline(context, common, online),), common
 
 
@@ -76,11 +92,9 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
     )
 
 
-def _offline(context: Context, common: tuple[Answer, ...], online: tuple[Answer, ...]) -> Step:
-    owned = sum(len(n) for f in context.members for n in f.member.assignment.values())
+def _offline(context: Context, common: Sequence[Answer], online: Sequence[Answer]) -> Step:
+    members = context.snapshot.members
     against = [answer.why for answer in online if answer.allows is Tri.NO]
-    allows = worst(common)
-    pause = context.speed.restart + context.speed.rebalance
     return Step(
         id=1,
         title="Stop every member, then start all with group.protocol=consumer",
@@ -90,34 +104,75 @@ def _offline(context: Context, common: tuple[Answer, ...], online: tuple[Answer,
         config=_settings(context, context.members),
         why=(
             f"the online way is shut: {'; '.join(against)}",
-            "an empty classic group is converted whatever the migration policy says, and has no "
-            "assignments",
+            "an empty classic group is replaced by one of the new kind, whatever the migration "
+            "policy says, and has no assignments; committed offsets stay",
+            *_without_data(context),
             *_why(context),
         ),
         order=(
             "stop every member cleanly (all services and sites that use this group id)",
-            f"see that the group is Empty: rebal inspect {context.group.group_id}",
-            "start all members with group.protocol=consumer; committed offsets stay",
+            see_it_empty(members, context.group.group_id),
+            *_start_lines(),
         ),
         to_do=ids(context.members),
-        gate=gate_of(
-            context,
-            shows="exit code 0, and nothing left to do",
-            needs=("every member's protocol is consumer", *expected_line(context)),
-            holds=Tri.NO,
+        gate=_gate(context),
+        rollback="stop every member, see the group Empty, start all with the old configuration: an "
+        "empty KIP-848 group is replaced by a classic one",
+        cost=stop_and_start(members, context.speed, first=0),
+        # A person decides on an interruption: it is never called ready.
+        exit_code=4 if worst(tuple(common)) is Tri.CANNOT_TELL else 3,
+    )
+
+
+def _without_data(context: Context) -> Iterator[str]:
+    if user_data(context).allows is Tri.NO:
+        yield (
+            "what the assignor put into the assignments is handed out no more: see that the "
+            "application does without it"
+        )
+
+
+def _start(context: Context, common: tuple[Answer, ...]) -> Step:
+    """Of a group that has no members now: nobody is left who could be interrupted or refused."""
+    allows = worst(common)
+    return Step(
+        id=1,
+        title="The group has no members: start all with group.protocol=consumer",
+        kind=StepKind.CUT_OVER,
+        precondition="; ".join(["the group is Empty", *(answer.why for answer in common)]),
+        precondition_holds=allows,
+        config=tuple(
+            setting
+            for key in ("java", "librdkafka")
+            for setting in consumer_protocol_for(key, context.group.group_id)
         ),
+        why=("an empty group is replaced by one of the new kind; committed offsets stay",),
+        order=tuple(_start_lines()),
+        gate=_gate(context),
         rollback="stop every member, see the group Empty, start all with the old configuration",
         cost=Cost(
             rebalances=1,
-            partitions_stopped=owned,
-            partitions_moved=owned,
-            text=f"nothing is consumed for about {pause:.0f} s: from the last stop until the "
-            "members are back and have their partitions",
-            seconds=pause,
-            partition_seconds=pause * owned,
+            partitions_stopped=0,
+            partitions_moved=0,
+            text="nothing is consumed now, nor until the first members are back",
         ),
-        # A person decides on an interruption: it is never called ready.
-        exit_code=4 if allows is Tri.CANNOT_TELL else 3,
+        exit_code=CODES[allows],
+    )
+
+
+def _start_lines() -> Iterator[str]:
+    yield (
+        "start all members with group.protocol=consumer; one that comes with its old configuration "
+        "first makes the group a classic one again"
+    )
+
+
+def _gate(context: Context) -> Gate:
+    return gate_of(
+        context,
+        shows="exit code 0, and nothing left to do",
+        needs=("every member's protocol is consumer", *expected_line(context)),
+        holds=Tri.NO,
     )
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from rebal.groups.model import GroupType
+from collections.abc import Iterator
+
+from rebal.groups.model import GroupType, Tri
 from rebal.planner.context import CONSUMER, EAGER, Context, Facts
+from rebal.planner.kip848 import Answer
+from rebal.planner.plan import Finding
+from rebal.planner.rules.registry import found
 
 
 def moving_up(context: Context) -> bool:
@@ -24,6 +29,14 @@ def moving_down(context: Context) -> bool:
     """
     back = context.goal == EAGER or (context.only_target and context.goal != CONSUMER)
     return context.planning and context.group.type is GroupType.CONSUMER and back
+
+
+def speaks(answer: Answer, fix: str) -> Iterator[Finding]:
+    """The finding of an answer that does not allow the way; none where it does."""
+    if answer.allows is Tri.YES:
+        return
+    result = Tri.YES if answer.allows is Tri.NO else Tri.CANNOT_TELL
+    yield found(f"{answer.why}.", result=result, members=answer.members, fix=fix)
 
 
 def still_classic(context: Context) -> tuple[Facts, ...]:

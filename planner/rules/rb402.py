@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
-from rebal.groups.model import GroupType, Tri
+from rebal.groups.model import Tri
 from rebal.planner.context import Context
+from rebal.planner.kip848 import fits, room
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.kip848 import moving_up
-from rebal.planner.rules.registry import found, rule
-
-_LIMIT: Final = "group.consumer.max.size"
+from rebal.planner.rules.kip848 import moving_up, speaks, still_classic
+from rebal.planner.rules.registry import rule
 
 
 @rule(
@@ -23,40 +21,29 @@ _LIMIT: Final = "group.consumer.max.size"
 def too_many_members(context: Context) -> Iterator[Finding]:
     """group.consumer.max.size limits groups of the new kind, and is not group.max.size.
 
-    Why it matters: a group with more members is not converted, and the member that asks for it is
-    refused. At exactly the limit the new member is refused unless the old one has left first: a
-    static member does not leave when it stops, and a surge starts the new one before.
+    Why it matters: with more members than that, who comes last is refused with
+    GROUP_MAX_SIZE_REACHED and stops: in a group that has members the first one that asks for the
+    new protocol, after a stop of all the last one. At exactly the limit a member is refused unless
+    the one it replaces has left first: a static member does not leave when it stops, and a surge
+    starts the new one before.
 
     How to find out: count the members; the limit is in the broker's settings.
 
     How to fix it: raise group.consumer.max.size on the brokers, or scale the group down for the
-    time of the change.
+    time of the change. At exactly the limit: maxSurge 0, stop each member cleanly before it starts
+    again, and let a static one stay away for longer than its session; or stop all, which the plan
+    says where nothing else is left.
 
-    Cannot tell: the settings were not read; or the group is exactly full, where it depends on who
-    is quicker.
+    Cannot tell: the settings were not read; or the group is exactly full, where it depends on
+    whether each old member has left before the new one comes.
     """
-    if not moving_up(context) or not context.members:
+    classic = still_classic(context)
+    if not moving_up(context) or not classic:
         return
-    if context.group.type is GroupType.CONSUMER:
-        return
-    settings = context.snapshot.cluster.settings
-    limit = settings.get(_LIMIT, "")
-    count = len(context.members)
-    if not settings:
-        yield found(
-            "how many members a KIP-848 group may have (group.consumer.max.size) is not known.",
-            result=Tri.CANNOT_TELL,
-            fix="Allow DESCRIBE_CONFIGS on the cluster and take the snapshot again.",
-        )
-    elif limit.isdigit() and count >= int(limit):
-        over = count > int(limit)
-        yield found(
-            f"the group has {count} members, and group.consumer.max.size is {limit}"
-            + (
-                ": it is not converted."
-                if over
-                else ": a member that comes back before its old self has left is refused."
-            ),
-            result=Tri.YES if over else Tri.CANNOT_TELL,
-            fix="Raise group.consumer.max.size, or scale the group down for the change.",
-        )
+    answer = fits(context, up=True)
+    if answer.allows is Tri.YES:
+        answer = room(context, classic)
+    fix = "Raise group.consumer.max.size, or scale the group down for the change."
+    if not context.snapshot.cluster.settings:
+        fix = "Allow DESCRIBE_CONFIGS on the cluster and take the snapshot again."
+    yield from speaks(answer, fix)

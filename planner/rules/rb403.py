@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from rebal.groups.model import Tri
 from rebal.planner.context import Context
+from rebal.planner.kip848 import user_data
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.kip848 import moving_up
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.kip848 import moving_up, speaks
+from rebal.planner.rules.registry import rule
 
 
 @rule(
@@ -28,30 +29,15 @@ def assignment_user_data(context: Context) -> Iterator[Finding]:
     assignors of Kafka's own clients hand out holds none.
 
     How to fix it: move the classic group to an assignor of Kafka's own first (two bounces), see
-    that the application does without the data, and then go to KIP-848; or change offline.
+    that the application does without the data, and then go to KIP-848; or stop all members first:
+    an empty group has no assignments, and is replaced.
 
     Cannot tell: the bytes of a member were not read.
     """
     if not moving_up(context) or not context.classic:
         return
-    holding = [facts for facts in context.members if facts.member.assignment_user_data]
-    unread = [
-        facts
-        for facts in context.members
-        if facts.member.assignment_user_data is None and facts.member.subscription is None
-    ]
-    if holding:
-        yield found(
-            f"{context.named(holding)}: the assignment holds user data of "
-            f"{context.group.assignor or 'the assignor'}, and such a group is not converted.",
-            members=holding,
-            fix="Move to one of Kafka's own assignors first: rebal plan-upgrade --to cooperative.",
-        )
-    if unread:
-        yield found(
-            f"{context.named(unread)}: whether the assignment holds user data is not known, as its "
-            "bytes were not read.",
-            result=Tri.CANNOT_TELL,
-            members=unread,
-            fix="Take the snapshot again, live, with DESCRIBE on the group.",
-        )
+    answer = user_data(context)
+    fix = "Move to one of Kafka's own assignors first: rebal plan-upgrade --to cooperative."
+    if answer.allows is Tri.CANNOT_TELL:
+        fix = "Take the snapshot again, live, with DESCRIBE on the group."
+    yield from speaks(answer, fix)

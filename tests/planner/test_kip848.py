@@ -97,10 +97,66 @@ def test_user_data_in_an_assignment_shuts_the_online_way() -> None:
     assert fine.path == "kip848_online"
 
 
-def test_a_full_group_cannot_go_online() -> None:
+def test_a_full_group_goes_online_only_where_each_leaves_first() -> None:
     members = [java("a"), java("b")]
-    assert plan(members, {"group.consumer.max.size": "2"}).path == "kip848_offline"
-    assert plan(members, {"group.consumer.max.size": "3"}).path == "kip848_online"
+    full = plan(members, {"group.consumer.max.size": "2"})
+    assert own(full) == ("kip848_online", 1, Tri.CANNOT_TELL)
+    assert full.exit_code == 4
+    static = [java("a", instance="i", timeouts=[45_000, 300_000]), java("b")]
+    shut = plan(static, {"group.consumer.max.size": "2"})
+    assert own(shut) == ("kip848_offline", 1, Tri.NO)
+    assert any("does not leave when it stops" in line for line in shut.steps[0].why)
+    assert any("45 s after they stop" in line for line in shut.steps[0].order)
+    room = plan(static, {"group.consumer.max.size": "3"})
+    assert (room.path, room.exit_code) == ("kip848_online", 0)
+
+
+def test_more_members_than_the_limit_are_refused_on_either_way() -> None:
+    members = [java("a"), java("b"), java("c")]
+    both = {"group.consumer.max.size": "2", "group.consumer.migration.policy": "disabled"}
+    for settings in ({"group.consumer.max.size": "2"}, both):
+        made = plan(members, settings)
+        assert own(made) == ("kip848_online", 1, Tri.NO)
+        assert "RB402" in made.summary
+
+
+def test_unread_settings_are_no_limits_of_their_own() -> None:
+    snapshot = shown([java("a")])
+    bare = msgspec.structs.replace(snapshot.cluster, settings={})
+    made = make_plan(msgspec.structs.replace(snapshot, cluster=bare), "consumer")
+    assert "group.consumer.max.size) was not read" in made.steps[0].precondition
+    assert {f.rule: f.result for f in made.findings}["RB402"] is Tri.CANNOT_TELL
+
+
+def test_the_offline_way_is_not_blocked_by_what_concerns_the_online_one() -> None:
+    snapshot = shown([java("a"), java("b")], {"group.consumer.migration.policy": "disabled"})
+    members = (
+        msgspec.structs.replace(snapshot.members[0], assignment_user_data=b"\x01"),
+        snapshot.members[1],
+    )
+    made = make_plan(msgspec.structs.replace(snapshot, members=members), "consumer")
+    assert made.path == "kip848_offline"
+    assert not {"RB401", "RB402", "RB403"} & {finding.rule for finding in made.findings}
+    assert "an interruption must be agreed" in made.summary
+    assert any("handed out no more" in line for line in made.steps[0].why)
+
+
+def test_an_empty_group_may_start_with_either() -> None:
+    disabled = {"group.consumer.migration.policy": "disabled"}
+    empty: dict[str, Any] = {"state": "Empty", "elected": None}
+    up = plan([], disabled, **empty)
+    assert (up.path, up.next_step, up.exit_code) == ("kip848_offline", 1, 0)
+    assert "group.protocol=consumer" in up.steps[0].config[0].text
+    small = plan([], {**disabled, "group.consumer.max.size": "5"}, **empty)
+    assert small.exit_code == 4
+    assert "--expect-members" in small.summary
+    old = plan([], disabled, version=0, **empty)
+    assert old.exit_code == 3
+    down = plan([], disabled, to="range", type="consumer", **empty)
+    assert (down.path, down.next_step, down.exit_code) == ("kip848_back_offline", 1, 0)
+    assert "group.protocol=classic" in down.steps[0].config[0].text
+    there = plan([], disabled, type="consumer", **empty)
+    assert (there.path, there.verdict.value) == ("kip848_offline", "ready")
 
 
 @pytest.mark.parametrize(
@@ -154,8 +210,12 @@ def test_back_to_classic() -> None:
     text = made.steps[0].config[0].text
     assert "\ngroup.protocol=classic\npartition.assignment.strategy=org.apache" in text
     shut = plan(members, {"group.consumer.migration.policy": "upgrade"}, to="range", **more)
-    assert (shut.path, shut.exit_code) == ("kip848_back", 3)
-    assert "must be downgrade or bidirectional" in shut.steps[0].precondition
+    assert (shut.path, shut.exit_code) == ("kip848_back_offline", 3)
+    assert "must be downgrade or bidirectional" in shut.steps[0].why[0]
+    assert "the group stays a KIP-848 group" in shut.steps[0].why[0]
+    crowded = plan(members, {"group.max.size": "1"}, to="range", **more)
+    assert (crowded.path, crowded.exit_code) == ("kip848_back", 3)
+    assert "2 members, and the brokers' group.max.size is 1" in crowded.summary
     assert "--to range" in shut.steps[0].gate.command
     assert "--to cooperative-sticky" in made.steps[0].gate.command
     stay = plan(members, to="cooperative", **more)
