@@ -22,6 +22,7 @@ _SARAMA: Final = {
     "range": "sarama.NewBalanceStrategyRange()",
     "roundrobin": "sarama.NewBalanceStrategyRoundRobin()",
     "sticky": "sarama.NewBalanceStrategySticky()",
+    "cooperative-sticky": "sarama.NewBalanceStrategyCooperativeSticky()",
 }
 _KAFKA_PYTHON: Final = {
     "range": ("range", "RangePartitionAssignor"),

@@ -286,15 +286,21 @@ def _notes(
     since = known.cooperative_since
     if version_tuple(since) not in (None, (0,)):
         title = "kafka-clients" if family == "java" else known.title
-        old = [facts for facts in members if facts.older_than(since) is Tri.YES]
+        old = [facts for facts in members if _older(facts, family, since) is Tri.YES]
         if old:
             now = ", ".join(f"{facts.name}: {_runs(facts)}" for facts in old[:6])
             yield f"needs {title} {since} or later: upgrade in this restart ({plain(now)})"
-        elif any(facts.older_than(since) is Tri.CANNOT_TELL for facts in members):
+        elif any(_older(facts, family, since) is Tri.CANNOT_TELL for facts in members):
             yield f"needs {title} {since} or later; not every version is known"
     default = len(names) > 1 and "range" in names and family == "java"
     if default and any(facts.older_than("3.0") is not Tri.NO for facts in members):
         yield "range must be named: it was only the default of versions before 3.0"
+
+
+def _older(facts: Facts, family: str, limit: str) -> Tri:
+    """Is it older, if it is of this family: of several candidates only the first is bounded."""
+    bounded = facts.family is not None or facts.candidates[:1] == (family,)
+    return facts.older_than(limit) if bounded else Tri.CANNOT_TELL
 
 
 def _runs(facts: Facts) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebal.groups.clients import UNKNOWN, family
+from rebal.groups.clients import family
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Finding, Severity
@@ -21,12 +21,13 @@ from rebal.planner.rules.registry import found, rule
 def eager_only_client(context: Context) -> Iterator[Finding]:
     """A member's client library cannot follow COOPERATIVE: the group cannot finish the move.
 
-    Why it matters: kafkajs, aiokafka and segmentio/kafka-go are eager only, and sarama was until
-    September 2026. One such member keeps the whole group on an eager assignor; drop that, and
-    either this member or the others are refused.
+    Why it matters: kafkajs, aiokafka and segmentio/kafka-go are eager only, as sarama was before
+    1.61. One such member keeps the whole group on an eager assignor; drop that, and either this
+    member or the others are refused.
 
-    How to find out: the client software in the broker's request log, or the dependency itself.
-    kafkajs shows as unknown software with the assignor name RoundRobinAssigner.
+    How to find out: the dependency itself, for none of the three tells the broker its name.
+    kafkajs shows by the assignor name RoundRobinAssigner, segmentio/kafka-go by the bytes it sends,
+    aiokafka only by its default client id.
 
     How to fix it: move that service to a client that can (or to a group of its own), or stay
     eager. KIP-848 is no way out for them either: it needs a client that speaks it.
@@ -34,10 +35,9 @@ def eager_only_client(context: Context) -> Iterator[Finding]:
     if not context.planning or not context.classic or context.goal != "cooperative":
         return
     ahead = [facts for facts in context.members if facts not in context.settled]
-    without = [facts for facts in ahead if _can(facts) is Tri.NO]
-    unknown = [facts for facts in ahead if _can(facts) is Tri.CANNOT_TELL]
     fix = "Move these members to a client (or a version of it) that has a cooperative assignor, or"
     fix += " to a group of their own."
+    without = [facts for facts in ahead if _cannot(facts)]
     if without:
         yield found(
             f"{context.named(without)}: {_clients(without)} has no cooperative assignor, so this "
@@ -45,27 +45,40 @@ def eager_only_client(context: Context) -> Iterator[Finding]:
             members=without,
             fix=fix,
         )
-    if unknown:
+    maybe = [facts for facts in ahead if facts.candidates and all(map(_never, facts.candidates))]
+    if maybe:
         yield found(
-            f"{context.named(unknown)}: which release of {_clients(unknown)} has a cooperative "
-            "assignor is not known here.",
+            f"{context.named(maybe)}: taken for {_clients(maybe)} by what they send, which has no "
+            "cooperative assignor.",
             result=Tri.CANNOT_TELL,
-            members=unknown,
+            members=maybe,
             fix=fix,
         )
 
 
-def _can(facts: Facts) -> Tri:
-    """Java is left out: an old version of it is upgraded in the first bounce (RB102)."""
+def _cannot(facts: Facts) -> bool:
+    """Has its client none, and would no version of it that takes mixed lists either?
+
+    An old version of such a client (Java, sarama) is upgraded in the first bounce (RB102).
+    """
     known = family(facts.family)
-    if known is None or known.key == "java":
-        return Tri.YES
-    able = known.cooperative(facts.version)
-    decided_by_version = able is Tri.CANNOT_TELL and known.cooperative_since != UNKNOWN
-    return Tri.YES if decided_by_version else able
+    upgradable = known is not None and known.mixed is Tri.YES
+    return known is not None and not upgradable and known.cooperative(facts.version) is Tri.NO
+
+
+def _never(key: str) -> bool:
+    known = family(key)
+    return known is not None and known.cooperative() is Tri.NO
 
 
 def _clients(members: list[Facts]) -> str:
     return ", ".join(
-        sorted({" ".join(filter(None, [facts.family, facts.version])) for facts in members})
+        sorted(
+            {
+                " ".join(
+                    filter(None, [facts.family or " or ".join(facts.candidates), facts.version])
+                )
+                for facts in members
+            }
+        )
     )

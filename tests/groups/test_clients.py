@@ -100,7 +100,9 @@ def test_default_lists(key, version, expected):
         ("librdkafka", "2.16.1-rdkafka-2.11.0", Tri.YES, Tri.NO),
         ("librdkafka", "2.16.1-rdkafka-2.16.0", Tri.YES, Tri.YES),
         ("kafkajs", None, Tri.NO, Tri.NO),
-        ("sarama", "1.50", Tri.CANNOT_TELL, Tri.CANNOT_TELL),
+        ("sarama", "v1.60.2", Tri.NO, Tri.NO),
+        ("sarama", "v1.61.0", Tri.YES, Tri.NO),
+        ("sarama", None, Tri.CANNOT_TELL, Tri.NO),
         ("franz-go", None, Tri.YES, Tri.CANNOT_TELL),
     ],
 )
@@ -113,9 +115,8 @@ def test_what_a_version_can_do(key, version, cooperative, kip848):
 
 def test_mixed_lists():
     mixed = {key: family.mixed for key, family in clients.families().items()}
-    assert mixed["java"] is mixed["franz-go"] is Tri.YES
+    assert mixed["java"] is mixed["franz-go"] is mixed["sarama"] is Tri.YES
     assert mixed["librdkafka"] is mixed["kafka-python"] is mixed["kafkajs"] is Tri.NO
-    assert mixed["sarama"] is Tri.CANNOT_TELL
     assert [key for key, family in clients.families().items() if family.follows_vote] == [
         "franz-go"
     ]

@@ -148,10 +148,8 @@ async def _run_aiokafka(report: _Reporter, settings: dict[str, Any], topics: lis
 
 def _aiokafka_settings(settings: dict[str, str]) -> dict[str, Any]:
     """Kafka's dotted keys as aiokafka's keyword arguments: its default list alone is asked for."""
-    return {
-        key.replace(".", "_"): int(value) if key.endswith(_NUMBER_KEYS) else value
-        for key, value in settings.items()
-    }
+    named = {key.replace(".", "_"): value for key, value in settings.items()}
+    return {k: int(value) if k.endswith(_NUMBER_KEYS) else value for k, value in named.items()}
 
 
 def _kafka_python_settings(settings: dict[str, str]) -> dict[str, Any]:
