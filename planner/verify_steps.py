@@ -110,7 +110,7 @@ def begun_step(
     seen = [entry for entry in entries if entry.blind is None]
     current = plan.steps[0].id
     for before, step in zip(plan.steps, plan.steps[1:], strict=False):
-        own = {f.member.member_id for f in context.members if _tells(plan, before, step, f)}
+        own = {f.member.member_id for f in context.members if _tells(plan, step, f)}
         made = any(ledger.answer(step.id, member_id) is Tri.YES for member_id in own)
         reached = any(entry.step >= step.id for entry in seen)
         held = [entry for entry in seen if entry.step == before.id and entry.gate is Tri.YES]
@@ -135,9 +135,15 @@ def missing_text(context: Context, missing: Sequence[Missing]) -> str:
     )
 
 
-def _tells(plan: Plan, before: Step, step: Step, facts: Facts) -> bool:
-    """Does this member's answer to `step` say more than its answer to the step before it?"""
-    return aim_of(plan, before) is not aim_of(plan, step) or left_out(before, facts)
+def _tells(plan: Plan, step: Step, facts: Facts) -> bool:
+    """Does this member's answer to `step` say that it has begun?
+
+    Where a step stops some clients together and brings them the last list at once, only theirs
+    tells of that step, and nothing of the one after it.
+    """
+    aside = any(left_out(each, facts) for each in plan.steps)
+    stops = any(each.left_out for each in plan.steps) and step.kind is StepKind.CUT_OVER
+    return aside is stops
 
 
 def _stopped(step: Step, held: Sequence[JournalEntry]) -> frozenset[str]:

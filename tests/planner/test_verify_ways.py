@@ -1,0 +1,268 @@
+"""Every step of every way: can verify say that its gate holds, and does it wait for the truth?"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.groups.model import GroupSnapshot, Tri
+from rebal.planner.plan import Plan
+from rebal.planner.routes import make_plan
+from rebal.planner.verify import Standing, entry_of, verify
+from rebal.planner.verify_confirm import ContradictedError, NothingToConfirmError, confirm
+from rebal.planner.verify_gates import GATES, Aim, aim_of
+from rebal.planner.verify_journal import JournalEntry
+from tests.planner.builder import AT, group_of
+
+RANGE = ["range"]
+BOTH = ["cooperative-sticky", "range"]
+DOWN = ["range", "cooperative-sticky"]
+FINAL = ["cooperative-sticky"]
+COOP = {"elected": "cooperative-sticky"}
+KIP848 = {
+    "type": "consumer",
+    "elected": "uniform",
+    "cluster": {
+        "features": {"group.version": 1},
+        "settings": {"group.consumer.migration.policy": "bidirectional"},
+    },
+}
+
+
+def look(minutes: float, members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
+    made = group_of({"members": members, "reloaded": False, **more})
+    return replace(made, captured_at=AT + timedelta(minutes=minutes))
+
+
+def java(number: int, start: int, names: list[str], **more: Any) -> dict[str, Any]:
+    return {"id": f"j-{number}.{start}", "client": f"j-{number}", "list": names, **more}
+
+
+def rd(start: int, names: list[str] | None, **more: Any) -> dict[str, Any]:
+    known = {"family": "librdkafka", "version": "2.6.0"} if names else {"family": None}
+    listed = {"list": names} if names else {}
+    return {"id": f"rd-0.{start}", "client": "rd-0", **known, **listed, **more}
+
+
+class Story:
+    """Looks in their order, with the journal between them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.entries: list[JournalEntry] = []
+
+    def __call__(self, snapshot: GroupSnapshot, **more: Any) -> Standing:
+        standing = verify(self.plan, self.entries, snapshot, **more)
+        self.entries.append(entry_of(self.plan, standing, snapshot))
+        return standing
+
+
+def done(standing: Standing) -> dict[str, str]:
+    return {member.name: str(member.done) for member in standing.members}
+
+
+# --- mixed families ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mixed() -> Plan:
+    """Two Java members and one of librdkafka, all on range."""
+    plan = make_plan(look(0, [java(0, 1, RANGE), java(1, 1, RANGE), rd(1, RANGE)]))
+    assert (plan.path, plan.steps[0].left_out) == ("mixed_families", ("librdkafka",))
+    return plan
+
+
+def test_who_takes_no_part_in_a_step_keeps_no_gate(mixed: Plan) -> None:
+    tell = Story(mixed)
+    half = tell(look(1, [java(0, 2, BOTH), java(1, 1, RANGE), rd(1, RANGE)]))
+    assert (half.step, half.exit_code) == (1, 4)
+    assert half.why == ("not done: j-1",)
+    # The librdkafka member's id is that of the baseline: no log need name its client again.
+    both = tell(look(2, [java(0, 2, BOTH), java(1, 2, BOTH), rd(1, None)]))
+    assert (both.step, both.gate, both.exit_code) == (1, Tri.YES, 0)
+    assert both.steps[0].left_out == ("rd-0.1-0f0f",)
+    assert both.next.startswith("begin step 2: Stop every librdkafka member")
+
+
+def test_the_members_that_stop_begin_their_step_when_they_stop(mixed: Plan) -> None:
+    tell = Story(mixed)
+    javas = [java(0, 2, BOTH), java(1, 2, BOTH)]
+    assert tell(look(1, [*javas, rd(1, RANGE)])).exit_code == 0
+    away = tell(look(2, javas))
+    assert (away.step, away.exit_code) == (2, 4)
+    assert [one.name for one in away.missing] == ["rd-0"]
+    back = tell(look(3, [*javas, rd(2, FINAL)], **COOP))
+    assert (back.step, back.exit_code) == (2, 0)
+    assert back.next.startswith("begin step 3")
+    last = tell(look(4, [java(0, 3, FINAL), java(1, 2, BOTH), rd(2, FINAL)], **COOP))
+    assert (last.step, last.exit_code) == (3, 4)
+    assert done(last) == {"j-0": "yes", "j-1": "no", "rd-0": "yes"}
+    assert tell(look(5, [java(0, 3, FINAL), java(1, 3, FINAL), rd(2, None)], **COOP)).finished
+
+
+def test_a_member_whose_client_nobody_proved_is_not_left_out(mixed: Plan) -> None:
+    javas = [java(0, 2, BOTH), java(1, 2, BOTH)]
+    guess = {"id": "rd-0.2", "client": "rd-0", "family": "librdkafka", "guess": True}
+    standing = verify(mixed, [], look(1, [*javas, guess]))
+    assert (standing.step, standing.exit_code) == (1, 4)
+    assert standing.why == ("not known: rd-0",)
+    said = make_plan(mixed.baseline, families={"rd-0": "librdkafka"})
+    assert verify(said, [], look(1, [*javas, guess])).exit_code == 0
+
+
+def test_a_client_that_no_step_stops_is_a_danger(mixed: Plan) -> None:
+    other = {"id": "py.1", "client": "py", "list": RANGE, "family": "kafka-python"}
+    members = [java(0, 2, BOTH), java(1, 1, RANGE), rd(1, RANGE), other]
+    standing = verify(mixed, [], look(1, members))
+    assert standing.exit_code == 3
+    assert [f.rule for f in standing.findings if f.severity == "block"] == ["RB104"]
+
+
+# --- the other ways ---------------------------------------------------------------------------
+
+
+def test_a_cut_over_says_to_stop_all_and_holds_when_all_are_back() -> None:
+    plan = make_plan(look(0, [rd(1, RANGE), {**rd(1, RANGE), "id": "rd-1.1", "client": "rd-1"}]))
+    assert plan.path == "cut_over"
+    tell = Story(plan)
+    before = tell(look(1, [rd(1, RANGE), {**rd(1, RANGE), "id": "rd-1.1", "client": "rd-1"}]))
+    assert (before.exit_code, before.findings) == (4, ())
+    assert before.next.startswith("stop rd-0, rd-1 together, then start them with")
+    empty = tell(look(2, [], state="Empty", elected=None))
+    assert (empty.exit_code, empty.why[0][:6]) == (4, "2 of 2")
+    back = tell(look(3, [rd(2, FINAL), {**rd(2, FINAL), "id": "rd-1.2", "client": "rd-1"}], **COOP))
+    assert back.finished
+
+
+def test_kip848_back_is_told_by_the_protocol_and_then_by_the_list() -> None:
+    def up(number: int, start: int = 1) -> dict[str, Any]:
+        return {"id": f"a-{number}.{start}", "client": f"a-{number}", "protocol_type": "consumer"}
+
+    def down(number: int) -> dict[str, Any]:
+        return up(number, 2) | {"protocol_type": "classic", "list": FINAL}
+
+    plan = make_plan(look(0, [up(0), up(1)], **KIP848), "cooperative-sticky", expect_members=2)
+    assert plan.path == "kip848_back"
+    tell = Story(plan)
+    # A new id that still speaks the consumer protocol has not made it: it crashed and came back.
+    crashed = tell(look(1, [up(0, 9), down(1)], **KIP848))
+    assert (crashed.exit_code, done(crashed)) == (4, {"a-0": "no", "a-1": "yes"})
+    assert "consumer protocol" in crashed.members[0].why
+    assert tell(look(2, [down(0), down(1)], **COOP)).finished
+
+
+def test_a_cut_over_to_kip848_is_no_danger_because_the_online_way_is_shut() -> None:
+    shut = {
+        "cluster": {
+            "features": {"group.version": 1},
+            "settings": {"group.consumer.migration.policy": "disabled"},
+        }
+    }
+    members = [java(n, 1, RANGE, version="4.1.1") for n in range(2)]
+    plan = make_plan(look(0, members, **shut), "consumer", expect_members=2)
+    assert plan.path == "kip848_offline"
+    tell = Story(plan)
+    assert tell(look(1, members, **shut)).exit_code == 4
+    new = [{"id": f"j-{n}.2", "client": f"j-{n}", "protocol_type": "consumer"} for n in range(2)]
+    back = tell(look(2, new, **(shut | {"type": "consumer", "elected": "uniform"})))
+    assert back.finished
+
+
+STREAMS = [{"id": f"s-{n}.1", "client": f"s-{n}", "list": ["stream"], "family": "java-streams"}
+           for n in range(2)]  # fmt: skip
+PLANS: dict[str, tuple[list[dict[str, Any]], str, dict[str, Any]]] = {
+    "two_bounces": ([java(n, 1, RANGE) for n in range(2)], "cooperative", {}),
+    "two_bounces, with a refresh": (
+        [java(n, 1, DOWN) for n in range(2)], "cooperative", {"reloaded": True}
+    ),
+    "one_bounce": ([java(n, 1, DOWN) for n in range(2)], "cooperative", {}),
+    "down": ([java(n, 1, FINAL) for n in range(2)], "eager", COOP),
+    "cut_over": ([rd(1, RANGE)], "cooperative", {}),
+    "mixed_families": ([java(0, 1, RANGE), rd(1, RANGE)], "cooperative", {}),
+    "kip848_online": ([java(n, 1, RANGE, version="4.1.1") for n in range(2)], "consumer", {
+        "cluster": KIP848["cluster"]
+    }),
+    "streams, up": (STREAMS, "cooperative", {"elected": "stream"}),
+    "streams, down": (STREAMS, "eager", {"elected": "stream"}),
+    "connect, up": ([{"id": "w", "family": None}], "cooperative", {
+        "protocol_type": "connect", "elected": "default"
+    }),
+    "connect, down": ([{"id": "w", "family": None}], "eager", {
+        "protocol_type": "connect", "elected": "sessioned"
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_step_is_proven_by_evidence_or_says_what_a_person_must_look_at(name: str) -> None:
+    members, goal, group = PLANS[name]
+    plan = make_plan(look(0, members, **group), goal, expect_members=len(members))
+    assert plan.steps, plan.summary
+    for step in plan.steps:
+        aim = aim_of(plan, step)
+        if aim is Aim.BY_HAND:
+            assert step.gate.by_hand
+        if step.gate.by_hand:
+            assert any("--confirm" in need for need in step.gate.needs)
+        else:
+            assert aim in GATES
+            assert aim is not Aim.BY_HAND
+
+
+# --- what a person takes upon themselves ------------------------------------------------------
+
+
+@pytest.fixture
+def hand() -> Plan:
+    """Two Streams instances, and two steps that change what nothing on the wire shows."""
+    plan = make_plan(look(0, bare(1, 1), elected="stream"), "eager", expect_members=2)
+    gate = replace(plan.steps[0].gate, aim="by-hand", by_hand="its log names upgrade.from=2.3")
+    return replace(plan, steps=tuple(replace(s, gate=gate, unknown=()) for s in plan.steps))
+
+
+def bare(*starts: int) -> list[dict[str, Any]]:
+    return [{"id": f"j-{n}.{start}", "client": f"j-{n}"} for n, start in enumerate(starts)]
+
+
+def confirmed(plan: Plan, tell: Story, snapshot: GroupSnapshot, step: int) -> None:
+    now = verify(plan, tell.entries, snapshot)
+    asked = verify(plan, tell.entries, snapshot, step=step)
+    word = confirm(now, asked, step, "looked at both logs")
+    tell.entries.append(replace(entry_of(plan, asked, snapshot), confirmed=word))
+
+
+def test_a_word_holds_for_the_ids_that_were_looked_at(hand: Plan) -> None:
+    tell = Story(hand)
+    with pytest.raises(ContradictedError, match="not done: j-1"):
+        confirmed(hand, tell, look(1, bare(2, 1), elected="stream"), 1)
+    open_ = tell(look(2, bare(2, 2), elected="stream"))
+    assert open_.exit_code == 4
+    assert open_.why == ("no evidence can show it of j-0, j-1: its log names upgrade.from=2.3",)
+    with pytest.raises(NothingToConfirmError, match="is in step 1"):
+        confirmed(hand, tell, look(2.5, bare(2, 2), elected="stream"), 2)
+    confirmed(hand, tell, look(3, bare(2, 2), elected="stream"), 1)
+    holds = tell(look(4, bare(2, 2), elected="stream"))
+    assert (holds.step, holds.exit_code) == (1, 0)
+    assert all("looked at both logs" in member.why for member in holds.members)
+    with pytest.raises(NothingToConfirmError, match="its gate holds"):
+        confirmed(hand, tell, look(4.5, bare(2, 2), elected="stream"), 1)
+    # Somebody who comes later was not looked at. The first step's gate held, so it is the second.
+    later = tell(look(5, bare(2, 3), elected="stream"))
+    assert (later.step, later.exit_code) == (2, 4)
+    assert verify(hand, tell.entries, look(6, bare(2, 3), elected="stream"), step=1).why == (
+        "no evidence can show it of j-1: its log names upgrade.from=2.3",
+    )
+
+
+def test_nobody_is_confirmed_while_somebody_is_missing(hand: Plan) -> None:
+    with pytest.raises(ContradictedError, match="1 of 2 expected members is not in the group"):
+        confirmed(hand, Story(hand), look(1, bare(2), elected="stream"), 1)
+
+
+def test_what_evidence_can_show_is_not_confirmed() -> None:
+    plan = make_plan(look(0, bare(1, 1)), expect_members=2)
+    with pytest.raises(NothingToConfirmError, match="can be shown: not known: j-0, j-1"):
+        confirmed(plan, Story(plan), look(1, bare(2, 2)), 1)
