@@ -1,0 +1,80 @@
+"""Members of franz-go, sarama, kafka-go, kafkajs and aiokafka, and what inspect says of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from rebal.groups.clients import proven_family
+from rebal.groups.evidence import merge
+from rebal.groups.model import GroupSnapshot, Knowledge, Software
+from rebal.inspectors.connection import ClusterConfig
+from rebal.inspectors.live import read_groups
+from rebal.inspectors.request_log import read_request_log
+from tests.kafka import clients
+from tests.kafka.broker import Broker
+from tests.kafka.members import Members, wait_assigned
+
+pytestmark = pytest.mark.usefixtures("other_clients")
+DEFAULT_LISTS = {
+    "franz-go": ("cooperative-sticky",),
+    "sarama": ("range",),
+    "segmentio": ("range", "roundrobin"),
+    "kafkajs": ("RoundRobinAssigner",),
+    "aiokafka": ("roundrobin",),
+}
+# What describing the group alone tells: a family, or the clients that the bytes leave.
+BY_BYTES = {
+    "franz-go": ("franz-go", None),
+    "sarama": (None, "java >= 2.4, < 3.4, franz-go or sarama"),
+    "segmentio": (None, "segmentio or sarama-cluster"),
+    "kafkajs": ("kafkajs", None),
+    "aiokafka": (None, None),
+}
+# The clients that introduce themselves (KIP-511), with the release that the tests pin.
+BY_HANDSHAKE = {"franz-go": ("kgo", "v1.22.2"), "sarama": ("sarama", "v1.61.1")}
+
+
+def look(broker: Broker, group: str, *, log: bool) -> GroupSnapshot:
+    (snapshot,) = read_groups(ClusterConfig(bootstrap=broker.bootstrap), [group])
+    seen = read_request_log([broker.request_log_path], groups={group}).observations if log else ()
+    return merge(snapshot, seen)
+
+
+@pytest.mark.parametrize("software", clients.OTHER_SOFTWARE)
+def test_two_members_share_a_topic_and_are_recognised(
+    software: str, kafka41: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    topic = kafka41.create_topic(topic_name, 6)
+    kafka41.log_requests(True)
+    try:
+        first = members.start(software, kafka41, "one", group_id, topics=[topic])
+        wait_assigned([first], 6)
+        second = members.start(software, kafka41, "two", group_id, topics=[topic])
+        wait_assigned([first, second], 6)
+        kafka41.wait_stable(group_id, 2)
+    finally:
+        kafka41.log_requests(False)
+    plain, logged = (look(kafka41, group_id, log=log) for log in (False, True))
+    seen = {
+        member.client_id: (
+            member.member_id,
+            {(topic, n) for topic, numbers in member.assignment.items() for n in numbers},
+        )
+        for member in plain.members
+    }
+    assert seen == {one.client_id: (one.member_id, one.owned) for one in (first, second)}
+    for member in plain.members:
+        guessed = member.software or Software()
+        assert (guessed.family, guessed.version_range) == BY_BYTES[software]
+        assert proven_family(member.software) is None
+    for member in logged.members:
+        assert member.assignors.knowledge is Knowledge.EXACT
+        assert member.assignors.list == DEFAULT_LISTS[software]
+        named = BY_HANDSHAKE.get(software)
+        assert proven_family(member.software) == (software if named else None)
+        if named:
+            assert member.software is not None
+            assert (member.software.name, member.software.version) == named
+    first.stop()
+    wait_assigned([second], 6)
+    assert first.said("closed")
