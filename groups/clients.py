@@ -157,6 +157,15 @@ def default_list(key: str | None, version: str | None = None) -> tuple[str, ...]
     return next((d.list for d in known.defaults if have >= (version_tuple(d.since) or ())), None)
 
 
+def worker_list(connect_protocol: str) -> tuple[str, ...] | None:
+    """What a Connect worker with this connect.protocol offers, on the wire; None: no such value."""
+    offers = ("sessioned", "compatible", "default")
+    value = connect_protocol.strip().lower()
+    first = "default" if value == "eager" else value
+    known = value in ("eager", "compatible", "sessioned")
+    return offers[offers.index(first) :] if known else None
+
+
 def assignor_of(class_or_name: str) -> str | None:
     """The name on the wire for a name, a class name, or what a client's code calls it.
 

@@ -13,9 +13,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from rebal.groups.clients import assignor_of, family_of
-from rebal.groups.model import Evidence, Record, Software, Source
-from rebal.groups.observations import Joined, Left, Observation, Rebalanced, Refused
+from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software, Source
+from rebal.groups.observations import Joined, Left, Observation, Ran, Rebalanced, Refused
 from rebal.inspectors import client_log_lines as lines
 from rebal.inspectors.client_log_configs import Config, Configs, Lookup
 from rebal.inspectors.log_lines import NO_OFFSET
@@ -81,6 +83,8 @@ class _Program:
         self.version: str | None = None
         self.assignors: dict[tuple[str, str], str | None] = {}
         self.refused = False
+        self.built: dict[str, list[tuple[lines.Built, Evidence]]] = {}
+        self.ran: set[tuple[str, str]] = set()
 
 
 class _Reader:
@@ -111,7 +115,7 @@ class _Reader:
                     reading_block.discard(line.program)
                 event = lines.event_of(line.text)
                 if isinstance(event, lines.ConfigStart):
-                    program.configs.begin()
+                    program.configs.begin(event.worker)
                     reading_block.add(line.program)
                 elif isinstance(event, lines.RefusalText):
                     unnamed_refusal = unnamed_refusal or not program.refused
@@ -143,7 +147,10 @@ class _Reader:
             program.version = event.version
         elif isinstance(event, lines.Closed):
             program.configs.close(event.client_id)
+        elif isinstance(event, lines.Built):
+            program.built.setdefault(event.client_id, []).append((event, evidence))
         elif isinstance(event, lines.Join):
+            self._ran(event, program)
             self._join(event, program, evidence, source)
         elif isinstance(event, lines.Refusal):
             program.refused = True
@@ -213,7 +220,29 @@ class _Reader:
                 generation_id=event.generation_id,
                 session_timeout_ms=found.session_timeout_ms,
                 rebalance_timeout_ms=found.max_poll_interval_ms,
+                protocol_type="connect" if event.worker else "consumer",
                 evidence=evidence,
+            )
+        )
+
+    def _ran(self, event: lines.Join, program: _Program) -> None:
+        """A member's first join is of the consumer that was built last with its client id."""
+        key = (event.group_id, event.member_id)
+        if not event.member_id or key in program.ran:
+            return
+        program.ran.add(key)
+        built = program.built.pop(event.client_id, [])
+        # Two that were built before either joined cannot be told apart, where they differ.
+        if not built or any(one.is_eager is not built[-1][0].is_eager for one, _ in built):
+            return
+        last, evidence = built[-1]
+        detail = f"upgrade.from={last.upgrade_from}" if last.upgrade_from else "Cooperative enabled"
+        self.found.append(
+            Ran(
+                group_id=event.group_id,
+                member_id=event.member_id,
+                value=RebalanceProtocol.EAGER if last.is_eager else RebalanceProtocol.COOPERATIVE,
+                evidence=replace(evidence, detail=f"{evidence.detail} {detail}"),
             )
         )
 

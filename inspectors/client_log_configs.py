@@ -6,6 +6,7 @@ import re
 from enum import Enum
 from typing import Final
 
+from rebal.groups.clients import worker_list
 from rebal.groups.model import Record
 from rebal.inspectors.client_log_lines import Setting
 
@@ -14,19 +15,21 @@ _CLIENT_ID: Final = "client.id"
 _INSTANCE_ID: Final = "group.instance.id"
 _STRATEGY: Final = "partition.assignment.strategy"
 _PROTOCOL: Final = "group.protocol"
+_WORKER_PROTOCOL: Final = "connect.protocol"
 _SESSION: Final = "session.timeout.ms"
 _POLL: Final = "max.poll.interval.ms"
 # Nothing else of a block is kept: it may hold secrets of custom components.
 _KEPT: Final = (
     *(_GROUP_ID, _CLIENT_ID, _INSTANCE_ID, _STRATEGY, _PROTOCOL),
-    *(_SESSION, _POLL),
+    *(_SESSION, _POLL, _WORKER_PROTOCOL),
 )
-# Clients before 2.4 print an unset client.id as empty and then call themselves consumer-1, -2, …
-_GENERATED: Final = re.compile(r"consumer-\d+")
+# Clients before 2.4 print an unset client.id as empty and then call themselves consumer-1, -2, …;
+# Connect workers of any version call themselves connect-1 or connect-HOST:PORT.
+_GENERATED: Final = re.compile(r"consumer-\d+|connect-\S+")
 
 
 class Config(Record, frozen=True, kw_only=True):
-    """One `ConsumerConfig values:` block; `classes` are the assignors' class names, in order.
+    """One block of values; `classes` are the assignors' class names, or a worker's protocols.
 
     Timeouts are in milliseconds.
     """
@@ -58,13 +61,15 @@ class Configs:
     def __init__(self) -> None:
         self._open: list[Config] = []
         self._block: dict[str, str] | None = None
+        self._worker = False
         self._last_key = ""
         self._spoiled = False
         self._bound: dict[tuple[str, str], Config] = {}
 
-    def begin(self) -> None:
-        """A block starts; its settings follow."""
+    def begin(self, worker: bool = False) -> None:
+        """A block starts (a `worker`'s: Connect's own); its settings follow."""
         self._block = {}
+        self._worker = worker
         self._last_key = ""
 
     def add(self, setting: Setting) -> None:
@@ -84,12 +89,15 @@ class Configs:
         After one that was not whole, members not yet bound may be of it: nobody can tell.
         """
         block, self._block = self._block, None
-        if block is None or _STRATEGY not in block or _GROUP_ID not in block:
+        key = _WORKER_PROTOCOL if self._worker else _STRATEGY
+        if block is None or key not in block or _GROUP_ID not in block:
             self._spoiled = True
             return None
         if _unset(block[_GROUP_ID]):
             return None
-        listed = block[_STRATEGY].removeprefix("[").removesuffix("]")
+        listed = block[key].removeprefix("[").removesuffix("]")
+        if self._worker:
+            listed = ",".join(worker_list(listed) or ())
         config = Config(
             group_id=block[_GROUP_ID],
             client_id=block.get(_CLIENT_ID, ""),

@@ -17,9 +17,16 @@ _STAMP: Final = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.?\d*(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"
 )
 _SETTING: Final = re.compile(r"\s+([a-z][\w.]*) = ?(.*)")
-_CONTEXT: Final = r"\[Consumer (?:instanceId=(.*?), )?clientId=(.*?), groupId=(.*?)\] "
-_CONFIG: Final = re.compile(r"\bConsumerConfig values: ?$")
-_VERSION: Final = re.compile(r"\bKafka version ?: (\S+)$")
+_CONTEXT: Final = r"\[(?:Consumer|Worker) (?:instanceId=(.*?), )?clientId=(.*?), groupId=(.*?)\] "
+# Connect's own layout ends a line with the class that wrote it.
+_CLASS: Final = r"(?: \([\w.$]+(?::\d+)?\))?$"
+_CONFIG: Final = re.compile(r"\b(?:Consumer|(Distributed))Config values: ?$")
+_VERSION: Final = re.compile(r"\bKafka version ?: (\S+)" + _CLASS)
+_WORKER: Final = re.compile(r"\[Worker ")
+_PROTOCOL: Final = re.compile(
+    r"\bstream-thread \[(.*?)\] (Eager|Cooperative) rebalancing (?:protocol is )?enabled now"
+    r"(?: for upgrade from (\S+)\.x)?" + _CLASS
+)
 _JOINED: Final = re.compile(_CONTEXT + r"Successfully joined group with generation (.+)$")
 _GENERATION: Final = re.compile(
     r"Generation\{generationId=(-?\d+), memberId='(.*)', protocol='(.*)'\}"
@@ -32,9 +39,10 @@ _REFUSED: Final = re.compile(
     _CONTEXT + r"(?:JoinGroup|Attempt to join group) failed due to fatal error: "
     r"The group member's supported protocols are incompatible"
 )
-_CLOSED: Final = re.compile(r"App info kafka\.consumer for (.*) unregistered$")
+_CLOSED: Final = re.compile(r"App info kafka\.(?:consumer|connect) for (.*) unregistered" + _CLASS)
 WANTED: Final = re.compile(
-    rb"ConsumerConfig values|Kafka version|groupId=|InconsistentGroupProtocolException|App info"
+    rb"(?:Consumer|Distributed)Config values|Kafka version|groupId=|App info"
+    rb"|InconsistentGroupProtocolException|rebalancing (?:protocol is )?enabled now"
 )
 
 
@@ -46,7 +54,9 @@ class Setting(Record, frozen=True, kw_only=True):
 
 
 class ConfigStart(Record, frozen=True, kw_only=True):
-    """`ConsumerConfig values:`; its settings follow."""
+    """`ConsumerConfig values:` (a Connect worker's: `DistributedConfig`); its settings follow."""
+
+    worker: bool = False
 
 
 class Version(Record, frozen=True, kw_only=True):
@@ -64,6 +74,15 @@ class Join(Record, frozen=True, kw_only=True):
     generation_id: int | None
     member_id: str
     assignor: str | None
+    worker: bool = False
+
+
+class Built(Record, frozen=True, kw_only=True):
+    """A Streams consumer says which rebalance protocol it was built for (since 2.4)."""
+
+    client_id: str
+    is_eager: bool
+    upgrade_from: str | None
 
 
 class Leader(Record, frozen=True, kw_only=True):
@@ -102,7 +121,9 @@ class RefusalText(Record, frozen=True, kw_only=True):
     """The exception's name somewhere in the log: what it belongs to is not said."""
 
 
-Event = Setting | ConfigStart | Version | Join | Leader | Leave | Refusal | Closed | RefusalText
+Event = (
+    Setting | ConfigStart | Version | Join | Built | Leader | Leave | Refusal | Closed | RefusalText
+)
 
 
 class LogText(Record, frozen=True, kw_only=True):
@@ -141,8 +162,10 @@ def setting_of(text: str) -> Setting | None:
 
 def event_of(text: str) -> Event | None:
     """What a line says of the group, if anything; settings are only told by `setting_of`."""
-    if _CONFIG.search(text):
-        return ConfigStart()
+    if match := _CONFIG.search(text):
+        return ConfigStart(worker=match[1] is not None)
+    if match := _PROTOCOL.search(text):
+        return Built(client_id=match[1], is_eager=match[2] == "Eager", upgrade_from=match[3])
     if match := _VERSION.search(text):
         return Version(version=match[1])
     if match := _CLOSED.search(text):
@@ -166,6 +189,7 @@ def _group_event(text: str) -> Event | None:
             generation_id=int(number) if len(number) < 12 else None,
             member_id=full[2] if full else "",
             assignor=full[3] if full else None,
+            worker=_WORKER.search(text) is not None,
         )
     if match := _LEADER.search(text):
         return Leader(client_id=match[2], group_id=match[3], generation_id=int(match[4][:11]))

@@ -16,6 +16,7 @@ from rebal.groups.model import Record
 from rebal.groups.observations import Observation
 from rebal.inspectors import request_log_events as events
 from rebal.inspectors.log_lines import NO_OFFSET, time_of
+from rebal.inspectors.request_log_kept import kept, remember_given
 from rebal.inspectors.request_log_lines import BROKEN, MARK, NOT_JSON, OTHER, Request, parse
 from rebal.inspectors.text_input import Source, TextInput
 
@@ -144,11 +145,12 @@ def _observe(
             return (events.refused(request),)
         if request.error in (_NO_ERROR, _MEMBER_ID_REQUIRED) and not request.is_probe:
             _count(tally, "joins")
-            return events.joined(request, history)
+            return (*events.joined(request, history), *kept(request, history))
         _count(tally, "probes" if request.is_probe else "retries")
         return ()
     if request.api == "SYNC_GROUP":
         _count(tally, "syncs")
+        remember_given(request, history)
         return events.synced(request, history)
     if request.api == "LEAVE_GROUP":
         left = events.left(request, history)

@@ -17,6 +17,8 @@ class History:
     def __init__(self) -> None:
         self.instances: dict[tuple[str, str], str] = {}
         self.generations: dict[str, int] = {}
+        # (group, member id) -> the generation in which it was last given partitions
+        self.given: dict[tuple[str, str], int] = {}
 
 
 def joined(request: Request, history: History) -> Sequence[Observation]:

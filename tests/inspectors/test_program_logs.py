@@ -1,0 +1,222 @@
+"""What logs show of Streams programs and Connect workers; the lines are real programs' own."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from rebal.groups.clients import worker_list
+from rebal.groups.evidence import merge
+from rebal.groups.model import (
+    Evidence,
+    Group,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Member,
+    RebalanceProtocol,
+    Source,
+    Subscription,
+)
+from rebal.groups.observations import Joined, Ran
+from rebal.groups.partitions import Partitions
+from rebal.groups.protocol import group_protocol
+from rebal.groups.wire.consumer_protocol import (
+    ConsumerAssignment,
+    encode_assignment,
+    encode_subscription,
+)
+from rebal.inspectors.client_log import read_client_logs
+from rebal.inspectors.request_log import read_request_log
+
+EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
+AT = "[2026-11-21 11:29:33,657] INFO org.apache.kafka."
+UUID = "fd8f6556-045d-44e7-88b9-000000000001"
+
+
+def streams_log(client: str, said: str, uuid: str = UUID) -> str:
+    consumer = f"{client}-StreamThread-1-consumer"
+    return (
+        f"{AT}clients.consumer.ConsumerConfig - ConsumerConfig values: \n"
+        f"\tclient.id = {consumer}\n\tgroup.id = app\n"
+        "\tpartition.assignment.strategy = "
+        "[org.apache.kafka.streams.processor.internals.StreamsPartitionAssignor]\n\n"
+        f"{AT}streams.processor.internals.assignment.AssignorConfiguration - stream-thread "
+        f"[{consumer}] {said}\n"
+        f"{AT}common.utils.AppInfoParser - Kafka version: 3.9.1\n"
+        f"{AT}clients.consumer.internals.ConsumerCoordinator - [Consumer clientId={consumer}, "
+        "groupId=app] Successfully joined group with generation Generation{generationId=1, "
+        f"memberId='{consumer}-{uuid}', protocol='stream'}}\n"
+    )
+
+
+def ran(text: str, folder: Path) -> dict[str, RebalanceProtocol]:
+    (folder / "app.log").write_text(text)
+    found = read_client_logs([folder / "app.log"]).observations
+    return {one.member_id[0]: one.value for one in found if isinstance(one, Ran)}
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        ("Cooperative rebalancing protocol is enabled now", COOPERATIVE),
+        ("Eager rebalancing protocol is enabled now for upgrade from 2.3.x", EAGER),
+        ("Cooperative rebalancing enabled now", COOPERATIVE),
+        ("Eager rebalancing enabled now for upgrade from 0.10.0.x", EAGER),
+    ],
+)
+def test_a_streams_program_says_how_it_was_built(
+    said: str, value: RebalanceProtocol, tmp_path: Path
+) -> None:
+    assert ran(streams_log("a", said), tmp_path) == {"a": value}
+
+
+def test_a_restart_in_one_log_is_another_member(tmp_path: Path) -> None:
+    eager = streams_log("a", "Eager rebalancing protocol is enabled now for upgrade from 2.3.x")
+    other = UUID.replace("1", "2")
+    cooperative = streams_log("a", "Cooperative rebalancing protocol is enabled now", other)
+    (tmp_path / "app.log").write_text(eager + cooperative)
+    found = [o for o in read_client_logs([tmp_path / "app.log"]).observations if isinstance(o, Ran)]
+    assert [one.value for one in found] == [EAGER, COOPERATIVE]
+    assert len({one.member_id for one in found}) == 2
+
+
+def test_two_that_cannot_be_told_apart_say_nothing(tmp_path: Path) -> None:
+    eager = streams_log("a", "Eager rebalancing protocol is enabled now for upgrade from 2.3.x")
+    both = "Cooperative rebalancing protocol is enabled now"
+    line = next(line for line in streams_log("a", both).splitlines() if both in line)
+    assert ran(f"{line}\n{eager}", tmp_path) == {}
+
+
+def worker_log(client: str, set_to: str, protocol: str) -> str:
+    return (
+        "[2026-11-21 11:32:52,096] INFO DistributedConfig values: \n"
+        f"\tclient.id = {set_to}\n\tconnect.protocol = {protocol}\n\tgroup.id = workers\n"
+        " (org.apache.kafka.connect.runtime.distributed.DistributedConfig)\n"
+        "[2026-11-21 11:32:52,714] INFO Kafka version: 4.1.1 "
+        "(org.apache.kafka.common.utils.AppInfoParser)\n"
+        f"[2026-11-21 11:32:53,403] INFO [Worker clientId={client}, groupId=workers] Successfully "
+        f"joined group with generation Generation{{generationId=1, memberId='{client}-{UUID}', "
+        "protocol='default'} (org.apache.kafka.connect.runtime.distributed.WorkerCoordinator)\n"
+    )
+
+
+@pytest.mark.parametrize("client", ["w1", "connect-1", "connect-127.0.0.1:8083"])
+@pytest.mark.parametrize("protocol", ["eager", "compatible", "sessioned"])
+def test_a_worker_says_its_protocol(client: str, protocol: str, tmp_path: Path) -> None:
+    set_to = client if client == "w1" else ""
+    (tmp_path / "w.log").write_text(worker_log(client, set_to, protocol))
+    (join,) = read_client_logs([tmp_path / "w.log"]).observations
+    assert isinstance(join, Joined)
+    assert join.list == worker_list(protocol)
+    assert join.software is not None
+    assert (join.member_id, join.protocol_type) == (f"{client}-{UUID}", "connect")
+    assert join.software.version == "4.1.1"
+
+
+def test_connect_protocol_has_three_values() -> None:
+    assert worker_list("SESSIONED") == ("sessioned", "compatible", "default")
+    assert worker_list("eager") == ("default",)
+    assert worker_list("cooperative") is None
+
+
+def request(api: str, body: dict[str, object], answer: dict[str, object], second: int) -> str:
+    line = {
+        "requestHeader": {
+            "requestApiKeyName": api, "requestApiVersion": 5, "clientId": "a",
+        },
+        "request": {"groupId": "app", "memberId": "a-1", **body},
+        "response": {"errorCode": 0, **answer},
+    }  # fmt: skip
+    return f"[2026-11-21 11:30:{second:02d},000] DEBUG Completed request:{json.dumps(line)} (x)\n"
+
+
+def joining(
+    owned: dict[str, Partitions], generation: int, second: int, name: str = "stream"
+) -> str:
+    sent = encode_subscription(
+        Subscription(version=3, topics=("t",), owned_partitions=owned, generation_id=generation)
+    )
+    protocols = [{"name": name, "metadata": base64.b64encode(sent).decode()}]
+    body: dict[str, object] = {"protocolType": "consumer", "protocols": protocols}
+    return request("JOIN_GROUP", body, {"memberId": "a-1", "generationId": generation + 1}, second)
+
+
+def given(partitions: list[int], generation: int, second: int) -> str:
+    made = encode_assignment(
+        ConsumerAssignment(version=3, partitions={"t": Partitions(partitions)})
+    )
+    answer: dict[str, object] = {"assignment": base64.b64encode(made).decode()}
+    return request("SYNC_GROUP", {"generationId": generation}, answer, second)
+
+
+@pytest.mark.parametrize(
+    ("lines", "values"),
+    [
+        ([joining({}, -1, 0), given([0, 1], 1, 1), joining({}, 1, 2)], [EAGER]),
+        ([joining({"t": Partitions([0])}, 1, 2)], [COOPERATIVE]),
+        # Nothing was there to keep, or the generation before is not the one that gave it.
+        ([given([], 1, 1), joining({}, 1, 2)], []),
+        ([given([0], 1, 1), joining({}, 2, 2)], []),
+        ([given([0], 1, 1), joining({}, -1, 2)], []),
+        # Other clients' lists tell: nothing is drawn from what they own.
+        ([given([0], 1, 1), joining({}, 1, 2, name="range")], []),
+        (
+            [request("SYNC_GROUP", {"generationId": 1}, {"assignment": "?"}, 1), joining({}, 1, 2)],
+            [],
+        ),
+    ],
+)
+def test_what_a_member_did_with_its_partitions(
+    lines: list[str], values: list[RebalanceProtocol], tmp_path: Path
+) -> None:
+    (tmp_path / "r.log").write_text("".join(lines))
+    found = read_request_log([tmp_path / "r.log"]).observations
+    assert [one.value for one in found if isinstance(one, Ran)] == values
+
+
+def seen(value: RebalanceProtocol, source: Source = Source.REQUEST_LOG) -> Ran:
+    evidence = Evidence(source=source, detail=str(value))
+    return Ran(group_id="app", member_id="a-1", value=value, evidence=evidence)
+
+
+def test_what_was_seen_is_what_the_group_runs_and_two_answers_are_none() -> None:
+    group = Group(
+        group_id="app", state=GroupState.STABLE, type=GroupType.CLASSIC,
+        protocol_type="consumer", assignor="stream",
+    )  # fmt: skip
+    made = merge(read_nothing(group), [seen(EAGER)])
+    assert group_protocol(made).value is EAGER
+    assert merge(made, [seen(EAGER)]) == made
+    both = merge(made, [seen(COOPERATIVE, Source.CLIENT_LOG)])
+    assert both.members[0].ran is None
+    assert "EAGER and COOPERATIVE" in both.contradictions[0].what
+    assert group_protocol(both).value is RebalanceProtocol.CANNOT_TELL
+
+
+def read_nothing(group: Group) -> GroupSnapshot:
+    member = Member(member_id="a-1", client_id="a")
+    return GroupSnapshot(
+        group=group, captured_at=datetime(2026, 11, 21, tzinfo=UTC), members=(member,)
+    )
+
+
+def test_what_is_elected_is_what_workers_run() -> None:
+    for elected, value in (
+        ("default", EAGER),
+        ("compatible", COOPERATIVE),
+        ("sessioned", COOPERATIVE),
+    ):
+        group = Group(
+            group_id="w", state=GroupState.STABLE, type=GroupType.CLASSIC,
+            protocol_type="connect", assignor=elected,
+        )  # fmt: skip
+        made = merge(read_nothing(group), ())
+        assert group_protocol(made).value is value
+        software = made.members[0].software
+        assert software is not None
+        assert software.family == "connect"
