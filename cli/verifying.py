@@ -64,7 +64,7 @@ class Verifying:
         begun = standing
         if self._step is None and self._first is not None and (standing.step or 0) < self._first:
             standing = self._verify(seen, self._first)
-        entry = entry_of(self._plan, begun, seen, self._given)
+        entry = self._entry(begun, seen)
         last = self._book.entries[-1] if self._book.entries else None
         if not self._watching or last is None or _news(last, entry):
             self._book.append(entry)
@@ -84,9 +84,9 @@ class Verifying:
             raise UsageError(str(error)) from None
         except ContradictedError as error:
             output.say(str(error))
-            self._book.append(entry_of(self._plan, now, seen, self._given))
+            self._book.append(self._entry(now, seen))
             return asked
-        worded = replace(entry_of(self._plan, asked, seen, self._given), confirmed=word)
+        worded = replace(self._entry(asked, seen), confirmed=word)
         standing = verify(
             self._plan,
             [*self._book.entries, worded],
@@ -95,9 +95,12 @@ class Verifying:
             expect_members=self._expected,
             accepted=self._accepted,
         )
-        entry = entry_of(self._plan, standing, seen, self._given)
-        self._book.append(replace(entry, confirmed=word))
+        self._book.append(replace(self._entry(standing, seen), confirmed=word))
         return standing
+
+    def _entry(self, standing: Standing, seen: GroupSnapshot) -> JournalEntry:
+        before = self._book.entries
+        return entry_of(self._plan, standing, seen, entries=before, accepted=self._given)
 
     def _verify(self, seen: GroupSnapshot, step: int | None) -> Standing:
         return verify(
@@ -135,5 +138,11 @@ class Verifying:
 
 
 def _news(last: JournalEntry, entry: JournalEntry) -> bool:
-    unchanged = replace(last, at=entry.at, lag=entry.lag, committed=entry.committed) == entry
+    unchanged = _plain(last, entry) == _plain(entry, entry)
     return not unchanged or entry.at - last.at >= _KEEP
+
+
+def _plain(entry: JournalEntry, other: JournalEntry) -> JournalEntry:
+    """Without what differs at each look, and what is written once."""
+    members = tuple(replace(member, assignors=None, software=None) for member in entry.members)
+    return replace(entry, at=other.at, lag=other.lag, committed=other.committed, members=members)

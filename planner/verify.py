@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
 from rebal.planner.plan import Accepted, Finding, Plan
 from rebal.planner.verify_context import (
     assumed,
     context_of,
+    known_before,
     proven_list,
     proven_software,
     remembered,
@@ -148,9 +149,17 @@ def verify(
 
 
 def entry_of(
-    plan: Plan, standing: Standing, snapshot: GroupSnapshot, accepted: Sequence[str] = ()
+    plan: Plan,
+    standing: Standing,
+    snapshot: GroupSnapshot,
+    *,
+    entries: Sequence[JournalEntry] = (),
+    accepted: Sequence[str] = (),
 ) -> JournalEntry:
-    """What this look adds to the journal; `accepted` is what the user took upon themselves now."""
+    """What this look adds to the journal, where `entries` are in it already.
+
+    `accepted` is what the user took upon themselves now.
+    """
     # "Not restarted" is no proof that lasts, and a word is none: only what evidence says of an id.
     by_step = {
         each.id: (
@@ -160,6 +169,7 @@ def entry_of(
         for each in standing.steps
     }
     labels = {member.member_id: member.name for member in standing.members}
+    known = known_before(plan, entries) if entries else {}
     lag, committed = lag_of(snapshot)
     current = next((each for each in standing.steps if each.id == standing.step), None)
     return JournalEntry(
@@ -185,8 +195,8 @@ def entry_of(
                     for n, (_, lacks) in by_step.items()
                     if member.member_id in lacks and not assumed(member)
                 ),
-                assignors=proven_list(member),
-                software=proven_software(member),
+                assignors=_news(proven_list(member), known.get(member.member_id)),
+                software=_news(proven_software(member), known.get(member.member_id)),
             )
             for member in snapshot.members
         ),
@@ -201,6 +211,14 @@ def entry_of(
         accepted=(*standing.accepted, *accepted),
         left_out=frozenset(current.left_out) if current else frozenset(),
     )
+
+
+_T = TypeVar("_T")
+
+
+def _news(fact: _T, known: tuple[object, object] | None) -> _T | None:
+    """A fact of an id stays in the journal once; None where it is there."""
+    return None if known is not None and fact in known else fact
 
 
 def _both(planned: Accepted, given: Accepted | None) -> Accepted:
@@ -223,8 +241,8 @@ def _notes(plan: Plan, snapshot: GroupSnapshot, late: int) -> Iterator[str]:
         )
     if late:
         yield (
-            f"{late} looks of the journal are of a later time than this one and are left out: the "
-            "clocks of two machines differ, or this is an old snapshot"
+            f"looks of the journal that are later than this one, and left out: {late} (the clocks "
+            "of two machines differ, or this is an old snapshot)"
         )
     past = new_refusals(plan, snapshot)
     if past:

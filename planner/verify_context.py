@@ -76,15 +76,23 @@ def remembered(
     What the user assumed when the plan was made comes too, marked as that. Evidence of now that
     speaks against an older list keeps it out.
     """
-    known: dict[str, tuple[AssignorList, Software | None]] = {}
-    for member_id, assignors, software in _facts(plan, entries):
-        before = known.get(member_id, (AssignorList(), None))
-        known[member_id] = (assignors or before[0], software or before[1])
+    known = known_before(plan, entries)
     members = tuple(
         _with(member, *known[member.member_id]) if member.member_id in known else member
         for member in snapshot.members
     )
     return replace(snapshot, members=members)
+
+
+def known_before(
+    plan: Plan, entries: Sequence[JournalEntry]
+) -> dict[str, tuple[AssignorList | None, Software | None]]:
+    """Member id → its exact list and its client, as the baseline and the journal have them."""
+    known: dict[str, tuple[AssignorList | None, Software | None]] = {}
+    for member_id, assignors, software in _facts(plan, entries):
+        before = known.get(member_id, (None, None))
+        known[member_id] = (assignors or before[0], software or before[1])
+    return known
 
 
 def assumed(member: Member) -> bool:
@@ -115,12 +123,13 @@ def _facts(
             yield seen.member_id, seen.assignors, seen.software
 
 
-def _with(member: Member, assignors: AssignorList, software: Software | None) -> Member:
+def _with(member: Member, assignors: AssignorList | None, software: Software | None) -> Member:
     now = member.assignors
-    fits = set(now.at_least) <= set(assignors.list) and not set(now.lacks) & set(assignors.list)
-    speaks = member.protocol_type == "consumer"
-    if assignors.list and fits and not speaks and now.knowledge is not Knowledge.EXACT:
-        member = replace(member, assignors=assignors)
+    if assignors is not None and now.knowledge is not Knowledge.EXACT:
+        names = set(assignors.list)
+        fits = set(now.at_least) <= names and not set(now.lacks) & names
+        if fits and member.protocol_type != "consumer":
+            member = replace(member, assignors=assignors)
     if software is not None and proven_software(member) is None:
         member = replace(member, software=software)
     return member

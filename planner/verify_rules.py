@@ -25,6 +25,7 @@ _ANSWERED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "mixed_families": ("RB104",),
         "cut_over": ("RB104",),
         "kip848_offline": ("RB401", "RB402", "RB403"),
+        "kip848_back_offline": ("RB401",),
         "streams_one_bounce": ("RB501",),
         "streams_two_bounces": ("RB501",),
         "streams_down": ("RB501",),
@@ -34,8 +35,8 @@ _ANSWERED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 # Refusals and states have a history, which the dangers and the gate know and one look does not.
 _OF_ONE_LOOK: Final = ("RB904", "RB905")
-# What every way of this kind passes through is no news.
-_ON_THE_WAY: Final = ("RB106", "RB107", "RB109", "RB110", "RB116")
+# What every way of this kind passes through is no news: mixed lists, files that are ahead.
+_ON_THE_WAY: Final = ("RB106", "RB107", "RB109", "RB110", "RB116", "RB903")
 # Who is missing, unknown or at odds keeps the gate from holding; that alone stops nobody.
 NOT_YET: Final = ("RB606", "RB901", "RB902")
 # What the next start of a member would meet counts for ever, a crash being enough.
@@ -61,7 +62,8 @@ def live_findings(
         if finding.severity is Severity.BLOCK:
             speaks = _gates(plan, finding, step)
         else:
-            speaks = finding.rule not in {*before, *_ON_THE_WAY}
+            expected = before if step is None else {*before, *_ON_THE_WAY}
+            speaks = finding.rule not in expected
         if speaks or finding.rule in _ALWAYS:
             found.append(finding)
     return tuple(found)

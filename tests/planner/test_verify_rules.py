@@ -1,0 +1,206 @@
+"""What came after the plan was made: the rules on the live group, and what the user accepts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.groups.assume import apply_assumptions
+from rebal.groups.model import GroupSnapshot, Tri
+from rebal.planner.plan import Accepted, Plan
+from rebal.planner.routes import make_plan
+from rebal.planner.verify import Standing, entry_of, verify
+from rebal.planner.verify_journal import JournalEntry
+from tests.planner.builder import AT, group_of
+
+RANGE = ["range"]
+MIXED = ["cooperative-sticky", "range"]
+DEFAULT = ["range", "cooperative-sticky"]
+FINAL = ["cooperative-sticky"]
+COOP = {"elected": "cooperative-sticky"}
+WHY = "tried on staging"
+
+
+def look(minutes: float, members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
+    made = group_of({"members": members, "reloaded": False, **more})
+    return replace(made, captured_at=AT + timedelta(minutes=minutes))
+
+
+def app(number: int, start: int, names: list[str] | None = None, **more: Any) -> dict[str, Any]:
+    listed = {"list": names} if names else {}
+    return {"id": f"app-{number}.{start}", "client": f"app-{number}", **listed, **more}
+
+
+def apps(start: int, names: list[str] | None = None, **more: Any) -> list[dict[str, Any]]:
+    return [app(n, start, names, **more) for n in range(3)]
+
+
+def rules_of(standing: Standing) -> list[str]:
+    return [finding.rule for finding in standing.findings]
+
+
+@pytest.fixture
+def plan() -> Plan:
+    """Three members on range."""
+    return make_plan(look(0, apps(1, RANGE)), expect_members=3)
+
+
+NEW = {
+    "librdkafka joined": ({"family": "librdkafka", "version": "2.6.0"}, "RB104", Tri.YES),
+    "kafkajs joined": ({"family": "kafkajs", "list": ["RoundRobinAssigner", "range"]}, "RB105",
+                       Tri.YES),
+    "the next start drops range": ({"declared": FINAL, "version": "2.8.2"}, "RB103", Tri.YES),
+    "the next start has nothing common": ({"declared": ["sticky"]}, "RB101", Tri.YES),
+    "a static member's deployment surges": (
+        {"instance": "i-2", "declared": MIXED, "surge": "25%"}, "RB604", Tri.YES
+    ),
+    "a custom client nobody knows": (
+        {"family": None, "left": "java >= 2.4, kafka-python"}, "RB906", Tri.CANNOT_TELL
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_what_came_after_the_plan_is_found_and_decides(plan: Plan, name: str) -> None:
+    changes, rule, result = NEW[name]
+    members = [app(0, 2, MIXED), app(1, 1, RANGE), app(2, 2, RANGE) | changes]
+    standing = verify(plan, [], look(1, members))
+    (finding,) = [f for f in standing.findings if f.rule == rule]
+    assert (finding.severity, finding.result) == ("block", result)
+    assert standing.exit_code == (3 if result is Tri.YES else 4)
+    assert ("restart nothing more" in standing.next) is (result is Tri.YES)
+    accepted = Accepted(ignore={rule: WHY})
+    heard = verify(plan, [], look(1, members), accepted=accepted)
+    assert heard.exit_code == 4
+    (finding,) = [f for f in heard.findings if f.rule == rule]
+    assert finding.ignored == WHY
+    recorded = make_plan(plan.baseline, expect_members=3, ignore={rule: WHY})
+    assert verify(recorded, [], look(1, members)).exit_code == 4
+
+
+def test_nothing_new_is_found_on_a_good_way(plan: Plan) -> None:
+    entries: list[JournalEntry] = []
+    looks = [
+        look(1, [app(0, 2, MIXED), app(1, 1, RANGE), app(2, 1, RANGE)]),
+        look(2, [app(0, 2, MIXED), app(1, 2, MIXED), app(2, 1, RANGE)]),
+        look(3, apps(2, MIXED), **COOP),
+        look(4, [app(0, 3, FINAL), app(1, 2), app(2, 2)], **COOP),
+        look(5, [app(0, 3), app(1, 3, FINAL), app(2, 2)], **COOP),
+        look(6, [app(0, 3), app(1, 3), app(2, 3, FINAL)], **COOP),
+    ]
+    codes = []
+    for snapshot in looks:
+        standing = verify(plan, entries, snapshot)
+        assert not [f for f in standing.findings if f.severity == "block" and f.rule != "RB901"]
+        codes.append(standing.exit_code)
+        entries.append(entry_of(plan, standing, snapshot))
+    assert codes == [4, 4, 0, 4, 4, 0]
+
+
+def test_missing_is_not_yet_and_too_many_is_a_warning(plan: Plan) -> None:
+    missing = verify(plan, [], look(1, apps(2, MIXED)[:2], **COOP))
+    assert (missing.exit_code, rules_of(missing)) == (4, ["RB606"])
+    fourth = app(3, 1, MIXED)
+    more = verify(plan, [], look(1, [*apps(2, MIXED), fourth], **COOP))
+    assert (more.exit_code, rules_of(more)) == (0, ["RB607"])
+    # A word does not open the gate below the expected count: it takes another count.
+    ignored = Accepted(ignore={"RB606": "gone for good"})
+    assert verify(plan, [], look(1, apps(2, MIXED)[:2], **COOP), accepted=ignored).exit_code == 4
+    assert verify(plan, [], look(1, apps(2, MIXED)[:2], **COOP), expect_members=2).exit_code == 0
+
+
+def test_a_coordinator_that_forgets_in_the_middle_is_a_danger() -> None:
+    plan = make_plan(look(0, apps(1, DEFAULT)), expect_members=3)
+    assert plan.path == "one_bounce"
+    # Two are not restarted, all hold both lists, and a load leaves range alone of them.
+    half = [app(0, 2, DEFAULT), app(1, 1, DEFAULT), app(2, 1, DEFAULT)]
+    forgot = verify(plan, [], look(1, half, reloaded=True))
+    assert (forgot.exit_code, "RB113" in rules_of(forgot)) == (3, True)
+    unsure = verify(plan, [], look(1, half, reloaded=None))
+    assert (unsure.exit_code, "RB113" in rules_of(unsure)) == (4, True)
+    accepted = Accepted(ignore={"RB113": "the probe was asked by hand"})
+    assert verify(plan, [], look(1, half, reloaded=True), accepted=accepted).exit_code == 4
+    assert "RB113" not in rules_of(verify(plan, [], look(1, half)))
+
+
+def test_a_way_back_that_is_declared_counts_even_when_all_is_done(plan: Plan) -> None:
+    snapshot = look(1, apps(2, FINAL), **COOP)
+    assert verify(plan, [], snapshot, step=2).finished
+    back = look(1, [*apps(2, FINAL)[:2], app(2, 2, FINAL, declared=RANGE)], **COOP)
+    standing = verify(plan, [], back, step=2)
+    assert (standing.exit_code, rules_of(standing)) == (3, ["RB108", "RB903"])
+    assert not standing.finished
+
+
+def test_lists_that_nobody_knows_can_be_accepted_by_name(plan: Plan) -> None:
+    snapshot = look(1, apps(2))
+    assert verify(plan, [], snapshot).exit_code == 4
+    standing = verify(plan, [], snapshot, accepted=Accepted(ignore={"RB901": WHY}))
+    assert (standing.gate, standing.exit_code) == (Tri.YES, 0)
+    assert standing.accepted == (f"not known: app-0, app-1, app-2 (RB901 is ignored: {WHY})",)
+    entry = entry_of(plan, standing, snapshot)
+    assert WHY in entry.accepted[0]
+    # It goes no further than that: what evidence speaks against stays so.
+    lacking = look(1, [app(0, 2, RANGE), app(1, 2), app(2, 2)])
+    heard = verify(plan, [], lacking, accepted=Accepted(ignore={"RB901": WHY}))
+    assert (heard.gate, heard.exit_code) == (Tri.NO, 4)
+
+
+def test_a_list_that_was_assumed_counts_for_its_id_and_is_no_proof_for_later(plan: Plan) -> None:
+    texts = [f"client-id=app-{n}:cooperative-sticky,range" for n in range(3)]
+    made, said = apply_assumptions(look(1, apps(2)), texts)
+    standing = verify(plan, [], made)
+    assert (standing.gate, standing.exit_code, len(said)) == (Tri.YES, 0, 3)
+    assert all(member.vouched for member in standing.members)
+    entry = entry_of(plan, standing, made)
+    assert not any(member.made or member.assignors for member in entry.members)
+    assert verify(plan, [entry], look(2, apps(2))).exit_code == 4
+    # In a plan's baseline it stands at its member id, for as long as that is there.
+    known, said = apply_assumptions(look(0, apps(1), **COOP), texts)
+    planned = make_plan(known, expect_members=3, assumed=said)
+    assert planned.next_step == 2
+    assert verify(planned, [], look(1, apps(1), **COOP), step=1).exit_code == 0
+    assert verify(planned, [], look(1, apps(2), **COOP), step=2).exit_code == 4
+
+
+def test_a_family_that_was_assumed_is_kept_in_the_plan() -> None:
+    bare = [app(n, 1, family=None) for n in range(3)]
+    families = {"*": "librdkafka"}
+    plan = make_plan(look(0, bare), expect_members=3, families=families)
+    assert (plan.path, plan.accepted.families) == ("cut_over", families)
+    back = look(1, [app(n, 2, family=None) for n in range(3)], **COOP)
+    assert verify(plan, [], back).finished
+    other = replace(plan, accepted=Accepted())
+    assert verify(other, [], back).exit_code == 4
+    assert verify(other, [], back, accepted=Accepted(families=families)).finished
+
+
+def test_what_was_proven_of_an_id_comes_back_with_it(plan: Plan) -> None:
+    first = look(1, apps(2, MIXED), **COOP)
+    entry = entry_of(plan, verify(plan, [], first), first)
+    # Nothing but the journal knows the lists now: the forgotten one is named all the same.
+    back = look(3, [app(0, 2), app(1, 2), app(2, 3, RANGE)], elected="range")
+    standing = verify(plan, [entry], back, step=2)
+    assert standing.exit_code == 3
+    assert {danger.kind for danger in standing.dangers} == {"went-back"}
+    assert [f.members for f in standing.findings if f.rule == "RB102"] == [("app-2.3-0f0f",)]
+
+
+def test_an_old_plan_and_a_look_before_it_are_said(plan: Plan) -> None:
+    week = verify(plan, [], look(7 * 24 * 60, apps(2, MIXED), **COOP))
+    assert week.exit_code == 0
+    assert any("7 days old" in note for note in week.notes)
+    before = verify(plan, [], look(-5, apps(2, MIXED), **COOP))
+    assert (before.gate, before.exit_code) == (Tri.CANNOT_TELL, 4)
+    assert "older than the plan" in before.why[0]
+
+
+def test_looks_of_a_later_time_are_left_out_and_said(plan: Plan) -> None:
+    later = look(9, apps(2, MIXED), **COOP)
+    entry = entry_of(plan, verify(plan, [], later), later)
+    standing = verify(plan, [entry], look(5, apps(2)))
+    assert standing.exit_code == 4
+    assert any("left out: 1 (" in note for note in standing.notes)
