@@ -137,15 +137,15 @@ def _declared(where: str, client: Client, replicas: int | None, max_surge: str |
         family=client.family,
         replicas=replicas,
         max_surge=max_surge,
+        upgrade_from=client.upgrade_from,
         evidence=Evidence(source=Source.CONFIG_FILE, detail=where),
     )
 
 
 def _same(one: Declared, other: Declared) -> bool:
-    return (one.group_id, one.client_id, one.instance_id, one.list, one.group_protocol) == (
-        other.group_id,
-        other.client_id,
-        other.instance_id,
-        other.list,
-        other.group_protocol,
-    )
+    return _identity(one) == _identity(other)
+
+
+def _identity(one: Declared) -> tuple[object, ...]:
+    said = (one.list, one.group_protocol, one.upgrade_from)
+    return (one.group_id, one.client_id, one.instance_id, *said)

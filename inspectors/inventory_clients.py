@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypedDict
 
-from rebal.groups.clients import assignor_of
+from rebal.groups.clients import assignor_of, worker_list
 from rebal.inspectors.inventory_values import Environment, Flat, words
 
 _GROUP_ID: Final = "group.id"
@@ -22,6 +22,7 @@ _CLIENT_ID: Final = "client.id"
 _INSTANCE_ID: Final = "group.instance.id"
 _APPLICATION_ID: Final = "application.id"
 _SERVERS: Final = "bootstrap.servers"
+_UPGRADE_FROM: Final = "upgrade.from"
 # What clients with group.protocol=consumer refuse besides the list (KIP-848).
 _CLASSIC_ONLY: Final = ("heartbeat.interval.ms", "session.timeout.ms")
 _POLL: Final = "max.poll.interval.ms"
@@ -42,6 +43,7 @@ _KEYS: Final = {
     "maxpollintervalms": _POLL,
     "clientid": _CLIENT_ID,
     "groupid": _GROUP_ID,
+    "upgradefrom": _UPGRADE_FROM,
 }
 _LONGEST_KEY: Final = 4
 # Words at the end of a prefix that do not make it another consumer.
@@ -57,6 +59,12 @@ _NEUTRAL_ENDS: Final = (
 )
 _NO_CONSUMER: Final = frozenset({"producer", "admin", "template", "oauth", "oauthbearer", "oauth2"})
 _CONNECT_WORKER: Final = ("configstoragetopic", "offsetstoragetopic", "connectprotocol")
+_WORKER_PROTOCOL: Final = "connect.protocol"
+_WORKER_KEYS: Final = {
+    "groupid": _GROUP_ID,
+    "clientid": _CLIENT_ID,
+    "connectprotocol": _WORKER_PROTOCOL,
+}
 _LIBRDKAFKA_ONLY: Final = (
     "enable.auto.offset.store",
     "enable.partition.eof",
@@ -92,6 +100,7 @@ class Client:
     family: str | None
     session_timeout_ms: int | None = None
     max_poll_interval_ms: int | None = None
+    upgrade_from: str | None = None
 
 
 @dataclass
@@ -116,9 +125,8 @@ def clients_in(layers: Sequence[Flat], environment: Environment) -> Clients:
     for layer in layers:
         together |= layer
     if any("".join(words(key)).endswith(_CONNECT_WORKER) for key in together):
-        made.notes.append(
-            "is of a Connect worker, whose group has no consumer assignors; nothing is declared"
-        )
+        worker = _worker(together, environment, made.notes)
+        made.found += [] if worker is None else [worker]
         return made
     scopes: dict[tuple[str, ...], _Scope] = {}
     for rank, layer in enumerate(layers):
@@ -131,6 +139,32 @@ def clients_in(layers: Sequence[Flat], environment: Environment) -> Clients:
                 made.found.append(client)
     made.found = _merged(made.found)
     return made
+
+
+def _worker(beside: Flat, environment: Environment, notes: list[str]) -> Client | None:
+    """The Connect worker of these settings: its list is what connect.protocol makes it offer."""
+    known: dict[str, str | None] = {}
+    for key, raw in beside.items():
+        # Images for containers write CONNECT_GROUP_ID and CONNECT_CONNECT_PROTOCOL.
+        letters = "".join(words(key))
+        name = _WORKER_KEYS.get(letters) or _WORKER_KEYS.get(letters.removeprefix("connect"))
+        if name is not None:
+            known[name] = environment.resolve(raw, beside)
+    protocol = known.get(_WORKER_PROTOCOL)
+    offers = worker_list(protocol) if protocol is not None else None
+    if _WORKER_PROTOCOL in known and offers is None:
+        notes.append("is of a Connect worker whose connect.protocol cannot be told; it is left out")
+        return None
+    return Client(
+        group_id=known.get(_GROUP_ID),
+        client_id=known.get(_CLIENT_ID) or None,
+        instance_id=None,
+        list=offers or (),
+        list_set=offers is not None,
+        group_protocol=None,
+        classic_only=(),
+        family="connect",
+    )
 
 
 def _with_lists(layer: Flat) -> Flat:
@@ -217,6 +251,7 @@ def _client(
             group_protocol=known.get(_PROTOCOL),
             classic_only=tuple(name for name in _CLASSIC_ONLY if name in values),
             family="streams",
+            upgrade_from=known.get(_UPGRADE_FROM),
             **_timeouts(known),
         )
     entries = _entries(known.get(_STRATEGY) or "")
@@ -282,6 +317,7 @@ def _union(one: Client, two: Client) -> Client | None:
         (one.instance_id, two.instance_id),
         (one.group_protocol, two.group_protocol),
         (one.family, two.family),
+        (one.upgrade_from, two.upgrade_from),
     ):
         if a is not None and b is not None and a != b:
             return None
@@ -296,4 +332,5 @@ def _union(one: Client, two: Client) -> Client | None:
         family=one.family or two.family,
         session_timeout_ms=one.session_timeout_ms or two.session_timeout_ms,
         max_poll_interval_ms=one.max_poll_interval_ms or two.max_poll_interval_ms,
+        upgrade_from=one.upgrade_from or two.upgrade_from,
     )

@@ -209,11 +209,46 @@ def test_a_streams_application_is_its_application_id(tmp_path):
     assert (declared.group_id, declared.family, declared.list_set) == ("agg", "streams", False)
 
 
-def test_a_connect_worker_declares_nothing_and_that_is_said(tmp_path):
-    text = "group.id=connect\nbootstrap.servers=x\nconfig.storage.topic=c\nconsumer.group.id=g"
+@pytest.mark.parametrize(
+    ("line", "offers", "is_set"),
+    [
+        ("", (), False),
+        ("connect.protocol=eager", ("default",), True),
+        ("connect.protocol=compatible", ("compatible", "default"), True),
+        ("CONNECT_CONNECT_PROTOCOL=Sessioned", ("sessioned", "compatible", "default"), True),
+    ],
+)
+def test_a_connect_worker_declares_what_it_will_offer(tmp_path, line, offers, is_set):
+    text = f"group.id=workers\nbootstrap.servers=x\nconfig.storage.topic=c\nconsumer.group.id=g\n{line}"
     reading = read_inventory(write(tmp_path, "connect.properties", text))
-    assert reading.declared == ()
-    assert "Connect" in reading.notes[0]
+    (one,) = reading.declared
+    assert (one.group_id, one.family, one.list, one.list_set) == (
+        "workers", "connect", offers, is_set,
+    )  # fmt: skip
+    assert reading.notes == ()
+
+
+def test_a_connect_worker_whose_protocol_is_not_known_declares_nothing(tmp_path):
+    for value in ("${PROTOCOL}", "newest"):
+        text = f"group.id=w\nconfig.storage.topic=c\nconnect.protocol={value}"
+        reading = read_inventory(write(tmp_path, "connect.properties", text))
+        assert reading.declared == ()
+        assert "connect.protocol" in reading.notes[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "application.id=app\nbootstrap.servers=x\nupgrade.from=2.3\nclient.id=a",
+        "spring.kafka.streams.application-id=app\nspring.kafka.streams.client-id=a\n"
+        "spring.kafka.streams.properties.upgrade.from=2.3",
+    ],
+)
+def test_a_streams_program_declares_upgrade_from(tmp_path, text):
+    (one,) = read_inventory(write(tmp_path, "a.properties", text)).declared
+    assert (one.group_id, one.client_id, one.family, one.upgrade_from) == (
+        "app", "a", "streams", "2.3",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
