@@ -1,0 +1,318 @@
+"""Plans for groups of franz-go, sarama and kafkajs members, carried out on real ones.
+
+After every restart verify's word is held to the truth: who was given which list, and who really
+gave up its partitions at the next rebalance.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rebal.cli import app
+from tests.kafka.broker import Broker
+from tests.kafka.members import Member, Members, wait_assigned
+
+pytestmark = pytest.mark.usefixtures("other_clients")
+PARTITIONS = 6
+OLD = ["range"]
+FINAL = ["cooperative-sticky"]
+BOTH = [*FINAL, *OLD]
+
+
+class Service:
+    """A group whose members are named after their client, and what rebal says of it.
+
+    `lists` is what each member was started with (empty: its client's default).
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        members: Members,
+        group: str,
+        topic: str,
+        *,
+        folder: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        self.broker = broker
+        self.members = members
+        self.group = group
+        self.topic = broker.create_topic(topic, PARTITIONS)
+        self.file = folder / "plan.yaml"
+        self.capsys = capsys
+        self.running: dict[str, Member] = {}
+        self.lists: dict[str, list[str]] = {}
+
+    def start(self, name: str, assignors: list[str]) -> Member:
+        """`name` is the software and a number: `franz-go-0`."""
+        software = name.rpartition("-")[0]
+        return self.members.start(
+            software, self.broker, name, self.group, topics=[self.topic],
+            assignors=assignors or None,
+        )  # fmt: skip
+
+    def begin(self, names: list[str], assignors: list[str]) -> None:
+        for name in names:
+            self.running[name] = self.start(name, assignors)
+            self.lists[name] = assignors
+        self.settle()
+
+    def restart(self, name: str, assignors: list[str]) -> None:
+        self.running[name].stop()
+        self.begin([name], assignors)
+
+    def settle(self) -> None:
+        running = list(self.running.values())
+        wait_assigned(running, PARTITIONS)
+        self.broker.wait_stable(self.group, len(running))
+
+    def rebal(self, *words: str, log: bool = True) -> dict[str, Any]:
+        more = ["--request-log", str(self.broker.request_log_path)] if log else []
+        code = app.run([*words, "-b", self.broker.bootstrap, "-o", "json", *more])
+        told = self.capsys.readouterr()
+        assert told.out, told.err
+        body: dict[str, Any] = json.loads(told.out)
+        assert body.get("exit_code", code) == code
+        return body
+
+    def plan(self, *more: str, log: bool = True) -> dict[str, Any]:
+        words = ["plan-upgrade", self.group, "--probe", "--expect-members", str(len(self.running))]
+        return self.rebal(*words, *more, log=log)
+
+    def inspect(self) -> dict[str, Any]:
+        (group,) = self.rebal("inspect", self.group)["groups"]
+        return dict(group)
+
+    def verify(self) -> dict[str, Any]:
+        return self.rebal("verify", str(self.file), "--probe")
+
+    def runs(self) -> dict[str, str]:
+        """What inspect says that each member runs."""
+        return {m["client_id"]: m["rebalance_protocol"] for m in self.inspect()["members"]}
+
+    def carry_out(self, step: dict[str, Any], order: list[str]) -> None:
+        """Each member gets the step's list; verify names the truth after each restart."""
+        wanted = step["target_list"]
+        for name in order:
+            self.restart(name, wanted)
+            told = self.verify()
+            truth = {name for name, names in self.lists.items() if names == wanted}
+            assert by_answer(told, "yes") == truth
+            assert by_answer(told, "no") == set(self.lists) - truth
+            assert (told["step"], told["dangers"]) == (step["id"], [])
+            assert told["exit_code"] == (0 if len(truth) == len(self.lists) else 4), told
+
+
+def by_answer(body: dict[str, Any], answer: str) -> set[str]:
+    return {member["name"] for member in body["members"] if member["done"] == answer}
+
+
+def gave_up(member: Member, since: int) -> set[tuple[str, int]]:
+    """What it gave up from its event number `since` on."""
+    events = [event for event in member.events[since:] if event.kind in ("revoked", "lost")]
+    return set().union(*(event.partitions for event in events))
+
+
+@pytest.fixture
+def service(
+    kafka41: Broker,
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    *,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Service]:
+    """With the request log on."""
+    kafka41.log_requests(True)
+    yield Service(kafka41, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
+    kafka41.log_requests(False)
+
+
+def texts(step: dict[str, Any], family: str) -> str:
+    return "\n".join(one["text"] for one in step["config"] if one["family"] == family)
+
+
+def test_java_and_franz_go_in_one_group(service: Service) -> None:
+    java, go = ["java-2.8.2-0", "java-2.8.2-1"], ["franz-go-0"]
+    service.begin([*java, *go], OLD)
+    plan = service.plan("--out", str(service.file))
+    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("two_bounces", 1, 0)
+    first, second = plan["steps"]
+    assert first["target_list"] == BOTH
+    assert "CooperativeStickyAssignor,org.apache.kafka.clients.consumer.RangeAssignor" in texts(
+        first, "java"
+    )
+    assert "kgo.Balancers(kgo.CooperativeStickyBalancer(), kgo.RangeBalancer())" in texts(
+        first, "franz-go"
+    )
+    assert "kgo.Balancers(kgo.CooperativeStickyBalancer())" in texts(second, "franz-go")
+
+    service.carry_out(first, [*go, *java])
+    # Java members run EAGER for as long as range is in their list; franz-go follows the vote.
+    assert service.runs() == {java[0]: "EAGER", java[1]: "EAGER", go[0]: "COOPERATIVE"}
+    before = {name: (member.owned, len(member.events)) for name, member in service.running.items()}
+    service.restart(java[0], second["target_list"])
+    owned, since = before[java[1]]
+    assert owned <= gave_up(service.running[java[1]], since)
+    owned, since = before[go[0]]
+    assert not owned <= gave_up(service.running[go[0]], since)
+    assert service.runs() == {
+        java[0]: "COOPERATIVE",
+        java[1]: "EAGER",
+        go[0]: "COOPERATIVE",
+    }
+
+    service.carry_out(second, [java[1], *go])
+    assert set(service.runs().values()) == {"COOPERATIVE"}
+    assert service.verify()["finished"]
+    done = service.plan()
+    assert (done["verdict"], done["from"]) == ("done", "COOPERATIVE")
+    assert all(member.error is None for member in service.running.values())
+
+
+def test_franz_go_alone(service: Service) -> None:
+    names = ["franz-go-0", "franz-go-1"]
+    service.begin(names, OLD)
+    plan = service.plan("--out", str(service.file))
+    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("two_bounces", 1, 0)
+    first, second = plan["steps"]
+    assert set(service.runs().values()) == {"EAGER"}
+    service.carry_out(first, names)
+    # Every list still holds range: the next vote may make them EAGER again.
+    assert set(service.runs().values()) == {"COOPERATIVE"}
+    assert (service.plan()["next_step"], service.plan()["verdict"]) == (2, "ready")
+    service.carry_out(second, names)
+    assert service.verify()["finished"]
+    assert service.plan()["verdict"] == "done"
+    assert all(member.error is None for member in service.running.values())
+
+
+def test_franz_go_flips_back_with_the_vote(service: Service) -> None:
+    go = ["franz-go-0", "franz-go-1"]
+    service.begin(go, BOTH)
+    assert service.runs() == dict.fromkeys(go, "COOPERATIVE")
+    before = {name: (service.running[name].owned, len(service.running[name].events)) for name in go}
+    # A Java group of these lists would be EAGER already; here a late [range] brings it back.
+    service.begin(["java-2.8.2-0"], OLD)
+    assert service.runs() == dict.fromkeys([*go, "java-2.8.2-0"], "EAGER")
+    for name, (owned, since) in before.items():
+        assert owned <= gave_up(service.running[name], since)
+    told = service.plan()
+    assert (told["from"], told["next_step"], told["exit_code"]) == ("EAGER", 1, 0)
+    assert told["steps"][0]["to_do"] == [service.running["java-2.8.2-0"].member_id]
+
+
+@pytest.mark.full
+def test_franz_go_stays_while_librdkafka_members_stop(service: Service) -> None:
+    go, others = ["franz-go-0", "franz-go-1"], ["confluent-kafka-0", "confluent-kafka-1"]
+    service.begin([*go, *others], OLD)
+    for name in go:
+        plan = service.plan()
+        assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("mixed_families", 1, 0)
+        service.restart(name, plan["steps"][0]["target_list"])
+    plan = service.plan()
+    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("mixed_families", 2, 0)
+    assert set(plan["steps"][1]["to_do"]) == {service.running[name].member_id for name in others}
+    for name in others:
+        service.running.pop(name).stop()
+    service.settle()
+    assert service.runs() == dict.fromkeys(go, "COOPERATIVE")
+    service.begin(others, plan["steps"][1]["target_list"])
+    for name in go:
+        plan = service.plan()
+        assert (plan["next_step"], plan["exit_code"]) == (2, 0), plan["summary"]
+        service.restart(name, plan["steps"][1]["target_list"])
+    assert service.plan()["verdict"] == "done"
+    assert all(member.error is None for member in service.running.values())
+
+
+def test_franz_go_by_default(service: Service) -> None:
+    service.begin(["franz-go-0", "franz-go-1"], [])
+    # cooperative-sticky is elected, and range may still stand behind it in every list.
+    assert (service.plan(log=False)["verdict"], service.plan(log=False)["next_step"]) == (
+        "unproven",
+        2,
+    )
+    told = service.plan()
+    assert (told["verdict"], told["from"], told["exit_code"]) == ("done", "COOPERATIVE", 0)
+
+
+@pytest.mark.full
+def test_sarama_and_java_in_one_group(service: Service) -> None:
+    java, go = "java-4.1.1-0", "sarama-0"
+    service.begin([java, go], OLD)
+    plan = service.plan("--out", str(service.file))
+    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("two_bounces", 1, 0)
+    first, second = plan["steps"]
+    assert (
+        "{sarama.NewBalanceStrategyCooperativeSticky(), sarama.NewBalanceStrategyRange()}"
+        in texts(first, "sarama")
+    )
+    service.carry_out(first, [go, java])
+    # As Java does, sarama runs EAGER while range is in its list, whatever is elected.
+    assert service.runs() == {java: "EAGER", go: "EAGER"}
+    owned, since = service.running[go].owned, len(service.running[go].events)
+    service.restart(java, FINAL)
+    assert owned <= gave_up(service.running[go], since)
+    service.carry_out(second, [go])
+    assert service.runs() == {java: "COOPERATIVE", go: "COOPERATIVE"}
+    assert service.plan()["verdict"] == "done"
+    assert all(member.error is None for member in service.running.values())
+
+
+@pytest.mark.parametrize("software", ["kafkajs", "aiokafka", "segmentio"])
+def test_clients_that_cannot_block_the_plan_and_would_have_refused_the_others(
+    software: str, service: Service
+) -> None:
+    names = [f"{software}-0", f"{software}-1"]
+    service.begin(names, [])
+    plan = service.plan()
+    answer = {finding["rule"]: finding["result"] for finding in plan["findings"]}["RB105"]
+    # kafka-go's bytes leave one more client, which cannot either; aiokafka shows by its client id,
+    # which begins here as the default one does.
+    certain = software != "segmentio"
+    assert (answer, plan["exit_code"]) == (("yes", 3) if certain else ("cannot tell", 4))
+    for client in ("java-4.1.1", "franz-go"):
+        joiner = service.start(f"{client}-9", FINAL)
+        joiner.wait_for("error")
+        assert "inconsistent" in str(joiner.error).lower()
+        joiner.stop()
+    service.settle()
+    refused = {(one["client_id"], *one["list"]) for one in service.inspect()["refusals"]}
+    assert refused == {(f"{client}-9", *FINAL) for client in ("java-4.1.1", "franz-go")}
+    assert all(member.error is None for member in service.running.values())
+
+
+def test_a_franz_go_member_that_is_refused_again_and_again(service: Service) -> None:
+    java, go = "java-2.8.2-0", "franz-go-0"
+    service.begin([java, go], OLD)
+    service.plan("--out", str(service.file))
+    # Somebody takes franz-go's default, which is the last step's list, before its time.
+    service.running[go].stop()
+    hasty = service.start(go, [])
+    hasty.wait_for("error", count=3)
+    assert {event.data["kind"] for event in hasty.said("error")} == {"refused"}
+    assert hasty.host.process.alive
+    service.broker.wait_stable(service.group, 1)
+    told = service.verify()
+    assert told["exit_code"] == 3
+    (danger,) = told["dangers"]
+    assert danger["kind"] == "refused"
+    assert f"{go} [cooperative-sticky]" in danger["message"]
+    assert danger["members"] == [service.running[java].member_id]
+    assert [one["name"] for one in told["missing"]] == [go]
+    seen = service.inspect()
+    assert {(one["client_id"], *one["list"]) for one in seen["refusals"]} == {(go, *FINAL)}
+    assert len(seen["refusals"]) >= 3
+    (finding,) = (one for one in seen["findings"] if one["rule"] == "RB904")
+    assert go in finding["message"]
+    hasty.stop()
+    service.begin([go], BOTH)
+    assert by_answer(service.verify(), "yes") == {go}
