@@ -174,6 +174,99 @@ def test_the_second_bounce_is_done_only_when_every_list_is_seen(rollout: Rollout
     assert not names(nothing, "yes")
 
 
+def test_a_client_that_joins_after_the_plan_was_made_is_a_danger(rollout: Rollout) -> None:
+    rollout.broker.log_requests(True)
+    try:
+        rollout.restart(0, MIXED)
+        rollout.check(4, {"app-0"})
+        other = rollout.members.start(
+            "confluent-kafka", rollout.broker, "rd-0", rollout.group, topics=[rollout.topic],
+            assignors=OLD,
+        )  # fmt: skip
+        wait_assigned([*rollout.running, other], PARTITIONS)
+        rollout.broker.wait_stable(rollout.group, 4)
+        told = rollout.verify(*rollout.log)
+        assert told["exit_code"] == 3
+        found = {one["rule"]: one for one in told["findings"]}
+        assert found["RB104"]["severity"] == "block"
+        assert found["RB104"]["members"] == [other.member_id]
+        assert found["RB607"]["severity"] == "warn"
+        words = ["--ignore", "RB104", "--reason", "it has its own change", "--expect-members", "4"]
+        heard = rollout.verify(*rollout.log, *words)
+        assert heard["exit_code"] == 4
+        assert names(heard, "no") == {"app-1", "app-2", "rd-0"}
+        other.stop()
+        rollout.broker.wait_stable(rollout.group, 3)
+        assert rollout.verify(*rollout.log)["exit_code"] == 4
+    finally:
+        rollout.broker.log_requests(False)
+    journal = rollout.plan.with_suffix(".journal.jsonl").read_text().splitlines()
+    looks = [json.loads(line) for line in journal]
+    assert [look.get("findings", []) for look in looks[-3:]] == [["RB104"], [], []]
+    assert "RB104 is ignored: it has its own change" in looks[-2]["accepted"]
+
+
+def test_java_and_librdkafka_in_one_group_step_by_step(
+    kafka41: Broker,
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    *,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Two Java members roll, the librdkafka one stops alone: each gate looks at those it is of."""
+    kafka41.create_topic(topic_name, PARTITIONS)
+    made = Rollout(kafka41, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
+
+    def librdkafka(assignors: list[str]) -> Member:
+        return members.start(
+            "confluent-kafka", kafka41, "rd-0", group_id, topics=[topic_name], assignors=assignors
+        )
+
+    def settled() -> None:
+        wait_assigned(made.running, PARTITIONS)
+        kafka41.wait_stable(group_id, len(made.running))
+
+    kafka41.log_requests(True)
+    try:
+        made.running = [made.start(0, OLD), made.start(1, OLD), librdkafka(OLD)]
+        settled()
+        # The members are known to the plan, and its baseline brings that to each later look.
+        made.rebal(
+            "plan-upgrade", group_id, "--expect-members", "3", "--out", str(made.plan), *made.log
+        )
+        made.restart(0, MIXED)
+        told = made.verify(*made.log)
+        assert (told["step"], told["exit_code"], told["why"]) == (1, 4, ["not done: app-1"])
+        made.restart(1, MIXED)
+        told = made.verify(*made.log, "--probe")
+        # librdkafka cannot hold both: the first step is not its own, and its gate holds.
+        assert (told["step"], told["exit_code"]) == (1, 0)
+        assert [one["name"] for one in told["members"] if not one["concerned"]] == ["rd-0"]
+        assert told["next"].startswith("begin step 2: Stop every librdkafka member")
+
+        made.running.pop().stop()
+        settled()
+        told = made.verify(*made.log)
+        assert (told["step"], told["exit_code"]) == (2, 4)
+        assert [one["name"] for one in told["missing"]] == ["rd-0"]
+        made.running.append(librdkafka(FINAL))
+        settled()
+        told = made.verify(*made.log)
+        assert (told["step"], told["exit_code"], told["assignor"]) == (2, 0, FINAL[0])
+
+        for number, code in ((0, 4), (1, 0)):
+            made.restart(number, FINAL)
+            told = made.verify(*made.log)
+            assert (told["step"], told["exit_code"]) == (3, code)
+            assert names(told, "yes") == {"rd-0", *(f"app-{n}" for n in range(number + 1))}
+        assert told["finished"]
+    finally:
+        kafka41.log_requests(False)
+    assert all(member.error is None for member in made.running)
+
+
 def test_a_watch_goes_blind_with_its_broker_and_sees_the_gate_hold(
     members: Members,
     group_id: str,
