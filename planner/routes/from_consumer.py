@@ -144,6 +144,7 @@ def _gate(context: Context, holds: Tri) -> Gate:
         shows=f"exit code 0, the group's type is classic and {context.target} is elected",
         needs=expected_line(context),
         holds=holds,
+        aim="classic",
     )
 
 

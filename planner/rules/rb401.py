@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebal.groups.model import Tri
+from rebal.groups.model import GroupType, Tri
 from rebal.planner.context import Context
 from rebal.planner.kip848 import POLICY, brokers, policy
 from rebal.planner.plan import Finding, Severity
@@ -46,7 +46,8 @@ def brokers_do_not_move(context: Context) -> Iterator[Finding]:
             "Upgrade the brokers to 4.0 or later, then kafka-features.sh --bootstrap-server "
             "HOST:PORT upgrade --feature group.version=1 (describe shows what it is now).",
         )
-    if context.members:
+    converted = up and context.group.type is GroupType.CONSUMER
+    if context.members and not converted:
         answer = policy(context, up=up)
         fix = f"Set {POLICY} on every broker; or stop all members first: an empty group may change."
         if answer.allows is Tri.CANNOT_TELL:

@@ -1,0 +1,315 @@
+"""To KIP-848 and back over a stop, and the limits of both kinds of groups, on real brokers.
+
+After every restart the plan's word is held to what the broker does to whoever joins.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from kafka import KafkaConsumer
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+
+from rebal.cli import app
+from tests.kafka.broker import Broker
+from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.processes import wait_for
+
+pytestmark = pytest.mark.live
+PARTITIONS = 6
+JAVA = "java-4.1.1"
+Said = pytest.CaptureFixture[str]
+
+
+class Group:
+    """One group of a broker, and what the plan says of it."""
+
+    def __init__(self, broker: Broker, members: Members, group: str, topic: str) -> None:
+        self.broker = broker
+        self.members = members
+        self.id = group
+        self.topic = topic
+
+    def start(self, name: str, **options: Any) -> Member:
+        return self.members.start(JAVA, self.broker, name, self.id, topics=[self.topic], **options)
+
+    def start_as(self, name: str, text: str, **options: Any) -> Member:
+        """With the literal configuration text of a plan's step."""
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
+        settings = dict(line.split("=", 1) for line in lines)
+        protocol = settings["group.protocol"]
+        # The harness leaves out what the text says must be removed.
+        assert protocol != "consumer" or "; remove partition.assignment.strategy, session" in text
+        return self.start(name, protocol=protocol, settings=settings, **options)
+
+    def plan(self, capsys: Said, *more: str) -> dict[str, Any]:
+        words = ["plan-upgrade", self.id, "-b", self.broker.bootstrap, "-o", "json", *more]
+        code = app.run(words)
+        told = capsys.readouterr()
+        assert told.out, told.err
+        body: dict[str, Any] = json.loads(told.out)
+        assert body["exit_code"] == code
+        return body
+
+    def committed(self) -> dict[int, int]:
+        asked = [ConsumerGroupTopicPartitions(self.id)]
+        (future,) = self.broker.admin().list_consumer_group_offsets(asked).values()
+        return {each.partition: each.offset for each in future.result(10).topic_partitions}
+
+    def wait_committed(self, each: int) -> None:
+        expected = dict.fromkeys(range(PARTITIONS), each)
+        wait_for(f"offset {each} everywhere", lambda: self.committed() == expected, timeout=15)
+
+
+Make = Callable[[Broker], Group]
+
+
+@pytest.fixture
+def group(members: Members, group_id: str, topic_name: str) -> Make:
+    def make(broker: Broker) -> Group:
+        broker.wait_coordinator(group_id)
+        broker.create_topic(topic_name, PARTITIONS)
+        return Group(broker, members, group_id, topic_name)
+
+    return make
+
+
+@pytest.fixture
+def closed41() -> Iterator[Broker]:
+    """A broker that converts no group while it has members."""
+    settings = {"group.consumer.migration.policy": "disabled"}
+    with Broker("4.1.1", secure=False, settings=settings, request_log=True) as broker:
+        yield broker
+
+
+@pytest.fixture
+def small41() -> Iterator[Broker]:
+    """A broker whose KIP-848 groups have two members at most."""
+    settings = {"group.consumer.max.size": "2"}
+    with Broker("4.1.1", secure=False, settings=settings) as broker:
+        yield broker
+
+
+def java_text(body: dict[str, Any]) -> str:
+    step = body["steps"][0]
+    return str(next(s["text"] for s in step["config"] if s["format"] == "Java properties"))
+
+
+def rules(body: dict[str, Any]) -> set[str]:
+    return {finding["rule"] for finding in body["findings"]}
+
+
+def is_refused(member: Member, because: str) -> None:
+    assert because in str(member.wait_for("error").data["message"])
+
+
+def consumed(members: list[Member]) -> int:
+    for member in members:
+        member.stop()
+    return sum(int(member.wait_for("closed").data["records"]) for member in members)
+
+
+def test_over_a_stop_and_back_where_the_policy_forbids_both(
+    closed41: Broker, group: Make, capsys: Said
+) -> None:
+    it = group(closed41)
+    log = ["--request-log", str(closed41.request_log_path), "--expect-members", "2"]
+    closed41.produce(it.topic, dict.fromkeys(range(PARTITIONS), 5))
+    running = [it.start(f"app-{n}", assignors=["range"]) for n in range(2)]
+    wait_assigned(running, PARTITIONS)
+    it.wait_committed(5)
+
+    # Up: while a classic member is there, the gate does not hold and a newcomer is refused.
+    body = it.plan(capsys, "--to", "consumer", *log)
+    assert (body["path"], body["verdict"], body["exit_code"]) == ("kip848_offline", "blocked", 3)
+    assert not {"RB401", "RB402", "RB403"} & rules(body)
+    assert "group.consumer.migration.policy is disabled" in body["steps"][0]["why"][0]
+    assert body["steps"][0]["cost"]["worst_seconds"] == pytest.approx(30 + 300)
+    text = java_text(body)
+    assert "\ngroup.remote.assignor=range" in text
+    read = 0
+    for number in range(2):
+        closed41.wait_stable(it.id, 2 - number)
+        body = it.plan(capsys, "--to", "consumer", *log)
+        assert (body["path"], body["exit_code"]) == ("kip848_offline", 3)
+        is_refused(it.start_as("early", text), "online upgrade is disabled")
+        read += consumed([running[number]])
+    assert read == 5 * PARTITIONS
+    body = it.plan(capsys, "--to", "consumer", *log)
+    assert (body["path"], body["verdict"], body["exit_code"]) == ("kip848_offline", "ready", 0)
+    closed41.produce(it.topic, dict.fromkeys(range(PARTITIONS), 2))
+    for number in range(2):
+        running[number] = it.start_as(f"app-{number}", text)
+        wait_assigned(running[: number + 1], PARTITIONS)
+        body = it.plan(capsys, "--to", "consumer", *log)
+        assert body["exit_code"] == (3, 0)[number], body["summary"]
+        assert body["verdict"] == ("blocked", "done")[number]
+        assert body["assignor"] == "range"
+    it.wait_committed(7)
+
+    # Back: classic members are let in one by one, but the group would stay what it is.
+    body = it.plan(capsys, "--to", "cooperative-sticky", *log)
+    assert (body["path"], body["exit_code"]) == ("kip848_back_offline", 3)
+    assert "RB401" not in rules(body)
+    text = java_text(body)
+    read = consumed([running[0]])
+    running[0] = it.start_as("app-0", text)
+    wait_assigned(running, PARTITIONS)
+    body = it.plan(capsys, "--to", "cooperative-sticky", *log)
+    assert (body["path"], body["exit_code"]) == ("kip848_back_offline", 3)
+    read += consumed([running[1]])
+    running[1] = it.start_as("app-1", text)
+    wait_assigned(running, PARTITIONS)
+    body = it.plan(capsys, "--to", "cooperative-sticky", *log)
+    assert body["baseline"]["group"]["type"] == "consumer"
+    assert (body["path"], body["exit_code"]) == ("kip848_back_offline", 3)
+    read += consumed(running)
+    assert read == 2 * PARTITIONS, "nothing is read twice, and nothing is left out"
+    body = it.plan(capsys, "--to", "cooperative-sticky", *log)
+    assert (body["path"], body["exit_code"]) == ("kip848_back_offline", 0)
+    closed41.produce(it.topic, dict.fromkeys(range(PARTITIONS), 1))
+    for number in range(2):
+        running[number] = it.start_as(f"app-{number}", text)
+        wait_assigned(running[: number + 1], PARTITIONS)
+        closed41.wait_stable(it.id, number + 1)
+        body = it.plan(capsys, "--to", "cooperative-sticky", *log)
+        assert body["exit_code"] == (3, 0)[number], body["summary"]
+    assert (body["verdict"], body["from"]) == ("done", "COOPERATIVE")
+    it.wait_committed(8)
+    assert consumed(running) == PARTITIONS
+
+
+def test_a_group_that_is_exactly_full_and_one_that_is_too_large(
+    small41: Broker, members: Members, group: Make, capsys: Said
+) -> None:
+    it = group(small41)
+    running = [it.start(f"app-{n}", assignors=["range"]) for n in range(2)]
+    wait_assigned(running, PARTITIONS)
+    small41.wait_stable(it.id, 2)
+    family = ("--to", "consumer", "--assume-family", "java")
+    body = it.plan(capsys, *family)
+    assert (body["path"], body["exit_code"]) == ("kip848_online", 4)
+    assert {f["result"] for f in body["findings"] if f["rule"] == "RB402"} == {"cannot tell"}
+    text = java_text(body)
+    is_refused(it.start_as("surge", text), "maximum capacity of 2 members")
+    for number in range(2):
+        running[number].stop()
+        running[number] = it.start_as(f"app-{number}", text)
+        wait_assigned(running, PARTITIONS)
+        body = it.plan(capsys, *family)
+        assert body["exit_code"] == (4, 0)[number], body["summary"]
+    assert body["verdict"] == "done"
+    for member in running:
+        member.stop()
+
+    full = Group(small41, members, f"{it.id}-static", it.topic)
+    static = [
+        full.start(f"s-{n}", assignors=["range"], instance_id=f"i-{n}", session_timeout_ms=3000)
+        for n in range(2)
+    ]
+    wait_assigned(static, PARTITIONS)
+    small41.wait_stable(full.id, 2)
+    # The coordinator holds their session timeouts in its records: longer than a restart of 2 s.
+    probe = (*family, "--probe", "--restart-seconds", "2")
+    body = full.plan(capsys, *probe)
+    assert (body["path"], body["exit_code"]) == ("kip848_offline", 3)
+    assert "does not leave when it stops" in body["steps"][0]["why"][0]
+    assert any("3 s after they stop" in line for line in body["steps"][0]["order"])
+    assert "session timeout 3 s, rebalance timeout up to 300 s" in body["steps"][0]["cost"]["text"]
+    static[0].stop()
+    is_refused(full.start_as("s-0", text, instance_id="i-0"), "maximum capacity of 2 members")
+    static[1].stop()
+    assert full.plan(capsys, *family, "--expect-members", "2")["path"] == "kip848_offline"
+    wait_for(
+        "the sessions to end",
+        lambda: full.plan(capsys, *family, "--expect-members", "2")["exit_code"] == 0,
+        timeout=15,
+    )
+    static = [full.start_as(f"s-{n}", text, instance_id=f"i-{n}") for n in range(2)]
+    wait_assigned(static, PARTITIONS)
+    assert full.plan(capsys, *family)["verdict"] == "done"
+    for member in static:
+        member.stop()
+
+    crowd = Group(small41, members, f"{it.id}-large", it.topic)
+    three = [crowd.start(f"c-{n}", assignors=["range"]) for n in range(3)]
+    wait_assigned(three, PARTITIONS)
+    small41.wait_stable(crowd.id, 3)
+    body = crowd.plan(capsys, *family)
+    assert (body["path"], body["exit_code"]) == ("kip848_online", 3)
+    assert "RB402" in body["summary"]
+    three[0].stop()
+    is_refused(crowd.start_as("c-0", text), "maximum capacity of 2 members")
+    for member in three:
+        member.stop()
+    back = [crowd.start_as(f"c-{n}", text) for n in range(2)]
+    wait_assigned(back, PARTITIONS)
+    is_refused(crowd.start_as("c-2", text), "maximum capacity of 2 members")
+
+
+class Tagged(RangePartitionAssignor):  # type: ignore[misc]
+    """range, with a word of its own in each assignment, as custom assignors have."""
+
+    name = "tagged"
+
+    @classmethod
+    def assign(cls, cluster: Any, members: Any) -> Any:
+        made = RangePartitionAssignor.assign.__func__(RangePartitionAssignor, cluster, members)
+        for assignment in made.values():
+            assignment.user_data = b"shard"
+        return made
+
+
+def test_user_data_in_assignments_keeps_a_group_from_being_converted_not_from_being_replaced(
+    kafka41: Broker, group: Make, capsys: Said
+) -> None:
+    it = group(kafka41)
+    ending = threading.Event()
+
+    def poll() -> None:
+        consumer = KafkaConsumer(
+            it.topic, bootstrap_servers=kafka41.bootstrap, group_id=it.id, client_id="tags",
+            partition_assignment_strategy=[Tagged], session_timeout_ms=6000,
+            heartbeat_interval_ms=500,
+        )  # fmt: skip
+        while not ending.is_set():
+            consumer.poll(timeout_ms=100)
+        consumer.close()
+
+    polling = threading.Thread(target=poll)
+    polling.start()
+    try:
+        kafka41.wait_stable(it.id, 1)
+        family = ("--to", "consumer", "--assume-family", "java")
+        body = it.plan(capsys, *family)
+        assert (body["path"], body["exit_code"]) == ("kip848_offline", 3)
+        assert "user data of tagged" in body["steps"][0]["why"][0]
+        assert "RB403" not in rules(body)
+        text = java_text(body)
+        is_refused(it.start_as("app", text), "unsupported custom assignor")
+    finally:
+        ending.set()
+        polling.join(20)
+    assert it.plan(capsys, *family)["exit_code"] == 0
+    wait_assigned([it.start_as("app", text)], PARTITIONS)
+    assert it.plan(capsys, *family)["verdict"] == "done"
+
+
+def test_brokers_before_4_0_are_named(kafka39: Broker, group: Make, capsys: Said) -> None:
+    it = group(kafka39)
+    member = it.start("app", assignors=["range"])
+    wait_assigned([member], PARTITIONS)
+    kafka39.wait_stable(it.id, 1)
+    body = it.plan(capsys, "--to", "consumer", "--assume-family", "java")
+    assert (body["verdict"], body["exit_code"]) == ("blocked", 3)
+    (finding,) = (f for f in body["findings"] if f["rule"] == "RB401" and f["result"] == "yes")
+    assert finding["message"] == "the brokers are 3.9, and KIP-848 groups need 4.0 or later."
+    assert "RB401" in body["summary"]
+    refused = it.start("new", protocol="consumer")
+    assert "UnsupportedVersion" in str(refused.wait_for("error").data)
+    assert member.error is None
