@@ -1,9 +1,8 @@
-"""Records of `__consumer_offsets`: keys, and a classic group's GroupMetadataValue v0..v4.
+"""A classic group's GroupMetadataValue v0..v4, the records of kind 2 in `__consumer_offsets`.
 
-Source: Kafka's OffsetCommitKey.json, GroupMetadataKey.json and GroupMetadataValue.json. A record's
-value begins with its own version, its key with the version that says what kind of record it is.
-A value is written when a generation's assignment arrives, when the group empties and when a static
-member is replaced; it never holds the members' assignor lists.
+Source: Kafka's GroupMetadataValue.json. A value is written when a generation's assignment arrives,
+when the group empties and when a static member is replaced; it never holds the members' assignor
+lists.
 """
 
 from __future__ import annotations
@@ -15,28 +14,6 @@ from rebal.groups.wire.primitives import Reader
 
 HIGHEST_VALUE_VERSION: Final = 4
 _FLEXIBLE: Final = 4
-
-
-class OffsetCommitKey(Record, frozen=True, kw_only=True):
-    """Key version 0 or 1: an offset committed by `group_id` for one partition."""
-
-    version: int
-    group_id: str
-    topic: str
-    partition: int
-
-
-class GroupMetadataKey(Record, frozen=True, kw_only=True):
-    """Key version 2: the state of the classic group `group_id`."""
-
-    version: int
-    group_id: str
-
-
-class OtherKey(Record, frozen=True, kw_only=True):
-    """Any other key version: KIP-848's records (3 to 8), share groups, streams groups, newer."""
-
-    version: int
 
 
 class GroupMetadataMember(Record, frozen=True, kw_only=True):
@@ -68,26 +45,6 @@ class GroupMetadata(Record, frozen=True, kw_only=True):
     leader: str | None = None
     state_timestamp_ms: int | None = None
     members: tuple[GroupMetadataMember, ...] = ()
-
-
-def decode_key(data: bytes) -> OffsetCommitKey | GroupMetadataKey | OtherKey:
-    """The key of a record of `__consumer_offsets`; a version not listed here is an `OtherKey`.
-
-    Raises:
-        WireError: a cut-off field, or text that is null or not UTF-8.
-    """
-    reader = Reader(data, "key of __consumer_offsets")
-    version = reader.int16("the version")
-    if version in (0, 1):
-        return OffsetCommitKey(
-            version=version,
-            group_id=reader.string("the group"),
-            topic=reader.string("the topic"),
-            partition=reader.int32("the partition"),
-        )
-    if version == 2:
-        return GroupMetadataKey(version=version, group_id=reader.string("the group"))
-    return OtherKey(version=version)
 
 
 def decode_group_metadata(data: bytes) -> GroupMetadata:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import struct
+from base64 import urlsafe_b64encode
 from typing import Final
 
 from rebal.groups.errors import WireError
 
+_INT8: Final = struct.Struct(">b")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
@@ -48,6 +50,10 @@ class Reader:
         (value,) = form.unpack_from(self._data, self.offset)
         self.offset += form.size
         return int(value)
+
+    def int8(self, field: str) -> int:
+        """A signed 8-bit number."""
+        return self._fixed(_INT8, field)
 
     def int16(self, field: str) -> int:
         """A signed 16-bit number."""
@@ -158,8 +164,20 @@ class Reader:
             raise self.error(f"{field} is null")
         return self.raw(size, field)
 
+    def uuid(self, field: str) -> str:
+        """A 16-byte id as Kafka prints it: 22 characters of URL-safe base64 (KIP-516)."""
+        return urlsafe_b64encode(self.raw(16, field))[:22].decode("ascii")
+
+    def tagged_fields(self, field: str) -> dict[int, bytes]:
+        """The tagged fields that end a structure of a flexible version, by tag (KIP-482)."""
+        found: dict[int, bytes] = {}
+        for _ in range(self.unsigned_varint(field)):
+            tag = self.unsigned_varint(field)
+            found[tag] = self.raw(self.unsigned_varint(field), field)
+        return found
+
     def skip_tagged_fields(self, field: str) -> None:
-        """The tagged fields that end a structure of a flexible version; none is known here."""
+        """As `tagged_fields`, where none is known."""
         for _ in range(self.unsigned_varint(field)):
             self.unsigned_varint(field)
             self.raw(self.unsigned_varint(field), field)

@@ -23,11 +23,8 @@ from rebal.groups.wire.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from rebal.groups.wire.group_metadata import (
-    GroupMetadataKey,
-    decode_group_metadata,
-    decode_key,
-)
+from rebal.groups.wire.group_metadata import decode_group_metadata
+from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
 
 V1 = bytes.fromhex("0001 00000001 0006 6f7264657273 ffffffff 00000001 0006 6f7264657273 00000002")
 V1 += bytes.fromhex("00000000 00000005")

@@ -14,13 +14,10 @@ from hypothesis import strategies as st
 from rebal.groups.errors import WireError
 from rebal.groups.wire.group_metadata import (
     GroupMetadata,
-    GroupMetadataKey,
     GroupMetadataMember,
-    OffsetCommitKey,
-    OtherKey,
     decode_group_metadata,
-    decode_key,
 )
+from rebal.groups.wire.offsets_key import GroupMetadataKey, OffsetCommitKey, decode_key
 
 
 def varint(value: int) -> bytes:
@@ -109,22 +106,12 @@ def test_a_cut_off_value_is_a_wire_error(value, data):
 def test_any_bytes_are_a_value_or_a_wire_error(data):
     with contextlib.suppress(WireError):
         assert decode_group_metadata(data).version in range(5)
-    with contextlib.suppress(WireError):
-        assert decode_key(data).version >= -(2**15)
 
 
 @pytest.mark.parametrize("version", [-1, 5, 32767])
 def test_another_value_version_is_named(version):
     with pytest.raises(WireError, match=f"version {version} is not one of 0 to 4"):
         decode_group_metadata(struct.pack(">h", version) + bytes(40))
-
-
-def test_keys_by_version():
-    group = b"\x00\x01g"
-    commit = struct.pack(">h", 1) + group + b"\x00\x01t" + struct.pack(">i", 7)
-    assert decode_key(commit) == OffsetCommitKey(version=1, group_id="g", topic="t", partition=7)
-    assert decode_key(b"\x00\x02" + group) == GroupMetadataKey(version=2, group_id="g")
-    assert decode_key(b"\x00\x08" + group + b"anything") == OtherKey(version=8)
 
 
 def test_every_captured_record(captures, capsys):

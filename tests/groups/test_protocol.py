@@ -30,11 +30,8 @@ from rebal.groups.observations import Joined
 from rebal.groups.partitions import Partitions
 from rebal.groups.protocol import common_assignors, group_protocol, member_protocol
 from rebal.groups.wire.consumer_protocol import decode_subscription
-from rebal.groups.wire.group_metadata import (
-    GroupMetadataKey,
-    decode_group_metadata,
-    decode_key,
-)
+from rebal.groups.wire.group_metadata import decode_group_metadata
+from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 COOP = "cooperative-sticky"

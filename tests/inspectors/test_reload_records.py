@@ -8,12 +8,8 @@ from pathlib import Path
 import pytest
 
 from rebal.groups.model import Tri
-from rebal.groups.wire.group_metadata import (
-    GroupMetadata,
-    GroupMetadataKey,
-    GroupMetadataMember,
-    decode_key,
-)
+from rebal.groups.wire.group_metadata import GroupMetadata, GroupMetadataMember
+from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
 from rebal.inspectors.reload import Earlier, Reading, judge, seen_by_probe
 from rebal.inspectors.reload_log import StoredGroup, group_metadata_key, offsets_partition
 

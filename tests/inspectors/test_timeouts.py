@@ -16,7 +16,8 @@ from rebal.groups.model import Evidence, GroupSnapshot, Source, Timeouts
 from rebal.groups.observations import Declared, Joined
 from rebal.groups.redact import redact
 from rebal.groups.snapshot import dump_snapshot, load_snapshot
-from rebal.groups.wire.group_metadata import GroupMetadataKey, decode_group_metadata, decode_key
+from rebal.groups.wire.group_metadata import decode_group_metadata
+from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
 from rebal.inspectors.client_log import read_client_logs
 from rebal.inspectors.inventory import read_inventory
 from rebal.inspectors.request_log import read_request_log

@@ -26,12 +26,8 @@ from rebal.groups.model import (
 )
 from rebal.groups.observations import Observation
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
-from rebal.groups.wire.group_metadata import (
-    GroupMetadata,
-    GroupMetadataKey,
-    decode_group_metadata,
-    decode_key,
-)
+from rebal.groups.wire.group_metadata import GroupMetadata, decode_group_metadata
+from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
 from rebal.inspectors.request_log import read_request_log
 
 FOLDER = Path(os.environ.get("REBAL_CAPTURES") or Path(__file__).parents[1] / "data" / "captures")

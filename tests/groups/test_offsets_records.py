@@ -1,0 +1,322 @@
+"""Keys of `__consumer_offsets`, offset commits and KIP-848's records: captured ones, any bytes."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import struct
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebal.groups.errors import WireError
+from rebal.groups.model import GroupType
+from rebal.groups.wire import consumer_group_records as records
+from rebal.groups.wire import offsets_key as kinds
+from rebal.groups.wire.consumer_protocol import decode_subscription
+from rebal.groups.wire.offset_commit import OffsetCommit, decode_offset_commit
+from rebal.groups.wire.offsets_key import (
+    GroupKey,
+    GroupMetadataKey,
+    MemberKey,
+    OffsetCommitKey,
+    RegularExpressionKey,
+    UnknownKey,
+    decode_key,
+)
+
+GROUP = b"\x00\x01g"
+TOPIC_ID = "8puPsrA7R9e6PednZ9e7Iw"
+
+
+def varint(value: int) -> bytes:
+    out = b""
+    while value > 0x7F:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def compact(text: str | None) -> bytes:
+    if text is None:
+        return varint(0)
+    return varint(len(text.encode()) + 1) + text.encode()
+
+
+def key(kind: int, rest: bytes = b"") -> bytes:
+    return struct.pack(">h", kind) + GROUP + rest
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (
+            key(0, b"\x00\x01t\x00\x00\x00\x07"),
+            OffsetCommitKey(version=0, group_id="g", topic="t", partition=7),
+        ),
+        (
+            key(1, b"\x00\x01t\xff\xff\xff\xff"),
+            OffsetCommitKey(version=1, group_id="g", topic="t", partition=-1),
+        ),
+        (key(2), GroupMetadataKey(version=2, group_id="g")),
+        (key(3), GroupKey(version=3, group_id="g")),
+        (key(8, b"\x00\x02m1"), MemberKey(version=8, group_id="g", member_id="m1")),
+        (
+            key(16, b"\x00\x02a*"),
+            RegularExpressionKey(version=16, group_id="g", regular_expression="a*"),
+        ),
+        (key(14, b"\x00\x02m1"), MemberKey(version=14, group_id="g", member_id="m1")),
+        (key(23), GroupKey(version=23, group_id="g")),
+        (key(24, b"anything"), UnknownKey(version=24)),
+        (b"\xff\xff", UnknownKey(version=-1)),
+    ],
+)
+def test_keys_by_kind(data, expected):
+    assert decode_key(data) == expected
+
+
+@pytest.mark.parametrize("kind", sorted(kinds.KINDS))
+def test_a_key_that_is_cut_off_is_refused(kind):
+    whole = key(kind, b"\x00\x01t\x00\x00\x00\x07")
+    with pytest.raises(WireError):
+        decode_key(whole[:4])
+    with pytest.raises(WireError):
+        decode_key(b"")
+
+
+def test_kinds_have_kafkas_names_and_the_type_of_their_group():
+    assert kinds.kind_name(8) == "CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT"
+    assert kinds.kind_name(99) == "UNKNOWN_KIND_99"
+    types = Counter(kinds.group_type(kind) for kind in kinds.KINDS)
+    assert types == {
+        GroupType.UNKNOWN: 2,
+        GroupType.CLASSIC: 1,
+        GroupType.CONSUMER: 7,
+        GroupType.SHARE: 7,
+        GroupType.STREAMS: 7,
+    }
+    assert kinds.group_type(1) == kinds.group_type(99) == GroupType.UNKNOWN
+
+
+short = st.text(st.characters(codec="utf-8"), max_size=200)
+int32 = st.integers(-(2**31), 2**31 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
+topic_ids = st.binary(min_size=16, max_size=16).map(
+    lambda raw: base64.urlsafe_b64encode(raw)[:22].decode()
+)
+
+
+@st.composite
+def commits(draw: st.DrawFn) -> OffsetCommit:
+    version = draw(st.integers(0, 4))
+    return OffsetCommit(
+        version=version,
+        offset=draw(int64),
+        leader_epoch=draw(int32) if version >= 3 else None,
+        metadata=draw(short),
+        commit_timestamp_ms=draw(int64),
+        expire_timestamp_ms=draw(int64) if version == 1 else None,
+        topic_id=draw(st.none() | topic_ids) if version >= 4 else None,
+    )
+
+
+def written_commit(value: OffsetCommit) -> bytes:
+    out = struct.pack(">hq", value.version, value.offset)
+    if value.leader_epoch is not None:
+        out += struct.pack(">i", value.leader_epoch)
+    raw = value.metadata.encode()
+    out += compact(value.metadata) if value.version >= 4 else struct.pack(">h", len(raw)) + raw
+    out += struct.pack(">q", value.commit_timestamp_ms)
+    if value.expire_timestamp_ms is not None:
+        out += struct.pack(">q", value.expire_timestamp_ms)
+    if value.version >= 4:
+        out += varint(value.topic_id is not None)
+        if value.topic_id is not None:
+            out += b"\x00\x10" + base64.urlsafe_b64decode(value.topic_id + "==")
+    return out
+
+
+@given(commits())
+def test_every_version_of_an_offset_commit_is_read(value):
+    assert decode_offset_commit(written_commit(value)) == value
+
+
+@given(commits(), st.data())
+def test_a_cut_off_commit_is_a_wire_error(value, data):
+    whole = written_commit(value)
+    with pytest.raises(WireError):
+        decode_offset_commit(whole[: data.draw(st.integers(0, len(whole) - 1))])
+
+
+def written_partitions(partitions: records.TopicIdPartitions) -> bytes:
+    out = varint(len(partitions) + 1)
+    for topic_id, numbers in partitions:
+        out += base64.urlsafe_b64decode(topic_id + "==") + varint(len(numbers) + 1)
+        out += struct.pack(f">{len(numbers)}i", *numbers) + b"\x00"
+    return out
+
+
+def written_texts(texts: tuple[str, ...]) -> bytes:
+    return varint(len(texts) + 1) + b"".join(map(compact, texts))
+
+
+def written(value: records.Value) -> tuple[int, bytes]:
+    """The kind and bytes of a value, written from Kafka's schema apart from the reader."""
+    if isinstance(value, records.GroupEpoch):
+        return 3, struct.pack(">hi", 0, value.epoch) + b"\x01\x00\x08" + bytes(8)
+    if isinstance(value, records.PartitionMetadata):
+        out = varint(len(value.topics) + 1)
+        for topic in value.topics:
+            out += base64.urlsafe_b64decode(topic.topic_id + "==") + compact(topic.name)
+            out += struct.pack(">i", topic.partitions)
+            out += b"\x02\x00\x00\x00\x00\x02" + compact("rack") + b"\x00" + b"\x00"
+        return 4, b"\x00\x00" + out + b"\x00"
+    if isinstance(value, records.TargetEpoch):
+        return 6, struct.pack(">hi", 0, value.assignment_epoch) + b"\x00"
+    if isinstance(value, records.TargetAssignment):
+        return 7, b"\x00\x00" + written_partitions(value.partitions) + b"\x00"
+    if isinstance(value, records.CurrentAssignment):
+        out = struct.pack(">hiib", 0, value.member_epoch, value.previous_member_epoch, value.state)
+        out += written_partitions(value.assigned) + written_partitions(value.pending_revocation)
+        return 8, out + b"\x00"
+    if isinstance(value, records.RegularExpression):
+        out = b"\x00\x00" + written_texts(value.topics)
+        return 16, out + struct.pack(">qq", value.version, value.timestamp_ms) + b"\x00"
+    out = b"\x00\x00" + compact(value.instance_id) + compact(value.rack_id)
+    out += compact(value.client_id) + compact(value.client_host) + written_texts(value.topics)
+    out += compact(value.topic_regex) + struct.pack(">i", value.rebalance_timeout_ms)
+    out += compact(value.server_assignor)
+    if value.supported_protocols is None:
+        return 5, out + b"\x01\x00\x01\x00"
+    classic = b"\x01" + struct.pack(">i", value.session_timeout_ms)
+    classic += varint(len(value.supported_protocols) + 1)
+    for protocol in value.supported_protocols:
+        classic += compact(protocol.name) + varint(len(protocol.metadata) + 1)
+        classic += protocol.metadata + b"\x00"
+    classic += b"\x00"
+    return 5, out + b"\x01\x00" + varint(len(classic)) + classic
+
+
+partitions = st.lists(st.tuples(topic_ids, st.lists(int32, max_size=4).map(tuple)), max_size=3).map(
+    tuple
+)
+int8 = st.integers(-128, 127)
+texts = st.lists(short, max_size=3).map(tuple)
+protocols = st.lists(
+    st.builds(records.SupportedProtocol, name=short, metadata=st.binary(max_size=200)), max_size=3
+).map(tuple)
+members = st.tuples(
+    st.builds(
+        records.ConsumerGroupMember,
+        instance_id=st.none() | short,
+        rack_id=st.none() | short,
+        client_id=short,
+        client_host=short,
+        topics=texts,
+        topic_regex=st.none() | short,
+        rebalance_timeout_ms=int32,
+        server_assignor=st.none() | short,
+        session_timeout_ms=int32,
+        supported_protocols=protocols,
+    ),
+    st.booleans(),
+).map(
+    lambda drawn: (
+        drawn[0]
+        if drawn[1]
+        else records.ConsumerGroupMember(
+            client_id=drawn[0].client_id, client_host="", rebalance_timeout_ms=0
+        )
+    )
+)
+values = st.one_of(
+    st.builds(records.GroupEpoch, epoch=int32),
+    st.builds(
+        records.PartitionMetadata,
+        topics=st.lists(
+            st.builds(records.TopicMetadata, topic_id=topic_ids, name=short, partitions=int32),
+            max_size=3,
+        ).map(tuple),
+    ),
+    members,
+    st.builds(records.TargetEpoch, assignment_epoch=int32),
+    st.builds(records.TargetAssignment, partitions=partitions),
+    st.builds(
+        records.CurrentAssignment,
+        member_epoch=int32,
+        previous_member_epoch=int32,
+        state=int8,
+        assigned=partitions,
+        pending_revocation=partitions,
+    ),
+    st.builds(records.RegularExpression, topics=texts, version=int64, timestamp_ms=int64),
+)
+
+
+@given(values)
+def test_every_kip_848_value_is_read(value):
+    kind, data = written(value)
+    assert records.decode_consumer_group_record(kind, data) == value
+
+
+@given(values, st.data())
+def test_a_cut_off_kip_848_value_is_a_wire_error(value, data):
+    kind, whole = written(value)
+    with pytest.raises(WireError):
+        records.decode_consumer_group_record(
+            kind, whole[: data.draw(st.integers(0, len(whole) - 1))]
+        )
+
+
+@given(
+    st.sampled_from(sorted(records.DECODERS)),
+    st.binary(max_size=80) | st.binary(max_size=80).map(lambda data: b"\x00\x00" + data),
+)
+def test_any_bytes_are_a_value_or_a_wire_error(kind, data):
+    with contextlib.suppress(WireError):
+        assert isinstance(records.decode_consumer_group_record(kind, data), records.Value)
+    with contextlib.suppress(WireError):
+        assert decode_offset_commit(data).version in range(5)
+    with contextlib.suppress(WireError):
+        assert -(2**15) <= decode_key(data).version < 2**15
+
+
+def test_another_version_of_a_value_is_named():
+    with pytest.raises(WireError, match="CONSUMER_GROUP_METADATA: version 1 is not 0"):
+        records.decode_consumer_group_record(3, b"\x00\x01")
+    with pytest.raises(WireError, match="version 5 is not one of 0 to 4"):
+        decode_offset_commit(b"\x00\x05" + bytes(40))
+
+
+def test_every_captured_record(captures, capsys):
+    seen: Counter[str] = Counter()
+    rewritten: Counter[str] = Counter()
+    truth = captures.document("truth.json")["groups"]
+    for record in captures.offsets_topic():
+        found = decode_key(base64.b64decode(record["key"]))
+        assert not isinstance(found, UnknownKey)
+        assert found.group_id in truth
+        name = kinds.kind_name(found.version)
+        seen[name] += 1
+        if not record["value"]:
+            continue
+        raw = base64.b64decode(record["value"])
+        if isinstance(found, OffsetCommitKey):
+            assert written_commit(decode_offset_commit(raw)) == raw
+        elif found.version in records.DECODERS:
+            value = records.decode_consumer_group_record(found.version, raw)
+            if isinstance(value, records.GroupEpoch):  # its hash is not kept
+                assert written(value)[1][:8] == raw[:8]
+            else:
+                assert written(value) == (found.version, raw)
+            if isinstance(value, records.ConsumerGroupMember):
+                for protocol in value.supported_protocols or ():
+                    assert decode_subscription(protocol.metadata).topics == value.topics
+        else:
+            continue
+        rewritten[name] += 1
+    assert rewritten["OFFSET_COMMIT"]
+    with capsys.disabled():
+        print(f"\ncaptured kinds: {dict(seen)}; written again byte by byte: {dict(rewritten)}")
