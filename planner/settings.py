@@ -30,7 +30,7 @@ _KAFKA_PYTHON: Final = {
     "sticky": ("sticky.sticky_assignor", "StickyPartitionAssignor"),
     "cooperative-sticky": ("cooperative_sticky", "CooperativeStickyAssignor"),
 }
-_SLASHES: Final = {"Go", "JS", "Java code", "confluent-kafka-go"}
+_SLASHES: Final = {"franz-go", "sarama", "confluent-kafka-go", "JS", "Java code"}
 
 
 def settings_for(
@@ -55,13 +55,13 @@ def settings_for(
         return _librdkafka({KEY: ",".join(names)}, head)
     if family == "franz-go" and all(name in _GO for name in names):
         calls = ", ".join(_GO[name] for name in names)
-        return (_setting(family, "Go", f"// {head}\nkgo.Balancers({calls})"),)
+        return (_setting(family, "franz-go", f"// {head}\nkgo.Balancers({calls})"),)
     if family == "sarama" and all(name in _SARAMA for name in names):
         calls = ", ".join(_SARAMA[name] for name in names)
         text = (
             f"config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{{{calls}}}"
         )
-        return (_setting(family, "Go", f"// {head}\n{text}"),)
+        return (_setting(family, "sarama", f"// {head}\n{text}"),)
     if family == "kafka-python" and all(name in _KAFKA_PYTHON for name in names):
         return (_setting(family, "Python", _python(names, head)),)
     return ()

@@ -105,13 +105,17 @@ def _refused(plan: Plan, context: Context, missing: Sequence[Missing]) -> Iterat
     causes = [f for f in context.members if any(not _shares(f, r, context) for r in live)]
     named = context.named(causes)
     because = f", because {named} can have no assignor in common with it" if causes else ""
+    # Whoever has the target already is not at fault: then the refused list is the wrong one.
+    lack = [facts for facts in causes if context.supports(facts, context.target) is not Tri.YES]
+    find = "Find who lacks the target, restart"
+    if causes:
+        find = f"Give {context.named(lack)} the first step's list, restart" if lack else "Restart"
     yield Danger(
         kind="refused",
         message=f"{whom} was refused (INCONSISTENT_GROUP_PROTOCOL){because}. A Java or kafka-python"
         " client stops after one refusal; librdkafka and franz-go retry while they look alive.",
         fix="Restart no further member with this list. "
-        + (f"Give {named} the first step's list" if causes else "Find who lacks the target")
-        + ", restart the refused one with the first step's list, and verify again.",
+        f"{find} the refused one with the first step's list, and verify again.",
         members=tuple(facts.member.member_id for facts in causes),
         since=live[0].at,
     )

@@ -49,7 +49,8 @@ def refused(context: Context) -> Iterator[Finding]:
             for facts in context.members
             if all(context.supports(facts, name) is Tri.NO for name in item.list)
         ]
-        blame = f"; {context.named(causes)} supports none of it" if causes else ""
+        verb = "supports" if len(causes) == 1 else "support"
+        blame = f"; {context.named(causes)} {verb} none of it" if causes else ""
         count = "once" if times == 1 else f"{times} times"
         still = "and would be refused again" if answer is Tri.YES else "and may be refused again"
         who = item.client_id or "a member"
