@@ -32,6 +32,16 @@ class Format(StrEnum):
     YAML = "yaml"
 
 
+class FindingsFormat(StrEnum):
+    """What `-o` takes where findings are the answer."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+    SARIF = "sarif"
+    GITHUB = "github"
+
+
 class PlanFormat(StrEnum):
     """What `-o` takes where a document for people can be written too."""
 

@@ -14,7 +14,7 @@ import typer
 
 from rebal.cli import options, output
 from rebal.cli.errors import BLOCKED, DONE, FAILED, FailOn, UsageError, judged, worst
-from rebal.cli.output import Format
+from rebal.cli.output import FindingsFormat
 
 if TYPE_CHECKING:
     from rebal.cli.report import Report
@@ -54,7 +54,9 @@ def command(
     redact: Annotated[
         bool, typer.Option("--redact", help="Save pseudonyms for client ids, hosts, instance ids.")
     ] = False,
-    form: options.Output = Format.TEXT,
+    form: Annotated[
+        FindingsFormat, typer.Option("--output", "-o", help="How to print the answer.")
+    ] = FindingsFormat.TEXT,
     wide: options.Wide = False,
     fail_on: options.Severity = FailOn.BLOCK,
     exit_zero: options.ExitZero = False,
@@ -95,7 +97,7 @@ def command(
     reports = [make_report(one) for one in seen]
     codes = [judged(_code(report), report.findings, fail_on, exit_zero) for report in reports]
     code = worst([*codes, *(FAILED for _ in failures)])
-    if form is Format.TEXT:
+    if form is FindingsFormat.TEXT:
         typed = options.typed(bootstrap, command_config, overrides, profile, snapshot)
         _print(output.shown(reports), wide, probe or snapshot is not None, typed)
     else:
@@ -150,8 +152,15 @@ def _show(
     reports: Sequence[Report],
     failures: Sequence[GroupFailure],
     code: int,
-    form: Format,
+    form: FindingsFormat,
 ) -> None:
+    if form in (FindingsFormat.SARIF, FindingsFormat.GITHUB):
+        from rebal.cli.views.findings_export import to_github, to_sarif
+
+        made = to_sarif if form is FindingsFormat.SARIF else to_github
+        unread = {failure.group_id: failure.message for failure in failures}
+        output.write(made(*reports, failures=unread))
+        return
     from rebal.cli.views.inspect_body import inspect_body
 
     body = {

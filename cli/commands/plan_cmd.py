@@ -217,8 +217,8 @@ def _refuse_with_many(
     ):
         if given:
             raise UsageError(f"{name} is for one group: leave out --all and --match.")
-    if form not in (PlanFormat.TEXT, PlanFormat.JSON, PlanFormat.YAML):
-        raise UsageError(f"-o {form} is for one group; with --all and --match: text, json, yaml.")
+    if form is PlanFormat.MARKDOWN:
+        raise UsageError("-o markdown is for one group: leave out --all and --match.")
 
 
 def _batch(text: str) -> int:

@@ -61,6 +61,11 @@ def plan_many(
         words = ["--to", wishes.to] if wishes.to != "cooperative" else []
         view = plan_list_view(plans, (*words, *wishes.options))
         output.page(view, wide=wide)
+    elif form in (PlanFormat.SARIF, PlanFormat.GITHUB):
+        from rebal.cli.views.findings_export import to_github, to_sarif
+
+        made = to_sarif if form is PlanFormat.SARIF else to_github
+        output.write(made(*plans, failures={each.group_id: each.message for each in failures}))
     else:
         body = {
             "plans": [_line(plan) for plan in plans],

@@ -7,14 +7,16 @@ left out for GitHub.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote
 
 from rebal.cli.output import shown
-from rebal.groups.model import Tri
+from rebal.cli.report import Report
+from rebal.groups.model import Member, Tri
 from rebal.planner.context import names
 from rebal.planner.plan import Finding, Plan, Severity, Verdict
 from rebal.planner.rules import Rule, rules
@@ -25,18 +27,21 @@ _COMMANDS: Final = {"error": "error", "warning": "warning", "note": "notice"}
 _VERDICTS: Final = {Verdict.BLOCKED: "error", Verdict.UNPROVEN: "warning"}
 _SUMMARY: Final = "rebal"
 
+Source = Plan | Report
+Failures = Mapping[str, str]
 
-def to_sarif(source: Plan | Sequence[Finding], *, group_id: str = "") -> str:
-    """One SARIF document with one run, for a plan or for the findings of the group `group_id`.
 
-    The location of a result is the group, written as the file `consumer-groups/NAME`, since those
-    who show SARIF (GitHub's code scanning) take no result without a file.
+def to_sarif(*sources: Source, failures: Failures = MappingProxyType({})) -> str:
+    """One SARIF document with one run: the findings of plans, or of groups as they run now.
+
+    `failures` are groups that could not be read, and why. The location of a result is its group,
+    written as the file `consumer-groups/NAME`, since those who show SARIF (GitHub's code scanning)
+    take no result without a file.
     """
     import json
 
-    found, group, labels = _parts(source, group_id)
-    lasting = _lasting(source)
     known = rules()
+    found = [finding for source in sources for finding in source.findings]
     used = sorted({finding.rule for finding in found if finding.rule in known})
     run: dict[str, Any] = {
         "tool": {
@@ -46,43 +51,55 @@ def to_sarif(source: Plan | Sequence[Finding], *, group_id: str = "") -> str:
                 "rules": [_rule(known[rule_id]) for rule_id in used],
             }
         },
-        "results": [_result(finding, used, group, labels, lasting) for finding in found],
+        "results": [
+            _result(finding, used, source) for source in sources for finding in source.findings
+        ],
     }
-    if isinstance(source, Plan):
-        run["invocations"] = [
-            {
-                "executionSuccessful": True,
-                "exitCode": source.exit_code,
-                "exitCodeDescription": f"{source.verdict.value}: {source.summary}",
-            }
-        ]
+    invocations = [*map(_invocation, sources), *([_failed(failures)] if failures else [])]
+    if any(invocations):
+        run["invocations"] = [invocation for invocation in invocations if invocation]
     made = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
 
 
-def to_github(source: Plan | Sequence[Finding], *, group_id: str = "") -> str:
+def to_github(*sources: Source, failures: Failures = MappingProxyType({})) -> str:
     """One workflow command a line (`::error title=…::…`); for a plan its verdict comes first."""
-    return "".join(f"{line}\n" for line in _commands(source, group_id))
+    lines = [line for source in sources for line in _commands(source)]
+    lines += [_command("error", f"{_SUMMARY} {name}", why) for name, why in failures.items()]
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _commands(source: Plan | Sequence[Finding], group_id: str) -> Iterator[str]:
-    found, group, labels = _parts(source, group_id)
+def _commands(source: Source) -> Iterator[str]:
+    group, members = _group(source)
+    labels = names(members)
     if isinstance(source, Plan):
         level = _COMMANDS[_VERDICTS.get(source.verdict, "note")]
         yield _command(level, f"{_SUMMARY} {group} {source.verdict.value}", source.summary)
-    for finding in found:
+    for finding in source.findings:
         if finding.ignored is None:
-            title = f"{finding.rule} {group}".rstrip()
+            title = f"{finding.rule} {group}"
             yield _command(_COMMANDS[_level(finding)], title, _text(finding, labels))
 
 
-def _parts(
-    source: Plan | Sequence[Finding], group_id: str
-) -> tuple[Sequence[Finding], str, dict[str, str]]:
-    """The findings, the group's name, and member id → a name people know, for a plan."""
-    if isinstance(source, Plan):
-        return source.findings, source.group_id, names(source.baseline.members)
-    return source, group_id, {}
+def _group(source: Source) -> tuple[str, Sequence[Member]]:
+    """The group's name and its members."""
+    snapshot = source.baseline if isinstance(source, Plan) else source.snapshot
+    return snapshot.group.group_id, snapshot.members
+
+
+def _invocation(source: Source) -> dict[str, Any]:
+    if not isinstance(source, Plan):
+        return {}
+    return {
+        "executionSuccessful": True,
+        "exitCode": source.exit_code,
+        "exitCodeDescription": f"{source.verdict.value}: {source.summary}",
+    }
+
+
+def _failed(failures: Failures) -> dict[str, Any]:
+    said = [{"level": "error", "message": {"text": why}} for why in failures.values()]
+    return {"executionSuccessful": False, "toolExecutionNotifications": said}
 
 
 def _level(finding: Finding) -> str:
@@ -113,20 +130,16 @@ def _rule(known: Rule) -> dict[str, Any]:
     }
 
 
-def _result(
-    finding: Finding,
-    used: Sequence[str],
-    group: str,
-    labels: dict[str, str],
-    lasting: dict[str, str],
-) -> dict[str, Any]:
+def _result(finding: Finding, used: Sequence[str], source: Source) -> dict[str, Any]:
+    group, members = _group(source)
+    labels = names(members)
     made: dict[str, Any] = {
         "ruleId": finding.rule,
         **({"ruleIndex": used.index(finding.rule)} if finding.rule in used else {}),
         "level": _level(finding),
         "message": {"text": _text(finding, labels)},
         "locations": [_location(group, [labels.get(m, m) for m in finding.members])],
-        "partialFingerprints": {"ruleAndGroup/v1": _fingerprint(finding, group, lasting)},
+        "partialFingerprints": {"ruleAndGroup/v1": _fingerprint(finding, group, members)},
         "properties": {
             "result": finding.result.value,
             "severity": finding.severity.value,
@@ -164,14 +177,9 @@ def _location(group: str, members: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def _lasting(source: Plan | Sequence[Finding]) -> dict[str, str]:
-    """Member id → what outlives a restart of the member: its instance id, or its client id."""
-    members = source.baseline.members if isinstance(source, Plan) else ()
-    return {member.member_id: member.instance_id or member.client_id for member in members}
-
-
-def _fingerprint(finding: Finding, group: str, lasting: dict[str, str]) -> str:
+def _fingerprint(finding: Finding, group: str, members: Sequence[Member]) -> str:
     """By rule, group and who it concerns, never by member ids: each restart gives new ones."""
+    lasting = {member.member_id: member.instance_id or member.client_id for member in members}
     named = sorted({lasting.get(member, "") for member in finding.members})
     return sha256("\0".join([finding.rule, group, *named]).encode()).hexdigest()[:32]
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from rebal.cli.report import make_report
 from rebal.cli.views.findings_export import to_github, to_sarif
 from rebal.planner.plan import Plan
 from rebal.planner.routes import make_plan
-from rebal.planner.rules import evaluate, rules
+from rebal.planner.rules import rules
 from tests.planner.builder import group_of
 
 FORGOTTEN = [
@@ -116,14 +117,34 @@ def test_the_verdict_has_its_level(members: list[dict[str, Any]], command: str) 
 
 
 def test_findings_without_a_plan() -> None:
-    found = evaluate(group_of({"members": FORGOTTEN}))
-    run = run_of(to_sarif(found, group_id="checkout"))
+    found = make_report(group_of({"members": FORGOTTEN}))
+    run = run_of(to_sarif(found))
     assert [r["ruleId"] for r in run["results"]] == ["RB102", "RB901"]
     assert "invocations" not in run
-    lines = to_github(found, group_id="checkout").splitlines()
+    lines = to_github(found).splitlines()
     assert lines[0].startswith("::error title=RB102 checkout::b ([range])")
     assert lines[1].startswith("::warning title=RB901 checkout::c: ")
-    assert to_github(()) == ""
+    assert to_github() == ""
+
+
+def test_several_groups_are_one_run_and_who_could_not_be_read_is_said() -> None:
+    reports = [make_report(group_of({"members": FORGOTTEN, "group_id": id_})) for id_ in "xy"]
+    failures = {"z": "z: no such group."}
+    run = run_of(to_sarif(*reports, failures=failures))
+    where = [r["locations"][0]["logicalLocations"][0]["name"] for r in run["results"]]
+    assert where == ["x", "x", "y", "y"]
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["RB102", "RB901"]
+    assert [r["ruleIndex"] for r in run["results"]] == [0, 1, 0, 1]
+    assert len({r["partialFingerprints"]["ruleAndGroup/v1"] for r in run["results"]}) == 4
+    assert "0f0f" not in json.dumps(run)
+    (failed,) = run["invocations"]
+    assert not failed["executionSuccessful"]
+    assert failed["toolExecutionNotifications"][0]["message"]["text"] == "z: no such group."
+    lines = to_github(*reports, failures=failures).splitlines()
+    assert [line.split("::")[1] for line in lines] == [
+        "error title=RB102 x", "warning title=RB901 x",
+        "error title=RB102 y", "warning title=RB901 y", "error title=rebal z",
+    ]  # fmt: skip
 
 
 def test_a_hostile_name_starts_no_command() -> None:

@@ -162,6 +162,32 @@ def test_several_groups_one_failure(
     assert [found["group_id"] for found in body["groups"]] == ["checkout", "ship ping"]
 
 
+def test_findings_of_several_groups_go_to_those_who_show_them(
+    cluster: Callable[..., Cluster], group: Make, monkeypatch: pytest.MonkeyPatch, *, capsys: Said
+) -> None:
+    warning = Finding(rule="RB109", severity=Severity.WARN, message="static.")
+    monkeypatch.setattr("rebal.cli.report.evaluate", lambda _: (warning,))
+    cluster(
+        group(), named(group(), "shipping"),
+        Failure("billing", "billing: no DESCRIBE right", "authorization"),
+    )  # fmt: skip
+    words = ["inspect", "checkout", "shipping", "-b", "127.0.0.1:1"]
+    assert app.run([*words, "-o", "sarif"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert [
+        (found["ruleId"], found["locations"][0]["logicalLocations"][0]["name"])
+        for found in run["results"]
+    ] == [("RB109", "checkout"), ("RB109", "shipping")]
+    assert app.run([*words, "-o", "sarif", "--fail-on", "warning"]) == 3
+    capsys.readouterr()
+    assert app.run([*words, "billing", "-o", "github"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "::warning title=RB109 checkout::static.",
+        "::warning title=RB109 shipping::static.",
+        "::error title=rebal billing::billing: no DESCRIBE right",
+    ]
+
+
 def test_the_probe_and_its_assignors_reach_the_reader(
     cluster: Callable[..., Cluster], group: Make, capsys: Said
 ) -> None:

@@ -75,6 +75,16 @@ def test_all_is_a_line_a_group_worst_first(cluster: Any, capsys: Said) -> None:
     assert cluster == [((), {"match": None, "all_groups": True})]
 
 
+def test_all_in_one_sarif_document(cluster: Any, capsys: Said) -> None:
+    assert app.run(["plan-upgrade", "--all", "-b", "kafka-1:9092", "-o", "sarif"]) == 1
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    where = {each["locations"][0]["logicalLocations"][0]["name"] for each in run["results"]}
+    assert where == {"a-ready", "b-moving", "c-blocked", "d-blocked"}
+    *plans, failed = run["invocations"]
+    assert [each["exitCode"] for each in plans] == [3, 3, 4, 0]
+    assert not failed["executionSuccessful"]
+
+
 def test_match_and_its_exit_code(cluster: Any, capsys: Said) -> None:
     words = ["plan-upgrade", "--match", "a-.*", "-b", "kafka-1:9092", "-o", "json"]
     assert app.run(words) == 0
