@@ -6,7 +6,7 @@ A family is what shares the consumer's group code: every librdkafka binding is `
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Final, Literal, TypeVar
 
@@ -175,6 +175,7 @@ def assignor_of(class_or_name: str) -> str | None:
     return _spellings().get(text) or _spellings().get(text.lower())
 
 
+@lru_cache(4096)
 def protocols_of(assignor: str, key: str | None = None) -> frozenset[RebalanceProtocol] | None:
     """The rebalance protocols that an assignor supports, in clients of the family `key`.
 
@@ -243,6 +244,7 @@ def identify(
     )
 
 
+@lru_cache(4096)
 def version_tuple(version: str | None) -> tuple[int, ...] | None:
     """The numbers of a version, for comparing; None when there are none.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from rebal.groups.clients import eager_only, families, family
 from rebal.groups.model import Record, Software, Tri
 
@@ -19,6 +21,7 @@ class Able(Record, frozen=True, kw_only=True):
     follows_vote: bool = False
 
 
+@lru_cache(4096)
 def able(key: str, version: str | None) -> Able:
     """What clients of this family can do; all `cannot tell` for a family that is not known."""
     known = family(key)
@@ -37,6 +40,7 @@ def candidates(software: Software) -> tuple[str, ...]:
     return tuple(word for word in words if word in families())
 
 
+@lru_cache(4096)
 def cooperative(assignor: str) -> Tri:
     """Does `assignor` support COOPERATIVE; `cannot tell` for one that is not known."""
     return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(eager_only(assignor), Tri.CANNOT_TELL)

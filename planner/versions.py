@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Final, Literal
 
@@ -198,6 +198,7 @@ def unchecked_versions(context: Context) -> tuple[str, ...]:
     return tuple(made)
 
 
+@lru_cache(4096)
 def _numbers(text: str) -> Version:
     numbers = tuple(int(number) for number in text.split("."))
     return (*numbers, 0, 0)[: max(3, len(numbers))]

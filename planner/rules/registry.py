@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from types import MappingProxyType
@@ -126,8 +127,13 @@ def rule(id_: str, severity: Severity, title: str, *, reference: str) -> Callabl
 
 def rules() -> Mapping[str, Rule]:
     """All rules by id, in the order of their ids."""
+    _load_all()
+    return MappingProxyType(dict(sorted(_found.items())))
+
+
+@cache
+def _load_all() -> None:
     package = import_module("rebal.planner.rules")
     for module in iter_modules(package.__path__):
         if re.fullmatch(r"rb\d{3}", module.name):
             import_module(f"rebal.planner.rules.{module.name}")
-    return MappingProxyType(dict(sorted(_found.items())))
