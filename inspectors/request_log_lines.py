@@ -22,12 +22,14 @@ _WANTED: Final = re.compile(
 )
 _CONNECTION: Final = re.compile(r".*:\d+-(.+):\d+-\d+(?:-\d+)?")
 _APIS: Final = ("JOIN_GROUP", "SYNC_GROUP", "LEAVE_GROUP", "CONSUMER_GROUP_HEARTBEAT")
+_HEARTBEAT: Final = "HEARTBEAT"
 
 
 class Request(Record, frozen=True, kw_only=True):
     """One completed group request: its header's facts, and the request and response as objects.
 
-    `at` is when it was completed; `where` is the source and line; `host` has no port.
+    `at` is when it was completed, `total_ms` after it came in; `where` is the source and line;
+    `host` has no port.
     """
 
     api: str
@@ -36,6 +38,7 @@ class Request(Record, frozen=True, kw_only=True):
     group_id: str
     error: int
     at: datetime | None
+    total_ms: float | None
     where: str
     host: str
     software_name: str | None
@@ -68,6 +71,7 @@ class _Line(msgspec.Struct):
     request: dict[str, Any]
     response: dict[str, Any] | None = None
     connection: str = ""
+    totalTimeMs: float | None = None  # noqa: N815
     clientInformation: _Software | None = None  # noqa: N815
 
 
@@ -75,10 +79,14 @@ _DECODER: Final = msgspec.json.Decoder(_Line)
 
 
 def parse(
-    raw: bytes, where: str, tz_offset: timedelta
+    raw: bytes, where: str, tz_offset: timedelta, heartbeats: bool = False
 ) -> Request | Literal["other", "broken", "not json"]:
-    """The group request in a line that holds `MARK`, or why there is none."""
-    if not _WANTED.search(raw):
+    """The group request in a line that holds `MARK`, or why there is none.
+
+    A classic member's heartbeat says something only where it is answered with an error: it is a
+    request of its own only with `heartbeats`.
+    """
+    if not _WANTED.search(raw) and not (heartbeats and b"HEARTBEAT" in raw):
         return OTHER
     text = raw.decode("utf-8", "replace")
     prefix, _, rest = text.partition("Completed request:")
@@ -93,7 +101,7 @@ def parse(
     if line is None or line.response is None:
         return BROKEN
     api = line.requestHeader.requestApiKeyName
-    if api not in _APIS:
+    if api not in _APIS and not (heartbeats and api == _HEARTBEAT):
         return OTHER
     software = line.clientInformation or _Software()
     error = line.response.get("errorCode", 0)
@@ -108,6 +116,7 @@ def parse(
         group_id=group_id,
         error=error,
         at=time_of(prefix, tz_offset) or at,
+        total_ms=line.totalTimeMs,
         where=where,
         host=host[1] if host else "",
         software_name=_known(software.softwareName),

@@ -75,12 +75,17 @@ REQUESTS: Final = pa.schema(
         ("subscribed_topics", TEXTS),
         ("server_assignor", TEXT),
         ("source", TEXT),
-        ("line", LONG),
+        ("position", LONG),
+        ("problem", TEXT),
     ]
 )
-"""One line of a broker's request log that concerns a group. `at` is the completion; a JOIN_GROUP
-began `total_ms` before. `protocols` is the member's ordered list with its metadata, `members` what
-a leader was handed, `assignments` what a leader sent, `protocol` what was elected."""
+"""One line of a broker's request log that concerns a group; `position` orders the lines of one
+file. Where `problem` is set the line could not be read, and only it, `source` and `position` are
+there. `at` is the completion; a JOIN_GROUP began `total_ms` before. `protocols` is the member's
+ordered list with its metadata, `members` what a leader was handed, `assignments` what a leader
+sent, `protocol` what was elected. `generation` is the answer's for a JOIN_GROUP and the request's
+for all others (a CONSUMER_GROUP_HEARTBEAT's member epoch: 0 joins, -1 and -2 leave);
+`member_epoch` is that heartbeat's answer."""
 
 GROUPS: Final = pa.schema(
     [

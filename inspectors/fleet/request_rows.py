@@ -1,0 +1,197 @@
+"""Lines of a broker's request log → rows of `schemas.REQUESTS`; no Spark, one batch at a time.
+
+The line itself is read by `request_log_lines`, as for a single group. What says nothing is left
+out: heartbeats that were answered without an error, and a KIP-848 member's after the first one of
+a batch that changed nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+
+from rebal.inspectors.fleet.schemas import REQUESTS
+from rebal.inspectors.log_lines import NO_OFFSET
+from rebal.inspectors.request_log_lines import (
+    BROKEN,
+    NOT_JSON,
+    Request,
+    objects,
+    parse,
+    text_in,
+)
+
+_BEFORE_2_8: Final = "a broker before 2.8 wrote this line: it holds no JSON (KIP-673)"
+_CUT_OFF: Final = "the line is cut off, or is no valid JSON"
+_NAMES: Final = tuple(REQUESTS.names)
+
+
+def request_rows(
+    lines: Iterable[tuple[bytes, str, int]], tz_offset: timedelta = NO_OFFSET
+) -> pa.RecordBatch:
+    """The rows of `lines`: each its bytes, its file's name and its position in the file.
+
+    A line without a zone is taken as written by a clock `tz_offset` ahead of UTC.
+    """
+    columns: dict[str, list[Any]] = {name: [] for name in _NAMES}
+    appends = tuple(columns[name].append for name in _NAMES)
+    steady: set[tuple[str, str]] = set()
+    for raw, source, position in lines:
+        found = parse(raw, source, tz_offset, heartbeats=True)
+        if isinstance(found, Request):
+            row = _row(found, steady)
+            if row is None:
+                continue
+        elif found in (BROKEN, NOT_JSON):
+            row = {"problem": _BEFORE_2_8 if found == NOT_JSON else _CUT_OFF}
+        else:
+            continue
+        row["source"], row["position"] = source, position
+        for name, append in zip(_NAMES, appends, strict=True):
+            append(row.get(name))
+    return pa.RecordBatch.from_arrays(
+        [pa.array(columns[field.name], field.type) for field in REQUESTS], schema=REQUESTS
+    )
+
+
+def _row(found: Request, steady: set[tuple[str, str]]) -> dict[str, Any] | None:
+    body, answer = found.request, found.response
+    if found.api == "HEARTBEAT" and not found.error:
+        return None
+    if found.api == "CONSUMER_GROUP_HEARTBEAT" and _says_nothing_new(found, steady):
+        return None
+    row: dict[str, Any] = {
+        "group_id": found.group_id,
+        "at": found.at,
+        "total_ms": found.total_ms,
+        "api": found.api,
+        "api_version": found.version,
+        "error": found.error,
+        "client_id": found.client_id,
+        "host": found.host,
+        "software_name": found.software_name,
+        "software_version": found.software_version,
+        "member_id": text_in(answer, "memberId") or text_in(body, "memberId") or None,
+        "instance_id": text_in(body, "groupInstanceId") or text_in(body, "instanceId") or None,
+        "protocol_type": text_in(body, "protocolType") or None,
+        "protocol": text_in(answer, "protocolName") or text_in(body, "protocolName") or None,
+        "reason": text_in(body, "reason") or None,
+        "session_timeout_ms": _int(body, "sessionTimeoutMs"),
+        "rebalance_timeout_ms": _int(body, "rebalanceTimeoutMs"),
+    }
+    try:
+        row |= _OF_API[found.api](body, answer, found)
+    except (binascii.Error, ValueError):
+        return {"problem": f"{found.api}: bytes that are no base64"}
+    return row
+
+
+def _join(body: dict[str, Any], answer: dict[str, Any], found: Request) -> dict[str, Any]:
+    generation = _int(answer, "generationId")
+    return {
+        "generation": generation if not found.error else None,
+        "protocols": [
+            {"name": text_in(one, "name"), "metadata": _bytes(one, "metadata")}
+            for one in objects(body.get("protocols"))
+        ],
+        "probe": found.is_probe,
+        "leader": text_in(answer, "leader") or None,
+        "skip_assignment": answer.get("skipAssignment") is True,
+        "members": [
+            {
+                "member_id": text_in(one, "memberId"),
+                "instance_id": text_in(one, "groupInstanceId") or None,
+                "metadata": _bytes(one, "metadata"),
+            }
+            for one in objects(answer.get("members"))
+        ],
+    }
+
+
+def _sync(body: dict[str, Any], answer: dict[str, Any], found: Request) -> dict[str, Any]:
+    return {
+        "generation": _int(body, "generationId"),
+        "assignments": [
+            {"member_id": text_in(one, "memberId"), "assignment": _bytes(one, "assignment")}
+            for one in objects(body.get("assignments"))
+        ],
+    }
+
+
+def _leave(body: dict[str, Any], answer: dict[str, Any], found: Request) -> dict[str, Any]:
+    left = [
+        {
+            "member_id": text_in(one, "memberId"),
+            "instance_id": text_in(one, "groupInstanceId") or None,
+            "reason": text_in(one, "reason") or None,
+        }
+        for one in objects(body.get("members"))
+    ]
+    alone = text_in(body, "memberId")  # below version 3
+    if alone:
+        left.append({"member_id": alone, "instance_id": None, "reason": None})
+    return {"left": left}
+
+
+def _heartbeat(body: dict[str, Any], answer: dict[str, Any], found: Request) -> dict[str, Any]:
+    return {"generation": _int(body, "generationId")}
+
+
+def _consumer_heartbeat(
+    body: dict[str, Any], answer: dict[str, Any], found: Request
+) -> dict[str, Any]:
+    topics = body.get("subscribedTopicNames")
+    return {
+        "generation": _int(body, "memberEpoch"),
+        "member_epoch": None if found.error else _int(answer, "memberEpoch"),
+        "subscribed_topics": (
+            [topic for topic in topics if isinstance(topic, str)]
+            if isinstance(topics, list)
+            else None
+        ),
+        "server_assignor": text_in(body, "serverAssignor") or None,
+    }
+
+
+_OF_API: Final = {
+    "JOIN_GROUP": _join,
+    "SYNC_GROUP": _sync,
+    "LEAVE_GROUP": _leave,
+    "HEARTBEAT": _heartbeat,
+    "CONSUMER_GROUP_HEARTBEAT": _consumer_heartbeat,
+}
+
+
+def _says_nothing_new(found: Request, steady: set[tuple[str, str]]) -> bool:
+    """A KIP-848 member's heartbeat that changed nothing; its first of a batch names its client."""
+    body, answer = found.request, found.response
+    epoch = _int(body, "memberEpoch")
+    if (
+        found.error
+        or epoch is None
+        or epoch <= 0
+        or answer.get("memberEpoch") != epoch
+        or body.get("subscribedTopicNames") is not None
+    ):
+        return False
+    member = (found.group_id, text_in(answer, "memberId"))
+    if member in steady:
+        return True
+    steady.add(member)
+    return False
+
+
+def _int(body: dict[str, Any], key: str) -> int | None:
+    value = body.get(key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if -(2**31) <= value < 2**31 else None
+
+
+def _bytes(body: dict[str, Any], key: str) -> bytes:
+    return base64.b64decode(text_in(body, key), validate=True)
