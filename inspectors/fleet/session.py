@@ -1,0 +1,257 @@
+"""The Spark session: made here and nowhere else, quiet, on loopback unless a master is named.
+
+Local Spark needs nothing but Java 17 and the extra `fleet`. What the JVM says goes to a file that
+is shown only when Spark does not start (REBAL_DEBUG=1 leaves it on stderr).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from rebal.groups.errors import RebalError
+from rebal.groups.model import Record
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_JAVA: Final = 17
+_KAFKA_SOURCE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+# Spark brings these itself; fetching them again would double the download.
+_OWN_OF_SPARK: Final = (
+    "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime,"
+    "com.google.code.findbugs:jsr305,org.lz4:lz4-java,org.xerial.snappy:snappy-java,"
+    "org.slf4j:slf4j-api,org.scala-lang.modules:scala-parallel-collections_2.13"
+)
+_SECRETS: Final = "(?i)secret|password|token|jaas|keystore|access[.]?key"
+_SQL: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "false",
+    # Records of group metadata are large: the default of 10,000 rows could be 1 GB.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+    # Otherwise Spark's Kafka source finds no partition of an internal topic and reads nothing.
+    "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
+    "spark.sql.redaction.options.regex": _SECRETS,
+}
+_IVY_SETTINGS: Final = """\
+<ivysettings>
+  <settings defaultResolver="central"/>
+  <caches lockStrategy="artifact-lock-nio"/>
+  <resolvers>
+    <ibiblio name="central" m2compatible="true"/>
+  </resolvers>
+</ivysettings>
+"""
+
+
+class SparkError(RebalError):
+    """Spark cannot be started, or a job of it failed; one sentence that says why."""
+
+
+class SparkSettings(Record, frozen=True, kw_only=True):
+    """How to run Spark: `--master`, `--spark-conf` (later ones win) and `--spark-jars`."""
+
+    master: str | None = None
+    conf: tuple[tuple[str, str], ...] = ()
+    jars: tuple[str, ...] = ()
+
+    @property
+    def local(self) -> bool:
+        """Whether the executors are threads of this machine's one JVM."""
+        return self.url.startswith("local")
+
+    @property
+    def url(self) -> str:
+        """The master's URL."""
+        return self.master or dict(self.conf).get("spark.master") or "local[*]"
+
+
+@contextmanager
+def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSession]:
+    """A session for one job; with `kafka` Spark's Kafka source is on its class path.
+
+    A Spark context that is already running in this process is used as it is, and left running.
+
+    Raises:
+        SparkError: the extra or Java is missing or too old, or Spark did not start.
+    """
+    _require_extra()
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is not None:
+        yield _with_sql(SparkSession.builder.getOrCreate().newSession(), settings)
+        return
+    _require_java()
+    before = signal.getsignal(signal.SIGINT)
+    with tempfile.TemporaryDirectory(prefix="rebal-spark-") as folder:
+        context = _start(settings, kafka, Path(folder))
+        try:
+            if not settings.local:
+                from rebal.inspectors.fleet.shipping import build_zip
+
+                context.addPyFile(str(build_zip(Path(folder))))
+            yield _with_sql(SparkSession(context), settings)
+        finally:
+            with contextlib.suppress(Exception):
+                context.cancelAllJobs()
+            with contextlib.suppress(Exception):
+                context.stop()
+            with contextlib.suppress(ValueError):
+                signal.signal(signal.SIGINT, before)
+
+
+def _with_sql(session: SparkSession, settings: SparkSettings) -> SparkSession:
+    chosen = dict(settings.conf)
+    for key, value in _SQL.items():
+        session.conf.set(key, chosen.get(key, value))
+    return session
+
+
+def _require_extra() -> None:
+    for name in ("pyspark", "pyarrow", "pandas", "numpy"):
+        try:
+            __import__(name)
+        except ImportError:
+            raise SparkError(
+                f"the fleet pipeline needs {name}: install it with pip install 'rebal[fleet]'."
+            ) from None
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    advice = f"install a JDK {OLDEST_JAVA} or newer, or set JAVA_HOME to one."
+    try:
+        said = subprocess.run(
+            [command or "java", "-version"], capture_output=True, text=True, check=False
+        ).stderr
+    except OSError:
+        raise SparkError(
+            f"Spark needs Java, and {command or 'java'} was not found: {advice}"
+        ) from None
+    quoted = said.split('"')
+    major = quoted[1].removeprefix("1.").split(".")[0].split("-")[0] if len(quoted) > 1 else ""
+    if not major.isdigit():
+        raise SparkError(f"Spark needs Java, and {command} does not run: {advice}")
+    if int(major) < OLDEST_JAVA:
+        raise SparkError(f"Spark needs Java {OLDEST_JAVA}, and {command} is Java {major}: {advice}")
+
+
+def _start(settings: SparkSettings, kafka: bool, folder: Path) -> Any:
+    """A new Spark context in a JVM of its own."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    conf = SparkConf(loadDefaults=False)
+    for key, value in _configuration(settings, kafka).items():
+        conf.set(key, value)
+    chosen = dict(settings.conf)
+    python = chosen.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    os.environ["PYSPARK_PYTHON"] = python or sys.executable
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if _loopback(settings):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    log = folder / "spark.log"
+    talk = bool(os.environ.get("REBAL_DEBUG"))
+    try:
+        with log.open("wb") as sink:
+            streams = {
+                "stdout": sys.stderr if talk else sink,
+                "stderr": sys.stderr if talk else sink,
+            }
+            gateway = launch_gateway(conf, streams)
+            return SparkContext(conf=conf, gateway=gateway)
+    except Exception as error:
+        raise SparkError(_why_not_started(error, log.read_text(errors="replace"))) from None
+
+
+def _configuration(settings: SparkSettings, kafka: bool) -> dict[str, str]:
+    made = {
+        "spark.app.name": "rebal fleet",
+        "spark.master": settings.url,
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+        "spark.redaction.regex": _SECRETS,
+        **_SQL,
+    }
+    if settings.local:
+        made["spark.sql.shuffle.partitions"] = str(max(4, 2 * (os.cpu_count() or 1)))
+    if _loopback(settings):
+        made |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    if settings.jars:
+        made["spark.jars"] = ",".join(settings.jars)
+    elif kafka and not _has_kafka_source():
+        made |= _packages()
+    return made | dict(settings.conf) | {"spark.master": settings.url}
+
+
+def _loopback(settings: SparkSettings) -> bool:
+    if settings.local:
+        return True
+    host = urlsplit(settings.url.split(",")[0]).hostname or ""
+    return host == "localhost" or host.startswith("127.")
+
+
+def _has_kafka_source() -> bool:
+    import pyspark
+
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    return any((home / "jars").glob("spark-sql-kafka-0-10_*.jar"))
+
+
+def _packages() -> dict[str, str]:
+    """Spark's Kafka source of the running Spark's version, fetched by Ivy into a folder of ours.
+
+    Ivy's own settings look into the local Maven repository first, and one that holds POMs without
+    jars breaks it: hence one resolver and one folder, and nothing of the user's.
+    """
+    from pyspark import __version__
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rebal" / "ivy"
+    settings = cache / "ivysettings.xml"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        fresh = cache / f".ivysettings-{os.getpid()}"
+        with fresh.open("w") as out:
+            out.write(_IVY_SETTINGS)
+        os.replace(fresh, settings)
+    except OSError as error:
+        raise SparkError(
+            f"{cache}: Spark's Kafka source cannot be stored there ({error.strerror}): set "
+            "XDG_CACHE_HOME to a folder that can be written to, or give its jars with --spark-jars."
+        ) from None
+    return {
+        "spark.jars.packages": f"{_KAFKA_SOURCE}:{__version__}",
+        "spark.jars.excludes": _OWN_OF_SPARK,
+        "spark.jars.ivySettings": str(settings),
+        "spark.jars.ivy": str(cache),
+    }
+
+
+def _why_not_started(error: Exception, log: str) -> str:
+    if "unresolved dependency" in log or "download failed" in log:
+        return (
+            "the jars of Spark's Kafka source could not be fetched: check the way to Maven "
+            "Central, name a mirror with --spark-conf spark.jars.ivySettings=FILE, or give the "
+            "jars with --spark-jars."
+        )
+    said = [
+        line.strip() for line in log.splitlines() if "Exception" in line or line.startswith("Error")
+    ]
+    java = str(getattr(error, "java_exception", "") or "").splitlines()
+    reason = java[0] if java else said[0] if said else str(error).splitlines()[0]
+    return f"Spark did not start: {reason.rstrip('.')}; REBAL_DEBUG=1 shows all that it said."
