@@ -31,9 +31,11 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
     Two different lists of one member id cannot both be true, for a client's list never changes; the
     newest one is kept, and the contradiction named.
     """
-    seen = sorted(joins, key=lambda join: (when(join.at), repr(join)))
+    seen = list(joins)
     if not seen:
         return member, ()
+    if len(seen) > 1:
+        seen.sort(key=lambda join: (when(join.at), repr(join)))
     lists: dict[tuple[str, ...], list[Evidence]] = {}
     known = member.assignors
     if known.knowledge is Knowledge.EXACT:
@@ -93,8 +95,11 @@ def with_ran(member: Member, seen: Iterable[Ran]) -> tuple[Member, tuple[Contrad
 
 def newest_by_source(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     """The newest of each source, oldest first: two hundred joins of one member say it once."""
+    found = tuple(evidence)
+    if len(found) < 2:
+        return found
     newest: dict[str, Evidence] = {}
-    for item in sorted(evidence, key=evidence_key):
+    for item in sorted(found, key=evidence_key):
         newest[item.source] = item
     return tuple(sorted(newest.values(), key=evidence_key))
 
@@ -124,7 +129,7 @@ def _software(
             key = "connect" if key == "java" and join.protocol_type == "connect" else key
             evidence = told.evidence or (join.evidence,)
             found.append(replace(told, family=key, evidence=newest_by_source(evidence)))
-    return max(found, key=_rank, default=None)
+    return found[0] if len(found) == 1 else max(found, key=_rank, default=None)
 
 
 def _timeouts(known: Timeouts | None, joins: Sequence[Joined]) -> Timeouts | None:
@@ -139,12 +144,18 @@ def _timeouts(known: Timeouts | None, joins: Sequence[Joined]) -> Timeouts | Non
         found += [told] if (told.session_ms, told.rebalance_ms) != (None, None) else []
     if not found:
         return None
-    found.sort(key=lambda told: ([evidence_key(item) for item in told.evidence[-1:]], repr(told)))
+    if len(found) > 1:
+        found.sort(key=_told)
     newest = found[-1]
     said = (newest.session_ms, newest.rebalance_ms)
     agreeing = (told for told in found if (told.session_ms, told.rebalance_ms) == said)
     evidence = newest_by_source(item for told in agreeing for item in told.evidence)
     return replace(newest, evidence=evidence)
+
+
+def _told(timeouts: Timeouts) -> tuple[list[tuple[datetime, str, str]], int, int]:
+    newest = [evidence_key(item) for item in timeouts.evidence[-1:]]
+    return newest, timeouts.session_ms or 0, timeouts.rebalance_ms or 0
 
 
 def _rank(software: Software) -> tuple[int, datetime, str, str]:
