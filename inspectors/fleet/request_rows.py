@@ -85,13 +85,14 @@ def _row(found: Request, steady: set[tuple[str, str]]) -> dict[str, Any] | None:
         "rebalance_timeout_ms": _int(body, "rebalanceTimeoutMs"),
     }
     try:
-        row |= _OF_API[found.api](body, answer, found)
+        row |= _OF_API[found.api](found)
     except (binascii.Error, ValueError):
         return {"problem": f"{found.api}: bytes that are no base64"}
     return row
 
 
-def _join(body: dict[str, Any], answer: dict[str, Any], found: Request) -> dict[str, Any]:
+def _join(found: Request) -> dict[str, Any]:
+    body, answer = found.request, found.response
     generation = _int(answer, "generationId")
     return {
         "generation": generation if not found.error else None,
@@ -113,38 +114,37 @@ def _join(body: dict[str, Any], answer: dict[str, Any], found: Request) -> dict[
     }
 
 
-def _sync(body: dict[str, Any], answer: dict[str, Any], found: Request) -> dict[str, Any]:
+def _sync(found: Request) -> dict[str, Any]:
     return {
-        "generation": _int(body, "generationId"),
+        "generation": _int(found.request, "generationId"),
         "assignments": [
             {"member_id": text_in(one, "memberId"), "assignment": _bytes(one, "assignment")}
-            for one in objects(body.get("assignments"))
+            for one in objects(found.request.get("assignments"))
         ],
     }
 
 
-def _leave(body: dict[str, Any], answer: dict[str, Any], found: Request) -> dict[str, Any]:
+def _leave(found: Request) -> dict[str, Any]:
     left = [
         {
             "member_id": text_in(one, "memberId"),
             "instance_id": text_in(one, "groupInstanceId") or None,
             "reason": text_in(one, "reason") or None,
         }
-        for one in objects(body.get("members"))
+        for one in objects(found.request.get("members"))
     ]
-    alone = text_in(body, "memberId")  # below version 3
+    alone = text_in(found.request, "memberId")  # below version 3
     if alone:
         left.append({"member_id": alone, "instance_id": None, "reason": None})
     return {"left": left}
 
 
-def _heartbeat(body: dict[str, Any], answer: dict[str, Any], found: Request) -> dict[str, Any]:
-    return {"generation": _int(body, "generationId")}
+def _heartbeat(found: Request) -> dict[str, Any]:
+    return {"generation": _int(found.request, "generationId")}
 
 
-def _consumer_heartbeat(
-    body: dict[str, Any], answer: dict[str, Any], found: Request
-) -> dict[str, Any]:
+def _consumer_heartbeat(found: Request) -> dict[str, Any]:
+    body, answer = found.request, found.response
     topics = body.get("subscribedTopicNames")
     return {
         "generation": _int(body, "memberEpoch"),
