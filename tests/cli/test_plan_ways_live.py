@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -147,55 +148,93 @@ def test_static_members_whose_new_list_lies_unused_until_it_is_seen(
     assert all(member.error is None for member in running)
 
 
-@pytest.fixture
-def own41() -> Iterator[Broker]:
-    """A broker of its own: it is restarted here."""
-    with Broker("4.1.1", secure=False) as broker:
-        yield broker
+@pytest.fixture(params=["4.1.1", "3.9.1"])
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A broker of its own, of either coordinator: it is restarted here."""
+    with Broker(request.param, secure=False, request_log=True) as own:
+        yield own
 
 
 @pytest.mark.full
-def test_a_broker_restart_kills_nobody_who_follows_the_plan(
-    own41: Broker, members: Members, group_id: str, topic_name: str, capsys: Said
+def test_a_broker_restart_kills_who_leaves_the_refresh_out_and_nobody_who_follows_the_plan(
+    broker: Broker,
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    *,
+    tmp_path: Path,
+    capsys: Said,
 ) -> None:
-    """Java's default list, one bounce, and the coordinator restarts before it begins."""
-    default = ["range", "cooperative-sticky"]
-    broker = own41
+    """Java's default list, one bounce, and the broker restarts in the middle of it.
+
+    The members are static with sessions that outlive the restart, so none joins again by itself.
+    They are of 3.9.1: a 4.x client that loses its only broker starts over from its bootstrap list
+    (KIP-899), finds its topics gone for a moment and may rejoin, which refreshes the lists or not.
+    """
+    default, final = ["range", "cooperative-sticky"], ["cooperative-sticky"]
     broker.create_topic(topic_name, PARTITIONS)
 
-    def start(number: int, names: list[str], client: str = "app") -> Member:
+    def start(number: int, names: list[str]) -> Member:
         return members.start(
-            "java-4.1.1", broker, f"{client}-{number}", group_id, topics=[topic_name],
-            assignors=names, session_timeout_ms=45_000, instance_id=f"{client}-{number}",
+            "java-3.9.1", broker, f"app-{number}", group_id, topics=[topic_name],
+            assignors=names, session_timeout_ms=60_000, instance_id=f"app-{number}",
         )  # fmt: skip
 
-    broker.log_requests(True)
+    def verify(file: Path, *more: str) -> dict[str, Any]:
+        app.run(["verify", str(file), "-b", broker.bootstrap, "-o", "json", *more])
+        told = capsys.readouterr()
+        assert told.out, told.err
+        body: dict[str, Any] = json.loads(told.out)
+        return body
+
+    log = ("--probe", "--request-log", str(broker.request_log_path))
+    more = (*log, "--expect-members", "3")
     running = [start(number, default) for number in range(3)]
     settle(broker, group_id, running)
-    more = ("--probe", "--request-log", str(broker.request_log_path), "--expect-members", "3")
-    assert plan(broker, capsys, group_id, *more)["exit_code"] == 0
+    early = tmp_path / "early.yaml"
+    body = plan(broker, capsys, group_id, *more, "--out", str(early))
+    assert (body["path"], body["exit_code"]) == ("one_bounce", 0)
+    assert [step["target_list"] for step in body["steps"]] == [final]
+    before = {member.member_id for member in running}
+
     broker.restart()
-    broker.wait_coordinator(group_id)
     settle(broker, group_id, running)
-    body = plan(broker, capsys, group_id, *more)
+    # The plan of before the restart is held back, and the new one begins with the refresh.
+    told = verify(early, *log)
+    assert {member["member_id"] for member in told["members"]} == before, "nobody rejoined"
+    assert told["exit_code"] == 3
+    assert [f["rule"] for f in told["findings"] if f["severity"] == "block"] == ["RB113"]
+    late = tmp_path / "late.yaml"
+    body = plan(broker, capsys, group_id, *more, "--out", str(late))
     assert (body["next_step"], body["exit_code"]) == (1, 0), body["summary"]
-    # Where every member has joined again by itself the lists are known, else only range is.
-    if not body["steps"][0]["target_list"]:
-        died = start(9, ["cooperative-sticky"], "hasty")
-        died.wait_for("error")
-        assert "InconsistentGroupProtocol" in str(died.error)
-        # All are static, so a restart would show only itself: the plan names enforceRebalance().
-        assert any("enforceRebalance()" in line for line in body["steps"][0]["order"])
-        running[0].rebalance()
-        wait_for(
-            "the coordinator to know the lists again",
-            lambda: plan(broker, capsys, group_id, *more)["steps"][0]["target_list"] != [],
-            timeout=20,
-        )
+    assert [step["target_list"] for step in body["steps"]] == [[], final]
+    assert any("enforceRebalance()" in line for line in body["steps"][0]["order"])
+    assert verify(late, *log)["exit_code"] == 4
+
+    # Without the refresh: refused and dead, though every member's list holds both.
+    running[0].stop()
+    hasty = start(0, final)
+    hasty.wait_for("error")
+    assert "InconsistentGroupProtocol" in str(hasty.error)
+    running[0] = start(0, default)
+    settle(broker, group_id, running)
+    # That static restart shows only itself: the coordinator still knows nothing of the others.
+    assert verify(late, *log)["gate"] != "yes"
+
+    # With it: nobody dies.
+    running[1].rebalance()
+    wait_for(
+        "the refresh step's gate",
+        lambda: (seen := verify(late, *log))["step"] == 1 and seen["gate"] == "yes",
+        timeout=30,
+    )
     for number in range(3):
-        body = plan(broker, capsys, group_id, *more)
-        assert body["exit_code"] == 0 or number, body["summary"]
         running[number].stop()
-        running[number] = start(number, ["cooperative-sticky"])
+        running[number] = start(number, final)
         settle(broker, group_id, running)
     assert all(member.error is None for member in running)
+    told = verify(late, *log)
+    assert (told["step"], told["gate"]) == (2, "yes")
+    # The hasty one's refusal is not a minute old; nobody else was refused.
+    assert [danger["kind"] for danger in told["dangers"]] == ["refused"]
+    assert told["notes"] == ["joins refused since the plan was made: 1"]

@@ -132,6 +132,8 @@ class Broker:
             *arguments,
         ]
         seen = self._times_started()
+        # A client of before a restart may wait long before it tries to connect again.
+        self._admin = None
         self._starts += 1
         child = ChildProcess(f"broker {self.version}", command, self.folder / "broker.log")
         self._process = child
