@@ -34,46 +34,58 @@ def settle(broker: Broker, group: str, running: list[Member]) -> None:
     broker.wait_stable(group, len(running))
 
 
+# Both coordinators: that of 3.9.1 (Scala) only where every path is driven.
+BOTH = pytest.mark.parametrize(
+    "shared", ["kafka41", pytest.param("kafka39", marks=pytest.mark.full)], indirect=True
+)
+
+
+@pytest.fixture
+def shared(request: pytest.FixtureRequest) -> Broker:
+    """The broker that all tests share, by the name of its fixture."""
+    broker: Broker = request.getfixturevalue(request.param)
+    return broker
+
+
+@BOTH
 def test_librdkafka_members_stop_alone_in_a_group_of_java_members(
-    kafka41: Broker, members: Members, group_id: str, topic_name: str, capsys: Said
+    shared: Broker, members: Members, group_id: str, topic_name: str, capsys: Said
 ) -> None:
-    kafka41.create_topic(topic_name, PARTITIONS)
-    log = ["--request-log", str(kafka41.request_log_path), "--expect-members", "3", "--probe"]
+    shared.create_topic(topic_name, PARTITIONS)
+    log = ["--request-log", str(shared.request_log_path), "--expect-members", "3", "--probe"]
 
     def start(software: str, name: str, names: list[str]) -> Member:
-        return members.start(
-            software, kafka41, name, group_id, topics=[topic_name], assignors=names
-        )
+        return members.start(software, shared, name, group_id, topics=[topic_name], assignors=names)
 
-    kafka41.log_requests(True)
+    shared.log_requests(True)
     try:
         java = [start("java-2.8.2", f"j-{n}", ["range"]) for n in range(2)]
         other = start("confluent-kafka", "rd-0", ["range"])
-        settle(kafka41, group_id, [*java, other])
+        settle(shared, group_id, [*java, other])
         for number in range(2):
-            body = plan(kafka41, capsys, group_id, *log)
+            body = plan(shared, capsys, group_id, *log)
             assert (body["path"], body["next_step"], body["exit_code"]) == ("mixed_families", 1, 0)
             java[number].stop()
             java[number] = start("java-2.8.2", f"j-{number}", body["steps"][0]["target_list"])
-            settle(kafka41, group_id, [*java, other])
-        body = plan(kafka41, capsys, group_id, *log)
+            settle(shared, group_id, [*java, other])
+        body = plan(shared, capsys, group_id, *log)
         assert (body["path"], body["next_step"], body["exit_code"]) == ("mixed_families", 2, 0)
         other.stop()
-        settle(kafka41, group_id, java)
-        away = plan(kafka41, capsys, group_id, *log)
+        settle(shared, group_id, java)
+        away = plan(shared, capsys, group_id, *log)
         assert away["exit_code"] == 3, "a member is away: nobody may drop range yet"
         other = start("confluent-kafka", "rd-0", body["steps"][1]["target_list"])
-        settle(kafka41, group_id, [*java, other])
+        settle(shared, group_id, [*java, other])
         for number in range(2):
-            body = plan(kafka41, capsys, group_id, *log)
+            body = plan(shared, capsys, group_id, *log)
             assert (body["next_step"], body["exit_code"]) == (2, 0), body["summary"]
             java[number].stop()
             java[number] = start("java-2.8.2", f"j-{number}", body["steps"][1]["target_list"])
-            settle(kafka41, group_id, [*java, other])
-        body = plan(kafka41, capsys, group_id, *log)
+            settle(shared, group_id, [*java, other])
+        body = plan(shared, capsys, group_id, *log)
         assert (body["verdict"], body["from"]) == ("done", "COOPERATIVE")
     finally:
-        kafka41.log_requests(False)
+        shared.log_requests(False)
     assert all(member.error is None for member in [*java, other])
 
 
@@ -115,36 +127,37 @@ def test_to_kip_848_and_back(
     assert all(member.error is None for member in running)
 
 
+@BOTH
 def test_static_members_whose_new_list_lies_unused_until_it_is_seen(
-    kafka41: Broker, members: Members, group_id: str, topic_name: str, capsys: Said
+    shared: Broker, members: Members, group_id: str, topic_name: str, capsys: Said
 ) -> None:
-    kafka41.create_topic(topic_name, PARTITIONS)
-    log = ["--request-log", str(kafka41.request_log_path), "--expect-members", "2", "--probe"]
+    shared.create_topic(topic_name, PARTITIONS)
+    log = ["--request-log", str(shared.request_log_path), "--expect-members", "2", "--probe"]
 
     def start(number: int, names: list[str]) -> Member:
         return members.start(
-            "java-3.9.1", kafka41, f"s-{number}", group_id, topics=[topic_name],
+            "java-3.9.1", shared, f"s-{number}", group_id, topics=[topic_name],
             assignors=names, instance_id=f"i-{number}", session_timeout_ms=30_000,
         )  # fmt: skip
 
-    kafka41.log_requests(True)
+    shared.log_requests(True)
     try:
         running = [start(number, ["range"]) for number in range(2)]
-        settle(kafka41, group_id, running)
+        settle(shared, group_id, running)
         for step in (1, 2):
             for number in range(2):
-                body = plan(kafka41, capsys, group_id, *log)
+                body = plan(shared, capsys, group_id, *log)
                 assert (body["next_step"], body["exit_code"]) == (step, 0), body["summary"]
                 now = body["steps"][step - 1]
                 assert len(now["done"]) == number
                 assert any("causes no rebalance" in line for line in now["order"])
                 running[number].stop()
                 running[number] = start(number, now["target_list"])
-                settle(kafka41, group_id, running)
-        body = plan(kafka41, capsys, group_id, *log)
+                settle(shared, group_id, running)
+        body = plan(shared, capsys, group_id, *log)
         assert (body["verdict"], body["exit_code"]) == ("done", 0), body["summary"]
     finally:
-        kafka41.log_requests(False)
+        shared.log_requests(False)
     assert all(member.error is None for member in running)
 
 
