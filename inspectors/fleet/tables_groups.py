@@ -1,0 +1,229 @@
+"""Groups of a scan as `GroupSnapshot`s: what the planner takes, without a broker.
+
+`read_snapshots` reads all groups, or one. The tables tell members, what they sent and what they
+own; nothing in them tells the brokers' settings, log end offsets, or how many partitions a topic
+has: those stay unknown, or are said to follow from what is owned.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from rebal.groups.clients import family_of
+from rebal.groups.evidence import merge
+from rebal.groups.model import (
+    Evidence,
+    Group,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Member,
+    Software,
+    Source,
+    Subscription,
+    Timeouts,
+    Topic,
+    TopicPartitions,
+)
+from rebal.groups.observations import Observation
+from rebal.inspectors.fleet.tables import Tables
+from rebal.inspectors.fleet.tables_columns import moment, rows_of
+from rebal.inspectors.fleet.tables_seen import read_observations
+
+_GROUPS: Final = (
+    "group_id",
+    "type",
+    "protocol_type",
+    "state",
+    "assignor",
+    "generation",
+    "assignment_epoch",
+    "last_seen",
+    "observed_until",
+)
+
+
+class _Row(NamedTuple):
+    """One row of `members` that is current, in the columns' order."""
+
+    group_id: str
+    current: bool | None
+    member_id: str
+    instance_id: str | None
+    client_id: str | None
+    host: str | None
+    protocol_type: str | None
+    software_name: str | None
+    software_version: str | None
+    session_timeout_ms: int | None
+    rebalance_timeout_ms: int | None
+    subscription_version: int | None
+    subscription_generation: int | None
+    topics: tuple[str, ...] | None
+    topic_regex: str | None
+    owned: TopicPartitions | None
+    rack_id: str | None
+    user_data: bytes | None
+    assignment: TopicPartitions | None
+    assignment_user_data: bytes | None
+    target: TopicPartitions | None
+    joined_at: int | None
+    joined_reason: str | None
+    last_at: int | None
+    last_generation: int | None
+    error: str | None
+
+
+def read_snapshots(tables: Tables, group: str | None = None) -> tuple[GroupSnapshot, ...]:
+    """Every group of the scan (or the one named, if it is in it) as it last was, by its name.
+
+    Members' lists are bound to them, with the time they were seen; `captured_at` is the end of
+    what the scan saw of the group. A deleted group has state Dead and no members.
+
+    Raises:
+        TablesError: a table cannot be read.
+    """
+    members = _current(tables, group)
+    seen: dict[str, list[Observation]] = defaultdict(list)
+    for one in read_observations(tables, group):
+        seen[one.group_id or ""].append(one)
+    found = [
+        _snapshot(dict(zip(_GROUPS, row, strict=True)), members, seen)
+        for row in rows_of(tables.read("groups", _GROUPS, group))
+    ]
+    return tuple(sorted(found, key=lambda one: one.group.group_id))
+
+
+def _current(tables: Tables, group: str | None) -> Mapping[str, list[_Row]]:
+    rows = tables.read("members", _Row._fields, group)
+    kept: dict[str, list[_Row]] = defaultdict(list)
+    # Not a row of an earlier generation is worth making Python values of.
+    for row in map(_Row._make, rows_of(rows.filter(rows["current"]))):
+        kept[row.group_id].append(row)
+    return kept
+
+
+def _snapshot(
+    row: Mapping[str, Any],
+    members: Mapping[str, Sequence[_Row]],
+    seen: Mapping[str, Sequence[Observation]],
+) -> GroupSnapshot:
+    group_id = row["group_id"]
+    until = moment(row["observed_until"]) or moment(row["last_seen"])
+    kind = _kind(row["type"])
+    generation = row["generation"]
+    number = "generation" if kind is GroupType.CLASSIC else "group epoch"
+    evidence = Evidence(
+        source=Source.OFFSETS_TOPIC,
+        at=until,
+        detail=f"{number} {generation}" if generation is not None else "",
+    )
+    made = tuple(_member(one, kind, evidence) for one in members.get(group_id, ()))
+    topics = _topics(made)
+    return merge(
+        GroupSnapshot(
+            group=Group(
+                group_id=group_id,
+                state=_state(row["state"]),
+                type=kind,
+                protocol_type=row["protocol_type"],
+                assignor=row["assignor"],
+                generation=generation if kind is GroupType.CLASSIC else None,
+                group_epoch=generation if kind is not GroupType.CLASSIC else None,
+                assignment_epoch=row["assignment_epoch"],
+            ),
+            captured_at=until or datetime.fromtimestamp(0, UTC),
+            captured_by="rebal fleet scan",
+            evidence=(evidence,),
+            members=made,
+            topics=topics,
+            notes=_notes(made, topics),
+        ),
+        seen.get(group_id, ()),
+    )
+
+
+def _member(row: _Row, kind: GroupType, seen: Evidence) -> Member:
+    at = moment(row.last_at)
+    sent = row.subscription_version is not None
+    stored = Evidence(source=Source.OFFSETS_TOPIC, at=at or seen.at)
+    timeouts = row.session_timeout_ms, row.rebalance_timeout_ms
+    said = None
+    if row.software_name:
+        said = Software(
+            family=family_of(row.software_name, row.software_version),
+            name=row.software_name,
+            version=row.software_version,
+            evidence=(Evidence(source=Source.REQUEST_LOG, at=at),),
+        )
+    return Member(
+        member_id=row.member_id,
+        client_id=row.client_id or "",
+        host=row.host or "",
+        instance_id=row.instance_id,
+        rack=row.rack_id,
+        software=said,
+        timeouts=Timeouts(session_ms=timeouts[0], rebalance_ms=timeouts[1], evidence=(stored,))
+        if timeouts != (None, None) and kind is GroupType.CLASSIC
+        else None,
+        subscription=Subscription(
+            version=row.subscription_version or 0,
+            topics=row.topics or (),
+            owned_partitions=row.owned,
+            generation_id=row.subscription_generation,
+            rack_id=row.rack_id,
+            user_data=row.user_data,
+        )
+        if sent
+        else None,
+        subscription_error=row.error,
+        subscribed_topics=row.topics or (),
+        subscribed_regex=row.topic_regex,
+        assignment=row.assignment or {},
+        assignment_user_data=row.assignment_user_data,
+        target_assignment=row.target,
+        member_epoch=row.last_generation if kind is GroupType.CONSUMER else None,
+        protocol_type=_spoken(row.protocol_type) if kind is GroupType.CONSUMER else None,
+        joined_at=moment(row.joined_at),
+        join_reason=row.joined_reason,
+    )
+
+
+def _topics(members: Sequence[Member]) -> tuple[Topic, ...]:
+    """The topics that are owned, each with as many partitions as its highest owned one needs."""
+    highest: dict[str, int] = {}
+    for member in members:
+        for topic, numbers in member.assignment.items():
+            top = max((run.stop for run in numbers.runs), default=0)
+            highest[topic] = max(top, highest.get(topic, 0))
+    return tuple(Topic(name=name, partitions=n) for name, n in sorted(highest.items()) if n)
+
+
+def _notes(members: Sequence[Member], topics: Sequence[Topic]) -> tuple[str, ...]:
+    if not members:
+        return ()
+    notes = ["broker settings, versions and log end offsets: a scan's tables have none"]
+    if topics:
+        notes.append("how many partitions a topic has: taken to be as many as are owned")
+    return tuple(notes)
+
+
+def _state(text: str | None) -> GroupState:
+    try:
+        return GroupState(text or "Unknown")
+    except ValueError:
+        return GroupState.UNKNOWN
+
+
+def _kind(text: str | None) -> GroupType:
+    try:
+        return GroupType(text or "unknown")
+    except ValueError:
+        return GroupType.UNKNOWN
+
+
+def _spoken(text: str | None) -> str | None:
+    return text if text in ("classic", "consumer") else None

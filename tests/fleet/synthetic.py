@@ -1,0 +1,303 @@
+"""A made-up fleet as rows of the tables: every shape of group a report must show, many times over.
+
+The same `groups` and `seed` give the same rows. Group `n` has the shape `SHAPES[n % len(SHAPES)]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any, Final
+
+from tests.fleet.tablefiles import AT
+
+Row = dict[str, Any]
+JAVA: Final = ("apache-kafka-java", "2.8.2")
+JAVA3: Final = ("apache-kafka-java", "3.9.1")
+RDKAFKA: Final = ("confluent-kafka-python", "2.6.0")
+BOTH: Final = ["cooperative-sticky", "range"]
+SHAPES: Final = (
+    "eager",
+    "unknown",
+    "defaults",
+    "half-way",
+    "cooperative",
+    "librdkafka",
+    "crash loop",
+    "eager",
+    "kip-848",
+    "unknown",
+    "storm",
+    "static",
+    "kafkajs",
+    "half unknown",
+    "streams",
+    "connect",
+    "empty",
+    "deleted",
+    "dropped",
+    "cooperative",
+)
+_WORDS: Final = (
+    "orders", "payments", "checkout", "billing", "search", "audit", "ledger", "stock",
+    "emails", "clicks", "fraud", "returns", "pricing", "geo", "sessions", "ranking",
+)  # fmt: skip
+_LISTS: Final[dict[str, Sequence[Sequence[str] | None]]] = {
+    "eager": (["range"],),
+    "unknown": (None,),
+    "defaults": (["range", "cooperative-sticky"],),
+    "half-way": (BOTH, ["range"]),
+    "cooperative": (["cooperative-sticky"],),
+    "librdkafka": (["range"],),
+    "crash loop": (["range"],),
+    "kip-848": (None,),
+    "storm": (["range", "roundrobin"],),
+    "static": (["range"],),
+    "kafkajs": (["RoundRobinAssigner"],),
+    "half unknown": (["range"], None),
+    "streams": (["stream"],),
+    "connect": (["sessioned", "compatible", "default"],),
+    "empty": (),
+    "deleted": (),
+    "dropped": (BOTH, ["cooperative-sticky"]),
+}
+_SOFTWARE: Final = {
+    "eager": JAVA,
+    "defaults": JAVA3,
+    "librdkafka": RDKAFKA,
+    "crash loop": RDKAFKA,
+    "kafkajs": (None, None),
+    "storm": RDKAFKA,
+}
+
+
+def fleet(
+    groups: int, seed: int = 7, *, members: tuple[int, int] = (2, 14)
+) -> dict[str, list[Row]]:
+    """Rows of all tables for so many groups; `members` bounds how many each has."""
+    made: dict[str, list[Row]] = {
+        name: []
+        for name in ("groups", "members", "assignor_lists", "rebalances", "incidents", "errors")
+    }
+    for number in range(groups):
+        _Group(number, Random(f"{seed}-{number}"), members).add_to(made)
+    return made
+
+
+class _Group:
+    def __init__(self, number: int, random: Random, members: tuple[int, int]) -> None:
+        self.shape = SHAPES[number % len(SHAPES)]
+        self.random = random
+        self.group_id = (
+            f"{_WORDS[number % len(_WORDS)]}-{self.shape.replace(' ', '-')}-{number:04d}"
+        )
+        self.topic = f"{_WORDS[number % len(_WORDS)]}.v1"
+        gone = self.shape in ("empty", "deleted")
+        self.count = 0 if gone else random.randint(*members)
+        self.partitions = max(1, self.count) * random.choice((2, 3, 4, 6))
+        self.busy = {"storm": 160, "crash loop": 40}.get(self.shape, random.randint(1, 24))
+        self.kind = "consumer" if self.shape == "kip-848" else "classic"
+        self.protocol_type = "connect" if self.shape == "connect" else "consumer"
+        lists = _LISTS[self.shape]
+        self.lists = [lists[n % len(lists)] for n in range(self.count)]
+        first = next((found for found in self.lists if found), ["range"])
+        self.assignor = {
+            "kip-848": "uniform",
+            "half-way": "range",
+            "dropped": "cooperative-sticky",
+        }.get(self.shape, first[0])
+
+    def add_to(self, made: dict[str, list[Row]]) -> None:
+        rebalances = list(self._rebalances())
+        made["rebalances"] += rebalances
+        made["groups"].append(self._group(rebalances))
+        for number in range(self.count):
+            row = self._member(number, rebalances[-1]["generation"])
+            made["members"].append(row)
+            if self.lists[number]:
+                made["assignor_lists"] += self._joins(number, row)
+        made["incidents"] += self._incidents(rebalances)
+        if self.shape in ("crash loop", "half-way"):
+            made["assignor_lists"].append(self._refusal())
+
+    def _rebalances(self) -> list[Row]:
+        times = sorted(self.random.uniform(60, 24 * 3600) for _ in range(self.busy))
+        made = []
+        for number, ago in enumerate(reversed(times), 1):
+            at = AT - timedelta(seconds=ago)
+            took = self.random.uniform(300, 9000)
+            failed = self.shape == "crash loop" and number % 4 == 0
+            stops = 0 if self.assignor in ("cooperative-sticky", "uniform") else self.partitions
+            before = "range" if number > 1 else None
+            made.append(
+                {
+                    "group_id": self.group_id,
+                    "incarnation": 1,
+                    "generation": number,
+                    "started_at": at,
+                    "ended_at": at + timedelta(milliseconds=took),
+                    "latency_ms": took,
+                    "cause": self.random.choice(("join", "leave", "session timeout")),
+                    "failed": failed,
+                    "assignor_before": before,
+                    "assignor": None if failed else self.assignor,
+                    "protocol_before": "EAGER" if before else None,
+                    "protocol": "COOPERATIVE" if not stops else "EAGER",
+                    "members": self.count,
+                    "joined": [f"{self.group_id}-0"],
+                    "left": [],
+                    "refused": [],
+                    "partitions": self.partitions,
+                    "moved": self.random.randint(0, self.partitions),
+                    "stopped": stops,
+                    "evidence": "request log",
+                }
+            )
+        return made
+
+    def _group(self, rebalances: Sequence[Row]) -> Row:
+        done = [row for row in rebalances if not row["failed"]]
+        took = [row["latency_ms"] for row in done]
+        last: datetime = done[-1]["ended_at"]
+        state = {"empty": "Empty", "deleted": "Dead"}.get(self.shape, "Stable")
+        return {
+            "group_id": self.group_id,
+            "type": self.kind,
+            "protocol_type": self.protocol_type,
+            "state": state,
+            "partition": 3,
+            "assignor": self.assignor if self.count else None,
+            "generation": rebalances[-1]["generation"],
+            "members": self.count,
+            "incarnation": 1,
+            "first_seen": AT - timedelta(hours=24),
+            "last_seen": last,
+            "deleted_at": AT - timedelta(minutes=5) if self.shape == "deleted" else None,
+            "observed_from": AT - timedelta(hours=24),
+            "observed_until": AT,
+            "rebalance_total": len(done),
+            "rebalance_rate_per_hour": len(done) / 24,
+            "rebalance_latency_avg_ms": sum(took) / len(took),
+            "rebalance_latency_max_ms": max(took),
+            "rebalance_latency_total_ms": sum(took),
+            "failed_rebalance_total": len(rebalances) - len(done),
+            "failed_rebalance_rate_per_hour": (len(rebalances) - len(done)) / 24,
+            "last_rebalance_at": last,
+            "last_rebalance_seconds_ago": (AT - last).total_seconds(),
+            "refused_total": 12 if self.shape == "crash loop" else 0,
+            "sources": ["consumer_offsets.jsonl.gz", "kafka-request.log.gz"],
+        }
+
+    def _member(self, number: int, generation: int) -> Row:
+        names = self.lists[number]
+        name, version = _SOFTWARE.get(self.shape, JAVA3) if names else (None, None)
+        share = self.partitions // self.count
+        mine = [
+            {
+                "topic": self.topic,
+                "partitions": list(range(number * share, (number + 1) * share)),
+            }
+        ]
+        cooperative = self.assignor == "cooperative-sticky"
+        return {
+            "group_id": self.group_id,
+            "incarnation": 1,
+            "first_generation": 1,
+            "last_generation": generation,
+            "member_id": f"{self._client(number)}-{number:08x}-0f0f",
+            "instance_id": f"{self.group_id}-{number}" if self.shape == "static" else None,
+            "client_id": self._client(number),
+            "host": f"/10.0.{number % 250}.{len(self.group_id) % 250}",
+            "protocol_type": "consumer" if self.kind == "consumer" else self.protocol_type,
+            "software_name": name,
+            "software_version": version,
+            "leader": number == 0,
+            "session_timeout_ms": 45_000,
+            "rebalance_timeout_ms": 300_000,
+            "subscription_version": None if self.protocol_type == "connect" else 1,
+            "topics": [self.topic],
+            "owned": mine if cooperative else [],
+            "assignment": mine,
+            "assignors": names,
+            "first_at": AT - timedelta(hours=9),
+            "last_at": AT - timedelta(hours=1),
+            "joined_at": AT - timedelta(hours=9),
+            "joined_reason": "rebalance enforced by user" if number == 0 else None,
+            "current": True,
+        }
+
+    def _client(self, number: int) -> str:
+        return f"{self.group_id}-{number}"
+
+    def _joins(self, number: int, row: Row) -> list[Row]:
+        join = {
+            "group_id": self.group_id,
+            "at": row["joined_at"],
+            "last_at": AT - timedelta(hours=2, minutes=number),
+            "times": 3,
+            "member_id": row["member_id"],
+            "instance_id": row["instance_id"],
+            "client_id": row["client_id"],
+            "host": row["host"],
+            "assignors": self.lists[number],
+            "protocol_type": self.protocol_type,
+            "generation": 1,
+            "refused": False,
+            "software_name": row["software_name"],
+            "software_version": row["software_version"],
+            "session_timeout_ms": row["session_timeout_ms"],
+            "rebalance_timeout_ms": row["rebalance_timeout_ms"],
+            "evidence": "request log",
+            "source": "kafka-request.log.gz",
+        }
+        if self.shape not in ("half-way", "dropped"):
+            return [join]
+        # The process that the roll-out replaced: another member id, the old list.
+        before = join | {
+            "at": AT - timedelta(hours=20),
+            "last_at": row["joined_at"] - timedelta(minutes=1),
+            "member_id": f"{row['client_id']}-before-0000",
+            "assignors": ["range"] if self.shape == "half-way" else BOTH,
+        }
+        return [before, join]
+
+    def _refusal(self) -> Row:
+        name, version = _SOFTWARE.get(self.shape, JAVA3)
+        return {
+            "group_id": self.group_id,
+            "at": AT - timedelta(minutes=50),
+            "last_at": AT - timedelta(minutes=40),
+            "times": 12,
+            "member_id": None,
+            "client_id": self._client(0),
+            "host": "/10.0.9.9",
+            "assignors": ["cooperative-sticky"],
+            "protocol_type": "consumer",
+            "refused": True,
+            "software_name": name,
+            "software_version": version,
+            "evidence": "request log",
+            "source": "kafka-request.log.gz",
+        }
+
+    def _incidents(self, rebalances: Sequence[Row]) -> list[Row]:
+        kind = {
+            "storm": "storm",
+            "crash loop": "crash loop",
+            "static": "hidden list",
+            "deleted": "deleted",
+        }.get(self.shape)
+        if kind is None:
+            return []
+        return [
+            {
+                "group_id": self.group_id,
+                "kind": kind,
+                "started_at": rebalances[0]["started_at"],
+                "ended_at": rebalances[-1]["ended_at"],
+                "members": [self._client(0)],
+                "count": len(rebalances),
+                "detail": f"{len(rebalances)} in 24 h",
+            }
+        ]
