@@ -36,7 +36,7 @@ from rebal.groups.model import (
     Source,
     Unmatched,
 )
-from rebal.groups.observations import Declared, Joined, Observation, Ran, Refused
+from rebal.groups.observations import Declared, Introduced, Joined, Observation, Ran, Refused
 
 MOST_REFUSALS: Final = 100
 _NAMED: Final = 3
@@ -66,6 +66,8 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
     for one in seen:
         if isinstance(one, Ran):
             ran.setdefault(one.member_id, []).append(one)
+    told = {one.member_id: one.software for one in seen if isinstance(one, Introduced)}
+    found = [(_introduced(member, told.get(member.member_id)), items) for member, items in found]
     shown = [with_ran(member, ran.get(member.member_id, ())) for member, _ in found]
     found += [(member, items) for member, items in shown]
     members = [_with_guess(member, snapshot) for member, _ in shown]
@@ -84,6 +86,13 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
         unmatched=_joined(snapshot.unmatched, [*files.unmatched, *_absent(absent)]),
         expected_members=files.replicas if expected is None else expected,
     )
+
+
+def _introduced(member: Member, software: Software | None) -> Member:
+    """What a join said of the client stands: it is as good, and names a version as well."""
+    if software is None or proven_family(member.software) is not None:
+        return member
+    return replace(member, software=software)
 
 
 def _with_guess(member: Member, snapshot: GroupSnapshot) -> Member:

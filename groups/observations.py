@@ -65,6 +65,15 @@ class Rebalanced(Record, frozen=True, kw_only=True):
     evidence: Evidence
 
 
+class Introduced(Record, frozen=True, kw_only=True):
+    """The client software of one KIP-848 member: its heartbeats show that, and no list."""
+
+    group_id: str
+    member_id: str
+    software: Software
+    evidence: Evidence
+
+
 class Ran(Record, frozen=True, kw_only=True):
     """The rebalance protocol that one Streams member showed: printed, or seen when it rejoined."""
 
@@ -101,4 +110,4 @@ class Declared(Record, frozen=True, kw_only=True):
     evidence: Evidence
 
 
-Observation = Joined | Refused | Left | Rebalanced | Ran | Declared
+Observation = Joined | Refused | Left | Rebalanced | Introduced | Ran | Declared

@@ -157,7 +157,7 @@ def _observe(
         _count(tally, "leaves", len(left))
         return left
     _count(tally, "consumer_heartbeats")
-    return ()
+    return events.introduced(request, history)
 
 
 def _count(tally: dict[str, int], what: str, by: int = 1) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rebal.groups.clients import family_of
 from rebal.groups.model import Evidence, Software, Source
-from rebal.groups.observations import Joined, Left, Observation, Rebalanced, Refused
+from rebal.groups.observations import Introduced, Joined, Left, Observation, Rebalanced, Refused
 from rebal.inspectors.request_log_lines import Request, objects, text_in
 
 
@@ -19,6 +19,7 @@ class History:
         self.generations: dict[str, int] = {}
         # (group, member id) -> the generation in which it was last given partitions
         self.given: dict[tuple[str, str], int] = {}
+        self.introduced: set[tuple[str, str]] = set()
 
 
 def joined(request: Request, history: History) -> Sequence[Observation]:
@@ -73,6 +74,24 @@ def synced(request: Request, history: History) -> Sequence[Observation]:
         return ()
     assignor = text_in(request.response, "protocolName") or text_in(request.request, "protocolName")
     return _rebalanced(request, generation, assignor, history)
+
+
+def introduced(request: Request, history: History) -> Sequence[Observation]:
+    """The software of a KIP-848 member, at the first of its heartbeats; a heartbeat has no list."""
+    member_id = text_in(request.response, "memberId") or text_in(request.request, "memberId")
+    software = _software(request)
+    key = (request.group_id, member_id)
+    if request.error or not member_id or software is None or key in history.introduced:
+        return ()
+    history.introduced.add(key)
+    return (
+        Introduced(
+            group_id=request.group_id,
+            member_id=member_id,
+            software=software,
+            evidence=_evidence(request),
+        ),
+    )
 
 
 def refused(request: Request) -> Observation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from rebal.groups.clients import eager_only, families, family
+from rebal.groups.clients import eager_only, families, family, version_tuple
 from rebal.groups.model import Record, Software, Tri
 
 
@@ -41,6 +41,11 @@ def candidates(software: Software) -> tuple[str, ...]:
 
 
 @lru_cache(4096)
+def speak_kip848() -> frozenset[str]:
+    """The families of which some version can use group.protocol=consumer."""
+    return frozenset(k for k, known in families().items() if version_tuple(known.kip848_since))
+
+
 def cooperative(assignor: str) -> Tri:
     """Does `assignor` support COOPERATIVE; `cannot tell` for one that is not known."""
     return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(eager_only(assignor), Tri.CANNOT_TELL)

@@ -54,8 +54,7 @@ def settings_for(
     if family == "librdkafka":
         return _librdkafka({KEY: ",".join(names)}, head)
     if family == "franz-go" and all(name in _GO for name in names):
-        calls = ", ".join(_GO[name] for name in names)
-        return (_setting(family, "franz-go", f"// {head}\nkgo.Balancers({calls})"),)
+        return (_setting(family, "franz-go", f"// {head}\n{_balancers(names)}"),)
     if family == "sarama" and all(name in _SARAMA for name in names):
         calls = ", ".join(_SARAMA[name] for name in names)
         text = (
@@ -85,6 +84,12 @@ def consumer_protocol_for(
         wanted["group.remote.assignor"] = remote_assignor
     if family == "java":
         return _java(wanted, head, connector)
+    if family == "franz-go":
+        # It asks for the broker's uniform by its sticky balancer; with a cooperative one first it
+        # stays on the classic protocol and does not say so.
+        names = ["range" if remote_assignor == "range" else "sticky"]
+        text = f"// {_head(group_id, members)}\nkgo.ServerSideBalancer(), {_balancers(names)}"
+        return (_setting(family, "franz-go", text),)
     return _librdkafka(wanted, head) if family == "librdkafka" else ()
 
 
@@ -99,6 +104,9 @@ def classic_protocol_for(
         return _java(wanted, head, connector)
     if family == "librdkafka":
         return _librdkafka({"group.protocol": "classic", KEY: ",".join(names)}, head)
+    if family == "franz-go" and all(name in _GO for name in names):
+        head = f"{_head(group_id, ())}; remove kgo.ServerSideBalancer()"
+        return (_setting(family, "franz-go", f"// {head}\n{_balancers(names)}"),)
     return ()
 
 
@@ -122,6 +130,10 @@ def plain(text: str) -> str:
 
 def _head(group_id: str, members: Sequence[str]) -> str:
     return f"group {plain(group_id)}" + (f": {plain(', '.join(members))}" if members else "")
+
+
+def _balancers(names: Sequence[str]) -> str:
+    return f"kgo.Balancers({', '.join(_GO[name] for name in names)})"
 
 
 def _java(wanted: Mapping[str, str], head: str, connector: bool) -> tuple[Setting, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, ids
 from rebal.planner.cost_stop import see_it_empty, stop_and_start
+from rebal.planner.families import speak_kip848
 from rebal.planner.kip848 import Answer, fits, policy, room, worst
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
 from rebal.planner.routes.rolling import expected_line, gate_of, order_of
@@ -133,7 +134,7 @@ def _settings(context: Context) -> tuple[Setting, ...]:
     known = {facts.family for facts in context.members if facts.family}
     return tuple(
         setting
-        for key in sorted(known or {"java", "librdkafka"})
+        for key in sorted(known or speak_kip848())
         for setting in classic_protocol_for(key, [context.target], context.group.group_id)
     )
 
@@ -163,7 +164,8 @@ def _lists(context: Context) -> Iterator[Answer]:
 
 def _families(context: Context) -> Answer:
     """Every client that speaks KIP-848 has the classic protocol and these assignors, but one."""
-    doubtful = [f for f in context.members if f.family not in ("java", *_without_sticky(context))]
+    sure = {"java", "franz-go", *_without_sticky(context)}
+    doubtful = [facts for facts in context.members if facts.family not in sure]
     if doubtful:
         return Answer(
             allows=Tri.CANNOT_TELL,

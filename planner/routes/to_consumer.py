@@ -15,6 +15,7 @@ from rebal.groups.clients import family as known_family
 from rebal.groups.model import GroupType, Tri
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.cost_stop import see_it_empty, stop_and_start
+from rebal.planner.families import speak_kip848
 from rebal.planner.kip848 import (
     Answer,
     brokers,
@@ -143,7 +144,7 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
         precondition_holds=allows,
         config=tuple(
             setting
-            for key in ("java", "librdkafka")
+            for key in sorted(speak_kip848())
             for setting in consumer_protocol_for(key, context.group.group_id)
         ),
         why=("an empty group is replaced by one of the new kind; committed offsets stay",),

@@ -29,7 +29,7 @@ def no_kip848_client(context: Context) -> Iterator[Finding]:
     How to find out: the client software in the broker's request log or in the members' own logs.
 
     How to fix it: upgrade the library first, in a rolling restart that changes nothing else (Java
-    4.0, librdkafka 2.12), or leave the group on the classic protocol.
+    4.0, librdkafka 2.12, franz-go 1.22), or leave the group on the classic protocol.
 
     Cannot tell: which version a member runs, or from which version its client can, is not known.
     Members whose client is not known at all are RB906's business.

@@ -104,6 +104,8 @@ def test_default_lists(key, version, expected):
         ("sarama", "v1.61.0", Tri.YES, Tri.NO),
         ("sarama", None, Tri.CANNOT_TELL, Tri.NO),
         ("franz-go", None, Tri.YES, Tri.CANNOT_TELL),
+        ("franz-go", "v1.21.7", Tri.YES, Tri.NO),
+        ("franz-go", "v1.22.2", Tri.YES, Tri.YES),
     ],
 )
 def test_what_a_version_can_do(key, version, cooperative, kip848):

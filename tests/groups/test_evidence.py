@@ -26,7 +26,7 @@ from rebal.groups.model import (
     Subscription,
     Tri,
 )
-from rebal.groups.observations import Declared, Joined, Left, Rebalanced, Refused
+from rebal.groups.observations import Declared, Introduced, Joined, Left, Rebalanced, Refused
 from rebal.groups.partitions import Partitions
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -109,6 +109,21 @@ def test_a_join_makes_the_list_of_its_member_id_exact():
     assert known["a"].evidence[0].source is Source.REQUEST_LOG
     assert known["b"].knowledge is Knowledge.BOUNDED
     assert known["b"].at_least == ("range",)
+
+
+def test_a_heartbeat_names_the_client_and_no_list():
+    said = Software(
+        family="franz-go",
+        name="kgo",
+        version="v1.22.2",
+        evidence=(Evidence(source=Source.REQUEST_LOG, at=at(0)),),
+    )
+    told = Introduced(group_id="g", member_id="a-id", software=said, evidence=said.evidence[0])
+    seen = merge(group(member("a"), member("b"), type=GroupType.CONSUMER), [told])
+    by_id = {one.member_id: one for one in seen.members}
+    assert by_id["a-id"].software == said
+    assert by_id["a-id"].assignors.knowledge is Knowledge.UNKNOWN
+    assert by_id["b-id"].software is None
 
 
 def test_nothing_is_joined_on_a_client_id():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.errors import DocumentError, RebalError
-from rebal.groups.observations import Joined, Left, Rebalanced, Refused
+from rebal.groups.observations import Introduced, Joined, Left, Rebalanced, Refused
 from rebal.inspectors.request_log import read_request_log
 
 AT = datetime(2026, 11, 21, 2, 4, 44, 313000, tzinfo=UTC)
@@ -90,6 +90,24 @@ def test_a_layout_without_a_time_gives_no_time():
     (seen,) = read(line(join(), "{}")).observations
     assert seen.at is None
     assert seen.member_id == "c-0-id"
+
+
+def test_a_kip_848_member_is_introduced_by_its_heartbeat_once():
+    said = {"clientInformation": {"softwareName": "kgo", "softwareVersion": "v1.22.2"}}
+
+    def heartbeat(member_id, **more):
+        asked, answered = {"memberId": member_id}, {"memberId": member_id, **more}
+        text = body("CONSUMER_GROUP_HEARTBEAT", 1, asked, answered, **said)
+        return line(text)
+
+    fenced = heartbeat("m-2", errorCode=110)
+    seen = read(heartbeat("m-1"), fenced, heartbeat("m-1"), heartbeat("m-3")).observations
+    assert [
+        (one.member_id, one.software.family) for one in seen if isinstance(one, Introduced)
+    ] == [
+        ("m-1", "franz-go"),
+        ("m-3", "franz-go"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -49,12 +49,12 @@ class Service:
         self.running: dict[str, Member] = {}
         self.lists: dict[str, list[str]] = {}
 
-    def start(self, name: str, assignors: list[str]) -> Member:
+    def start(self, name: str, assignors: list[str], **options: str) -> Member:
         """`name` is the software and a number: `franz-go-0`."""
         software = name.rpartition("-")[0]
         return self.members.start(
             software, self.broker, name, self.group, topics=[self.topic],
-            assignors=assignors or None,
+            assignors=assignors or None, **options,
         )  # fmt: skip
 
     def begin(self, names: list[str], assignors: list[str]) -> None:
@@ -230,6 +230,35 @@ def test_franz_go_stays_while_librdkafka_members_stop(service: Service) -> None:
         assert (plan["next_step"], plan["exit_code"]) == (2, 0), plan["summary"]
         service.restart(name, plan["steps"][1]["target_list"])
     assert service.plan()["verdict"] == "done"
+    assert all(member.error is None for member in service.running.values())
+
+
+@pytest.mark.full
+def test_franz_go_to_kip_848_and_back(service: Service) -> None:
+    names = ["franz-go-0", "franz-go-1"]
+    service.begin(names, FINAL)
+    for name in names:
+        plan = service.plan("--to", "consumer")
+        assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("kip848_online", 1, 0)
+        assert "kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer())" in texts(
+            plan["steps"][0], "franz-go"
+        )
+        service.running[name].stop()
+        service.running[name] = service.start(name, ["sticky"], protocol="consumer")
+        wait_assigned(list(service.running.values()), PARTITIONS)
+    assert service.plan("--to", "consumer")["verdict"] == "done"
+    assert service.inspect()["type"] == "consumer"
+    for name in names:
+        plan = service.plan("--to", "cooperative-sticky")
+        assert (plan["path"], plan["exit_code"]) == ("kip848_back", 0), plan["summary"]
+        assert "kgo.Balancers(kgo.CooperativeStickyBalancer())" in texts(
+            plan["steps"][0], "franz-go"
+        )
+        service.running[name].stop()
+        service.running[name] = service.start(name, plan["steps"][0]["target_list"])
+        wait_assigned(list(service.running.values()), PARTITIONS)
+    service.settle()
+    assert service.plan("--to", "cooperative-sticky")["verdict"] == "done"
     assert all(member.error is None for member in service.running.values())
 
 

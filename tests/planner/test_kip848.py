@@ -146,7 +146,7 @@ def test_an_empty_group_may_start_with_either() -> None:
     empty: dict[str, Any] = {"state": "Empty", "elected": None}
     up = plan([], disabled, **empty)
     assert (up.path, up.next_step, up.exit_code) == ("kip848_offline", 1, 0)
-    assert "group.protocol=consumer" in up.steps[0].config[0].text
+    assert any("group.protocol=consumer" in setting.text for setting in up.steps[0].config)
     small = plan([], {**disabled, "group.consumer.max.size": "5"}, **empty)
     assert small.exit_code == 4
     assert "--expect-members" in small.summary
@@ -154,7 +154,7 @@ def test_an_empty_group_may_start_with_either() -> None:
     assert old.exit_code == 3
     down = plan([], disabled, to="range", type="consumer", **empty)
     assert (down.path, down.next_step, down.exit_code) == ("kip848_back_offline", 1, 0)
-    assert "group.protocol=classic" in down.steps[0].config[0].text
+    assert any("group.protocol=classic" in setting.text for setting in down.steps[0].config)
     there = plan([], disabled, type="consumer", **empty)
     assert (there.path, there.verdict.value) == ("kip848_offline", "ready")
 
@@ -182,7 +182,7 @@ def test_a_policy_that_was_not_read_is_not_guessed() -> None:
     assert "was not read" in made.steps[0].precondition
 
 
-@pytest.mark.parametrize(("family", "code"), [("kafkajs", 3), ("franz-go", 4)])
+@pytest.mark.parametrize(("family", "code"), [("kafkajs", 3), ("kafka-python", 4)])
 def test_a_client_that_cannot(family: str, code: int) -> None:
     made = plan([java("a"), java("b", family=family)])
     assert made.exit_code == code
@@ -240,6 +240,7 @@ def test_a_member_that_speaks_it_needs_no_known_client() -> None:
     assert plan([there, java("b", protocol_type="classic")], **more).exit_code == 0
     back = plan([there], to="cooperative-sticky", **more)
     assert back.exit_code == 0
-    assert {setting.family for setting in back.steps[0].config} == {"java", "librdkafka"}
+    able = {"java", "librdkafka", "franz-go"}
+    assert {setting.family for setting in back.steps[0].config} == able
     # librdkafka has no sticky.
     assert plan([there], to="sticky", **more).exit_code == 4

@@ -46,8 +46,6 @@ func runFranzGo(given settings, report *reporter, asked control) (int, error) {
 		kgo.ConsumerGroup(given["group.id"]),
 		kgo.ConsumeTopics(given.list("topics")...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.SessionTimeout(given.milliseconds("session.timeout.ms")),
-		kgo.HeartbeatInterval(given.milliseconds("heartbeat.interval.ms")),
 		kgo.AutoCommitInterval(given.milliseconds("auto.commit.interval.ms")),
 		kgo.MetadataMaxAge(given.milliseconds("metadata.max.age.ms")),
 		kgo.OnPartitionsAssigned(told("assigned")),
@@ -55,6 +53,15 @@ func runFranzGo(given settings, report *reporter, asked control) (int, error) {
 		kgo.OnPartitionsLost(told("lost")),
 		kgo.WithHooks(groupErrors{report}),
 		kgo.WithLogger(kgo.BasicLogger(os.Stderr, kgo.LogLevelInfo, stamp)),
+	}
+	if given["group.protocol"] == "consumer" {
+		options = append(options, kgo.ServerSideBalancer())
+	} else {
+		options = append(
+			options,
+			kgo.SessionTimeout(given.milliseconds("session.timeout.ms")),
+			kgo.HeartbeatInterval(given.milliseconds("heartbeat.interval.ms")),
+		)
 	}
 	if balancers != nil {
 		options = append(options, kgo.Balancers(balancers...))
