@@ -21,16 +21,18 @@ def empty_after(members: Sequence[Member], *, killed: bool = False) -> float:
     )
 
 
-def stop_and_start(members: Sequence[Member], speed: Speed, *, first: float) -> Cost:
+def stop_and_start(members: Sequence[Member], speed: Speed, *, kip848: bool = False) -> Cost:
     """All members stop, the group is seen Empty, all start.
 
-    `first` is how long the coordinator waits for more members before the first rebalance, in
-    seconds (0: it does not, KIP-848).
+    `kip848`: with group.protocol=consumer, where nobody waits for anybody (the classic coordinator
+    waits for more members before its first rebalance, and then for the slowest of them).
     """
+    first = 0.0 if kip848 else speed.first
     owned = sum(len(numbers) for member in members for numbers in member.assignment.values())
     held = empty_after(members)
     pause = max(speed.restart, held) + first + speed.rebalance
-    longest = max(speed.restart, empty_after(members, killed=True)) + first + slowest(members)
+    longest = max(speed.restart, empty_after(members, killed=True)) + first
+    longest += speed.rebalance if kip848 else slowest(members)
     parts = [f"the restart ({speed.restart:g} s)"]
     if held > speed.restart:
         parts = [f"the sessions of static members, who do not leave when they stop ({held:g} s)"]
@@ -40,6 +42,7 @@ def stop_and_start(members: Sequence[Member], speed: Speed, *, first: float) -> 
             "group.initial.rebalance.delay.ms)"
         )
     parts.append(f"one rebalance ({speed.rebalance:g} s)")
+    waiting = "" if kip848 else ", and the rebalance waits for the slowest"
     listed = f"{', '.join(parts[:-1])} and {parts[-1]}"
     return Cost(
         rebalances=1,
@@ -47,7 +50,7 @@ def stop_and_start(members: Sequence[Member], speed: Speed, *, first: float) -> 
         partitions_moved=owned,
         text=f"nothing is consumed for about {pause:.0f} s: all {owned} partitions stand still for "
         f"{listed}; at worst {longest:.0f} s, where a member is killed instead of stopped and "
-        f"counts until its session ends, or the rebalance waits for one: {in_words(members)}",
+        f"counts until its session ends{waiting}: {in_words(members)}",
         seconds=pause,
         partition_seconds=pause * owned,
         worst_seconds=longest,

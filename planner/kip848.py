@@ -115,6 +115,8 @@ def fits(context: Context, *, up: bool) -> Answer:
             allows=Tri.NO,
             why=f"{_members(count)}, and the brokers' {key} is {limit}: who comes last is refused",
         )
+    if limit == _NO_LIMIT:
+        return Answer(allows=Tri.YES, why=f"the brokers set no limit to members ({key})")
     return Answer(allows=Tri.YES, why=f"{_members(count)}, and the brokers' {key} is {limit}")
 
 

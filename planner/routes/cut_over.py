@@ -60,6 +60,6 @@ def cut_over(context: Context) -> tuple[Step, ...]:
                 holds=Tri.NO,
             ),
             rollback="stop every member again and start all with the old list",
-            cost=stop_and_start(members, context.speed, first=context.speed.first),
+            cost=stop_and_start(members, context.speed),
         ),
     )

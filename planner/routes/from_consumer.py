@@ -92,7 +92,7 @@ def _offline(context: Context, common: tuple[Answer, ...], online: tuple[Answer,
         to_do=ids(context.members),
         gate=_gate(context, Tri.NO),
         rollback="stop every member, see the group Empty, start all with group.protocol=consumer",
-        cost=stop_and_start(members, context.speed, first=context.speed.first),
+        cost=stop_and_start(members, context.speed),
         # A person decides on an interruption: it is never called ready.
         exit_code=4 if worst(common) is Tri.CANNOT_TELL else 3,
     )

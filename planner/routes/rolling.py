@@ -199,7 +199,8 @@ def _again(context: Context) -> str:
     elif context.goal != "cooperative":
         words += ["--to", context.goal]
     words += [*context.options, *_evidence(context)]
-    words += ["--expect-members", str(context.expected or len(context.members))]
+    count = context.expected or len(context.members)
+    words += ["--expect-members", str(count)] if count else []
     return shlex.join(words)
 
 
@@ -311,6 +312,8 @@ def _runs(facts: Facts) -> str:
 def expected_line(context: Context) -> tuple[str, ...]:
     """How many members must be there for a gate to hold."""
     count = context.expected or len(context.members)
+    if not count:
+        return ("every member that belongs to the group in it (say --expect-members N)",)
     source = "" if context.expected else " (as many as now; say --expect-members if more belong)"
     return (f"{count} member{'' if count == 1 else 's'} in the group{source}",)
 

@@ -119,7 +119,7 @@ def _offline(context: Context, common: Sequence[Answer], online: Sequence[Answer
         gate=_gate(context),
         rollback="stop every member, see the group Empty, start all with the old configuration: an "
         "empty KIP-848 group is replaced by a classic one",
-        cost=stop_and_start(members, context.speed, first=0),
+        cost=stop_and_start(members, context.speed, kip848=True),
         # A person decides on an interruption: it is never called ready.
         exit_code=4 if worst(tuple(common)) is Tri.CANNOT_TELL else 3,
     )
