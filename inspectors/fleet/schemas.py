@@ -227,6 +227,7 @@ COMMITS: Final = pa.schema(
         ("tombstone", YES_NO),
         ("partition", INT),
         ("offset", LONG),
+        ("topic_id", TEXT),
     ]
 )
 
