@@ -240,11 +240,13 @@ def _text(restarts: Restarts, pace: Pace) -> str:
 
 def _at_worst(restarts: Restarts, pace: Pace) -> str:
     assert restarts.snapshot is not None
+    assert pace.worst_seconds is not None
     assert pace.worst_partition_seconds is not None
     members = restarts.snapshot.members
     return (
-        f"at worst {_seconds(pace.worst_partition_seconds)}, where each member is gone without "
-        "leaving, and each rebalance waits for the slowest as long as it may: "
+        f"at worst {_seconds(pace.worst_partition_seconds)} in {_seconds(pace.worst_seconds)} s, "
+        "where each member is gone without leaving, and each rebalance waits for the slowest as "
+        "long as it may: "
         f"{in_words(members)}"
     )
 

@@ -131,6 +131,9 @@ def test_the_first_restart_is_the_measurement_that_names_the_forgotten_member(
     (hint,) = (line for line in first["order"] if "kafka.request.logger" in line)
     (said,) = re.findall(r"kafka-configs\.sh [^)]*", hint)
     assert "--add-config kafka.request.logger=DEBUG" in said
+    # The coordinator's records hold the members' timeouts, and the probe reads them.
+    own = "session timeout 6 s, rebalance timeout up to 300 s (offsets topic)"
+    assert own in first["cost"]["text"]
     kafka_configs(rollout.broker, said)
     try:
         rollout.restart(0, first["target_list"])
