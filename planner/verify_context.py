@@ -21,9 +21,10 @@ from rebal.groups.model import (
     Software,
     Source,
 )
+from rebal.planner.aims import Aim
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
 from rebal.planner.plan import Accepted, Plan
-from rebal.planner.verify_gates import Aim, aim_of
+from rebal.planner.verify_gates import aim_of
 from rebal.planner.verify_journal import JournalEntry
 
 _GOALS: Final = {"COOPERATIVE": COOPERATIVE, "EAGER": EAGER, "KIP-848": CONSUMER}

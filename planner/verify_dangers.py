@@ -12,9 +12,10 @@ from itertools import pairwise
 from typing import Final
 
 from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Refusal, Tri
+from rebal.planner.aims import Aim
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Plan
-from rebal.planner.verify_gates import Aim, aim_of
+from rebal.planner.verify_gates import aim_of
 from rebal.planner.verify_journal import JournalEntry
 from rebal.planner.verify_members import MemberStanding, Missing, owned
 

@@ -8,45 +8,15 @@ of the same member id is the ledger's (planner/verify_members.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from enum import StrEnum
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from rebal.groups.model import GroupType, Record, Tri
+from rebal.groups.model import GroupType, Tri
+from rebal.planner.aims import Aim, GateCheck, Proof
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Plan, Step
-
-
-class Aim(StrEnum):
-    """What a step changes, and so what proves it.
-
-    widen: the target joins every list; narrow: nothing but the target's kind stays; refresh: a
-    rebalance after the coordinator's load; consumer: KIP-848; classic: back from it, on the target
-    alone; by-hand: a setting that nothing on the wire shows.
-    """
-
-    WIDEN = "widen"
-    NARROW = "narrow"
-    REFRESH = "refresh"
-    CONSUMER = "consumer"
-    CLASSIC = "classic"
-    BY_HAND = "by-hand"
-
-
-class Proof(Record, frozen=True, kw_only=True):
-    """Has a member made a step, and why that is said.
-
-    `by_hand` (only where it cannot be told): no evidence could ever show it, so a person must look,
-    and `rebal verify --confirm` takes their word.
-    """
-
-    done: Tri
-    why: str = ""
-    by_hand: bool = False
-
-
-GateCheck = Callable[[Context, Step, Facts], Proof]
+from rebal.planner.verify_programs import PROGRAM_GATES
 
 
 def aim_of(plan: Plan, step: Step) -> Aim:
@@ -138,5 +108,6 @@ GATES: Final[Mapping[Aim, GateCheck]] = MappingProxyType(
         Aim.CONSUMER: _consumer,
         Aim.CLASSIC: _classic,
         Aim.BY_HAND: _by_hand,
+        **PROGRAM_GATES,
     }
 )

@@ -11,10 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from rebal.groups.model import Evidence, GroupSnapshot, Member, Record, Tri
+from rebal.planner.aims import Aim, Proof
 from rebal.planner.context import Context, Facts, names
 from rebal.planner.plan import Plan, Step
 from rebal.planner.verify_context import assumed, context_of
-from rebal.planner.verify_gates import Aim, Proof, aim_of, proof_of
+from rebal.planner.verify_gates import aim_of, proof_of
 from rebal.planner.verify_journal import JournalEntry
 
 

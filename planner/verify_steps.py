@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import Final
 
 from rebal.groups.model import GroupState, Record, Tri
+from rebal.planner.aims import Aim
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Plan, Step, StepKind
-from rebal.planner.verify_gates import Aim, aim_of
+from rebal.planner.verify_gates import aim_of
 from rebal.planner.verify_journal import JournalEntry
 from rebal.planner.verify_members import Ledger, MemberStanding, Missing, left_out
 

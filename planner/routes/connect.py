@@ -7,43 +7,67 @@ that all workers offer (KIP-415, KIP-507): what is elected is what every worker 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rebal.groups.model import Knowledge, Tri
+from rebal.groups.model import Tri
+from rebal.planner.aims import Aim
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.plan import Cost, Step, StepKind
+from rebal.planner.programs import INCREMENTAL, offers
 from rebal.planner.routes.rolling import expected_line, gate_of
 from rebal.planner.routes.way import Way
 from rebal.planner.settings import program_settings
 
-INCREMENTAL: Final = ("compatible", "sessioned")
 _ANSWERS: Final = ("RB905",)
+_DEFAULT: Final = ("default",)
 
 
 def connect(context: Context) -> Way:
     """The way of a worker group."""
     elected = context.group.assignor
     down = context.goal == EAGER
+    if elected not in (*_DEFAULT, *INCREMENTAL):
+        return Way(path="none", reasons=(f"{elected} is no protocol of Connect workers",))
     if not down and elected in INCREMENTAL:
         return Way(path="finished", answers=_ANSWERS)
-    done = [facts for facts in context.members if down and _only_default(facts)]
+    incremental = {
+        answer: [f for f in context.members if offers(context, f, INCREMENTAL) is answer]
+        for answer in Tri
+    }
+    done = incremental[Tri.NO if down else Tri.YES]
     if down and len(done) == len(context.members):
         return Way(path="finished", answers=_ANSWERS)
-    if elected not in ("default", *INCREMENTAL):
-        return Way(path="none", reasons=(f"{elected} is no protocol of Connect workers",))
+    seen = f", {len(done)} of {len(context.members)} workers seen changed" if done else ""
     return Way(
         path="connect_down" if down else "connect",
         title="Connect workers, one bounce",
-        progress=f"the workers run {elected}",
-        steps=(_step(context, done, "eager" if down else "sessioned"),),
+        progress=f"the workers run {elected}{seen}",
+        steps=(
+            _step(
+                context,
+                done=done,
+                to_do=incremental[Tri.YES if down else Tri.NO],
+                unknown=incremental[Tri.CANNOT_TELL],
+                protocol="eager" if down else "sessioned",
+            ),
+        ),
         next_step=1,
         answers=_ANSWERS,
     )
 
 
-def _step(context: Context, done: list[Facts], protocol: str) -> Step:
-    rest = [facts for facts in context.members if facts not in done]
+def _step(
+    context: Context,
+    *,
+    done: Sequence[Facts],
+    to_do: Sequence[Facts],
+    unknown: Sequence[Facts],
+    protocol: str,
+) -> Step:
+    rest = [*to_do, *unknown]
     up = protocol == "sessioned"
+    log = f"each worker's log at its start (DistributedConfig values) names {protocol}"
     return Step(
         id=1,
         title=f"Every worker gets connect.protocol={protocol}",
@@ -61,32 +85,39 @@ def _step(context: Context, done: list[Facts], protocol: str) -> Step:
             "all offer is elected (KIP-415)",
             "as long as one worker is eager all are: it changes with the last worker"
             if up
-            else "the first eager worker turns the whole group eager",
+            else "the first eager worker turns the whole group eager, so that default is elected "
+            "proves nothing of the others",
+            *(
+                (
+                    "sessioned signs what workers tell each other over REST (KIP-507): it is off "
+                    "while one worker offers less",
+                )
+                if up
+                else (
+                    "with eager that signing is off: any client that reaches a worker's REST "
+                    "port can send what only workers should (KIP-507)",
+                )
+            ),
             "partition.assignment.strategy has no meaning for workers (RB504); the groups of sink "
             "connectors (connect-NAME) are ordinary consumer groups and have plans of their own",
         ),
-        order=(
-            f"one worker at a time: {context.named(rest, 20)}",
-            "incremental workers hold a lost worker's tasks back for "
-            "scheduled.rebalance.max.delay.ms (5 minutes by default): be back before"
-            if not up
-            else "at each restart an eager group stops all its connectors and tasks",
-        ),
-        unknown=ids(rest),
+        order=tuple(_order(context, rest, up=up)),
+        to_do=ids(to_do),
+        unknown=ids(unknown),
         done=ids(done),
         gate=gate_of(
             context,
-            shows="exit code 0, and nothing left to do"
-            if up
-            else "that the workers run default, and every worker's configuration says eager",
+            shows="exit code 0, and nothing left to do",
             needs=(
-                f"the elected protocol: {' or '.join(INCREMENTAL) if up else 'default'}",
+                f"the elected protocol: {' or '.join(INCREMENTAL)}, which every worker then offers"
+                if up
+                else "every worker seen joining with default alone: --request-log across a "
+                "rebalance, or --client-log of its start",
                 *expected_line(context),
             ),
             holds=Tri.NO,
-            aim="by-hand",
-            by_hand="each worker's log at its start (DistributedConfig values) names "
-            f"connect.protocol = {protocol}",
+            aim=Aim.CONNECT_INCREMENTAL if up else Aim.CONNECT_EAGER,
+            by_hand=log,
         ),
         rollback="restore the old connect.protocol, one worker at a time: every protocol is common "
         "in between",
@@ -100,6 +131,32 @@ def _step(context: Context, done: list[Facts], protocol: str) -> Step:
     )
 
 
-def _only_default(facts: Facts) -> bool:
-    known = facts.member.assignors
-    return known.knowledge is Knowledge.EXACT and known.list == ("default",)
+def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> Iterator[str]:
+    declared = [
+        facts
+        for facts in rest
+        if facts.member.declared is not None
+        and facts.member.declared.list
+        and (set(facts.member.declared.list) & set(INCREMENTAL) == set()) is up
+    ]
+    if declared:
+        now = "eager" if up else "more than eager"
+        yield f"the configuration of {context.named(declared)} still says {now}: change it there"
+    yield f"one worker at a time: {', '.join(map(_worker, rest[:20]))}" + (
+        f" and {len(rest) - 20} more" if len(rest) > 20 else ""
+    )
+    yield (
+        "at each restart an eager group stops all its connectors and tasks, also on the way up: it "
+        "is eager until the last worker has changed"
+        if up
+        else "incremental workers hold a lost worker's tasks back for "
+        "scheduled.rebalance.max.delay.ms (5 minutes by default): be back before; once the first "
+        "worker is eager, each restart stops all connectors and tasks"
+    )
+    yield "after each: the worker answers GET / on its REST port, its connectors are RUNNING"
+
+
+def _worker(facts: Facts) -> str:
+    """Its name and where it answers."""
+    worker = facts.member.worker
+    return f"{facts.name} ({worker.url})" if worker is not None and worker.url else facts.name

@@ -1,7 +1,8 @@
 """Kafka Streams: EAGER and COOPERATIVE are chosen by `upgrade.from`, never by an assignor list.
 
-From 2.4 on Streams is COOPERATIVE unless upgrade.from is 0.10.0 to 2.3; its assignor takes members
-of both kinds as long as all run 2.4 or later (KIP-429). Below 2.4 it knows nothing of COOPERATIVE.
+From 2.4 to 3.9 Streams is COOPERATIVE unless upgrade.from is 0.10.0 to 2.3; its assignor takes
+members of both kinds as long as all run 2.4 or later (KIP-429). Below 2.4 it knows nothing of
+COOPERATIVE, from 4.0 on nothing of EAGER: 4.0 and later do not start with such an upgrade.from.
 """
 
 from __future__ import annotations
@@ -9,21 +10,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rebal.groups.model import Tri
-from rebal.planner.context import EAGER, Context, Facts, ids, kept_partitions
+from rebal.groups.model import RebalanceProtocol, Tri
+from rebal.groups.streams import BRIDGE, EAGER_VALUES
+from rebal.planner.aims import Aim
+from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.cost import CostModel
 from rebal.planner.plan import Step, StepKind
+from rebal.planner.programs import above_eager, below_cooperative, comes_from, instances, running
 from rebal.planner.routes.rolling import cost_of, expected_line, gate_of
 from rebal.planner.routes.way import Way
 from rebal.planner.settings import program_settings
 
-FIRST: Final = "2.4"
-_EAGER_VALUES: Final = (
-    "0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1", "2.0", "2.1", "2.2", "2.3",
-)  # fmt: skip
-_BRIDGE: Final = (
-    "from below 2.4 go to 3.9 first, and from there on: the upgrade guide of 4.2 no longer lists "
-    "versions below 2.4 (KIP-1124)"
+_ANSWERS: Final = ("RB501",)
+_JOINS: Final = (
+    f"which versions can be in one group: below 2.4 and 2.4 to {BRIDGE}, with upgrade.from on the "
+    f"newer ones; 2.4 to {BRIDGE} and 4.0 or later, without upgrade.from of 2.3 or less; never "
+    "below 2.4 and 4.0 or later, which know no EAGER and do not start with upgrade.from=2.3",
+    f"so from below 2.4 to 4.0 or later go over a bridge release, 2.4 to {BRIDGE}: both steps of "
+    "this plan with the bridge release, then one rolling restart with the newer one (from 3.4 or "
+    "less with upgrade.from set to it in between: KIP-904; KIP-1124)",
+)
+_LOG: Final = "the log that each instance printed at its start (StreamsConfig values) names "
+_EVIDENCE: Final = (
+    "--client-log of each instance's start (2.4 to 3.9 print which rebalance protocol is enabled), "
+    "or --request-log across a rebalance (what each kept, or gave up, when it rejoined)"
 )
 
 
@@ -31,14 +41,13 @@ def streams(context: Context, cost: CostModel) -> Way:
     """The way by upgrade.from, up or down."""
     if context.goal == EAGER:
         return _down(context, cost)
-    old = [facts for facts in context.members if facts.older_than(FIRST) is Tri.YES]
-    unknown = [facts for facts in context.members if facts.older_than(FIRST) is Tri.CANNOT_TELL]
-    kept = [facts for facts in context.members if kept_partitions(facts.member)]
+    old = _below(context, Tri.YES)
+    unknown = _below(context, Tri.CANNOT_TELL)
+    kept = running(context, RebalanceProtocol.COOPERATIVE)
     if old:
         return _up(context, cost, old, unknown, kept)
     if len(kept) == len(context.members):
-        return Way(path="finished", answers=("RB501",))
-    rest = [facts for facts in context.members if facts not in kept]
+        return Way(path="finished", answers=_ANSWERS)
     reasons: tuple[str, ...] = ()
     if unknown:
         reasons = (
@@ -49,10 +58,10 @@ def streams(context: Context, cost: CostModel) -> Way:
         path="streams_one_bounce",
         title="Streams, one bounce",
         progress=f"{len(kept)} of {len(context.members)} proven COOPERATIVE",
-        steps=(_remove(context, cost, 1, rest, kept, blocked=bool(unknown)),),
+        steps=(_remove(context, cost, 1, blocked=bool(unknown)),),
         next_step=1,
         reasons=reasons,
-        answers=("RB501",),
+        answers=_ANSWERS,
     )
 
 
@@ -63,70 +72,67 @@ def _up(
     unknown: Sequence[Facts],
     kept: Sequence[Facts],
 ) -> Way:
-    values = sorted({_value(facts) for facts in old}, key=_EAGER_VALUES.index)
+    value = min((comes_from(facts) for facts in old), key=EAGER_VALUES.index)
     new = [facts for facts in context.members if facts not in (*old, *unknown)]
-    reasons = tuple(
-        f"{context.named(kept)} runs COOPERATIVE already while {context.named(old)} cannot: set "
-        "its upgrade.from at once, and restart it"
-        for _ in kept[:1]
-    )
+    proven_eager = not running(context, RebalanceProtocol.CANNOT_TELL, new)
     first = Step(
         id=1,
         title="Every instance gets the new version, with upgrade.from set to the old one",
         kind=StepKind.ROLLING,
         precondition="no instance of the new version runs without upgrade.from",
-        precondition_holds=Tri.NO if kept else Tri.CANNOT_TELL if new else Tri.YES,
+        precondition_holds=Tri.NO if kept else Tri.YES if proven_eager else Tri.CANNOT_TELL,
         config=program_settings(
             "streams",
-            {"upgrade.from": values[0]},
-            f"group {context.group.group_id}; new version: 2.4 or later",
+            {"upgrade.from": value},
+            f"group {context.group.group_id}; new version: 2.4 to {BRIDGE}, not 4.0 or later",
         ),
         why=(
             "an instance below 2.4 that is the leader would give partitions away before their "
             "owners have given them up: upgrade.from keeps everybody EAGER until all run the new "
             "version (KIP-429)",
-            f"upgrade.from is the version you come from: {', '.join(_EAGER_VALUES)}",
-            _BRIDGE,
+            f"upgrade.from is the version you come from: {', '.join(EAGER_VALUES)}",
+            *_JOINS,
             "never set partition.assignment.strategy for Streams (RB501)",
         ),
-        order=tuple(_order(context, [*old, *unknown])),
+        order=tuple(_order([*old, *unknown])),
         to_do=ids(old),
         done=ids(new),
         unknown=ids(unknown),
         gate=gate_of(
             context,
-            shows="exit code 0, and step 2 as the next step: every instance runs 2.4 or later",
-            needs=("every instance's version", *expected_line(context)),
+            shows="exit code 0, and no instance below 2.4: every one runs the new version",
+            needs=("every instance's version: its own bytes tell", *expected_line(context)),
             holds=Tri.NO,
-            aim="by-hand",
-            by_hand="each instance runs the new version, and its log at its start names "
-            f"upgrade.from={values[0]}",
+            aim=Aim.STREAMS_NEW,
+            by_hand=f"{_LOG}upgrade.from={value}, and the new version",
         ),
         rollback="put the old version back, without upgrade.from, one instance at a time",
         cost=cost_of(context, [*old, *unknown], cost, ("stream",)),
         exit_code=3 if kept else 0,
     )
-    second = _remove(context, cost, 2, context.members, (), blocked=True)
     return Way(
         path="streams_two_bounces",
         title="Streams, two bounces",
         progress=f"{len(new)} of {len(context.members)} on 2.4 or later",
-        steps=(first, second),
+        steps=(first, _remove(context, cost, 2, blocked=True)),
         next_step=1,
-        reasons=reasons,
-        answers=("RB501",),
+        answers=_ANSWERS,
     )
 
 
-def _remove(
-    context: Context,
-    cost: CostModel,
-    number: int,
-    rest: Sequence[Facts],
-    done: Sequence[Facts],
-    *,
-    blocked: bool,
-) -> Step:
+def _remove(context: Context, cost: CostModel, number: int, *, blocked: bool) -> Step:
+    done = running(context, RebalanceProtocol.COOPERATIVE)
+    eager = [
+        facts
+        for facts in running(context, RebalanceProtocol.EAGER)
+        if below_cooperative(context, facts) is Tri.NO
+    ]
+    rest = [facts for facts in context.members if facts not in done]
+    declared = [facts for facts in rest if _declared(facts) in EAGER_VALUES]
+    first = (
+        f"the configuration of {context.named(declared)} sets upgrade.from to 2.3 or less: remove "
+        "it there",
+    )
     return Step(
         id=number,
         title="No instance sets upgrade.from to 2.3 or less",
@@ -141,23 +147,24 @@ def _remove(
             "(RB502)",
             "Streams' assignor takes EAGER and COOPERATIVE members together once all run 2.4 or "
             "later, so this is one bounce (KIP-429)",
+            *(_JOINS if number == 1 else ()),
         ),
         order=(
+            *(first if declared else ()),
             "look at each instance's configuration: where upgrade.from is not set, or 2.4 or more, "
             "nothing is to be done",
-            *_order(context, rest),
+            *_order(rest),
         ),
+        to_do=ids(eager),
         done=ids(done),
-        unknown=ids(rest),
+        unknown=ids(facts for facts in rest if facts not in eager),
         gate=gate_of(
             context,
-            shows="exit code 0, and nothing left to do: every instance kept its partitions when "
-            "it last joined",
-            needs=("a rebalance since, at which each instance says what it still owns",),
-            holds=Tri.CANNOT_TELL,
-            aim="by-hand",
-            by_hand="each instance's log at its start (StreamsConfig values) names no "
-            "upgrade.from, or one of 2.4 and later",
+            shows="exit code 0, and nothing left to do: every instance is proven COOPERATIVE",
+            needs=(_EVIDENCE, *expected_line(context)),
+            holds=Tri.NO if eager else Tri.CANNOT_TELL,
+            aim=Aim.STREAMS_COOPERATIVE,
+            by_hand=f"{_LOG}no upgrade.from, or one of 2.4 and later",
         ),
         rollback="set upgrade.from back to what it was, one instance at a time",
         cost=cost_of(context, rest, cost, ("stream",)),
@@ -166,20 +173,98 @@ def _remove(
 
 
 def _down(context: Context, cost: CostModel) -> Way:
-    unknown = [facts for facts in context.members if facts.older_than(FIRST) is Tri.CANNOT_TELL]
-    old = [facts for facts in context.members if facts.older_than(FIRST) is Tri.YES]
-    if len(old) == len(context.members):
-        return Way(path="finished", answers=("RB501",))
-    kept = [facts for facts in context.members if kept_partitions(facts.member)]
+    eager = running(context, RebalanceProtocol.EAGER)
+    if len(eager) == len(context.members):
+        return Way(path="finished", answers=_ANSWERS)
+    old = _below(context, Tri.YES)
+    kept = running(context, RebalanceProtocol.COOPERATIVE)
+    new = [facts for facts in context.members if above_eager(facts) is Tri.YES]
+    unknown = [
+        facts
+        for facts in context.members
+        if Tri.CANNOT_TELL in (below_cooperative(context, facts), above_eager(facts))
+        and facts not in (*old, *eager)
+    ]
     mixed = bool(old and kept)
-    rest = [facts for facts in context.members if facts not in old]
-    first = Step(
+    bridge = (_bridge(context, cost, new),) if new else ()
+    steps = (
+        *bridge,
+        _eager(context, cost, len(bridge) + 1, blocked=mixed, waits=bool(new), unknown=unknown),
+        _old(context, cost, len(bridge) + 2, kept),
+    )
+    reasons = ()
+    if mixed:
+        reasons = (f"{context.named(old)} runs below 2.4 beside members that are COOPERATIVE",)
+    elif unknown:
+        reasons = (
+            f"the versions of {context.named(unknown)} are not known: 4.0 and later do not start "
+            "with upgrade.from=2.3 (--request-log across a restart, or --client-log, shows them)",
+        )
+    return Way(
+        path="streams_down",
+        title="Streams, down by upgrade.from",
+        progress=f"{len(eager)} of {len(context.members)} proven EAGER",
+        steps=steps,
+        next_step=1,
+        reasons=reasons,
+        answers=_ANSWERS,
+    )
+
+
+def _bridge(context: Context, cost: CostModel, new: Sequence[Facts]) -> Step:
+    return Step(
         id=1,
+        title=f"Every instance of 4.0 or later goes back to {BRIDGE}",
+        kind=StepKind.ROLLING,
+        precondition=f"2.4 to {BRIDGE} and 4.0 or later can be in one group: all are COOPERATIVE",
+        precondition_holds=Tri.YES,
+        config=program_settings(
+            "streams", {}, f"group {context.group.group_id}: version {BRIDGE}, no upgrade.from"
+        ),
+        why=(
+            "4.0 and later know only COOPERATIVE: with upgrade.from=2.3 they do not start",
+            *_JOINS,
+        ),
+        order=tuple(_order(new)),
+        to_do=ids(new),
+        done=ids(facts for facts in context.members if above_eager(facts) is Tri.NO),
+        unknown=ids(f for f in context.members if above_eager(f) is Tri.CANNOT_TELL),
+        gate=gate_of(
+            context,
+            shows=f"exit code 0, and no step that goes back to {BRIDGE}",
+            needs=(
+                "every instance's exact version (--request-log across a restart, or --client-log)",
+                *expected_line(context),
+            ),
+            holds=Tri.NO,
+            aim=Aim.STREAMS_BRIDGE,
+            by_hand=f"{_LOG}a version below 4.0",
+        ),
+        rollback="put the new version back, one instance at a time",
+        cost=cost_of(context, new, cost, ("stream",)),
+    )
+
+
+def _eager(
+    context: Context,
+    cost: CostModel,
+    number: int,
+    *,
+    blocked: bool,
+    waits: bool,
+    unknown: Sequence[Facts],
+) -> Step:
+    done = running(context, RebalanceProtocol.EAGER)
+    kept = running(context, RebalanceProtocol.COOPERATIVE)
+    rest = [facts for facts in context.members if facts not in done]
+    holds = Tri.NO if blocked or waits else Tri.CANNOT_TELL if unknown else Tri.YES
+    return Step(
+        id=number,
         title="Every instance gets upgrade.from=2.3",
         kind=StepKind.ROLLING,
-        precondition="every instance runs 2.4 or later: its assignor takes EAGER and COOPERATIVE "
-        "members together",
-        precondition_holds=Tri.NO if mixed else Tri.CANNOT_TELL if unknown else Tri.YES,
+        precondition=f"every instance runs 2.4 to {BRIDGE}: its assignor takes EAGER and "
+        "COOPERATIVE members together, and it starts with upgrade.from=2.3",
+        precondition_holds=holds,
         config=program_settings(
             "streams", {"upgrade.from": "2.3"}, f"group {context.group.group_id}"
         ),
@@ -187,27 +272,31 @@ def _down(context: Context, cost: CostModel) -> Way:
             "an instance with upgrade.from 2.3 or less runs EAGER (RB502)",
             "the byte code stays in this bounce: an instance below 2.4 that joins COOPERATIVE ones "
             "and leads them may give partitions away twice",
-            "or put the version you go back to in place of 2.3; 4.2 and later: go down over 3.9 "
-            "(KIP-1124)",
+            "or put the version you go back to in place of 2.3",
+            *(() if waits else _JOINS[:1]),
         ),
-        order=tuple(_order(context, rest)),
-        unknown=ids(rest),
-        done=ids(old),
+        order=tuple(_order(rest)),
+        to_do=ids(kept),
+        unknown=ids(facts for facts in rest if facts not in kept),
+        done=ids(done),
         gate=gate_of(
             context,
-            shows="that no instance kept its partitions when it last joined",
-            needs=("each instance's configuration", *expected_line(context)),
+            shows="exit code 0, and nothing left to do: every instance is proven EAGER",
+            needs=(_EVIDENCE, *expected_line(context)),
             holds=Tri.NO if kept else Tri.CANNOT_TELL,
-            aim="by-hand",
-            by_hand="each instance's log at its start (StreamsConfig values) names "
-            "upgrade.from=2.3, or the version you go back to",
+            aim=Aim.STREAMS_EAGER,
+            by_hand=f"{_LOG}upgrade.from=2.3, or the version you go back to",
         ),
         rollback="remove upgrade.from again, one instance at a time",
         cost=cost_of(context, rest, cost, ("stream",)),
-        exit_code=3 if mixed else 4 if unknown else 0,
+        exit_code=3 if blocked or waits else 4 if unknown else 0,
     )
-    second = Step(
-        id=2,
+
+
+def _old(context: Context, cost: CostModel, number: int, kept: Sequence[Facts]) -> Step:
+    rest = [f for f in context.members if below_cooperative(context, f) is not Tri.YES]
+    return Step(
+        id=number,
         title="Every instance gets the old version (only to go below 2.4)",
         kind=StepKind.ROLLING,
         precondition="every instance runs with upgrade.from 2.3 or less",
@@ -215,48 +304,42 @@ def _down(context: Context, cost: CostModel) -> Way:
         config=program_settings(
             "streams", {}, f"group {context.group.group_id}: the old version, no upgrade.from"
         ),
-        why=("to stay on this version and run EAGER, step 1 is all there is",),
-        order=tuple(_order(context, rest)),
-        unknown=ids(rest),
+        why=(
+            "to stay on this version and run EAGER, the step before is all there is: this one is "
+            "only for who goes below 2.4",
+        ),
+        order=tuple(_order(rest)),
+        to_do=ids(f for f in rest if below_cooperative(context, f) is Tri.NO),
+        done=ids(f for f in context.members if f not in rest),
+        unknown=ids(f for f in rest if below_cooperative(context, f) is Tri.CANNOT_TELL),
         gate=gate_of(
             context,
             shows="exit code 0, and nothing left to do",
-            needs=expected_line(context),
+            needs=("every instance's version: its own bytes tell", *expected_line(context)),
             holds=Tri.NO,
-            aim="by-hand",
-            by_hand="each instance runs the old version, without upgrade.from",
+            aim=Aim.STREAMS_OLD,
+            by_hand=f"{_LOG}the old version",
         ),
         rollback="put the new version back with upgrade.from=2.3",
         cost=cost_of(context, rest, cost, ("stream",)),
         exit_code=3 if kept else 4,
     )
-    reasons = (
-        f"{context.named(old)} runs below 2.4 beside members that are COOPERATIVE"
-        if mixed
-        else f"the versions of {context.named(unknown)} are not known",
-    )
-    return Way(
-        path="streams_down",
-        title="Streams, down by upgrade.from",
-        progress=f"{len(kept)} of {len(context.members)} proven COOPERATIVE",
-        steps=(first, second),
-        next_step=1,
-        reasons=reasons if mixed or unknown else (),
-        answers=("RB501",),
-    )
 
 
-def _order(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
+def _below(context: Context, answer: Tri) -> list[Facts]:
+    """Those of whom `answer` is what can be said to: is it older than 2.4?"""
+    return [facts for facts in context.members if below_cooperative(context, facts) is answer]
+
+
+def _declared(facts: Facts) -> str | None:
+    declared = facts.member.declared
+    return declared.upgrade_from if declared is not None else None
+
+
+def _order(rest: Sequence[Facts]) -> Iterator[str]:
     if rest:
         yield (
-            f"one instance at a time: {context.named(rest, 20)}; a clean stop of Streams sends no "
-            "leave, so its partitions stand still until it is back or session.timeout.ms is over"
+            f"one instance at a time: {instances(rest)}; a clean stop of Streams sends no leave, "
+            "so its partitions stand still until it is back or session.timeout.ms is over"
         )
         yield "after each: the group is Stable, the instance is RUNNING, lag goes down"
-
-
-def _value(facts: Facts) -> str:
-    """The upgrade.from that says where this instance comes from; 2.3 where that is not exact."""
-    version = facts.version or ""
-    fits = [value for value in _EAGER_VALUES if version == value or version.startswith(f"{value}.")]
-    return fits[-1] if fits else _EAGER_VALUES[-1]

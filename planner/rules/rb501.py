@@ -19,15 +19,15 @@ def streams(context: Context) -> Iterator[Finding]:
     """The group is a Kafka Streams program: it has its own assignor, and its own upgrade switch.
 
     Why it matters: Streams from 2.4 on rebalances cooperatively by itself. Below 2.4, or with
-    upgrade.from left at 2.3 or less, it is EAGER. Setting partition.assignment.strategy on it is
-    wrong in any version.
+    upgrade.from left at 2.3 or less, it is EAGER; 4.0 and later know no EAGER and do not start
+    with such an upgrade.from. Setting partition.assignment.strategy on it is wrong in any version.
 
-    How to find out: the assignor is `stream`; the version is in the request log or in the
-    program's own log; upgrade.from is in its configuration.
+    How to find out: the assignor is `stream`; each member's own bytes bound its version, and the
+    request log or the program's log tell it; upgrade.from is in its configuration.
 
     How to fix it: from 2.4 on: remove upgrade.from and restart the instances one by one. From
     below 2.4: two bounces, first with the new version and upgrade.from set to the old one, then
-    without upgrade.from (and, for a jump to 4.x, over a bridge release: KIP-1124).
+    without upgrade.from (and, for a jump to 4.x, over a bridge release, 2.4 to 3.9: KIP-1124).
     """
     if context.planning and context.streams and context.goal != CONSUMER:
         versions = sorted({facts.version for facts in context.members if facts.version})

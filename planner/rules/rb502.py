@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebal.groups.model import Tri
-from rebal.planner.context import Context, kept_partitions
+from rebal.groups.model import RebalanceProtocol, Tri
+from rebal.planner.context import EAGER, Context, Facts
 from rebal.planner.plan import Finding, Severity
+from rebal.planner.programs import below_cooperative, running
 from rebal.planner.rules.registry import found, rule
 
 
@@ -20,24 +21,52 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
     """A Streams program that was upgraded in two bounces may never have had the second one.
 
     Why it matters: with upgrade.from at 2.3 or less Streams stays EAGER and stops all tasks at each
-    rebalance, whatever its version; with a later value it goes on writing old formats. Nothing
-    fails, so nobody notices.
+    rebalance, whatever its version (below 4.0, which does not start with it: RB506); with a later
+    value it goes on writing old formats. Nothing fails, so nobody notices.
 
-    How to find out: look for upgrade.from in the configuration. A member that kept partitions
-    when it last joined is COOPERATIVE: there it is not set to 2.3 or less.
+    How to find out: look for upgrade.from in the configuration (--inventory). The log of an
+    instance of 2.4 to 3.9 says at its start which rebalance protocol is enabled (--client-log); a
+    member that gave up all partitions when it rejoined is EAGER (--request-log), one that kept
+    some is COOPERATIVE.
 
     How to fix it: remove upgrade.from and restart the instances one by one.
-
-    Cannot tell is all that it says: the setting itself is never sent.
     """
     if not context.planning or not context.streams or not context.stable:
         return
-    named = [facts for facts in context.members if not kept_partitions(facts.member)]
-    if named and len(named) == len(context.members):
+    fix = "Remove upgrade.from from the configuration, and restart one by one."
+    declared = [facts for facts in context.members if _declared(facts) is not None]
+    if declared:
+        values = sorted({str(_declared(facts)) for facts in declared})
+        yield found(
+            f"the configuration of {context.named(declared)} sets upgrade.from="
+            f"{', '.join(values)}: up to 2.3 it keeps an instance EAGER, later values keep old "
+            "formats.",
+            members=declared,
+            evidence=[f.member.declared.evidence for f in declared if f.member.declared],
+            fix=fix,
+        )
+    old = [facts for facts in context.members if below_cooperative(context, facts) is Tri.YES]
+    if old or context.goal == EAGER:
+        return
+    eager = [f for f in running(context, RebalanceProtocol.EAGER) if f not in declared]
+    if eager:
+        yield found(
+            f"{context.named(eager)} runs EAGER, and no instance is below 2.4: its upgrade.from "
+            "was left set.",
+            members=eager,
+            fix=fix,
+        )
+    unknown = running(context, RebalanceProtocol.CANNOT_TELL)
+    if unknown and len(unknown) == len(context.members) and not declared:
         yield found(
             "no instance has kept partitions across a rebalance: upgrade.from may still be set, "
             "which keeps them EAGER, or nothing was there to keep.",
             result=Tri.CANNOT_TELL,
-            members=named,
+            members=unknown,
             fix="Look for upgrade.from in the configuration; remove it and restart one by one.",
         )
+
+
+def _declared(facts: Facts) -> str | None:
+    declared = facts.member.declared
+    return declared.upgrade_from if declared is not None else None

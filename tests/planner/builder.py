@@ -21,6 +21,8 @@ from rebal.groups.model import (
     Member,
     Probe,
     ProbeAnswer,
+    RanProtocol,
+    RebalanceProtocol,
     Refusal,
     Software,
     Source,
@@ -45,7 +47,8 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
 
     `members`: `{id, list | at_least | lacks, family, version, guess, instance, owned, declared,
     topics, protocol_type, rack, regex, bytes (version of the subscription; null: not read),
-    assigned_data, surge, classic_only, idle, timeouts: [session, rebalance] in ms}`;
+    assigned_data, surge, upgrade_from, ran, classic_only, idle, timeouts: [session, rebalance] in
+    ms}`;
     `cluster: {version, settings, features}`;
     `reloaded` and `probe: {assignor: true | false | null}` in YAML's
     three values; `topics: {name: partitions}`.
@@ -141,10 +144,12 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
             group_protocol=m.get("group_protocol"),
             classic_only=tuple(m.get("classic_only", ())),
             max_surge=m.get("surge"),
+            upgrade_from=m.get("upgrade_from"),
             evidence=seen(Source.CONFIG_FILE, "app.properties"),
         )
         if "declared" in m
         else None,
+        ran=RanProtocol(value=RebalanceProtocol(m["ran"]), evidence=(log,)) if "ran" in m else None,
         timeouts=Timeouts(
             session_ms=m["timeouts"][0], rebalance_ms=m["timeouts"][1], evidence=(log,)
         )

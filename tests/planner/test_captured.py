@@ -87,8 +87,11 @@ def test_what_is_called_done_is_done(told: dict[str, Story], silent: dict[str, S
                     continue
                 called += 1
                 alive = story.running(snapshot.captured_at)
-                lists = {m.client_id: alive[m.client_id]["assignors"] for m in snapshot.members}
-                assert all(names == COOPERATIVE for names in lists.values()), (story.name, lists)
+                # A Streams program of 3.9.1 without upgrade.from is COOPERATIVE on [stream].
+                programs = {m.client_id.partition("-StreamThread-")[0] for m in snapshot.members}
+                lists = {name: alive[name]["assignors"] for name in programs}
+                done = ["stream"] if story.name == "streams-agg" else COOPERATIVE
+                assert all(names == done for names in lists.values()), (story.name, lists)
     assert called > 5
 
 

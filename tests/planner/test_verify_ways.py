@@ -9,11 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, Tri
+from rebal.planner.aims import Aim
 from rebal.planner.plan import Plan
 from rebal.planner.routes import make_plan
 from rebal.planner.verify import Standing, entry_of, verify
 from rebal.planner.verify_confirm import ContradictedError, NothingToConfirmError, confirm
-from rebal.planner.verify_gates import GATES, Aim, aim_of
+from rebal.planner.verify_gates import GATES, aim_of
 from rebal.planner.verify_journal import JournalEntry
 from tests.planner.builder import AT, group_of
 

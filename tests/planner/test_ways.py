@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.model import DeclaredAssignors, Evidence, Source, Tri
-from rebal.planner.plan import Plan, StepKind
+from rebal.groups.model import DeclaredAssignors, Evidence, RebalanceProtocol, Source, Tri
+from rebal.planner.plan import Plan, StepKind, Verdict
 from rebal.planner.routes import make_plan
 from tests.planner.builder import group_of
 
@@ -190,15 +190,18 @@ def test_streams_from_below_2_4_takes_two_bounces_by_upgrade_from() -> None:
     )
     old = plan([stream("a", "0.10.2.1")], elected="stream")
     assert texts(old)["Java properties"].endswith("\nupgrade.from=0.10.2")
-    half = plan([stream("a", "3.9.1"), stream("b", "2.3.1")], elected="stream")
+    half = plan([stream("a", "3.9.1", ran="EAGER"), stream("b", "2.3.1")], elected="stream")
     assert (half.next_step, half.exit_code) == (1, 0)
     assert half.steps[0].done == ("a-0f0f",)
+    unseen = plan([stream("a", "3.9.1"), stream("b", "2.3.1")], elected="stream")
+    assert unseen.exit_code == 4, "without upgrade.from it would run COOPERATIVE beside b"
+    assert "RB505" in unseen.summary
 
 
 def test_streams_that_is_cooperative_beside_an_old_instance_blocks() -> None:
     made = plan([stream("a", "3.9.1", owned=True), stream("b", "2.3.1")], elected="stream")
     assert made.exit_code == 3
-    assert "runs COOPERATIVE already while b cannot" in made.summary
+    assert "RB505" in made.summary
 
 
 def test_streams_from_2_4_on_takes_one_bounce_at_most() -> None:
@@ -211,6 +214,12 @@ def test_streams_from_2_4_on_takes_one_bounce_at_most() -> None:
     unknown = plan([stream("a", None)], elected="stream")
     assert unknown.exit_code == 4
     assert "versions of a are not known" in unknown.summary
+    left = plan([stream("a", "3.9.1", ran="EAGER"), stream("b", "3.9.1", owned=True)],
+                elected="stream")  # fmt: skip
+    assert (left.steps[0].to_do, left.steps[0].done) == (("a-0f0f",), ("b-0f0f",))
+    assert left.runs is RebalanceProtocol.MIXED
+    new = plan([stream("a", "4.1.1")], elected="stream")
+    assert (new.path, new.verdict) == ("finished", Verdict.DONE)
 
 
 def test_streams_down() -> None:
@@ -219,6 +228,23 @@ def test_streams_down() -> None:
     assert texts(made)["Java properties"].endswith("\nupgrade.from=2.3")
     assert made.steps[1].exit_code == 3
     assert made.steps[1].precondition_holds is Tri.NO
+    done = plan([stream("a", "3.9.1", ran="EAGER"), stream("b", "2.3.1")], "eager",
+                elected="stream")  # fmt: skip
+    assert (done.path, done.verdict) == ("finished", Verdict.DONE)
+
+
+def test_streams_down_from_4_goes_over_the_last_version_that_knows_eager() -> None:
+    made = plan([stream("a", "4.1.1"), stream("b", "3.9.1", owned=True)], "eager", elected="stream")
+    assert (made.path, made.next_step, made.exit_code) == ("streams_down", 1, 0)
+    bridge, eager, _ = made.steps
+    assert "goes back to 3.9" in bridge.title
+    assert (bridge.to_do, bridge.done) == (("a-0f0f",), ("b-0f0f",))
+    assert "upgrade.from=2.3" not in bridge.config[0].text
+    assert eager.exit_code == 3, "4.1.1 does not start with upgrade.from=2.3"
+    guess = {"family": "streams", "guess": True}
+    unknown = plan([{**stream("a", None), **guess}], "eager", elected="stream")
+    assert (unknown.next_step, unknown.exit_code) == (1, 4)
+    assert "4.0 and later do not start" in unknown.summary
 
 
 def test_streams_and_connect_have_no_way_to_kip_848() -> None:

@@ -27,8 +27,8 @@ import org.apache.kafka.streams.processor.internals.DefaultKafkaClientSupplier;
 /**
  * Kafka Streams programs under a test's control, in the words of Member.java.
  *
- * <p>Commands: {@code start ID key=value…} (Streams properties, and {@code topics=a,b}), {@code
- * stop ID}, {@code exit}. Events are those of the main consumer (one stream thread): its listener
+ * <p>Commands: {@code start ID key=value…} (Streams properties, {@code topics=a,b}, and {@code
+ * revoke.ms}: how long it takes to give partitions up), {@code stop ID}, {@code exit}. Events are those of the main consumer (one stream thread): its listener
  * and its group metadata are what say whether the program stops everything at a rebalance. Compiled
  * against the oldest version; what only newer ones have is looked up by name.
  */
@@ -37,6 +37,7 @@ public final class StreamsMember extends DefaultKafkaClientSupplier {
     private final Map<String, String> settings;
     private KafkaStreams streams;
     private String joined = "";
+    private long revokeMs;
 
     private StreamsMember(String id, Map<String, String> settings) {
         this.id = id;
@@ -79,6 +80,8 @@ public final class StreamsMember extends DefaultKafkaClientSupplier {
         properties.put("default.value.serde", Serdes.ByteArraySerde.class.getName());
         properties.put("num.stream.threads", "1");
         properties.putAll(settings);
+        revokeMs = Long.parseLong((String) properties.getOrDefault("revoke.ms", "0"));
+        properties.remove("revoke.ms");
         List<String> topics = Arrays.asList(((String) properties.remove("topics")).split(","));
         try {
             StreamsBuilder builder = new StreamsBuilder();
@@ -90,6 +93,14 @@ public final class StreamsMember extends DefaultKafkaClientSupplier {
             streams.start();
         } catch (RuntimeException failure) {
             tell(failure);
+        }
+    }
+
+    private static void pause(long milliseconds) {
+        try {
+            Thread.sleep(milliseconds);
+        } catch (InterruptedException stopped) {
+            Thread.currentThread().interrupt();
         }
     }
 
@@ -150,6 +161,9 @@ public final class StreamsMember extends DefaultKafkaClientSupplier {
 
         @Override
         public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+            if (!partitions.isEmpty()) {
+                pause(revokeMs);
+            }
             inner.onPartitionsRevoked(partitions);
             emit("revoked", "\"partitions\":" + json(partitions));
         }

@@ -1,0 +1,90 @@
+"""What is known of Kafka Streams programs and Connect workers, as their ways and gates ask it.
+
+Their lists tell little: Streams always has [stream], and every worker offers `default`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+from uuid import UUID
+
+from rebal.groups.model import GroupState, Knowledge, Member, RebalanceProtocol, Tri
+from rebal.groups.protocol import member_protocol
+from rebal.groups.streams import COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES
+from rebal.groups.streams_releases import user_data_of
+from rebal.planner.context import Context, Facts
+
+INCREMENTAL: Final = ("compatible", "sessioned")
+"""Connect's incremental protocols; below them is `default`, which every worker offers."""
+
+
+def runs(context: Context, facts: Facts) -> RebalanceProtocol:
+    """What this Streams instance runs, as far as it is proven."""
+    return member_protocol(facts.member, context.snapshot).value
+
+
+def running(
+    context: Context, protocol: RebalanceProtocol, members: Iterable[Facts] | None = None
+) -> list[Facts]:
+    """Those of `members` (all, if not given) that are proven to run `protocol`."""
+    asked = context.members if members is None else members
+    return [facts for facts in asked if runs(context, facts) is protocol]
+
+
+def below_cooperative(context: Context, facts: Facts) -> Tri:
+    """Is this instance older than 2.4, which knows nothing of COOPERATIVE?"""
+    if runs(context, facts) is RebalanceProtocol.COOPERATIVE:
+        return Tri.NO
+    return facts.older_than(COOPERATIVE_SINCE)
+
+
+def above_eager(facts: Facts) -> Tri:
+    """Is this instance 4.0 or later, which does not start with an upgrade.from of 2.3 or less?"""
+    answer = facts.older_than(EAGER_UNTIL)
+    return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(answer, Tri.CANNOT_TELL)
+
+
+def comes_from(facts: Facts) -> str:
+    """The upgrade.from that says where this instance comes from, by its version or its bytes.
+
+    2.0 to 2.3 mean the same; of those before, only the form of the user data matters.
+    """
+    version = facts.version or ""
+    fits = [value for value in EAGER_VALUES if version == value or version.startswith(f"{value}.")]
+    if fits:
+        return fits[-1]
+    data = user_data_of(facts.member.subscription)
+    form = data.version if data is not None and data.latest is None else 0
+    return {1: EAGER_VALUES[0], 2: "1.1"}.get(form, EAGER_VALUES[-1])
+
+
+def instances(members: Sequence[Facts], most: int = 20) -> str:
+    """Their names, one for each process: the threads of one process are restarted together."""
+    first: dict[UUID | str, Facts] = {}
+    threads: dict[str, int] = {}
+    for facts in members:
+        found = first.setdefault(_process(facts.member), facts)
+        threads[found.name] = threads.get(found.name, 0) + 1
+    labels = [
+        facts.name + (f" (with {threads[facts.name] - 1} more threads)" if n > 1 else "")
+        for facts in first.values()
+        for n in (threads[facts.name],)
+    ]
+    more = f" and {len(labels) - most} more" if len(labels) > most else ""
+    return ", ".join(labels[:most]) + more
+
+
+def offers(context: Context, facts: Facts, protocols: Sequence[str]) -> Tri:
+    """Does this Connect worker offer one of `protocols`: as seen joining, or as one is elected?"""
+    known = facts.member.assignors
+    if known.knowledge is Knowledge.EXACT:
+        return Tri.YES if set(known.list) & set(protocols) else Tri.NO
+    elected = context.group.assignor if context.group.state is GroupState.STABLE else None
+    return Tri.YES if elected in protocols else Tri.CANNOT_TELL
+
+
+def _process(member: Member) -> UUID | str:
+    data = user_data_of(member.subscription)
+    known = data.process_id if data is not None else None
+    return known if known is not None else member.member_id

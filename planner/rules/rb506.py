@@ -1,0 +1,52 @@
+"""RB506: an upgrade.from with which Kafka Streams 4.0 and later do not start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.groups.model import Tri
+from rebal.groups.streams import BRIDGE, EAGER_UNTIL, EAGER_VALUES
+from rebal.planner.context import Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.programs import above_eager
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB506",
+    Severity.BLOCK,
+    "This Kafka Streams version does not start with its upgrade.from",
+    reference="KIP-1124; Kafka: AssignorConfiguration; seen with 4.1.1",
+)
+def refused_upgrade_from(context: Context) -> Iterator[Finding]:
+    """Kafka Streams 4.0 and later know no EAGER, and stop at start with upgrade.from 2.3 or less.
+
+    Why it matters: the instance's next restart is its last: the consumer is not built
+    (ConfigException), the stream thread dies, and its partitions go to the others, until each of
+    them has been restarted too.
+
+    How to find out: the version is in the request log or in the program's own log; upgrade.from is
+    in its configuration (--inventory). A configuration or version that is not known gives no
+    finding.
+
+    How to fix it: remove upgrade.from before the restart. To come from below 2.4, or to go back
+    there, use a bridge release (2.4 to 3.9).
+    """
+    if not context.streams:
+        return
+    hit = [
+        facts
+        for facts in context.members
+        if facts.member.declared is not None
+        and facts.member.declared.upgrade_from in EAGER_VALUES
+        and above_eager(facts) is Tri.YES
+    ]
+    if hit:
+        values = sorted({str(f.member.declared.upgrade_from) for f in hit if f.member.declared})
+        yield found(
+            f"{context.named(hit)} will not start again: Kafka Streams {EAGER_UNTIL} and later "
+            f"refuse upgrade.from={', '.join(values)}.",
+            members=hit,
+            evidence=[f.member.declared.evidence for f in hit if f.member.declared],
+            fix=f"Remove upgrade.from, or run {BRIDGE} for as long as it must be set.",
+        )

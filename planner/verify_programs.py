@@ -1,0 +1,94 @@
+"""What proves the steps of Kafka Streams programs and of Connect workers, of one member.
+
+Streams: its version by its own bytes (groups/streams_releases.py) or a log; the rebalance protocol
+it runs by its log, by what it kept or gave up when it rejoined, or by its version. Connect: the
+list it was seen joining with, or the elected protocol, which every worker offers (KIP-415).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from rebal.groups.model import RebalanceProtocol, Tri
+from rebal.groups.protocol import member_protocol
+from rebal.planner.aims import Aim, GateCheck, Proof
+from rebal.planner.context import Context, Facts
+from rebal.planner.plan import Step
+from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, offers
+
+_OPPOSITE: Final = {Tri.YES: Tri.NO, Tri.NO: Tri.YES, Tri.CANNOT_TELL: Tri.CANNOT_TELL}
+_NOT_SHOWN: Final = (
+    "which rebalance protocol it runs was not seen yet: --client-log of its start, or "
+    "--request-log across the next rebalance"
+)
+
+
+def _new(context: Context, _: Step, facts: Facts) -> Proof:
+    return _version(facts, _OPPOSITE[below_cooperative(context, facts)])
+
+
+def _old(context: Context, _: Step, facts: Facts) -> Proof:
+    return _version(facts, below_cooperative(context, facts))
+
+
+def _bridge(_: Context, __: Step, facts: Facts) -> Proof:
+    return _version(facts, _OPPOSITE[above_eager(facts)])
+
+
+def _cooperative(context: Context, _: Step, facts: Facts) -> Proof:
+    return _runs(context, facts, RebalanceProtocol.COOPERATIVE)
+
+
+def _eager(context: Context, _: Step, facts: Facts) -> Proof:
+    return _runs(context, facts, RebalanceProtocol.EAGER)
+
+
+def _incremental(context: Context, _: Step, facts: Facts) -> Proof:
+    return _worker(context, facts, offers(context, facts, INCREMENTAL))
+
+
+def _workers_eager(context: Context, _: Step, facts: Facts) -> Proof:
+    return _worker(context, facts, _OPPOSITE[offers(context, facts, INCREMENTAL)])
+
+
+def _version(facts: Facts, done: Tri) -> Proof:
+    software = facts.member.software
+    shown = (software.version or software.version_range) if software is not None else None
+    if done is Tri.CANNOT_TELL:
+        why = f"its version is not known well enough ({shown or 'nothing shows it'})"
+        return Proof(done=done, why=f"{why}: --request-log or --client-log", by_hand=True)
+    return Proof(done=done, why=f"runs Kafka Streams {shown}")
+
+
+def _runs(context: Context, facts: Facts, wanted: RebalanceProtocol) -> Proof:
+    told = member_protocol(facts.member, context.snapshot)
+    if told.value is RebalanceProtocol.CANNOT_TELL:
+        return Proof(done=Tri.CANNOT_TELL, why=_NOT_SHOWN, by_hand=True)
+    return Proof(done=Tri.YES if told.value is wanted else Tri.NO, why=told.why)
+
+
+def _worker(context: Context, facts: Facts, done: Tri) -> Proof:
+    known = facts.member.assignors.list
+    if done is Tri.CANNOT_TELL:
+        why = (
+            f"which protocols it offers was not seen ({context.group.assignor} is elected, which "
+            "every worker offers): --request-log across a rebalance, or its own --client-log"
+        )
+        return Proof(done=done, why=why, by_hand=True)
+    shown = f"offers [{', '.join(known)}]" if known else f"{context.group.assignor} is elected"
+    return Proof(done=done, why=shown)
+
+
+PROGRAM_GATES: Final[Mapping[Aim, GateCheck]] = MappingProxyType(
+    {
+        Aim.STREAMS_NEW: _new,
+        Aim.STREAMS_COOPERATIVE: _cooperative,
+        Aim.STREAMS_BRIDGE: _bridge,
+        Aim.STREAMS_EAGER: _eager,
+        Aim.STREAMS_OLD: _old,
+        Aim.CONNECT_INCREMENTAL: _incremental,
+        Aim.CONNECT_EAGER: _workers_eager,
+    }
+)
