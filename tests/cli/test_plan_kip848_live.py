@@ -1,4 +1,4 @@
-"""To KIP-848 and back over a stop, and the limits of both kinds of groups, on real brokers.
+"""To KIP-848 and back, online and over a stop, and the limits of both, on real brokers.
 
 After every restart the plan's word is held to what the broker does to whoever joins.
 """
@@ -112,6 +112,46 @@ def consumed(members: list[Member]) -> int:
     for member in members:
         member.stop()
     return sum(int(member.wait_for("closed").data["records"]) for member in members)
+
+
+def test_online_and_back(kafka41: Broker, group: Make, capsys: Said) -> None:
+    it = group(kafka41)
+    log = ["--request-log", str(kafka41.request_log_path), "--expect-members", "2"]
+    up, down = ("--to", "consumer", *log), ("--to", "cooperative-sticky", *log)
+    kafka41.log_requests(True)
+    try:
+        running = [it.start(f"app-{n}", assignors=["range"]) for n in range(2)]
+        wait_assigned(running, PARTITIONS)
+        kafka41.wait_stable(it.id, 2)
+        kafka41.produce(it.topic, dict.fromkeys(range(PARTITIONS), 3))
+        it.wait_committed(3)
+        for number in range(2):
+            body = it.plan(capsys, *up)
+            assert (body["path"], body["next_step"], body["exit_code"]) == ("kip848_online", 1, 0)
+            assert len(body["steps"][0]["done"]) == number
+            running[number].stop()
+            running[number] = it.start_as(f"app-{number}", java_text(body))
+            wait_assigned(running, PARTITIONS)
+        body = it.plan(capsys, *up)
+        assert (body["verdict"], body["exit_code"]) == ("done", 0)
+        assert body["assignor"] == "range", "as group.remote.assignor asks"
+        for number in range(2):
+            body = it.plan(capsys, *down)
+            assert (body["path"], body["exit_code"]) == ("kip848_back", 0), body["summary"]
+            assert len(body["steps"][0]["done"]) == number
+            assert body["baseline"]["group"]["type"] == "consumer"
+            running[number].stop()
+            running[number] = it.start_as(f"app-{number}", java_text(body))
+            wait_assigned(running, PARTITIONS)
+        kafka41.wait_stable(it.id, 2)
+        body = it.plan(capsys, *down)
+        assert (body["verdict"], body["from"]) == ("done", "COOPERATIVE")
+        assert body["baseline"]["group"]["type"] == "classic"
+    finally:
+        kafka41.log_requests(False)
+    assert it.committed() == dict.fromkeys(range(PARTITIONS), 3)
+    assert consumed(running) == 0, "what was read before is not read again"
+    assert all(member.error is None for member in running)
 
 
 def test_over_a_stop_and_back_where_the_policy_forbids_both(

@@ -89,44 +89,6 @@ def test_librdkafka_members_stop_alone_in_a_group_of_java_members(
     assert all(member.error is None for member in [*java, other])
 
 
-def test_to_kip_848_and_back(
-    kafka41: Broker, members: Members, group_id: str, topic_name: str, capsys: Said
-) -> None:
-    kafka41.create_topic(topic_name, PARTITIONS)
-    log = ["--request-log", str(kafka41.request_log_path)]
-
-    def start(number: int, **options: Any) -> Member:
-        return members.start(
-            "java-4.1.1", kafka41, f"app-{number}", group_id, topics=[topic_name], **options
-        )
-
-    kafka41.log_requests(True)
-    try:
-        running = [start(number, assignors=["range"]) for number in range(2)]
-        settle(kafka41, group_id, running)
-        for number in range(2):
-            body = plan(kafka41, capsys, group_id, "--to", "consumer", *log)
-            assert (body["path"], body["next_step"], body["exit_code"]) == ("kip848_online", 1, 0)
-            assert len(body["steps"][0]["done"]) == number
-            running[number].stop()
-            running[number] = start(number, protocol="consumer")
-            wait_assigned(running, PARTITIONS)
-        body = plan(kafka41, capsys, group_id, "--to", "consumer", *log)
-        assert (body["verdict"], body["exit_code"]) == ("done", 0)
-        for number in range(2):
-            body = plan(kafka41, capsys, group_id, "--to", "cooperative-sticky", *log)
-            assert (body["path"], body["exit_code"]) == ("kip848_back", 0), body["summary"]
-            running[number].stop()
-            running[number] = start(number, assignors=body["steps"][0]["target_list"])
-            wait_assigned(running, PARTITIONS)
-        kafka41.wait_stable(group_id, 2)
-        body = plan(kafka41, capsys, group_id, "--to", "cooperative-sticky", *log)
-        assert (body["verdict"], body["from"]) == ("done", "COOPERATIVE")
-    finally:
-        kafka41.log_requests(False)
-    assert all(member.error is None for member in running)
-
-
 @BOTH
 def test_static_members_whose_new_list_lies_unused_until_it_is_seen(
     shared: Broker, members: Members, group_id: str, topic_name: str, capsys: Said
