@@ -75,10 +75,8 @@ def with_ran(member: Member, seen: Iterable[Ran]) -> tuple[Member, tuple[Contrad
     """
     known = member.ran
     found: dict[RebalanceProtocol, list[Evidence]] = {}
-    for value, item in [
-        *((known.value, item) for item in (known.evidence if known else ())),
-        *((one.value, one.evidence) for one in seen),
-    ]:
+    before = [(known.value, item) for item in known.evidence] if known is not None else []
+    for value, item in [*before, *((one.value, one.evidence) for one in seen)]:
         found.setdefault(value, []).append(item)
     if not found:
         return member, ()

@@ -7,6 +7,7 @@ from typing import Final
 
 from rebal.groups.model import Tri
 from rebal.planner.context import CONSUMER, COOPERATIVE, Context
+from rebal.planner.cost_timeouts import in_words
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
 
@@ -54,7 +55,7 @@ def many_rebalances(context: Context) -> Iterator[Finding]:
     total = first + second * len(ahead)
     yield found(
         f"{len(ahead)} members one by one mean about {total} rebalances, and a killed member adds "
-        "its session timeout each time.",
+        f"its session each time: {in_words([facts.member for facts in ahead])}.",
         members=ahead,
         fix="Restart several at once, so that they share rebalances, and let each close properly.",
     )
