@@ -6,6 +6,7 @@
     verify        commands/verify_cmd.py      where a roll-out stands, and whether its gate holds
     simulate      commands/simulate_cmd.py    an assignor, offline, against a snapshot
     explain       commands/explain_cmd.py     what a rule says, and why
+    fleet         commands/fleet_cmd.py       all groups of a cluster, from its history
     demo          commands/demo_cmd.py        all of it on bundled groups
 
 A command's module is imported when the command is typed, and not before: `rebal --help` loads
@@ -36,6 +37,7 @@ COMMANDS: Final = (
     ("verify", "verify_cmd", "Hold a plan's current step against the live group."),
     ("simulate", "simulate_cmd", "Show what another assignor would do to a group; nothing moves."),
     ("explain", "explain_cmd", "Explain a rule: what it found, why it matters, what to do."),
+    ("fleet", "fleet_cmd", "Read a whole cluster's history, and plan for all its groups."),
     ("demo", "demo_cmd", "Walk through all of it on bundled groups; needs no Kafka."),
 )
 # typer exports only the leaves of its usage errors; every version raises others of this base too.
@@ -47,7 +49,10 @@ _TYPED_WRONG: Final[type[Exception]] = next(
 
 
 class LazyCommand(TyperCommand):
-    """A name and one line of help that become the real command when it is typed."""
+    """A name and one line of help that become the real command when it is typed.
+
+    A module with several commands under one name builds their group by its own `build`.
+    """
 
     def __init__(self, name: str, module: str, summary: str) -> None:
         super().__init__(name, help=summary, short_help=summary, rich_markup_mode=None)
@@ -57,8 +62,11 @@ class LazyCommand(TyperCommand):
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
         """The real command's context: what is parsed and run from here on is the real command."""
+        module = import_module(self._module)
+        if hasattr(module, "build"):
+            return module.build().make_context(info_name, args, parent, **extra)
         single = typer.Typer(rich_markup_mode=None, add_completion=False)
-        single.command(self.name, cls=GreedyCommand)(import_module(self._module).command)
+        single.command(self.name, cls=GreedyCommand)(module.command)
         return get_command(single).make_context(info_name, args, parent, **extra)
 
 

@@ -199,7 +199,7 @@ class _Group:
                 "partitions": list(range(number * share, (number + 1) * share)),
             }
         ]
-        cooperative = self.assignor == "cooperative-sticky"
+        kept = names is not None and list(names) == ["cooperative-sticky"]
         return {
             "group_id": self.group_id,
             "incarnation": 1,
@@ -217,7 +217,7 @@ class _Group:
             "rebalance_timeout_ms": 300_000,
             "subscription_version": None if self.protocol_type == "connect" else 1,
             "topics": [self.topic],
-            "owned": mine if cooperative else [],
+            "owned": mine if kept else [],
             "assignment": mine,
             "assignors": names,
             "first_at": AT - timedelta(hours=9),

@@ -1,0 +1,128 @@
+"""`rebal fleet report`: a scan's groups, how ready each is, and in which order to take them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from rebal.cli import options, output
+from rebal.cli.errors import FailOn, UsageError, judged, worst
+
+if TYPE_CHECKING:
+    from rebal.cli.fleet import FleetReport
+
+
+class FleetFormat(StrEnum):
+    """What `-o` takes; html is one page that needs nothing else."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+    MARKDOWN = "markdown"
+    HTML = "html"
+
+
+_ENDINGS: Final = {
+    ".json": FleetFormat.JSON,
+    ".yaml": FleetFormat.YAML,
+    ".yml": FleetFormat.YAML,
+    ".md": FleetFormat.MARKDOWN,
+    ".html": FleetFormat.HTML,
+    ".htm": FleetFormat.HTML,
+    ".txt": FleetFormat.TEXT,
+}
+
+
+def command(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder that rebal fleet scan wrote.")
+    ],
+    *,
+    match: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="The groups whose whole name matches.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(metavar="GROUP", help="One group, with its whole history.")
+    ] = None,
+    to: Annotated[
+        str,
+        typer.Option(metavar="GOAL", help="cooperative, eager, consumer, or an assignor's name."),
+    ] = "cooperative",
+    form: Annotated[
+        FleetFormat | None,
+        typer.Option("--output", "-o", help="How to print it (default: as --out ends, or text)."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write it here instead of printing it."),
+    ] = None,
+    wide: options.Wide = False,
+    fail_on: options.Severity = FailOn.BLOCK,
+    exit_zero: options.ExitZero = False,
+) -> int:
+    """Show which groups of a scan are ready for the change, and in which order to take them.
+
+    Only the scan's tables are read: no broker is asked and no JVM is started. The exit code is the
+    worst of all groups' next steps: 3 one is blocked, 4 one cannot be proven safe yet, 0 all can
+    start or are done (--exit-zero: always 0). Deleted groups count for nothing.
+    """
+    if match is not None and group is not None:
+        raise UsageError("--group is for one group: leave out --match.")
+    chosen = form or _by_ending(out)
+    from rebal.cli.fleet import make_fleet_report
+
+    report = make_fleet_report(folder, match=match, group=group, to=to)
+    code = _code(report, fail_on, exit_zero)
+    now = datetime.now(UTC)
+    if chosen is FleetFormat.TEXT and out is None:
+        from rebal.cli.views.fleet_text import fleet_view
+
+        output.page(fleet_view(report, now=now, one=group, wide=wide), wide=wide)
+        return code
+    text = _text(report, chosen, code, now, group)
+    if out is None:
+        output.write(text)
+    else:
+        from rebal.cli.files import write_text
+
+        write_text(out, text)
+        output.say(f"wrote {out}")
+    return code
+
+
+def _text(
+    report: FleetReport, form: FleetFormat, code: int, now: datetime, group: str | None
+) -> str:
+    if form is FleetFormat.TEXT:
+        from rebal.cli.views.fleet_text import fleet_view
+
+        return output.render(fleet_view(report, now=now, one=group, wide=True), width=4000)
+    if form is FleetFormat.MARKDOWN:
+        from rebal.cli.views.fleet_markdown import fleet_markdown
+
+        return fleet_markdown(report, code, now)
+    if form is FleetFormat.HTML:
+        from rebal.cli.views.fleet_html import fleet_html
+
+        return fleet_html(report, now)
+    from rebal.cli.views.fleet_body import fleet_body
+
+    return output.envelope("fleet", fleet_body(report, whole=group is not None), code, form)
+
+
+def _code(report: FleetReport, fail_on: FailOn, exit_zero: bool) -> int:
+    plans = [group.readiness.plan for group in report.groups if group.readiness is not None]
+    return worst(judged(plan.exit_code, plan.findings, fail_on, exit_zero) for plan in plans)
+
+
+def _by_ending(out: Path | None) -> FleetFormat:
+    if out is None:
+        return FleetFormat.TEXT
+    ending = out.suffix.lower()
+    if ending not in _ENDINGS:
+        raise UsageError(f"--out {out}: say the format with -o, or end the name in .html or .json.")
+    return _ENDINGS[ending]

@@ -1,0 +1,175 @@
+"""A scan's groups, each with its history and its readiness: what `rebal fleet report` prints.
+
+Here the tables and the planner meet: tables → snapshots → plans → the order to take the groups in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from rebal.cli.errors import UsageError
+from rebal.groups.model import GroupSnapshot, Record
+from rebal.inspectors.fleet.manifest import Manifest
+from rebal.inspectors.fleet.tables import Tables, open_tables
+from rebal.inspectors.fleet.tables_groups import read_snapshots
+from rebal.inspectors.fleet.tables_history import GroupHistory, read_history
+from rebal.planner.cost import Speed, by_arithmetic
+from rebal.planner.plan import Verdict
+from rebal.planner.readiness import Pauses, Readiness, in_order, readiness
+from rebal.planner.routes import NotPlannedError, make_plan
+
+GONE: Final = "gone"
+VERDICTS: Final = (*(verdict.value for verdict in Verdict), GONE)
+_HARMLESS: Final = frozenset({"deleted", "recreated", "hidden list"})
+
+
+class FleetGroup(Record, frozen=True, kw_only=True):
+    """One group: what became of it, and how ready it is (None: it was deleted)."""
+
+    history: GroupHistory
+    readiness: Readiness | None = None
+
+    @property
+    def group_id(self) -> str:
+        """Its name."""
+        return self.history.group_id
+
+    @property
+    def verdict(self) -> str:
+        """The plan's verdict, or `gone`."""
+        return GONE if self.readiness is None else self.readiness.plan.verdict.value
+
+    @property
+    def stands_still(self) -> float | None:
+        """Partition-seconds that its rebalances stop per hour; None where that was not seen."""
+        pauses = pauses_of(self.history)
+        if pauses.per_hour is None or pauses.stopped is None:
+            return None
+        seconds = Speed().rebalance if pauses.seconds is None else pauses.seconds
+        return pauses.stopped * seconds * pauses.per_hour
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """The kinds of its incidents that hurt, each once."""
+        kinds = (incident.kind for incident in self.history.incidents)
+        return tuple(dict.fromkeys(kind for kind in kinds if kind not in _HARMLESS))
+
+
+class FleetReport(Record, frozen=True, kw_only=True):
+    """All groups that were asked for: in the order to take them, then the done, then the gone."""
+
+    folder: str
+    manifest: Manifest
+    to: str
+    groups: tuple[FleetGroup, ...]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many groups have each verdict; verdicts of none are left out."""
+        found = Counter(group.verdict for group in self.groups)
+        return {verdict: found[verdict] for verdict in VERDICTS if found[verdict]}
+
+    @property
+    def until(self) -> datetime | None:
+        """The end of what the scan saw."""
+        return self.manifest.observed_until
+
+    @property
+    def to_take(self) -> tuple[FleetGroup, ...]:
+        """Those that can start now, the first to take first."""
+        return tuple(group for group in self.groups if group.verdict == Verdict.READY)
+
+    @property
+    def worst(self) -> tuple[FleetGroup, ...]:
+        """Those that suffer now: with incidents first, then by what stands still per hour."""
+        alive = [group for group in self.groups if group.verdict != GONE]
+        hurt = [group for group in alive if group.troubles or group.stands_still]
+        return tuple(sorted(hurt, key=_suffering))
+
+
+def make_fleet_report(
+    folder: Path, *, match: str | None = None, group: str | None = None, to: str = "cooperative"
+) -> FleetReport:
+    """The report of the groups whose whole name matches, of the one named, or of all.
+
+    Raises:
+        TablesError: no finished scan is in the folder.
+        UsageError: no such group in the scan, a pattern that is none, or no such goal.
+    """
+    pattern = _pattern(match)
+    tables = open_tables(folder)
+    history = {
+        name: one
+        for name, one in read_history(tables, group).items()
+        if pattern is None or pattern.fullmatch(name)
+    }
+    if group is not None and not history:
+        raise UsageError(f"{folder}: the scan saw no group {group}: rebal fleet report {folder}.")
+    chosen = [one for one in read_snapshots(tables, group) if one.group.group_id in history]
+    found = [_ready(one, history[one.group.group_id], to) for one in chosen if _alive(one, history)]
+    groups = [
+        FleetGroup(history=history[one.plan.group_id], readiness=one) for one in in_order(found)
+    ]
+    gone = [FleetGroup(history=one) for one in history.values() if one.is_gone]
+    return FleetReport(folder=str(folder), manifest=tables.manifest, to=to, groups=(*groups, *gone))
+
+
+def one_snapshot(folder: Path, group: str) -> tuple[Tables, GroupSnapshot]:
+    """The tables in `folder` and what they say of one group.
+
+    Raises:
+        TablesError: no finished scan is in the folder.
+        UsageError: the scan saw no such group.
+    """
+    tables = open_tables(folder)
+    found = read_snapshots(tables, group)
+    if not found:
+        raise UsageError(f"{folder}: the scan saw no group {group}: rebal fleet report {folder}.")
+    return tables, found[0]
+
+
+def pauses_of(history: GroupHistory) -> Pauses:
+    """How the group has rebalanced, as the planner takes it."""
+    metrics = history.metrics
+    average = metrics["rebalance-latency-avg"]
+    return Pauses(
+        per_hour=metrics["rebalance-rate-per-hour"],
+        seconds=None if average is None else average / 1000,
+        stopped=history.stopped,
+        moved=history.moved,
+    )
+
+
+def _ready(snapshot: GroupSnapshot, history: GroupHistory, to: str) -> Readiness:
+    try:
+        plan = make_plan(snapshot, to, cost=by_arithmetic)
+    except NotPlannedError as error:
+        raise UsageError(str(error)) from None
+    return readiness(plan, pauses_of(history))
+
+
+def _alive(snapshot: GroupSnapshot, history: Mapping[str, GroupHistory]) -> bool:
+    return not history[snapshot.group.group_id].is_gone
+
+
+def _pattern(match: str | None) -> re.Pattern[str] | None:
+    if match is None:
+        return None
+    try:
+        return re.compile(match)
+    except re.error as error:
+        raise UsageError(f"--match {match}: not a regular expression: {error}.") from None
+
+
+def _suffering(group: FleetGroup) -> tuple[bool, float, str]:
+    return not group.troubles, -(group.stands_still or 0), group.group_id
+
+
+def names_of(groups: Sequence[FleetGroup]) -> list[str]:
+    """Their names, in order."""
+    return [group.group_id for group in groups]

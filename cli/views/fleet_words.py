@@ -1,0 +1,132 @@
+"""Short texts that the terminal, Markdown and HTML forms of the fleet report share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from rebal.cli.fleet import FleetGroup, FleetReport
+from rebal.cli.views.common import count
+from rebal.groups.model import RebalanceProtocol
+from rebal.inspectors.fleet.tables_columns import moment
+
+_RUNS: Final = {
+    RebalanceProtocol.CANNOT_TELL: "not known",
+}
+
+
+def verdicts_text(report: FleetReport) -> str:
+    """`12 groups: 4 ready, 2 blocked, 6 done`."""
+    said = ", ".join(f"{number:,} {verdict}" for verdict, number in report.counts.items())
+    return f"{count(len(report.groups), 'group')}: {said}" if said else "no group"
+
+
+def age_text(report: FleetReport, now: datetime) -> str:
+    """How far the scan's history reaches, and how long ago it ended."""
+    until, since = report.manifest.observed_until, report.manifest.observed_from
+    if until is None:
+        return "what the scan read has no time: how old it is cannot be told"
+    said = f"as seen until {until.astimezone(UTC):%Y-%m-%d %H:%MZ}, {span_text(now - until)} ago"
+    return f"{said}; {span_text(until - since)} of history" if since is not None else said
+
+
+def span_text(span: timedelta) -> str:
+    """`40 s`, `12 min`, `5 h`, `9 days`: one number is enough."""
+    seconds = max(0, round(span.total_seconds()))
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds // unit} {name}"
+    return f"{seconds // 86_400} days"
+
+
+def runs_text(group: FleetGroup) -> str:
+    """`EAGER (range)`; empty where it was deleted."""
+    if group.readiness is None:
+        return ""
+    plan = group.readiness.plan
+    name = _RUNS.get(plan.runs, plan.runs.value)
+    return f"{name} ({plan.assignor})" if plan.assignor else name
+
+
+def path_text(group: FleetGroup) -> str:
+    """`two bounces`; what is left to do where a roll-out has begun."""
+    if group.readiness is None:
+        return ""
+    plan = group.readiness.plan
+    path = plan.path.replace("_", " ")
+    if plan.next_step is None or not plan.steps:
+        return path
+    return f"{path}, {plan.next_step} of {len(plan.steps)}"
+
+
+def number_text(value: float | None) -> str:
+    """Three digits are enough to compare: `0.04`, `3.5`, `120`, `12,000`; `·` where not known."""
+    if value is None:
+        return "·"
+    if value == round(value) or value >= 10:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
+
+
+def hours_text(hours: float | None) -> str:
+    """After how long a change has paid for itself."""
+    if hours is None:
+        return "·"
+    return span_text(timedelta(hours=hours))
+
+
+def latency_text(group: FleetGroup) -> str:
+    """`1.2 s, at most 9 s`: a group's rebalances, on average and the longest."""
+    metrics = group.history.metrics
+    average, longest = metrics["rebalance-latency-avg"], metrics["rebalance-latency-max"]
+    if average is None or longest is None:
+        return "·"
+    return f"{number_text(average / 1000)} s, at most {number_text(longest / 1000)} s"
+
+
+def hindrance_text(group: FleetGroup) -> str:
+    """What stands in the way: `RB104 · step 2: RB102, RB901?`; `?` is a rule that cannot tell."""
+    ready = group.readiness
+    if ready is None:
+        at = moment(group.history.deleted_at)
+        return f"deleted {at:%Y-%m-%d %H:%MZ}" if at is not None else "deleted"
+    number = ready.plan.next_step or 0
+    by_step: dict[int, dict[str, None]] = {}
+    for one, mark in (
+        *((one, "") for one in (*ready.blockers, *ready.later)),
+        *((one, "?") for one in ready.missing),
+    ):
+        step = one.before_step if (one.before_step or 0) > number else None
+        by_step.setdefault(step or 0, {})[one.rule + mark] = None
+    return " · ".join(
+        (f"step {step}: " if step else "") + ", ".join(found)
+        for step, found in sorted(by_step.items())
+    )
+
+
+def metrics_text(group: FleetGroup) -> list[tuple[str, str]]:
+    """The metrics that could be seen, by Kafka's names, each with its unit."""
+    units = {"rebalance-latency": " ms", "last-rebalance": " s"}
+    return [
+        (name, number_text(value) + units.get("-".join(name.split("-")[:2]), ""))
+        for name, value in group.history.metrics.items()
+        if value is not None
+    ]
+
+
+def troubles_text(group: FleetGroup) -> str:
+    """The kinds of its incidents, each with how often."""
+    found = Counter(one.kind for one in group.history.incidents)
+    return ", ".join(f"{kind} ×{n}" if n > 1 else kind for kind, n in found.items())
+
+
+def rules_met(groups: Iterable[FleetGroup], *, missing: bool) -> Mapping[str, int]:
+    """Rule → in how many groups it blocks the next step (or: what it asks for is missing)."""
+    found: Counter[str] = Counter()
+    for group in groups:
+        ready = group.readiness
+        if ready is not None:
+            found.update({one.rule for one in (ready.missing if missing else ready.blockers)})
+    return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))

@@ -1,0 +1,194 @@
+"""Many groups side by side: how ready each is for its change, and in which order to take them.
+
+`readiness` says it of one group, from its plan and from how it has rebalanced; `in_order` puts
+groups in the order to take them:
+
+1. ready, with a roll-out under way: half-way is where a group is most exposed;
+2. ready: those whose change pays for itself soonest (what it costs, over what an hour without it
+   costs), then the cheapest;
+3. not proven yet: those with the least evidence missing first, then as above;
+4. blocked: the same, for they need work elsewhere before;
+5. nothing left to do: no place in the order.
+
+Cost and gain are in partition-seconds: the sum over partitions of how long each is not consumed.
+The cost is the plan's own, summed over the steps that are left. The gain is what stood still at
+the rebalances that were seen and would not have under COOPERATIVE or KIP-848, per hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+from typing import Final
+
+from rebal.groups.model import RebalanceProtocol, Record, Tri
+from rebal.planner.cost import Speed
+from rebal.planner.plan import Finding, Plan, Severity, Step, Verdict
+
+_RANK: Final = {Verdict.READY: 1, Verdict.UNPROVEN: 2, Verdict.BLOCKED: 3, Verdict.DONE: 4}
+
+
+class Pauses(Record, frozen=True, kw_only=True):
+    """How a group has rebalanced: so often an hour, so long (seconds, None: not seen).
+
+    `stopped` and `moved` are partitions per rebalance, on average (None: not seen).
+    """
+
+    per_hour: float | None = None
+    seconds: float | None = None
+    stopped: float | None = None
+    moved: float | None = None
+
+
+class Outlay(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """What all the steps that are left cost together (None: no step is priced)."""
+
+    steps: int
+    rebalances: int
+    partitions_stopped: int
+    partitions_moved: int
+    partition_seconds: float
+
+
+class Missing(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """Evidence that some step of the plan still needs: the rule that asks, what, and how to get it.
+
+    `before_step` is the step that needs it (None: any); `members` is of how many it is missing.
+    """
+
+    rule: str
+    what: str
+    how: str
+    members: int
+    before_step: int | None
+
+
+class Blocker(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """What stands in the way of a step, by the rule that found it."""
+
+    rule: str
+    what: str
+    before_step: int | None
+
+
+class Readiness(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One group of a fleet, before its next step.
+
+    `blockers` are in the way of the next step, `later` of a later one. `saves` is in
+    partition-seconds per hour, `assumed` says that it rests on an assumed length of a rebalance;
+    `pays_back` is in hours (None: never, or not known). `place` counts from 1 (None: nothing to
+    do, or not in an order yet).
+    """
+
+    plan: Plan
+    blockers: tuple[Blocker, ...] = ()
+    later: tuple[Blocker, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    under_way: bool = False
+    outlay: Outlay | None = None
+    saves: float | None = None
+    assumed: bool = False
+    pays_back: float | None = None
+    place: int | None = None
+
+
+def readiness(plan: Plan, pauses: Pauses) -> Readiness:
+    """How ready the group of this plan is; `pauses` is what was seen of its rebalances."""
+    # A step that has been reached asks for what lies before it too.
+    number = inf if plan.next_step is None else plan.next_step
+    heard = [f for f in plan.findings if f.severity is Severity.BLOCK and not f.ignored]
+    hit = [finding for finding in heard if finding.result is Tri.YES]
+    outlay = _outlay(plan)
+    saves = _saves(plan, pauses)
+    return Readiness(
+        plan=plan,
+        blockers=tuple(_blocker(f) for f in hit if (f.before_step or 0) <= number),
+        later=tuple(_blocker(f) for f in hit if (f.before_step or 0) > number),
+        missing=tuple(_missing(f) for f in heard if f.result is Tri.CANNOT_TELL),
+        under_way=_under_way(plan),
+        outlay=outlay,
+        saves=saves,
+        assumed=saves is not None and pauses.seconds is None,
+        pays_back=outlay.partition_seconds / saves if outlay and saves else None,
+    )
+
+
+def in_order(found: Iterable[Readiness]) -> tuple[Readiness, ...]:
+    """All of them in the order to take them, each with its place; what is done comes last."""
+    ordered = sorted(found, key=_order)
+    return tuple(
+        one if one.plan.verdict is Verdict.DONE else _placed(one, place)
+        for place, one in enumerate(ordered, 1)
+    )
+
+
+def _placed(one: Readiness, place: int) -> Readiness:
+    import msgspec
+
+    return msgspec.structs.replace(one, place=place)
+
+
+def _order(one: Readiness) -> tuple[int, bool, int, float, float, str]:
+    verdict = one.plan.verdict
+    first = verdict is Verdict.READY and one.under_way
+    asks = sum(max(1, missing.members) for missing in one.missing)
+    return (
+        _RANK[verdict],
+        not first,
+        asks if verdict is Verdict.UNPROVEN else 0,
+        inf if one.pays_back is None else one.pays_back,
+        inf if one.outlay is None else one.outlay.partition_seconds,
+        one.plan.group_id,
+    )
+
+
+def _blocker(finding: Finding) -> Blocker:
+    return Blocker(rule=finding.rule, what=finding.message, before_step=finding.before_step)
+
+
+def _missing(finding: Finding) -> Missing:
+    return Missing(
+        rule=finding.rule,
+        what=finding.message,
+        how=finding.fix,
+        members=len(finding.members),
+        before_step=finding.before_step,
+    )
+
+
+def _under_way(plan: Plan) -> bool:
+    return any(step.done for step in plan.steps) and plan.next_step is not None
+
+
+def _outlay(plan: Plan) -> Outlay | None:
+    left: list[Step] = [step for step in plan.steps if step.id >= (plan.next_step or 0)]
+    costs = [step.cost for step in left if step.cost is not None]
+    if plan.next_step is None or not costs:
+        return None
+    pause = Speed().rebalance
+    return Outlay(
+        steps=len(left),
+        rebalances=sum(cost.rebalances for cost in costs),
+        partitions_stopped=sum(cost.partitions_stopped for cost in costs),
+        partitions_moved=sum(cost.partitions_moved for cost in costs),
+        partition_seconds=round(
+            sum(
+                cost.partitions_stopped * pause
+                if cost.partition_seconds is None
+                else cost.partition_seconds
+                for cost in costs
+            ),
+            1,
+        ),
+    )
+
+
+def _saves(plan: Plan, pauses: Pauses) -> float | None:
+    """What stood still at each rebalance and would not have, over an hour."""
+    if plan.runs is RebalanceProtocol.COOPERATIVE or plan.verdict is Verdict.DONE:
+        return None
+    if pauses.per_hour is None or pauses.stopped is None:
+        return None
+    seconds = Speed().rebalance if pauses.seconds is None else pauses.seconds
+    spared = max(0.0, pauses.stopped - (pauses.moved or 0.0))
+    return round(spared * seconds * pauses.per_hour, 2)
