@@ -40,6 +40,9 @@ func runSegmentio(given settings, report *reporter, asked control) (int, error) 
 		if asked.ctx.Err() != nil {
 			return 0, group.Close()
 		}
+		if errors.Is(err, kafka.RebalanceInProgress) {
+			continue // another member came meanwhile: it joins again at once
+		}
 		if err != nil {
 			kind := fmt.Sprintf("%T", err)
 			if errors.Is(err, kafka.InconsistentGroupProtocol) {
