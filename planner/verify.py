@@ -22,7 +22,14 @@ from rebal.planner.verify_context import (
     proven_software,
     remembered,
 )
-from rebal.planner.verify_dangers import Danger, dangers, lag_of, new_refusals, went_back
+from rebal.planner.verify_dangers import (
+    Danger,
+    dangers,
+    first_seconds,
+    lag_of,
+    new_refusals,
+    went_back,
+)
 from rebal.planner.verify_gates import aim_of
 from rebal.planner.verify_journal import JournalEntry, SeenMember, plan_key
 from rebal.planner.verify_members import (
@@ -94,6 +101,7 @@ def verify(
     """
     late = sum(entry.at > snapshot.captured_at for entry in entries)
     entries = [entry for entry in entries if entry.at <= snapshot.captured_at]
+    seen = [entry for entry in entries if entry.blind is None]
     accepted = _both(plan.accepted, accepted)
     expected = expect_members or plan.expected_members or len(plan.baseline.members)
     context = context_of(plan, remembered(plan, entries, snapshot), expected, accepted)
@@ -143,7 +151,7 @@ def verify(
         dangers=tuple(found),
         findings=findings,
         accepted=current.accepted if current else (),
-        notes=tuple(_notes(plan, snapshot, late)),
+        notes=tuple(_notes(plan, snapshot, late, first_seconds(seen, context))),
         exit_code=DANGER if danger else HOLDS if holds else NOT_YET,
     )
 
@@ -230,7 +238,9 @@ def _both(planned: Accepted, given: Accepted | None) -> Accepted:
     )
 
 
-def _notes(plan: Plan, snapshot: GroupSnapshot, late: int) -> Iterator[str]:
+def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, idle: str | None) -> Iterator[str]:
+    if idle is not None:
+        yield idle
     if plan.baseline.redacted:
         yield "the plan's baseline is redacted: its member ids say nothing of the live group"
     age = snapshot.captured_at - plan.baseline.captured_at

@@ -6,6 +6,7 @@ first seconds own nothing, each restart costs some rebalances, and lag rises whi
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -31,6 +32,8 @@ _LEAST_LAG: Final = 1000
 # KIP-429: one rebalance for a leave, two for a cooperative join; some more for the unforeseen.
 _FOR_EACH: Final = 3
 _SPARE: Final = 4
+# Both bounces, and once more for each.
+_COMES_BACK: Final = 4
 
 
 class Danger(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -166,6 +169,37 @@ def _storm(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
             "session timeouts, a crash loop, an autoscaler).",
             since=window[0].at,
         )
+    else:
+        yield from _crash_loop(window, context)
+
+
+def _crash_loop(window: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
+    """One member alone that comes back again and again: few rebalances, and no roll-out."""
+    rosters = [
+        *([(m.instance_id, m.client_id, m.member_id) for m in entry.members] for entry in window),
+        [(m.instance_id, m.client_id, m.member_id) for m in context.snapshot.members],
+    ]
+    ids: dict[str, set[str]] = defaultdict(set)
+    shared: set[str] = set()
+    for roster in rosters:
+        often = Counter(instance or client for instance, client, _ in roster)
+        shared |= {name for name, count in often.items() if count > 1}
+        for instance, client, member_id in roster:
+            ids[instance or client].add(member_id)
+    loops = {
+        name: len(found) - 1
+        for name, found in ids.items()
+        if name not in shared and len(found) - 1 > _COMES_BACK
+    }
+    if loops:
+        said = ", ".join(f"{name} {times} times" for name, times in sorted(loops.items()))
+        yield Danger(
+            kind="storm",
+            message=f"came back with a new member id since {window[0].at:%H:%M:%SZ}: {said}. More "
+            "than the restarts account for: each stops the group's partitions again.",
+            fix="Stop restarting; look at why it ends (a crash loop, a liveness probe, a refusal).",
+            since=window[0].at,
+        )
 
 
 def _unstable_since(seen: Sequence[JournalEntry], context: Context) -> datetime | None:
@@ -186,12 +220,8 @@ def _idle(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterato
         return
     idle = unfairly_idle(context.snapshot)
     usual = 0 if plan.baseline.redacted else len(unfairly_idle(plan.baseline))
-    late = [
-        (member, since)
-        for member in idle
-        if (since := _idle_since(member, seen)) is not None
-        and context.snapshot.captured_at - since >= IDLE
-    ]
+    now = context.snapshot.captured_at
+    late = [(member, since) for member, since in _idling(idle, seen, now) if now - since >= IDLE]
     if len(late) <= usual:
         return
     labels = {facts.member.member_id: facts.name for facts in context.members}
@@ -208,6 +238,31 @@ def _idle(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterato
         members=tuple(member.member_id for member, _ in late),
         since=min(since for _, since in late),
     )
+
+
+def first_seconds(seen: Sequence[JournalEntry], context: Context) -> str | None:
+    """Who owns nothing yet, which is no danger before `IDLE` is over; None for nobody."""
+    now = context.snapshot.captured_at
+    if not context.stable:
+        return None
+    labels = {facts.member.member_id: facts.name for facts in context.members}
+    fresh = [
+        f"{labels[member.member_id]} (since {since:%H:%M:%SZ})"
+        for member, since in _idling(unfairly_idle(context.snapshot), seen, now)
+        if now - since < IDLE
+    ]
+    return (
+        f"owns nothing yet: {', '.join(fresh)}; usual in a member's first seconds, a danger after "
+        f"{IDLE.seconds} s"
+        if fresh
+        else None
+    )
+
+
+def _idling(
+    idle: Sequence[Member], seen: Sequence[JournalEntry], now: datetime
+) -> list[tuple[Member, datetime]]:
+    return [(member, _idle_since(member, seen) or now) for member in idle]
 
 
 def unfairly_idle(snapshot: GroupSnapshot) -> list[Member]:

@@ -198,10 +198,8 @@ def _why(proof: Proof, done: Tri, where: str) -> str:
 def _unknown(context: Context, aim: Aim) -> str:
     if aim is Aim.CONSUMER:
         return "which protocol it speaks cannot be told"
-    more = "" if context.snapshot.probe is not None or aim is not Aim.WIDEN else ", or --probe"
-    return (
-        f"came since the step began, and its list was not seen: --request-log, --client-log{more}"
-    )
+    more = "" if context.snapshot.probe is not None or aim is not Aim.WIDEN else ", --probe"
+    return f"new here, its list not seen (--request-log, --client-log{more})"
 
 
 def owned(member: Member) -> int:

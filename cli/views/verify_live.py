@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from rebal.cli import output
 from rebal.cli.views.verify_view import changes, verify_view
 
@@ -45,6 +47,9 @@ class _Shower:
                     blind=standing.blind_why,
                 )
             )
+        # Nothing is elected while a rebalance runs: that is no news, and neither is the same after.
+        if standing.assignor is None and self.before is not None:
+            standing = replace(standing, assignor=self.before.assignor)
         self.before = standing
         return found
 

@@ -106,7 +106,12 @@ def _changes(before: Standing, after: Standing) -> Iterator[str]:
 def _told(standing: Standing) -> dict[str, str]:
     """What must be known, by what it is: a line each."""
     told = {danger.kind: f"DANGER {danger.message}" for danger in standing.dangers}
-    return told | {f.rule: f"{_weight(f)} {f.rule} {f.message}" for f in standing.findings}
+    return told | {f.rule: f"{_weight(f)} {f.rule} {f.message}" for f in _spoken(standing)}
+
+
+def _spoken(standing: Standing) -> list[Finding]:
+    """The findings, without the one that the missing members' own line says better."""
+    return [f for f in standing.findings if f.rule != "RB606" or not standing.missing]
 
 
 def _weight(finding: Finding) -> str:
@@ -179,11 +184,11 @@ def _made(member: MemberStanding) -> Text:
 
 def _rows(standing: Standing) -> Iterator[tuple[str | Text, RenderableType]]:
     if standing.missing:
-        yield Text("missing", style="yellow"), _missing(standing)
+        yield Text("missing", style="yellow"), f"{_missing(standing)} (RB606)"
     for danger in standing.dangers:
         yield Text("DANGER", style="bold red"), danger.message
         yield "", Text(f"→ {danger.fix}", style="dim")
-    for finding in standing.findings:
+    for finding in _spoken(standing):
         weight = _weight(finding)
         yield (
             Text(weight, style=_WEIGHTS.get(weight, "yellow")),

@@ -280,6 +280,31 @@ def test_a_storm_is_more_than_the_restarts_account_for(plan: Plan) -> None:
     assert not standing.dangers
 
 
+def test_a_member_that_comes_back_again_and_again_is_a_storm(plan: Plan) -> None:
+    tell = Story(plan)
+    for start in range(1, 6):
+        members = [bare(0, start), bare(1), bare(2)]
+        assert not tell(generation(look(start, members), 5 + 2 * start)).dangers
+    standing = tell(generation(look(6, [bare(0, 6), bare(1), bare(2)]), 17))
+    assert [danger.kind for danger in standing.dangers] == ["storm"]
+    assert "app-0 5 times" in standing.dangers[0].message
+    # Pods that share one client id say nothing of one process.
+    tell = Story(plan)
+    for start in range(1, 7):
+        same = [{"id": f"pod-{n}.{start}", "client": "pod", "family": None} for n in range(2)]
+        assert not tell(generation(look(start, same), 5 + 2 * start)).dangers
+
+
+def test_who_owns_nothing_yet_is_said_before_it_is_a_danger(plan: Plan) -> None:
+    tell = Story(plan)
+    members = [bare(0, 2), bare(1), bare(2)]
+    first = tell(owning(look(1, members), [0, 6, 6]))
+    assert first.notes[0].startswith("owns nothing yet: app-0 (since 09:01:00Z); usual in")
+    later = tell(owning(look(1.3, members), [0, 6, 6]))
+    assert later.notes[0].startswith("owns nothing yet: app-0 (since 09:01:00Z)")
+    assert not tell(owning(look(1.4, members), [4, 4, 4])).notes
+
+
 def test_a_rebalance_that_does_not_end_is_a_danger(plan: Plan) -> None:
     tell = Story(plan)
     members = [bare(n) for n in range(3)]
