@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 _TOKEN: Final = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?\Z")
@@ -66,11 +67,7 @@ class Partitions:
         return self._runs
 
     def __iter__(self) -> Iterator[int]:
-        if self._numbers is not None:
-            yield from self._numbers
-        else:
-            for run in self.runs:
-                yield from run
+        return iter(self._numbers) if self._numbers is not None else chain.from_iterable(self.runs)
 
     def __len__(self) -> int:
         return len(self._numbers) if self._numbers is not None else sum(map(len, self.runs))

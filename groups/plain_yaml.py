@@ -111,18 +111,15 @@ class _Builder:
             if kind is yaml.ScalarEvent:
                 value = event.value
                 if long and _MARK in value:
-                    value = None if within else long.pop(value, None)
-                    self._unusual |= value is None  # it was part of something else
+                    value = self._whole(long, value, within)
                 elif event.implicit[0]:
                     try:
                         value = known[value]
                     except KeyError:
                         value = self._resolved(value)
-                if event.tag is not None or event.anchor is not None:
-                    self._unusual = True
+                self._unusual |= event.tag is not None or event.anchor is not None
             elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-                if event.tag is not None or event.anchor is not None:
-                    self._unusual = True
+                self._unusual |= event.tag is not None or event.anchor is not None
                 if type(into) is dict and key is _NO_KEY:
                     self._unusual = True
                 value = {} if kind is yaml.MappingStartEvent else []
@@ -155,6 +152,12 @@ class _Builder:
         if self._unusual or long:
             raise _UnusualError
         return root[0] if root else None
+
+    def _whole(self, long: dict[str, str], name: str, within: int) -> str | None:
+        """The long value of that name, unless the name was a part of something else."""
+        value = None if within else long.pop(name, None)
+        self._unusual |= value is None
+        return value
 
     def _outside(self, event: Any, root: list[Any]) -> None:
         mark: Any = event.start_mark

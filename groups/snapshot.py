@@ -6,11 +6,9 @@ same text. Partitions are written compactly (`orders: 0-11,14`), bytes as base64
 
 from __future__ import annotations
 
-import gc
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from typing import Final, Literal, TypeVar
 
@@ -18,6 +16,7 @@ import msgspec
 import yaml
 
 from rebal.groups.by_topic import ByTopic, TopicReader
+from rebal.groups.collector import no_collection
 from rebal.groups.errors import DocumentError
 from rebal.groups.folding import fold, unfold
 from rebal.groups.lag import Lags
@@ -71,6 +70,8 @@ def enc_hook(value: object) -> object:
         return str(value)
     if isinstance(value, Lags):
         return value.dump()
+    if isinstance(value, Mapping):
+        return dict(value)
     raise NotImplementedError(f"no document form for {type(value).__name__}")
 
 
@@ -142,7 +143,7 @@ def loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _T
         DocumentError: not the format, another schema or major version, or a field that does not
             fit; the message names the file, the field's path and its line.
     """
-    with _no_collection():
+    with no_collection():
         return _loads(text, form, name, schema, kind)
 
 
@@ -267,15 +268,3 @@ def _line(text: str, steps: list[str]) -> int | None:
             break
         node = found
     return int(node.start_mark.line) + 1
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Without the cyclic collector: it would walk all that was read, again and again."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()

@@ -7,18 +7,20 @@ happens what the what-if says (`whatif_changes`), and the group rebalances until
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from rebal.groups.assignors import LeaderWouldFail, Spec, SpecMember
+from rebal.groups.collector import no_collection
 from rebal.groups.custom import Violation
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Record, TopicPartitions
+from rebal.groups.partitions import Partitions
 from rebal.planner.context import names
 from rebal.planner.whatif_assignors import CustomAssignors, chosen
 from rebal.planner.whatif_changes import Changes, Course, course
 from rebal.planner.whatif_leader import DEFAULT_TIMEOUT, LeaderTime, leader_time
 from rebal.planner.whatif_notes import assumes
-from rebal.planner.whatif_owners import NOBODY, Owners, Pairs, compare, total
+from rebal.planner.whatif_owners import NOBODY, Owners, Pairs, Share, compare
 from rebal.planner.whatif_run import MOST_ROUNDS, Round, Run, Way, run
 from rebal.planner.whatif_spec import spec_of
 
@@ -131,8 +133,27 @@ def simulate(
         WhatIfError: the group cannot undergo one of the changes.
         CustomAssignorError: a custom assignor fails.
     """
-    changes = changes or Changes()
-    choice = chosen(assignor, snapshot, custom or {})
+    with no_collection():
+        return _simulated(
+            snapshot,
+            assignor,
+            changes or Changes(),
+            custom or {},
+            most_rounds=most_rounds,
+            rebalance_timeout=rebalance_timeout,
+        )
+
+
+def _simulated(
+    snapshot: GroupSnapshot,
+    assignor: str,
+    changes: Changes,
+    custom: CustomAssignors,
+    *,
+    most_rounds: int,
+    rebalance_timeout: float,
+) -> Simulation:
+    choice = chosen(assignor, snapshot, custom)
     way = Way(choice.assignor, choice.cooperative, choice.server_side, choice.custom, most_rounds)
     spec = spec_of(snapshot, server_side=way.server_side)
     plan = course(snapshot, spec, changes)
@@ -182,8 +203,7 @@ def _simulation(
     leader: LeaderTime | None,
     notes: tuple[str, ...],
 ) -> Simulation:
-    pairs = compare(made.before, made.after)
-    every = total(pairs.values())
+    every = compare(made.before, made.after)
     present = {numbers[member.member_id]: member for member in made.spec.members}
     shifts = _shifts(snapshot, plan, numbers, present, (made.before, made.after, every))
     moved = sum(n for (a, b), n in every.items() if NOBODY not in (a, b) and a != b)
@@ -204,7 +224,7 @@ def _simulation(
             (shift.keeps + shift.gives for shift in shifts if shift.change != "joins"),
             (shift.keeps + shift.gets for shift in shifts if shift.change != "leaves"),
         ),
-        topics=_topic_spreads(plan.start, made.spec, pairs, numbers),
+        topics=_topic_spreads(plan.start, made, numbers),
         rebalances=len(made.rounds),
         eager_rebalances=len(plan.steps),
         stable=made.settled and failure is None,
@@ -229,7 +249,6 @@ def _shifts(
 ) -> tuple[MemberShift, ...]:
     before, after, every = seen
     labels = {**names(snapshot.members), **plan.added}
-    now, then = (owners.by_member(len(labels)) for owners in (before, after))
     keeps, gives, gets = ([0] * len(labels) for _ in range(3))
     for (a, b), count in every.items():
         if a == b:
@@ -239,26 +258,36 @@ def _shifts(
                 gives[a] += count
             if b != NOBODY:
                 gets[b] += count
+    odd = _not_subscribed(present, after)
     shifts = []
     for member_id, label in labels.items():
         n = numbers[member_id]
-        topics = present[n].topics if n in present else ()
         shifts.append(
             MemberShift(
                 member_id=member_id,
                 name=label,
-                now=now[n],
-                then=then[n],
+                now=Share(before, n),
+                then=Share(after, n),
                 keeps=keeps[n],
                 gives=gives[n],
                 gets=gets[n],
-                not_subscribed={
-                    topic: owned for topic, owned in then[n].items() if topic not in topics
-                },
+                not_subscribed=odd.get(n, {}),
                 change="joins" if member_id in plan.added else "" if n in present else "leaves",
             )
         )
     return tuple(shifts)
+
+
+def _not_subscribed(
+    present: Mapping[int, SpecMember], after: Owners
+) -> dict[int, dict[str, Partitions]]:
+    """Of each member that owns any the topics that it did not subscribe to."""
+    takers = _takers(present.items())
+    made: dict[int, dict[str, Partitions]] = {}
+    for topic in sorted(after.rows.keys() | after.strange.keys()):
+        for n in after.counts_in(topic).keys() - takers.get(topic, frozenset()):
+            made.setdefault(n, {})[topic] = after.shares[n][topic]
+    return made
 
 
 def _spread(now: Iterable[int], then: Iterable[int]) -> Spread:
@@ -266,32 +295,34 @@ def _spread(now: Iterable[int], then: Iterable[int]) -> Spread:
     return Spread(now_min=min(now), now_max=max(now), then_min=min(then), then_max=max(then))
 
 
-def _topic_spreads(
-    start: Spec, end: Spec, pairs: Mapping[str, Pairs], numbers: Mapping[str, int]
-) -> tuple[TopicSpread, ...]:
+def _topic_spreads(start: Spec, made: Run, numbers: Mapping[str, int]) -> tuple[TopicSpread, ...]:
     """Over a topic's subscribers, and whoever owns some of it all the same."""
-    now = {topic: dict.fromkeys(of, 0) for topic, of in _takers(start.members, numbers).items()}
-    then = {topic: dict.fromkeys(of, 0) for topic, of in _takers(end.members, numbers).items()}
-    for topic, one in pairs.items():
-        for (a, b), count in one.items():
-            for state, member in ((now, a), (then, b)):
-                if member != NOBODY:
-                    row = state.setdefault(topic, {})
-                    row[member] = row.get(member, 0) + count
-    return tuple(
-        TopicSpread(
-            topic=topic,
-            partitions=end.partitions[topic],
-            balance=_spread(now.get(topic, {}).values(), then.get(topic, {}).values()),
-        )
-        for topic in sorted(now.keys() | then.keys())
-        if topic in end.partitions
+    now, then = (
+        _takers((numbers[member.member_id], member) for member in spec.members)
+        for spec in (start, made.spec)
     )
+    counts = made.spec.partitions
+    spreads = []
+    for topic in sorted(counts):
+        sizes = []
+        for takers, owners in ((now, made.before), (then, made.after)):
+            owned = owners.counts_in(topic)
+            some = owned.keys() >= takers.get(topic, frozenset())
+            sizes.append([*owned.values()] if some else [0, *owned.values()])
+        if any(sizes):
+            spread = TopicSpread(topic=topic, partitions=counts[topic], balance=_spread(*sizes))
+            spreads.append(spread)
+    return tuple(spreads)
 
 
-def _takers(members: Sequence[SpecMember], numbers: Mapping[str, int]) -> dict[str, list[int]]:
-    takers: dict[str, list[int]] = {}
-    for member in members:
-        for topic in dict.fromkeys(member.topics):
-            takers.setdefault(topic, []).append(numbers[member.member_id])
+def _takers(members: Iterable[tuple[int, SpecMember]]) -> dict[str, frozenset[int]]:
+    """Topic → its subscribers; members that subscribe alike are looked at together."""
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for n, member in members:
+        alike.setdefault(member.topics, []).append(n)
+    takers: dict[str, frozenset[int]] = {}
+    for topics, some in alike.items():
+        together = frozenset(some)
+        for topic in dict.fromkeys(topics):
+            takers[topic] = takers[topic] | together if topic in takers else together
     return takers

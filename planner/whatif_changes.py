@@ -15,6 +15,7 @@ from rebal.groups.assignors import Spec, SpecMember
 from rebal.groups.errors import RebalError
 from rebal.groups.model import GroupSnapshot, Record
 from rebal.planner.context import names
+from rebal.planner.whatif_spec import wanted
 
 
 class WhatIfError(RebalError):
@@ -71,8 +72,8 @@ def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
     added = {f"new-{n}-00000000-0000-4000-8000-{n:012}": f"new-{n}" for n in _numbers(changes)}
     spec = _with_racks(spec, changes, find)
     by_id = {member.member_id: member for member in spec.members}
-    wanted = {name for member in spec.members for name in member.topics}
-    everybody = [name for name in changes.add_topics if name not in wanted]
+    known = wanted(member.topics for member in spec.members)
+    everybody = [name for name in changes.add_topics if name not in known]
     if changes.add_partitions or changes.add_topics:
         steps.append(_topics_step(spec, changes, everybody, notes))
     removed = tuple(map(find, changes.remove_members))

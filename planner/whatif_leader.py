@@ -30,6 +30,7 @@ from typing import Final
 
 from rebal.groups.assignors import Spec
 from rebal.groups.model import Record
+from rebal.planner.whatif_spec import wanted
 
 _LEAST: Final = 3.3e-8
 _MOST: Final = 1.8e-7
@@ -52,10 +53,10 @@ def leader_time(spec: Spec, assignor: str, rebalance_timeout: float) -> LeaderTi
     """The estimate for one rebalance of this group; None where it is not worth mentioning."""
     if assignor not in ("sticky", "cooperative-sticky"):
         return None
-    if len({frozenset(member.topics) for member in spec.members}) < 2:
+    subscriptions = {member.topics for member in spec.members}
+    if len(set(map(frozenset, subscriptions))) < 2:
         return None
-    wanted = set().union(*(member.topics for member in spec.members))
-    partitions = sum(spec.partitions.get(topic, 0) for topic in wanted)
+    partitions = sum(spec.partitions.get(topic, 0) for topic in wanted(subscriptions))
     most = _MOST * partitions**2
     if most < _WORTH_SAYING:
         return None

@@ -13,10 +13,11 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from rebal.groups.assignors import Assignment, Assignor, Spec
+from rebal.groups.assignors.kafka import KafkaAssignor
 from rebal.groups.custom import Violation, violations
 from rebal.groups.model import Record, TopicPartitions
 from rebal.planner.whatif_changes import Step
-from rebal.planner.whatif_owners import NOBODY, Owners, compare, moves, packed, total
+from rebal.planner.whatif_owners import Owners, moves, packed
 
 MOST_ROUNDS: Final = 100
 
@@ -142,14 +143,18 @@ class _Course:
     def _rebalance(self, why: str, gone: int) -> bool:
         way = self._way
         self._receive()
-        sent = replace(
-            self._spec,
-            members=tuple(
-                replace(member, user_data=way.assignor.subscription_user_data(member))
-                for member in self._spec.members
-            ),
-        )
-        result = way.assignor.assign(sent)
+        if isinstance(way.assignor, KafkaAssignor):
+            sent = self._spec
+            result = way.assignor.assign_remembered(sent)
+        else:
+            sent = replace(
+                self._spec,
+                members=tuple(
+                    replace(member, user_data=way.assignor.subscription_user_data(member))
+                    for member in self._spec.members
+                ),
+            )
+            result = way.assignor.assign(sent)
         if way.checked:
             for one in violations(sent, result, cooperative=way.cooperative):
                 self._violations.setdefault(one.rule, one)
@@ -166,46 +171,51 @@ class _Course:
         if self._received:
             return
         self._received = True
-        members = self._spec.members
+        members, result = self._spec.members, self._result
         generation = max((member.generation or 0 for member in members), default=0) + 1
-        receive = self._way.assignor.on_assignment
+        assignor = self._way.assignor
         self._spec = replace(
             self._spec,
             members=tuple(
-                receive(member, sorted(self._result[member.member_id]), None, generation)
+                # What Kafka's own members remember is asked for when they send it.
+                replace(member, owned=tuple(owned), generation=generation)
+                if isinstance(assignor, KafkaAssignor)
+                else assignor.on_assignment(member, owned, None, generation)
                 for member in members
+                for owned in (sorted(result[member.member_id]),)
             ),
         )
 
     def _round(self, why: str, gone: int, after: Owners) -> Round:
-        pairs = compare(self._owners, after)
-        number = len(self._rounds) + 1
-        every = total(pairs.values())
+        before, number = self._owners, len(self._rounds) + 1
         if not self._way.cooperative:
             return Round(
                 number=number,
                 why=why,
                 gone=gone,
-                revoked=sum(count for (a, _), count in every.items() if a != NOBODY),
-                assigned=sum(count for (_, b), count in every.items() if b != NOBODY),
+                revoked=before.total,
+                assigned=after.total,
                 still_owned=0,
             )
-        changed = [topic for topic, one in pairs.items() if any(a != b for a, b in one)]
-        gives, gets = moves(self._owners, after, changed)
+        gives, gets = ({n: packed(lists) for n, lists in of.items()} for of in moves(before, after))
+        revoked, assigned = (
+            sum(len(numbers) for lists in of.values() for numbers in lists.values())
+            for of in (gives, gets)
+        )
         names = {n: name for name, n in self._numbers.items()}
         by_now = {self._numbers[m.member_id]: m.member_id for m in self._spec.members}
         return Round(
             number=number,
             why=why,
             gone=gone,
-            revoked=sum(n for (a, b), n in every.items() if a not in (b, NOBODY)),
-            assigned=sum(n for (a, b), n in every.items() if b not in (a, NOBODY)),
-            still_owned=sum(n for (a, b), n in every.items() if a == b),
+            revoked=revoked,
+            assigned=assigned,
+            still_owned=before.total - revoked,
             members=tuple(
                 RoundMember(
                     member_id=by_now.get(n, names[n]),
-                    revoked=packed(gives.get(n, {})),
-                    assigned=packed(gets.get(n, {})),
+                    revoked=gives.get(n, {}),
+                    assigned=gets.get(n, {}),
                 )
                 for n in sorted(gives.keys() | gets.keys())
             ),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rebal.groups.assignors import Spec, SpecMember
 from rebal.groups.errors import RebalError
-from rebal.groups.model import GroupSnapshot, GroupType, Member, TopicPartitions
+from rebal.groups.model import GroupSnapshot, GroupType, Member
+from rebal.planner.whatif_owners import Owners
 
 TopicPartition = tuple[str, int]
 
@@ -54,13 +55,12 @@ def spec_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> Spec:
 def left_out(snapshot: GroupSnapshot) -> tuple[str, ...]:
     """Topics that members subscribe to and the snapshot does not describe, sorted."""
     known = {topic.name for topic in snapshot.topics}
-    wanted = {name for member in snapshot.members for name in _topics(snapshot, member)}
-    return tuple(sorted(wanted - known))
+    return tuple(sorted(wanted(_topics(snapshot, member) for member in snapshot.members) - known))
 
 
-def flat(partitions: TopicPartitions) -> list[TopicPartition]:
-    """`(topic, partition)` pairs, in order."""
-    return [(topic, number) for topic, numbers in partitions.items() for number in numbers]
+def wanted(subscriptions: Iterable[tuple[str, ...]]) -> set[str]:
+    """All topics that somebody subscribes to; thousands of members have few subscriptions."""
+    return set().union(*set(subscriptions))
 
 
 def _check_group(snapshot: GroupSnapshot, server_side: bool) -> None:
@@ -116,19 +116,22 @@ def _rack(member: Member) -> str | None:
 
 
 def _check_topics(snapshot: GroupSnapshot, spec: Spec) -> None:
-    wanted = sorted({name for member in spec.members for name in member.topics})
-    if not wanted:
+    names = sorted(wanted(member.topics for member in spec.members))
+    if not names:
         raise _refusal(snapshot, "its members subscribe to no topic, so there is nothing to assign")
-    if not any(spec.partitions.get(name) for name in wanted):
+    if not any(spec.partitions.get(name) for name in names):
         raise _refusal(
             snapshot,
             f"the snapshot describes none of the topics that its members subscribe to "
-            f"({', '.join(wanted[:3])}{', …' if len(wanted) > 3 else ''}); capture the group with "
+            f"({', '.join(names[:3])}{', …' if len(names) > 3 else ''}); capture the group with "
             "the right to DESCRIBE its topics",
         )
 
 
 def _check_owners(snapshot: GroupSnapshot, spec: Spec) -> None:
+    claimed = Owners(spec.partitions, enumerate(member.owned for member in spec.members))
+    if claimed.total == sum(len(member.owned) for member in spec.members):
+        return
     owners: dict[str, dict[int, str]] = {}
     for member in spec.members:
         name, row = "", owners.setdefault("", {})
@@ -150,15 +153,16 @@ def _owned(
     now = member.assignment
     if server_side and member.target_assignment is not None:
         now = member.target_assignment
-    unknown = sorted(topic for topic, owned in now.items() if owned)
-    unknown = [topic for topic in unknown if topic not in counts]
+    unknown = sorted(topic for topic in now.keys() - counts.keys() if now[topic])
     if unknown:
         raise _refusal(
             snapshot,
             f"member {member.member_id} owns partitions of {', '.join(unknown[:3])}, which the "
             "snapshot does not describe; capture the group with the right to DESCRIBE its topics",
         )
-    return tuple(sorted(flat(now)))
+    owned = [(topic, number) for topic, numbers in now.items() for number in numbers]
+    owned.sort()
+    return owned
 
 
 def _refusal(snapshot: GroupSnapshot, why: str) -> CannotSimulateError:

@@ -207,12 +207,24 @@ def _print(
         source += f", captured {when(found.captured_at, datetime.now(UTC))}"
     words = _next(found, made)
     following = output.escape(command_line(["rebal", *words, *given]))
-    shown = [output.shown(one) for one in made]
+    listed = wide and len(made) == 1
+    shown = [output.shown(one if listed else _in_short(one)) for one in made]
     if len(shown) == 1:
         view = simulate_view(shown[0], source, following, wide=wide)
     else:
         view = compare_view(shown, source, following)
     output.page(view, wide=wide)
+
+
+def _in_short(simulation: Simulation) -> Simulation:
+    """Without the lists of partitions, of which there may be a million and one sees none."""
+    from msgspec.structs import replace
+
+    return replace(
+        simulation,
+        members=tuple(replace(shift, now={}, then={}) for shift in simulation.members),
+        rounds=tuple(replace(made, members=()) for made in simulation.rounds),
+    )
 
 
 def _next(found: GroupSnapshot, made: Sequence[Simulation]) -> list[str]:

@@ -7,13 +7,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.assignors.javatable import hash_order
-from rebal.groups.assignors.memory import NO_GENERATION
+from rebal.groups.assignors.memory import NO_GENERATION, remembered
 from rebal.groups.assignors.problem import Problem
 from rebal.groups.assignors.range_assignor import assign_range
 from rebal.groups.assignors.roundrobin import assign_roundrobin
 from rebal.groups.assignors.spec import Assignment, Owned, Spec, SpecMember
-from rebal.groups.assignors.sticky import assign_cooperative, assign_sticky
+from rebal.groups.assignors.sticky import assign_cooperative, assign_remembered, assign_sticky
 from rebal.groups.model import RebalanceProtocol
 from rebal.groups.wire.sticky import StickyUserData, encode_cooperative_sticky, encode_sticky
 
@@ -30,12 +29,14 @@ class KafkaAssignor:
         supported_protocols: frozenset[RebalanceProtocol],
         lists: Callable[[Problem], Assignment],
         user_data: Callable[[SpecMember], bytes | None],
+        remembered: Callable[[Problem], Assignment] | None = None,
     ) -> None:
         self.name = name
         self.version = 0
         self.supported_protocols = supported_protocols
         self._lists = lists
         self._user_data = user_data
+        self._remembered = remembered or lists
 
     def subscription_user_data(self, member: SpecMember) -> bytes | None:
         """The user data that this member sends with its next JoinGroup."""
@@ -48,6 +49,16 @@ class KafkaAssignor:
             LeaderWouldFail: the real leader throws or never ends on this input.
         """
         return self._lists(Problem(spec)) if spec.members else {}
+
+    def assign_remembered(self, spec: Spec) -> Assignment:
+        """`assign` when each member sends what `subscription_user_data` says of it now.
+
+        The bytes are not written and read in between; the members' `user_data` is None.
+
+        Raises:
+            LeaderWouldFail: as `assign`.
+        """
+        return self._remembered(Problem(spec)) if spec.members else {}
 
     def on_assignment(
         self,
@@ -65,10 +76,7 @@ def _remember_partitions(member: SpecMember) -> bytes | None:
     """StickyAssignor's: null before the first assignment, topics in hash order after."""
     if member.generation is None:
         return None
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in member.owned:
-        by_topic.setdefault(topic, []).append(partition)
-    previous = tuple((topic, p) for topic in hash_order(by_topic) for p in by_topic[topic])
+    previous = tuple(remembered(member))
     return encode_sticky(StickyUserData(previous=previous, generation=member.generation))
 
 
@@ -86,7 +94,11 @@ ASSIGNORS: Final = {
             "roundrobin", _EAGER, lambda p: p.assignment(assign_roundrobin(p)), lambda _: None
         ),
         KafkaAssignor(
-            "sticky", _EAGER, lambda p: p.from_codes(assign_sticky(p)), _remember_partitions
+            "sticky",
+            _EAGER,
+            lambda p: p.from_codes(assign_sticky(p)),
+            _remember_partitions,
+            lambda p: p.from_codes(assign_remembered(p)),
         ),
         KafkaAssignor(
             "cooperative-sticky",

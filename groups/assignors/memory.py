@@ -8,13 +8,32 @@ the codec's (`wire.sticky`), which says what the leader makes of them.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import chain
 from typing import Final
 
+from rebal.groups.assignors.javatable import hash_order
 from rebal.groups.assignors.problem import Problem
+from rebal.groups.assignors.spec import SpecMember, TopicPartition
 from rebal.groups.wire.sticky import decode_sticky
 
 NO_GENERATION: Final = -1
 _INT32: Final = struct.Struct(">i")
+
+
+def remembered(member: SpecMember) -> Iterator[TopicPartition]:
+    """What a member of `sticky` sends of what it owns: its topics in hash order."""
+    by_topic: dict[str, list[TopicPartition]] = {}
+    for pair in member.owned:
+        by_topic.setdefault(pair[0], []).append(pair)
+    return chain.from_iterable(map(by_topic.__getitem__, _hash_order(tuple(by_topic))))
+
+
+@lru_cache(maxsize=64)
+def _hash_order(topics: tuple[str, ...]) -> list[str]:
+    """Members of a large group often own partitions of the same topics."""
+    return hash_order(topics)
 
 
 class Memories:

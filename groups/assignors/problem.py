@@ -15,7 +15,6 @@ from rebal.groups.assignors.javatable import hash_order, string_hash, utf16
 from rebal.groups.assignors.spec import (
     Assignment,
     LeaderWouldFail,
-    Owned,
     Spec,
     SpecMember,
     TopicPartition,
@@ -120,7 +119,7 @@ class Problem:
             result.append(found)
         return result
 
-    def codes(self, owned: Owned) -> list[int]:
+    def codes(self, owned: Iterable[TopicPartition]) -> list[int]:
         """The codes of those partitions whose topic takes part, in the order given."""
         of, step = self.topic_of, len(self.topics)
         return [p * step + of[name] for name, p in owned if name in of]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebal.groups.assignors.claims import all_alike, settle
+from rebal.groups.assignors.claims import Memory, all_alike, settle
 from rebal.groups.assignors.general import assign_general
-from rebal.groups.assignors.memory import NO_GENERATION, Memories
+from rebal.groups.assignors.memory import NO_GENERATION, Memories, remembered
 from rebal.groups.assignors.problem import Problem
 from rebal.groups.assignors.spec import SpecMember
 from rebal.groups.assignors.uniform import assign_uniform
@@ -25,7 +25,26 @@ def assign_sticky(problem: Problem) -> list[list[int]]:
         LeaderWouldFail: the leader would throw, or never end.
     """
     memories = Memories(problem)
-    claims = settle(problem, lambda member: memories.read(member.user_data))
+    return _assigned(problem, lambda member: memories.read(member.user_data))
+
+
+def assign_remembered(problem: Problem) -> list[list[int]]:
+    """The same when members send what they own now; their user data is not looked at.
+
+    Raises:
+        LeaderWouldFail: the leader would throw, or never end.
+    """
+
+    def memory(member: SpecMember) -> tuple[list[int], int]:
+        if member.generation is None:
+            return [], NO_GENERATION
+        return problem.codes(remembered(member)), member.generation
+
+    return _assigned(problem, memory)
+
+
+def _assigned(problem: Problem, memory: Memory) -> list[list[int]]:
+    claims = settle(problem, memory)
     if all_alike(problem):
         return assign_uniform(problem, claims)[0]
     return assign_general(problem, claims)

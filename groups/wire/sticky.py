@@ -8,6 +8,8 @@ Java client's leader: what it cannot parse it forgets, and bytes after the last 
 
 from __future__ import annotations
 
+import struct
+from functools import lru_cache
 from typing import Final
 
 from rebal.groups.errors import WireError
@@ -59,15 +61,30 @@ def encode_sticky(user_data: StickyUserData) -> bytes:
     topics: dict[str, list[int]] = {}
     for topic, partition in user_data.previous:
         topics.setdefault(topic, []).append(partition)
-    writer = Writer()
-    writer.int32(len(topics), "the topics")
-    for topic, partitions in topics.items():
-        writer.string(topic, "a topic")
-        writer.int32(len(partitions), "the partitions")
+    head, end = Writer(), Writer()
+    head.int32(len(topics), "the topics")
+    if user_data.generation is not None:
+        end.int32(user_data.generation, "the generation")
+    entries = (_name(topic) + _numbers(partitions) for topic, partitions in topics.items())
+    return b"".join((head.done(), *entries, end.done()))
+
+
+def _numbers(partitions: list[int]) -> bytes:
+    """How many partitions, and the partitions."""
+    try:
+        return struct.pack(f">{len(partitions) + 1}i", len(partitions), *partitions)
+    except struct.error:
+        writer = Writer()
         for partition in partitions:
             writer.int32(partition, "a partition")
-    if user_data.generation is not None:
-        writer.int32(user_data.generation, "the generation")
+        raise
+
+
+@lru_cache(maxsize=2**12)
+def _name(topic: str) -> bytes:
+    """A topic's name with its length: all members of a large group send the same ones."""
+    writer = Writer()
+    writer.string(topic, "a topic")
     return writer.done()
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from rebal.groups.assignors import Spec, SpecMember
+from rebal.groups.assignors import NAMES, Assignment, LeaderWouldFail, Spec, SpecMember
+from rebal.groups.assignors.kafka import ASSIGNORS
 from rebal.groups.assignors.memory import Memories
 from rebal.groups.assignors.problem import Problem
 from rebal.groups.wire.sticky import StickyUserData, decode_sticky, encode_sticky
@@ -58,3 +62,42 @@ def test_usual_bytes_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delattr("rebal.groups.assignors.memory.decode_sticky")
     assert Memories(some).read(data) == expected
     assert expected[1] == 4
+
+
+@st.composite
+def claims(draw: st.DrawFn) -> Spec:
+    """Members that claim what they like, of any generation, and their topics at random."""
+    counts = {"orders": 5, "payments": 3, "a": 2, "é": 4}
+    owned = st.tuples(st.sampled_from([*counts, "no-such-topic"]), st.integers(0, 6))
+    alike = draw(st.booleans())
+    some = st.lists(st.sampled_from(sorted(counts)), unique=True).map(tuple)
+    return Spec(
+        members=tuple(
+            SpecMember(
+                member_id=f"m{n}",
+                topics=tuple(counts) if alike else draw(some),
+                owned=tuple(draw(st.lists(owned, max_size=6, unique=draw(st.booleans())))),
+                generation=draw(st.none() | st.integers(-1, 2)),
+            )
+            for n in range(draw(st.integers(1, 4)))
+        ),
+        partitions=counts,
+    )
+
+
+def outcome(assign: Callable[[Spec], Assignment], spec: Spec) -> object:
+    try:
+        return assign(spec)
+    except LeaderWouldFail as error:
+        return str(error), error.members, error.topics, error.never_ends
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=200)
+@given(spec=claims())
+def test_what_is_remembered_need_not_be_sent(name: str, spec: Spec) -> None:
+    """The way without bytes gives what the members' own user data gives, whatever they claim."""
+    assignor = ASSIGNORS[name]
+    sent = (replace(m, user_data=assignor.subscription_user_data(m)) for m in spec.members)
+    over_the_wire = outcome(assignor.assign, replace(spec, members=tuple(sent)))
+    assert outcome(assignor.assign_remembered, spec) == over_the_wire
