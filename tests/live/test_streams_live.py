@@ -1,0 +1,267 @@
+"""Kafka Streams on real brokers: what rebal sees of it, and its ways carried out to the end."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.broker import Broker
+from tests.kafka.members import Member, wait_assigned
+from tests.kafka.stage import inspect
+from tests.kafka.streams import StreamsHost
+from tests.live_support.rollout import LISTS, Plan, named
+
+PARTITIONS = 6
+OLD, NEW, NEWEST = "2.3.1", "3.9.1", "4.1.1"
+Said = pytest.CaptureFixture[str]
+
+
+class Programs:
+    """Streams programs by name; one JVM for each version."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._hosts: dict[str, StreamsHost] = {}
+        self._running: list[Member] = []
+
+    def host(self, version: str) -> StreamsHost:
+        if version not in self._hosts:
+            self._hosts[version] = StreamsHost(version, self._folder)
+        return self._hosts[version]
+
+    def start(
+        self, broker: Broker, version: str, name: str, group: str, topic: str, **settings: str
+    ) -> Member:
+        made = {key.replace("_", "."): value for key, value in settings.items()}
+        member = self.host(version).launch(broker, name, group, [topic], made)
+        self._running.append(member)
+        return member
+
+    def end_members(self) -> None:
+        for member in self._running:
+            if not member.closed:
+                member.stop()
+        self._running.clear()
+
+    def close(self) -> None:
+        for host in self._hosts.values():
+            host.close()
+
+
+@pytest.fixture(scope="module")
+def _programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+    made = Programs(tmp_path_factory.mktemp("streams"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def programs(_programs: Programs) -> Iterator[Programs]:
+    yield _programs
+    _programs.end_members()
+
+
+def client(name: str) -> str:
+    """What the one stream thread of a program calls its consumer."""
+    return f"{name}-StreamThread-1-consumer"
+
+
+def kept_something(member: Member) -> bool:
+    """Was it ever given partitions while it still owned some: what only COOPERATIVE does."""
+    owned: set[tuple[str, int]] = set()
+    for event in member.said("assigned", "revoked", "lost"):
+        if event.kind == "assigned" and owned:
+            return True
+        new = event.kind == "assigned"
+        owned = owned | event.partitions if new else owned - event.partitions
+    return False
+
+
+class Group:
+    """Two instances of one application, restarted one after the other as a plan says."""
+
+    def __init__(self, broker: Broker, programs: Programs, group: str, topic: str) -> None:
+        self.broker = broker
+        self.programs = programs
+        self.group = group
+        self.topic = topic
+        self.running: dict[str, Member] = {}
+
+    def start(self, version: str, name: str, **settings: str) -> Member:
+        member = self.programs.start(self.broker, version, name, self.group, self.topic, **settings)
+        self.running[name] = member
+        self.settle()
+        return member
+
+    def restart(self, version: str, name: str, settings: dict[str, str]) -> Member:
+        self.running[name].stop()
+        return self.start(version, name, **{k.replace(".", "_"): v for k, v in settings.items()})
+
+    def settle(self) -> None:
+        wait_assigned(list(self.running.values()), PARTITIONS, quiet=0.5)
+        self.broker.wait_stable(self.group, len(self.running))
+
+
+@pytest.fixture
+def group(kafka41: Broker, programs: Programs, group_id: str, topic_name: str) -> Iterator[Group]:
+    kafka41.create_topic(topic_name, PARTITIONS)
+    kafka41.wait_coordinator(group_id)
+    kafka41.log_requests(True)
+    yield Group(kafka41, programs, group_id, topic_name)
+    kafka41.log_requests(False)
+
+
+def test_from_2_3_to_cooperative_in_two_bounces_and_back(
+    group: Group, tmp_path: Path, capsys: Said
+) -> None:
+    log = ("--request-log", str(group.broker.request_log_path))
+    for name in ("a", "b"):
+        group.start(OLD, name)
+    seen = inspect(group.broker, group.group)
+    assert (seen["assignor"], seen["rebalance_protocol"]["value"]) == ("stream", "EAGER")
+    for member in seen["members"]:
+        assert member["software"]["family"] == "streams"
+        assert member["software"]["version_range"] == ">= 2.1, < 2.4"
+
+    up = Plan(group.broker, group.group, tmp_path, capsys, name="up", evidence=log)
+    body = up.make("--expect-members", "2")
+    assert (body["path"], body["next_step"], body["exit_code"]) == ("streams_two_bounces", 1, 0)
+    assert LISTS not in up.texts()
+    assert up.settings(1) == {"upgrade.from": "2.3"}
+    assert up.settings(2) == {}
+    assert (up.verify()["step"], up.verify()["exit_code"]) == (1, 4)
+    for count, name in enumerate(("a", "b"), 1):
+        group.restart(NEW, name, up.settings(1))
+        told = up.verify()
+        assert named(told, "yes") == {client(each) for each in ("a", "b")[:count]}
+        assert named(told, "no") == {client(each) for each in ("a", "b")[count:]}
+        assert told["exit_code"] == (0 if count == 2 else 4)
+        assert not told["dangers"], told["dangers"]
+    assert told["next"].startswith("begin step 2")
+
+    printed = ("--client-log", str(group.programs.host(NEW).log_path))
+    for count, name in enumerate(("a", "b"), 1):
+        group.restart(NEW, name, up.settings(2))
+        # Without the program's own log nothing is called done that is not.
+        bare = up.verify("--journal", str(tmp_path / "bare.jsonl"), "--step", "2")
+        right = {client(each) for each in ("a", "b")[:count]}
+        assert named(bare, "yes") <= right
+        assert not named(bare, "no") & right
+        told = up.verify(*printed)
+        assert (told["step"], named(told, "yes")) == (2, right)
+        assert told["exit_code"] == (0 if count == 2 else 4)
+    assert told["finished"]
+    assert up.look()["verdict"] in ("ready", "done"), "one look without the program's log"
+    assert up.look(*printed)["verdict"] == "done"
+    assert inspect(group.broker, group.group, *log, *printed)["rebalance_protocol"]["value"] == (
+        "COOPERATIVE"
+    )
+
+    down = Plan(group.broker, group.group, tmp_path, capsys, name="down", evidence=log + printed)
+    body = down.make("--to", "eager", "--expect-members", "2")
+    assert (body["path"], body["next_step"], body["exit_code"]) == ("streams_down", 1, 0)
+    assert down.settings(1) == {"upgrade.from": "2.3"}
+    cooperative = dict(group.running)
+    for count, name in enumerate(("a", "b"), 1):
+        group.restart(NEW, name, down.settings(1))
+        told = down.verify()
+        assert named(told, "yes") == {client(each) for each in ("a", "b")[:count]}
+        assert told["exit_code"] == (0 if count == 2 else 4)
+    assert down.look("--to", "eager")["verdict"] == "done"
+    eager = dict(group.running)
+    for count, name in enumerate(("a", "b"), 1):
+        group.restart(OLD, name, down.settings(2))
+        told = down.verify()
+        assert named(told, "yes") == {client(each) for each in ("a", "b")[:count]}
+        assert told["exit_code"] == (0 if count == 2 else 4)
+    assert told["finished"]
+
+    # What the programs themselves did is what was said of them.
+    assert all(map(kept_something, cooperative.values()))
+    assert not any(map(kept_something, eager.values()))
+    assert all(member.error is None for member in (*cooperative.values(), *eager.values()))
+
+
+def test_4_0_and_later_do_not_start_with_the_old_upgrade_from(
+    group: Group, tmp_path: Path, capsys: Said
+) -> None:
+    log = ("--request-log", str(group.broker.request_log_path))
+    group.start(NEWEST, "a")
+    plan = Plan(group.broker, group.group, tmp_path, capsys, evidence=log)
+    body = plan.make()
+    assert (body["verdict"], body["from"]) == ("done", "COOPERATIVE"), "4.1.1 knows nothing else"
+    down = plan.make("--to", "eager")
+    assert (down["path"], down["next_step"], down["exit_code"]) == ("streams_down", 1, 0)
+    assert "goes back to 3.9" in down["steps"][0]["title"]
+    assert down["steps"][1]["exit_code"] == 3
+    blind = Plan(group.broker, group.group, tmp_path, capsys, name="blind")
+    assert blind.make("--to", "eager")["exit_code"] == 4, "its bytes do not tell 3.9 from 4.1"
+
+    files = tmp_path / "app.properties"
+    files.write_text(
+        f"application.id={group.group}\nclient.id=a\nbootstrap.servers=x\nupgrade.from=2.3\n"
+    )
+    doomed = plan.look("--inventory", str(files))
+    assert doomed["exit_code"] == 3
+    assert "RB506" in {finding["rule"] for finding in doomed["findings"]}
+    died = group.programs.start(
+        group.broker, NEWEST, "b", group.group, group.topic, upgrade_from="2.3"
+    )
+    error = died.wait_for("error").data
+    assert "no longer supported in 4.0" in error["message"]
+
+
+@pytest.mark.full
+def test_down_from_4_1_over_the_bridge_release(group: Group, tmp_path: Path, capsys: Said) -> None:
+    log = ("--request-log", str(group.broker.request_log_path))
+    for name in ("a", "b"):
+        group.start(NEWEST, name)
+    down = Plan(group.broker, group.group, tmp_path, capsys, evidence=log)
+    down.make("--to", "eager", "--expect-members", "2")
+    printed = ("--client-log", str(group.programs.host(NEW).log_path))
+    for step, version in ((1, NEW), (2, NEW), (3, OLD)):
+        for count, name in enumerate(("a", "b"), 1):
+            group.restart(version, name, down.settings(step))
+            told = down.verify(*printed)
+            assert named(told, "yes") == {client(each) for each in ("a", "b")[:count]}, told
+            assert told["exit_code"] == (0 if count == 2 else 4), told
+    assert told["finished"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("upgrade_from", ["", "2.3"])
+def test_an_old_leader_gives_a_cooperative_members_partitions_away(
+    upgrade_from: str, group: Group, tmp_path: Path, capsys: Said
+) -> None:
+    """RB505 on real members: two owners at once without upgrade.from, never with it."""
+    new = {"revoke_ms": "800", **({"upgrade_from": upgrade_from} if upgrade_from else {})}
+    group.start(OLD, "old")
+    for name in ("new-0", "new-1"):
+        group.start(NEW, name, **new)
+    printed = ("--client-log", str(group.programs.host(NEW).log_path))
+    plan = Plan(group.broker, group.group, tmp_path, capsys, evidence=printed)
+    body = plan.look()
+    rules = {finding["rule"] for finding in body["findings"]}
+    assert ("RB505" in rules, body["exit_code"]) == ((False, 0) if upgrade_from else (True, 3))
+    group.start(OLD, "old-1")
+    both = owners_at_once(list(group.running.values()))
+    assert bool(both) is not bool(upgrade_from), both
+
+
+def owners_at_once(members: list[Member]) -> set[tuple[str, int]]:
+    """Partitions that two members owned at one time, by their own events in the order of time."""
+    events = sorted(
+        (event for m in members for event in m.said("assigned", "revoked", "lost")),
+        key=lambda event: event.t_ms,
+    )
+    owned: dict[str, set[tuple[str, int]]] = {member.id: set() for member in members}
+    twice: set[tuple[str, int]] = set()
+    for event in events:
+        mine = owned[event.member]
+        owned[event.member] = (
+            mine | event.partitions if event.kind == "assigned" else mine - event.partitions
+        )
+        for other, theirs in owned.items():
+            if other != event.member:
+                twice |= owned[event.member] & theirs
+    return twice

@@ -1,0 +1,79 @@
+"""A plan carried out on a live group: its texts used as they are, `verify` held to the truth."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rebal.cli import app
+from tests.kafka.broker import Broker
+
+LISTS = "partition.assignment.strategy"
+
+
+class Plan:
+    """One plan of a group, as a file, and what `rebal verify` says of it.
+
+    `evidence` are the words that every look gives (`--request-log FILE`).
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        group: str,
+        folder: Path,
+        capsys: pytest.CaptureFixture[str],
+        *,
+        name: str = "plan",
+        evidence: tuple[str, ...] = (),
+    ) -> None:
+        self.broker = broker
+        self.group = group
+        self.file = folder / f"{name}.yaml"
+        self.evidence = evidence
+        self._capsys = capsys
+        self.body: dict[str, Any] = {}
+
+    def make(self, *more: str) -> dict[str, Any]:
+        """Make the plan and write it; its JSON."""
+        self.rebal("plan-upgrade", self.group, *self.evidence, *more, "--out", str(self.file))
+        self.body = self.look(*more)
+        return self.body
+
+    def look(self, *more: str) -> dict[str, Any]:
+        """What a plan made now would say, in JSON."""
+        code, out = self.rebal("plan-upgrade", self.group, "-o", "json", *self.evidence, *more)
+        body: dict[str, Any] = json.loads(out)
+        assert body["exit_code"] == code
+        return body
+
+    def verify(self, *more: str) -> dict[str, Any]:
+        """What `rebal verify` says now, in JSON."""
+        code, out = self.rebal("verify", str(self.file), "-o", "json", *self.evidence, *more)
+        body: dict[str, Any] = json.loads(out)
+        assert body["exit_code"] == code
+        return body
+
+    def settings(self, step: int) -> dict[str, str]:
+        """The step's own configuration text, read as what it is: Java properties."""
+        (one,) = self.body["steps"][step - 1]["config"]
+        lines = [line for line in one["text"].splitlines() if not line.startswith("#")]
+        return dict(line.split("=", 1) for line in lines if line)
+
+    def texts(self) -> str:
+        """Every configuration text of the plan."""
+        return "\n".join(one["text"] for step in self.body["steps"] for one in step["config"])
+
+    def rebal(self, *words: str) -> tuple[int, str]:
+        """Run a command as a user would; its exit code and what it printed."""
+        code = app.run([*words, "-b", self.broker.bootstrap])
+        told = self._capsys.readouterr()
+        assert "fault of rebal" not in told.err
+        assert told.out or code == 0, told.err
+        return code, told.out
+
+
+def named(body: dict[str, Any], answer: str) -> set[str]:
+    """The members of whom a verify says `answer` (yes, no, cannot tell)."""
+    return {member["name"] for member in body["members"] if member["done"] == answer}
