@@ -83,7 +83,13 @@ def test_two_members_share_a_topic_and_are_recognised(
 @pytest.mark.full
 @pytest.mark.parametrize(("leader", "needless"), [("java-2.8.2", True), ("java-3.9.1", False)])
 def test_an_old_java_leader_moves_what_franz_go_could_keep(
-    leader: str, needless: bool, kafka41: Broker, members: Members, group_id: str, topic_name: str
+    leader: str,
+    needless: bool,
+    kafka41: Broker,
+    members: Members,
+    *,
+    group_id: str,
+    topic_name: str,
 ) -> None:
     """RB117: it takes the length of franz-go's list of topics for the generation."""
     topic = kafka41.create_topic(topic_name, 12)
