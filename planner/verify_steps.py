@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
-from rebal.groups.model import GroupState, Record, Tri
+from rebal.groups.model import GroupState, GroupType, Record, Tri
 from rebal.planner.aims import Aim
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Plan, Step, StepKind
@@ -65,6 +65,8 @@ def step_standing(
         refuted.append(missing_text(context, missing))
     if by[Tri.NO]:
         refuted.append(f"not done: {_named(by[Tri.NO])}")
+    elif members and aim is Aim.CLASSIC and context.group.type is GroupType.CONSUMER:
+        refuted.append("the group is still a KIP-848 group: it was not converted (RB401)")
     by_hand = [member for member in by[Tri.CANNOT_TELL] if member.by_hand]
     unseen = [member for member in by[Tri.CANNOT_TELL] if not member.by_hand]
     by_lists = aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,13 +49,19 @@ class Group:
         return self.start(name, protocol=protocol, settings=settings, **options)
 
     def plan(self, capsys: Said, *more: str) -> dict[str, Any]:
-        words = ["plan-upgrade", self.id, "-b", self.broker.bootstrap, "-o", "json", *more]
-        code = app.run(words)
+        return self.rebal(capsys, "plan-upgrade", self.id, *more)
+
+    def rebal(self, capsys: Said, *words: str) -> dict[str, Any]:
+        code = app.run([*words, "-b", self.broker.bootstrap, "-o", "json"])
         told = capsys.readouterr()
         assert told.out, told.err
         body: dict[str, Any] = json.loads(told.out)
         assert body["exit_code"] == code
         return body
+
+    def gate(self, capsys: Said, plan: Path, *more: str) -> int:
+        """What `verify` says of the one step of a plan's file: 0 holds, 4 not yet, 3 a danger."""
+        return int(self.rebal(capsys, "verify", str(plan), *more)["exit_code"])
 
     def committed(self) -> dict[int, int]:
         asked = [ConsumerGroupTopicPartitions(self.id)]
@@ -114,8 +121,9 @@ def consumed(members: list[Member]) -> int:
     return sum(int(member.wait_for("closed").data["records"]) for member in members)
 
 
-def test_online_and_back(kafka41: Broker, group: Make, capsys: Said) -> None:
+def test_online_and_back(kafka41: Broker, group: Make, tmp_path: Path, capsys: Said) -> None:
     it = group(kafka41)
+    above, below = tmp_path / "up.yaml", tmp_path / "down.yaml"
     log = ["--request-log", str(kafka41.request_log_path), "--expect-members", "2"]
     up, down = ("--to", "consumer", *log), ("--to", "cooperative-sticky", *log)
     kafka41.log_requests(True)
@@ -125,7 +133,9 @@ def test_online_and_back(kafka41: Broker, group: Make, capsys: Said) -> None:
         kafka41.wait_stable(it.id, 2)
         kafka41.produce(it.topic, dict.fromkeys(range(PARTITIONS), 3))
         it.wait_committed(3)
+        it.plan(capsys, *up, "--out", str(above))
         for number in range(2):
+            assert it.gate(capsys, above, *log[:2]) == 4
             body = it.plan(capsys, *up)
             assert (body["path"], body["next_step"], body["exit_code"]) == ("kip848_online", 1, 0)
             assert len(body["steps"][0]["done"]) == number
@@ -135,7 +145,10 @@ def test_online_and_back(kafka41: Broker, group: Make, capsys: Said) -> None:
         body = it.plan(capsys, *up)
         assert (body["verdict"], body["exit_code"]) == ("done", 0)
         assert body["assignor"] == "range", "as group.remote.assignor asks"
+        assert it.gate(capsys, above, *log[:2]) == 0
+        it.plan(capsys, *down, "--out", str(below))
         for number in range(2):
+            assert it.gate(capsys, below, *log[:2]) == 4
             body = it.plan(capsys, *down)
             assert (body["path"], body["exit_code"]) == ("kip848_back", 0), body["summary"]
             assert len(body["steps"][0]["done"]) == number
@@ -147,6 +160,7 @@ def test_online_and_back(kafka41: Broker, group: Make, capsys: Said) -> None:
         body = it.plan(capsys, *down)
         assert (body["verdict"], body["from"]) == ("done", "COOPERATIVE")
         assert body["baseline"]["group"]["type"] == "classic"
+        assert it.gate(capsys, below, *log[:2]) == 0
     finally:
         kafka41.log_requests(False)
     assert it.committed() == dict.fromkeys(range(PARTITIONS), 3)
@@ -155,9 +169,13 @@ def test_online_and_back(kafka41: Broker, group: Make, capsys: Said) -> None:
 
 
 def test_over_a_stop_and_back_where_the_policy_forbids_both(
-    closed41: Broker, group: Make, capsys: Said
+    closed41: Broker, group: Make, tmp_path: Path, capsys: Said
 ) -> None:
     it = group(closed41)
+
+    def gate(name: str) -> int:
+        return it.gate(capsys, tmp_path / name, *log[:2])
+
     log = ["--request-log", str(closed41.request_log_path), "--expect-members", "2"]
     closed41.produce(it.topic, dict.fromkeys(range(PARTITIONS), 5))
     running = [it.start(f"app-{n}", assignors=["range"]) for n in range(2)]
@@ -165,7 +183,7 @@ def test_over_a_stop_and_back_where_the_policy_forbids_both(
     it.wait_committed(5)
 
     # Up: while a classic member is there, the gate does not hold and a newcomer is refused.
-    body = it.plan(capsys, "--to", "consumer", *log)
+    body = it.plan(capsys, "--to", "consumer", *log, "--out", str(tmp_path / "up.yaml"))
     assert (body["path"], body["verdict"], body["exit_code"]) == ("kip848_offline", "blocked", 3)
     assert not {"RB401", "RB402", "RB403"} & rules(body)
     assert "group.consumer.migration.policy is disabled" in body["steps"][0]["why"][0]
@@ -178,22 +196,25 @@ def test_over_a_stop_and_back_where_the_policy_forbids_both(
         body = it.plan(capsys, "--to", "consumer", *log)
         assert (body["path"], body["exit_code"]) == ("kip848_offline", 3)
         is_refused(it.start_as("early", text), "online upgrade is disabled")
+        assert gate("up.yaml") == 4
         read += consumed([running[number]])
     assert read == 5 * PARTITIONS
     body = it.plan(capsys, "--to", "consumer", *log)
     assert (body["path"], body["verdict"], body["exit_code"]) == ("kip848_offline", "ready", 0)
+    assert gate("up.yaml") == 4
     closed41.produce(it.topic, dict.fromkeys(range(PARTITIONS), 2))
     for number in range(2):
         running[number] = it.start_as(f"app-{number}", text)
         wait_assigned(running[: number + 1], PARTITIONS)
         body = it.plan(capsys, "--to", "consumer", *log)
         assert body["exit_code"] == (3, 0)[number], body["summary"]
+        assert gate("up.yaml") == (4, 0)[number]
         assert body["verdict"] == ("blocked", "done")[number]
         assert body["assignor"] == "range"
     it.wait_committed(7)
 
     # Back: classic members are let in one by one, but the group would stay what it is.
-    body = it.plan(capsys, "--to", "cooperative-sticky", *log)
+    body = it.plan(capsys, "--to", "cooperative-sticky", *log, "--out", str(tmp_path / "down.yaml"))
     assert (body["path"], body["exit_code"]) == ("kip848_back_offline", 3)
     assert "RB401" not in rules(body)
     text = java_text(body)
@@ -202,12 +223,14 @@ def test_over_a_stop_and_back_where_the_policy_forbids_both(
     wait_assigned(running, PARTITIONS)
     body = it.plan(capsys, "--to", "cooperative-sticky", *log)
     assert (body["path"], body["exit_code"]) == ("kip848_back_offline", 3)
+    assert gate("down.yaml") == 4
     read += consumed([running[1]])
     running[1] = it.start_as("app-1", text)
     wait_assigned(running, PARTITIONS)
     body = it.plan(capsys, "--to", "cooperative-sticky", *log)
     assert body["baseline"]["group"]["type"] == "consumer"
     assert (body["path"], body["exit_code"]) == ("kip848_back_offline", 3)
+    assert gate("down.yaml") == 4, "all are classic members, of a KIP-848 group"
     read += consumed(running)
     assert read == 2 * PARTITIONS, "nothing is read twice, and nothing is left out"
     body = it.plan(capsys, "--to", "cooperative-sticky", *log)
@@ -219,6 +242,7 @@ def test_over_a_stop_and_back_where_the_policy_forbids_both(
         closed41.wait_stable(it.id, number + 1)
         body = it.plan(capsys, "--to", "cooperative-sticky", *log)
         assert body["exit_code"] == (3, 0)[number], body["summary"]
+        assert gate("down.yaml") == (4, 0)[number]
     assert (body["verdict"], body["from"]) == ("done", "COOPERATIVE")
     it.wait_committed(8)
     assert consumed(running) == PARTITIONS

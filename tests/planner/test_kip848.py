@@ -10,6 +10,7 @@ import pytest
 from rebal.groups.model import Cluster, GroupSnapshot, Source, Tri
 from rebal.planner.plan import Plan, StepKind
 from rebal.planner.routes import make_plan
+from rebal.planner.verify import verify
 from tests.planner.builder import group_of, seen
 
 READY = {
@@ -244,3 +245,17 @@ def test_a_member_that_speaks_it_needs_no_known_client() -> None:
     assert {setting.family for setting in back.steps[0].config} == able
     # librdkafka has no sticky.
     assert plan([there], to="sticky", **more).exit_code == 4
+
+
+def test_classic_members_of_a_group_that_was_not_converted_are_not_back() -> None:
+    more: dict[str, Any] = {"type": "consumer", "elected": "uniform"}
+    members = [java("a", protocol_type="consumer"), java("b", protocol_type="consumer")]
+    made = plan(members, to="range", **more)
+    there = [
+        {"id": f"{name}2", "protocol_type": "classic", "version": "4.1.1", "list": ["range"]}
+        for name in "ab"
+    ]
+    stuck = verify(made, (), shown(there, **more))
+    assert stuck.gate is Tri.NO
+    assert any("still a KIP-848 group" in line for line in stuck.why)
+    assert verify(made, (), shown(there)).gate is Tri.YES
