@@ -110,6 +110,8 @@ def make_fleet_report(
     }
     if group is not None and not history:
         raise UsageError(f"{folder}: the scan saw no group {group}: rebal fleet report {folder}.")
+    if match is not None and not history:
+        raise UsageError(f"{folder}: no group of the scan matches {match} as a whole name.")
     chosen = [one for one in read_snapshots(tables, group) if one.group.group_id in history]
     found = [_ready(one, history[one.group.group_id], to) for one in chosen if _alive(one, history)]
     groups = [

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from rebal.cli import scanned
 from rebal.cli.errors import FailOn, ReadError, UsageError
 from rebal.cli.output import Format, say
 
@@ -128,11 +129,13 @@ def snapshot_for(
     request_log: Sequence[Path] | None = None,
     client_log: Sequence[Path] | None = None,
     inventory: Path | None = None,
+    evidence: Path | None = None,
 ) -> GroupSnapshot:
     """The one group that a command is about, with the evidence files merged into it.
 
-    A GROUP is read live. Else it is `snapshot`, else the file that REBAL_SNAPSHOT names, else the
-    one `*.rebal.yaml` of the working folder (stderr says which).
+    A GROUP is read live; with `evidence` and no broker named, it is what a scan saw of it. Else it
+    is `snapshot`, else the file that REBAL_SNAPSHOT names, else the one `*.rebal.yaml` of the
+    working folder (stderr says which).
 
     Raises:
         UsageError: nothing says which group, or two things do.
@@ -142,10 +145,16 @@ def snapshot_for(
         raise UsageError("give GROUP (live) or --snapshot FILE, not both.")
     if probe and group is None:
         raise UsageError("--probe asks a live group: give GROUP and -b.")
+    seen: Sequence[Observation] = ()
     if group is None:
         from rebal.cli.files import read_snapshot
 
         found = read_snapshot(snapshot or _default_snapshot())
+        seen = scanned.observations(evidence, [found.group.group_id])
+    elif evidence is not None and scanned.is_offline(
+        bootstrap, command_config, overrides, profile, probe=probe
+    ):
+        (found,) = scanned.snapshots(evidence, [group])
     else:
         from rebal.inspectors.live import GroupFailure, read_groups
 
@@ -154,7 +163,8 @@ def snapshot_for(
         if isinstance(answer, GroupFailure):
             raise ReadError(answer.message)
         found = answer
-    return with_evidence(found, evidence_files(request_log, client_log, inventory))
+        seen = scanned.observations(evidence, [group])
+    return with_evidence(found, (*evidence_files(request_log, client_log, inventory), *seen))
 
 
 def evidence_files(

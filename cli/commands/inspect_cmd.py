@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rebal.cli import options, output
+from rebal.cli import options, output, scanned
 from rebal.cli.errors import BLOCKED, DONE, FAILED, FailOn, UsageError, judged, worst
 from rebal.cli.output import FindingsFormat
 
@@ -43,6 +43,7 @@ def command(
     request_log: options.RequestLog = None,
     client_log: options.ClientLog = None,
     inventory: options.Inventory = None,
+    evidence: scanned.Evidence = None,
     snapshot: options.Snapshot = None,
     save: Annotated[
         bool, typer.Option("--save", help="Save each group here as <group>.rebal.yaml.")
@@ -72,11 +73,19 @@ def command(
     if assignors and not probe:
         raise UsageError("--assignor says what to probe for: add --probe.")
     failures: Sequence[GroupFailure] = ()
+    offline = False
     if snapshot is not None:
         if groups or match or all_groups:
             raise UsageError("give groups to read live or --snapshot FILE, not both.")
         seen: Sequence[GroupSnapshot] = [options.snapshot_for(None, snapshot, probe=probe)]
-    elif groups or match or all_groups:
+    elif not (groups or match or all_groups):
+        raise UsageError("which group? Name one, or --all, or --match REGEX, or --snapshot FILE.")
+    elif evidence is not None and scanned.is_offline(
+        bootstrap, command_config, overrides, profile, probe=probe
+    ):
+        seen = scanned.snapshots(evidence, groups or (), match=match, all_groups=all_groups)
+        offline = True
+    else:
         config = options.connect(bootstrap, command_config, overrides, profile, timeout)
         seen, failures = _read(
             config,
@@ -86,9 +95,9 @@ def command(
             probe=probe,
             assignors=assignors or (),
         )
-    else:
-        raise UsageError("which group? Name one, or --all, or --match REGEX, or --snapshot FILE.")
     observations = options.evidence_files(request_log, client_log, inventory)
+    if not offline:
+        observations += scanned.observations(evidence, [one.group.group_id for one in seen])
     seen = [options.with_evidence(one, observations) for one in seen]
     if save or save_to:
         _save(seen, save_to, redact)
@@ -99,6 +108,7 @@ def command(
     code = worst([*codes, *(FAILED for _ in failures)])
     if form is FindingsFormat.TEXT:
         typed = options.typed(bootstrap, command_config, overrides, profile, snapshot)
+        typed += ["--evidence", str(evidence)] if evidence is not None else []
         _print(output.shown(reports), wide, probe or snapshot is not None, typed)
     else:
         _show(reports, failures, code, form)
@@ -183,7 +193,7 @@ def _print(reports: Iterable[Report], wide: bool, probed: bool, typed: Sequence[
         step, *more = next_step(report, probed).split()
         group = [] if "--snapshot" in typed else [report.snapshot.group.group_id]
         again = command_line(["rebal", step, *group, *more, *typed])
-        now = datetime.now(UTC) if "--snapshot" in typed else None
+        now = datetime.now(UTC) if {"--snapshot", "--evidence"} & set(typed) else None
         view = inspect_view(report, again, now=now, wide=wide)
         output.page([*([Text("")] if n else []), *view], wide=wide)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rebal.cli import acceptance, options, output
+from rebal.cli import acceptance, options, output, scanned
 from rebal.cli.errors import FailOn, UsageError, judged
 from rebal.cli.output import PlanFormat
 
@@ -59,6 +59,7 @@ def command(
     request_log: options.RequestLog = None,
     client_log: options.ClientLog = None,
     inventory: options.Inventory = None,
+    evidence: scanned.Evidence = None,
     expect_members: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="How many members the service has in all."),
@@ -118,6 +119,7 @@ def command(
             probe=probe,
             assignors=assignors or (),
             observations=options.evidence_files(request_log, client_log, inventory),
+            evidence=evidence,
             form=form,
             wide=wide,
             fail_on=fail_on,
@@ -136,6 +138,7 @@ def command(
         request_log=request_log,
         client_log=client_log,
         inventory=inventory,
+        evidence=evidence,
     )
     import msgspec
 
@@ -148,7 +151,8 @@ def command(
 
         write_text(out, dump_plan(plan, "json" if ending == "json" else "yaml"))
         output.say(f"wrote {out}")
-    _print(plan, form, now=datetime.now(UTC) if group is None else None, wide=wide)
+    old = group is None or evidence is not None
+    _print(plan, form, now=datetime.now(UTC) if old else None, wide=wide)
     return code
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rebal.cli import options, output
+from rebal.cli import options, output, scanned
 from rebal.cli.commands.plan_cmd import Wishes, plan_of
 from rebal.cli.errors import FAILED, FailOn, judged, worst
 from rebal.cli.output import PlanFormat
@@ -28,6 +29,7 @@ def plan_many(
     probe: bool,
     assignors: Sequence[str],
     observations: Sequence[Observation],
+    evidence: Path | None,
     form: PlanFormat,
     wide: bool,
     fail_on: FailOn,
@@ -45,6 +47,7 @@ def plan_many(
     plans: list[Plan] = []
     failures: list[GroupFailure] = []
     codes: list[int] = []
+    observations = (*observations, *scanned.observations(evidence, chosen))
     for answer in read_groups(config, chosen, probe=probe, assignors=tuple(assignors)):
         if isinstance(answer, GroupFailure):
             failures.append(answer)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rebal.cli import acceptance, options, output
+from rebal.cli import acceptance, options, output, scanned
 from rebal.cli.errors import FileError, UsageError
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def command(
     request_log: options.RequestLog = None,
     client_log: options.ClientLog = None,
     inventory: options.Inventory = None,
+    evidence: scanned.Evidence = None,
     step: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="The gate of this step, not of the current one."),
@@ -121,6 +122,7 @@ def command(
     for note in book.notes:
         output.say(note)
     files = _Files(request_log, client_log, inventory)
+    scan = scanned.observations(evidence, [made.group_id])
 
     def look() -> GroupSnapshot:
         seen = options.snapshot_for(
@@ -134,7 +136,7 @@ def command(
             probe=probe,
         )
         _same(made, seen)
-        return options.with_evidence(seen, files.read())
+        return options.with_evidence(seen, (*files.read(), *scan))
 
     verifying = Verifying(
         made,

@@ -128,6 +128,15 @@ def when(at: datetime, now: datetime) -> str:
     return f"{at:%b} {at.day} {at:%H:%M}Z" if at.year == now.year else f"{at:%Y-%m-%d %H:%M}Z"
 
 
+def span_text(span: timedelta) -> str:
+    """`40 s`, `12 min`, `5 h`, `9 days`: one number is enough."""
+    seconds = max(0, round(span.total_seconds()))
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds // unit} {name}"
+    return f"{seconds // 86_400} days"
+
+
 def software_text(software: Software | None) -> str:
     """`java 3.9.1`, `java ≥ 3.4 or franz-go`, `librdkafka`, or `unknown`."""
     if software is None:

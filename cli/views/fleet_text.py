@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from rebal.cli.fleet import GONE, FleetGroup, FleetReport
-from rebal.cli.views.common import Column, FittingTable, command_line, count, facts, to_paste, when
+from rebal.cli.views.common import (
+    Column,
+    FittingTable,
+    command_line,
+    count,
+    facts,
+    span_text,
+    to_paste,
+    when,
+)
 from rebal.cli.views.fleet_words import (
     age_text,
     hindrance_text,
@@ -20,7 +29,6 @@ from rebal.cli.views.fleet_words import (
     path_text,
     rules_met,
     runs_text,
-    span_text,
     troubles_text,
     verdicts_text,
 )

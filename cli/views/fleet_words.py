@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rebal.cli.fleet import FleetGroup, FleetReport
-from rebal.cli.views.common import count
+from rebal.cli.views.common import count, span_text
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.fleet.tables_columns import moment
 
@@ -30,15 +30,6 @@ def age_text(report: FleetReport, now: datetime) -> str:
         return "what the scan read has no time: how old it is cannot be told"
     said = f"as seen until {until.astimezone(UTC):%Y-%m-%d %H:%MZ}, {span_text(now - until)} ago"
     return f"{said}; {span_text(until - since)} of history" if since is not None else said
-
-
-def span_text(span: timedelta) -> str:
-    """`40 s`, `12 min`, `5 h`, `9 days`: one number is enough."""
-    seconds = max(0, round(span.total_seconds()))
-    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds // unit} {name}"
-    return f"{seconds // 86_400} days"
 
 
 def runs_text(group: FleetGroup) -> str:
@@ -94,12 +85,10 @@ def hindrance_text(group: FleetGroup) -> str:
         return f"deleted {at:%Y-%m-%d %H:%MZ}" if at is not None else "deleted"
     number = ready.plan.next_step or 0
     by_step: dict[int, dict[str, None]] = {}
-    for one, mark in (
-        *((one, "") for one in (*ready.blockers, *ready.later)),
-        *((one, "?") for one in ready.missing),
-    ):
-        step = one.before_step if (one.before_step or 0) > number else None
-        by_step.setdefault(step or 0, {})[one.rule + mark] = None
+    said = [(one.before_step or 0, one.rule) for one in (*ready.blockers, *ready.later)]
+    said += [(one.before_step or 0, f"{one.rule}?") for one in ready.missing]
+    for step, rule in said:
+        by_step.setdefault(step if step > number else 0, {})[rule] = None
     return " · ".join(
         (f"step {step}: " if step else "") + ", ".join(found)
         for step, found in sorted(by_step.items())
