@@ -1,0 +1,78 @@
+"""Why a group rebalanced: the words of `rebalances.cause`, and how they are found.
+
+With the request log the first thing that happened after the last rebalance is the cause: somebody
+left, a new member's join began, or a member rejoined and said why (KIP-800). Without it only what
+the records show is told: who is new, who is gone, and what else is different. None: cannot tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+FIRST: Final = "first member joined"
+JOINED: Final = "member joined"
+LEFT: Final = "member left"
+BOTH: Final = "members joined and left"
+EXPIRED: Final = "session expired"
+SLOW: Final = "poll timeout expired"
+REPLACED: Final = "static member replaced"
+LISTS: Final = "assignor list changed"
+SUBSCRIPTION: Final = "subscription changed"
+TOPICS: Final = "topics changed"
+FOLLOW_UP: Final = "cooperative follow-up"
+REBALANCED_AGAIN: Final = "last rebalance failed"
+LEADER: Final = "leader rejoined"
+REJOINED: Final = "member rejoined"
+
+NOT_REJOINED: Final = "did not rejoin in time"
+"""Why a member went, in `members.left_reason`, beside `EXPIRED`, `LEFT` and what it said itself."""
+DELETED: Final = "group deleted"
+RESTARTED: Final = "replaced by a restart of the same instance"
+
+_NOTHING: Final = (
+    "group is already rebalancing",
+    "need to re-join with the given member-id",
+    "beginning to manage the group lifecycle",
+)
+_SAID: Final = (
+    ("need to revoke partitions", FOLLOW_UP),
+    ("after revoking what we lost", FOLLOW_UP),
+    ("followup rebalance", FOLLOW_UP),
+    ("cached metadata has changed", TOPICS),
+    ("metadata has changed", TOPICS),
+    ("subscription", SUBSCRIPTION),
+    ("rebalance failed", REBALANCED_AGAIN),
+)
+
+
+class Hint(NamedTuple):
+    """One thing that can have started a rebalance, and when (microseconds)."""
+
+    at: int
+    cause: str
+
+
+def of_leave(reason: str | None) -> str:
+    """The cause that a LEAVE_GROUP tells."""
+    return SLOW if reason is not None and "poll timeout" in reason else LEFT
+
+
+def of_rejoin(reason: str | None, leads: bool) -> str | None:
+    """The cause that a member's join tells which was in the group before; None: it only followed.
+
+    Clients before KIP-800 say nothing, and then it is not known whether they followed.
+    """
+    if not reason:
+        return None
+    if any(reason.startswith(text) for text in _NOTHING):
+        return None
+    for text, cause in _SAID:
+        if text in reason.lower():
+            return cause
+    return LEADER if leads else REJOINED
+
+
+def first(hints: Iterable[Hint]) -> str | None:
+    """The earliest one's cause."""
+    return min(hints, default=Hint(0, "")).cause or None

@@ -1,0 +1,480 @@
+"""One group's story: its records and its requests, in order, become the tables' rows.
+
+Requests are noted when they come, by generation; what they and the records change is applied
+`DISORDER` later. So a join that was logged a little after the record it led to, or by a broker whose
+clock is a little off, is known by then, and records that come out of order are put back by offset.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rebal.groups.errors import WireError
+from rebal.groups.model import GroupType
+from rebal.groups.wire import offsets_key as kinds
+from rebal.groups.wire.consumer_group_records import DECODERS, decode_consumer_group_record
+from rebal.groups.wire.group_metadata import GroupMetadata, decode_group_metadata
+from rebal.inspectors.fleet import timeline_incidents as incidents
+from rebal.inspectors.fleet.timeline_consumer import ConsumerGroup
+from rebal.inspectors.fleet.timeline_history import History
+from rebal.inspectors.fleet.timeline_lists import Lists
+from rebal.inspectors.fleet.timeline_log import MILLI, Log, Round
+from rebal.inspectors.fleet.timeline_members import Seen
+from rebal.inspectors.fleet.timeline_protocol import Protocols
+from rebal.inspectors.fleet.timeline_rebalances import LOG, TOPIC, Generation
+from rebal.inspectors.fleet.timeline_tables import Rows
+from rebal.inspectors.fleet.timeline_values import NOTHING, UNTOLD, Given, Values
+
+DISORDER: Final = 10_000_000
+"""How far the clocks of two sources may differ, in microseconds."""
+_MOST_SOURCES: Final = 100
+_REFUSED: Final = 23
+_MEMBER_ID_REQUIRED: Final = 79
+
+
+class Shared:
+    """What all groups of one run share: rows, decoded values, protocols, and the time observed."""
+
+    def __init__(
+        self,
+        topic_names: Mapping[str, str] | None = None,
+        observed: tuple[int, int] | None = None,
+    ) -> None:
+        self.rows = Rows()
+        self.values = Values()
+        self.protocols = Protocols()
+        self.topic_names = topic_names or {}
+        self.observed = observed
+
+
+class _Item:
+    """Something to apply: a record (`key` is set) or a leader's sync (`round_` is set)."""
+
+    __slots__ = ("at", "before", "key", "offset", "request", "round_", "value")
+
+    def __init__(self, at: int, offset: int | None = None) -> None:
+        self.at = at
+        self.offset = offset
+        self.key: kinds.Key | None = None
+        self.value: Any = None
+        self.round_: Round | None = None
+        self.before: dict[int, Round] | None = None
+        self.request: Mapping[str, Any] | None = None
+
+
+class GroupTimeline:
+    """Give it one group's inputs in the order of time, then `finish`."""
+
+    def __init__(self, group_id: str, shared: Shared) -> None:
+        self.group_id = group_id
+        self.shared = shared
+        self.log = Log()
+        self.history = History(group_id, shared.rows, shared.protocols, self.log)
+        self.lists = Lists(group_id, shared.rows)
+        self.consumer: ConsumerGroup | None = None
+        self.type = GroupType.UNKNOWN
+        self.protocol_type: str | None = None
+        self.partition: int | None = None
+        self.first_at: int | None = None
+        self.last_at = 0
+        self.deleted_at: int | None = None
+        self.sources: dict[str, None] = {}
+        self._items: deque[_Item] = deque()
+        self._recorded: dict[int, None] = {}
+        self._last_offset = -1
+        self._applied_offset = -1
+        self._dying: _Item | None = None
+        self._epochs_told = False
+
+    def record(
+        self, at: int, partition: int, offset: int, key: bytes, value: bytes | None, source: str
+    ) -> None:  # fmt: skip
+        """One record of `__consumer_offsets` whose key names this group."""
+        self._came(at, source)
+        self.partition = partition if self.partition is None else self.partition
+        item = _Item(at, offset)
+        try:
+            item.key = kinds.decode_key(key)
+            item.value = self._decoded(item.key, value)
+        except WireError as error:
+            self._error(source, partition, offset, at, str(error), key, value)
+            return
+        if offset <= self._applied_offset and self._applied_offset >= 0:
+            if offset != self._applied_offset:
+                what = "it came after newer records of its group, too late to be put back"
+                self._error(source, partition, offset, at, what, key, value)
+            return
+        if isinstance(item.value, GroupMetadata):
+            self._recorded[item.value.generation] = None
+            if len(self._recorded) > 1000:
+                self._recorded.pop(next(iter(self._recorded)))
+        elif value is None and isinstance(item.key, kinds.GroupMetadataKey):
+            item.before = self.log.cut(at)
+            self._recorded.clear()
+        self._push(item)
+
+    def request(self, at: int, request: Mapping[str, Any]) -> None:
+        """One line of a broker's request log about this group."""
+        self._came(at, request["source"])
+        if self.log.since is None:
+            self.log.since = at
+        api, error = request["api"], request["error"] or 0
+        if api == "JOIN_GROUP":
+            self._join(at, request, error)
+        elif error:
+            return
+        elif api == "SYNC_GROUP":
+            round_ = self.log.synced(request, at)
+            if round_ is not None and request["assignments"]:
+                item = _Item(at)
+                item.round_ = round_
+                self._push(item)
+        elif api == "LEAVE_GROUP":
+            for one in request["left"] or ():
+                member_id = one["member_id"] or self.log.instances.get(one["instance_id"] or "")
+                if member_id:
+                    self.log.left[member_id] = (at, one["reason"])
+        elif api == "CONSUMER_GROUP_HEARTBEAT":
+            self._heartbeat(at, request)
+        self._drain(self.last_at - DISORDER)
+
+    def finish(self) -> None:
+        """The end of this group's inputs."""
+        self._drain(None)
+        if self._dying is not None:
+            self._die()
+        if self.consumer is not None:
+            self.consumer.finish()
+            now = self.consumer.generation(self.last_at)
+            if now is not None:
+                self.history.advance(now)
+        self.lists.close()
+        state = self._state()
+        now = self.history.now
+        members = self.history.roster.members
+        count = len(members) if now is not None and now.members is not None else None
+        since, until = self.shared.observed or (self.first_at or 0, self.last_at)
+        dead = self.history.ended
+        self.history.finish()
+        self.shared.rows.add(
+            "groups",
+            (
+                self.group_id,
+                str(self.type),
+                self.protocol_type,
+                state,
+                self.partition,
+                now.assignor if now else None,
+                now.number if now else None,
+                self.consumer.target_epoch if self.consumer else None,
+                now.leader if now else None,
+                0 if dead else count,
+                self.history.incarnation,
+                self.first_at,
+                self.last_at,
+                self.deleted_at,
+                since,
+                until,
+                *self.history.metrics.columns(since, until, self.log.since is not None),
+                tuple(sorted(self.sources)),
+            ),
+        )
+
+    def _came(self, at: int, source: str | None) -> None:
+        if self.first_at is None or at < self.first_at:
+            self.first_at = at
+        self.last_at = max(at, self.last_at)
+        if source is not None and source not in self.sources and len(self.sources) < _MOST_SOURCES:
+            self.sources[source] = None
+
+    def _decoded(self, key: kinds.Key, value: bytes | None) -> Any:
+        if value is None:
+            return None
+        if isinstance(key, kinds.GroupMetadataKey):
+            return decode_group_metadata(value)
+        if key.version in DECODERS:
+            return decode_consumer_group_record(key.version, value)
+        return None
+
+    def _push(self, item: _Item) -> None:
+        """Add in order: by time, and records among themselves by offset."""
+        items = self._items
+        if item.offset is not None:
+            if item.offset < self._last_offset:
+                slots = [n for n, one in enumerate(items) if one.offset is not None]
+                items.append(item)
+                slots.append(len(items) - 1)
+                ordered = sorted((items[n] for n in slots), key=lambda one: one.offset or 0)
+                for n, one in zip(slots, ordered, strict=True):
+                    items[n] = one
+                self._drain(self.last_at - DISORDER)
+                return
+            self._last_offset = item.offset
+        items.append(item)
+        self._drain(self.last_at - DISORDER)
+
+    def _drain(self, until: int | None) -> None:
+        items = self._items
+        while items and (until is None or items[0].at <= until):
+            self._apply(items.popleft())
+        if until is not None and len(self.log.persons) > 256:
+            self.log.forget(until, self.history.roster.members)
+            self.lists.forget(until, self.history.roster.members)
+
+    def _apply(self, item: _Item) -> None:
+        if item.offset is not None:
+            self._applied_offset = item.offset
+        if item.round_ is not None:
+            self._apply_round(item.round_)
+            return
+        key, value = item.key, item.value
+        assert key is not None
+        kind = kinds.group_type(key.version)
+        if self._dying is not None and value is not None:
+            if kind is not self.type and item.at - self._dying.at <= DISORDER:
+                self._dying = None
+            else:
+                self._die()
+        if kind in (GroupType.SHARE, GroupType.STREAMS):
+            self.type = kind
+            return
+        if isinstance(key, kinds.GroupMetadataKey):
+            if value is None:
+                self._dying = item if self.type is GroupType.CLASSIC else None
+                return
+            self._became(GroupType.CLASSIC, item.at)
+            self._classic(item.at, value)
+            return
+        if value is None and key.version == kinds.CONSUMER_GROUP_METADATA:
+            self._dying = item if self.type is GroupType.CONSUMER else None
+            return
+        if value is not None:
+            self._became(GroupType.CONSUMER, item.at)
+        if self.consumer is None:
+            return
+        ended = self.consumer.put(key, value, item.at)
+        self._told_lists(key, value, item.at)
+        if ended is not None:
+            self.history.advance(ended)
+
+    def _became(self, kind: GroupType, at: int) -> None:
+        """The group's type, when it changes: a conversion (KIP-848), both ways."""
+        was, self.type = self.type, kind
+        self.deleted_at = None
+        if kind is GroupType.CONSUMER and (self.consumer is None or was is not kind):
+            self.consumer = ConsumerGroup(self.shared.values, self.shared.topic_names)
+            self.protocol_type = "consumer"
+        if was in (kind, GroupType.UNKNOWN) or self.history.now is None:
+            return
+        if kind is GroupType.CLASSIC and self.consumer is not None:
+            self.consumer.finish()
+            ended = self.consumer.generation(at)
+            if ended is not None:
+                self.history.advance(ended)
+        members = self.history.roster.members
+        to = incidents.TO_CONSUMER if kind is GroupType.CONSUMER else incidents.TO_CLASSIC
+        self.history.incidents.converted(to, at, members)
+
+    def _die(self) -> None:
+        """The tombstone was the end of the group: nothing of another type followed it."""
+        dying, self._dying = self._dying, None
+        assert dying is not None
+        if self.type is GroupType.CONSUMER and self.consumer is not None:
+            self.consumer = ConsumerGroup(self.shared.values, self.shared.topic_names)
+        if dying.before is not None:
+            for key in [k for k, one in dying.before.items() if one.applied]:
+                del dying.before[key]
+        self.history.end(dying.at, incidents.causes.DELETED)
+        self.deleted_at = dying.at
+
+    def _classic(self, at: int, value: GroupMetadata) -> None:
+        self.protocol_type = value.protocol_type or self.protocol_type
+        speaks_consumer = value.protocol_type == "consumer"
+        values = self.shared.values
+        members = self.history.roster.members
+        seen: list[Seen] = []
+        for entry in value.members:
+            standing = members.get(entry.member_id)
+            if standing is not None and standing.seen.entry is entry:
+                seen.append(standing.seen)
+                continue
+            seen.append(
+                Seen(
+                    entry.member_id,
+                    entry.instance_id,
+                    entry.client_id,
+                    entry.client_host,
+                    entry.session_timeout_ms,
+                    entry.rebalance_timeout_ms,
+                    values.sent(entry.subscription) if speaks_consumer else UNTOLD,
+                    values.given(entry.assignment) if speaks_consumer else Given(None),
+                    entry,
+                    value.protocol_type,
+                )
+            )
+        self.history.advance(
+            Generation(
+                value.generation,
+                self._ended(at, value),
+                seen,
+                TOPIC,
+                value.protocol,
+                value.leader,
+                value.protocol_type or None,
+            )
+        )
+
+    def _ended(self, at: int, value: GroupMetadata) -> int:
+        """When the rebalance ended: the first record seen of a group may be a later rewrite of it.
+
+        The state's time is then far before the record's, for a static member's restart keeps it.
+        """
+        stamp = (value.state_timestamp_ms or -1) * MILLI
+        if self.history.now is not None or not value.members or stamp <= 0 or stamp > at:
+            return at
+        longest = max(one.rebalance_timeout_ms or one.session_timeout_ms for one in value.members)
+        return stamp if at - stamp > longest * MILLI else at
+
+    def _join(self, at: int, request: Mapping[str, Any], error: int) -> None:
+        if request["probe"] or error not in (0, _REFUSED, _MEMBER_ID_REQUIRED):
+            return
+        names = tuple(one["name"] for one in request["protocols"] or ())
+        if error == _REFUSED:
+            self.lists.refused(request, at, names)
+            self.log.refused.append((at, request["instance_id"] or request["client_id"] or ""))
+            self.history.metrics.refused += 1
+            self.history.incidents.refused(request, names, at)
+            return
+        member_id, instance_id = request["member_id"], request["instance_id"]
+        if not member_id:
+            return
+        start = at - round((request["total_ms"] or 0) * MILLI)
+        replaced = None
+        if instance_id:
+            before = self.log.instances.get(instance_id)
+            replaced = before if before != member_id else None
+            self.log.instances[instance_id] = member_id
+        self.lists.joined(request, at, names, replaced)
+        person = self.log.person(member_id)
+        first = person.joined_at is None
+        if person.assignors is None:
+            person.reason = _said(request["reason"])
+        person.saw(request, at)
+        person.assignors = names
+        person.session_timeout_ms = request["session_timeout_ms"]
+        person.rebalance_timeout_ms = request["rebalance_timeout_ms"]
+        person.protocol_type = request["protocol_type"]
+        person.replaced = replaced or person.replaced
+        if person.generation is None and error == 0:
+            person.generation = request["generation"]
+        if error == 0:
+            if first:
+                person.joined_at = at
+            if self.log.joined(request, at, start) is None and replaced is not None:
+                self._hidden(member_id, replaced, names, at)
+
+    def _hidden(self, member_id: str, replaced: str, names: tuple[str, ...], at: int) -> None:
+        before = self.log.persons.get(replaced)
+        if before is not None and before.assignors not in (None, names):
+            who = self.log.persons[member_id].instance_id or member_id
+            assert before.assignors is not None
+            self.history.incidents.hidden(member_id, who, before.assignors, names, at)
+
+    def _heartbeat(self, at: int, request: Mapping[str, Any]) -> None:
+        member_id = request["member_id"]
+        if not member_id:
+            return
+        person = self.log.person(member_id)
+        person.saw(request, at)
+        epoch = request["generation"]
+        if epoch == 0 and person.joined_at is None:
+            person.joined_at = at
+        elif epoch is not None and epoch < 0:
+            self.log.left[member_id] = (at, None)
+        if request["subscribed_topics"] is not None:
+            person.topics = tuple(request["subscribed_topics"])
+
+    def _apply_round(self, round_: Round) -> None:
+        """A rebalance of which there is no record: what the leader was handed and what it sent."""
+        if round_.applied or round_.generation in self._recorded or round_.assignments is None:
+            return
+        assert round_.ended is not None
+        self._became_by_log(round_)
+        consumer = round_.protocol_type in (None, "consumer")
+        handed = {one["member_id"]: one for one in round_.members or ()}
+        seen = []
+        for member_id in sorted(handed.keys() | round_.assignments.keys()):
+            one = handed.get(member_id)
+            person = self.log.persons.get(member_id)
+            instance_id = one["instance_id"] if one else None
+            metadata = one["metadata"] if one else None
+            blob = round_.assignments.get(member_id, b"")
+            seen.append(
+                Seen(
+                    member_id,
+                    instance_id or (person.instance_id if person else None),
+                    person.client_id if person else None,
+                    person.host if person else None,
+                    person.session_timeout_ms if person else None,
+                    person.rebalance_timeout_ms if person else None,
+                    self.shared.values.sent(metadata) if metadata and consumer else UNTOLD,
+                    self.shared.values.given(blob) if consumer else Given(None),
+                    None,
+                    round_.protocol_type or "consumer",
+                )
+            )
+        self.history.advance(
+            Generation(
+                round_.generation, round_.ended, seen, LOG, round_.assignor, round_.leader,
+                round_.protocol_type or "consumer",
+            )
+        )  # fmt: skip
+
+    def _became_by_log(self, round_: Round) -> None:
+        if self.type is GroupType.UNKNOWN:
+            self.type = GroupType.CLASSIC
+        self.protocol_type = self.protocol_type or round_.protocol_type
+
+    def _told_lists(self, key: kinds.Key, value: Any, at: int) -> None:
+        """A classic member of a KIP-848 group: its record holds its whole list."""
+        protocols = getattr(value, "supported_protocols", None)
+        if protocols is None or not isinstance(key, kinds.MemberKey):
+            return
+        names = tuple(one.name for one in protocols)
+        epoch = self.consumer.epoch if self.consumer is not None else None
+        self.lists.stored(
+            key.member_id, names, at, epoch, value.instance_id, value.client_id,
+            value.client_host, value.session_timeout_ms, value.rebalance_timeout_ms, None,
+        )  # fmt: skip
+        self.log.person(key.member_id).assignors = names
+
+    def _state(self) -> str | None:
+        if self.history.ended:
+            return "Dead"
+        if self.type is GroupType.CONSUMER and self.consumer is not None:
+            return self.consumer.state
+        now = self.history.now
+        if now is None or now.members is None:
+            return None
+        return "Stable" if now.members else "Empty"
+
+    def _error(
+        self, source: str, partition: int, offset: int, at: int, error: str, key: bytes,
+        value: bytes | None,
+    ) -> None:  # fmt: skip
+        self.shared.rows.add(
+            "errors",
+            (source, partition, offset, at, self.group_id, "record", error, key, value),
+        )
+
+
+def _said(reason: str | None) -> str | None:
+    """A join's reason, where it says more than that a member id is needed or it follows others."""
+    if not reason or reason.startswith("need to re-join with the given member-id"):
+        return None
+    return reason
+
+
+__all__ = ["DISORDER", "NOTHING", "GroupTimeline", "Shared"]

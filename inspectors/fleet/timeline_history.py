@@ -1,0 +1,317 @@
+"""A group's generations one after another: rows of `rebalances`, and the members they leave."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rebal.groups.model import GroupType
+from rebal.inspectors.fleet import timeline_causes as causes
+from rebal.inspectors.fleet.timeline_incidents import Incidents
+from rebal.inspectors.fleet.timeline_log import MILLI, Log, Round
+from rebal.inspectors.fleet.timeline_members import Roster, Seen, Standing
+from rebal.inspectors.fleet.timeline_metrics import Metrics
+from rebal.inspectors.fleet.timeline_protocol import Kind, Protocols
+from rebal.inspectors.fleet.timeline_rebalances import (
+    LOG,
+    TOPIC,
+    Change,
+    Generation,
+    cause,
+    kind_of,
+    moved,
+    stopped,
+    went,
+)
+from rebal.inspectors.fleet.timeline_tables import Rows
+
+_MOST_SKIPPED: Final = 100
+"""A longer gap of generation numbers is missing input, not so many rebalances that failed."""
+
+
+class History:
+    """One group's generations; a new `incarnation` begins each time it is created again."""
+
+    def __init__(self, group_id: str, rows: Rows, protocols: Protocols, log: Log) -> None:
+        self.group_id = group_id
+        self.rows = rows
+        self.protocols = protocols
+        self.log = log
+        self.roster = Roster(group_id, rows, log)
+        self.metrics = Metrics()
+        self.incidents = Incidents(group_id, rows)
+        self.incarnation = 1
+        self.now: Generation | None = None
+        self.protocol: str | None = None
+        self.assigned = (0, 0)
+        self.ended = False
+
+    def advance(self, new: Generation) -> None:
+        """The next generation, or the same one written again."""
+        old = self.now
+        if old is not None and new.number < old.number:
+            self.end(new.ended, None, told=False)
+            old = None
+        if self.ended:
+            self.ended = False
+            self.incarnation += 1
+            self.incidents.recreated(new.ended, self.incarnation)
+        self._unfinished(old, new.number)
+        old = self.now
+        round_ = self.log.rounds.get(new.number)
+        if round_ is not None:
+            round_.applied = True
+            round_.ended = new.ended
+            self._from_round(new, round_)
+        if new.members is None:
+            self._lose_sight(old)
+            self._row(old, new, None, round_, None, None)
+            self.now = new
+            return
+        change = Change(self.roster.members, new.members)
+        if old is not None and old.number == new.number:
+            self._settle(old, new, change, None)
+            self.now = new
+            return
+        sure = old is not None and self._sure(old, round_)
+        self._row(old, new, change, round_, *self._cost(old, new, change))
+        self._settle(old, new, change, (round_, sure))
+        self.now = new
+        for key in [key for key in self.log.rounds if key < new.number]:
+            del self.log.rounds[key]
+
+    def end(self, at: int, reason: str | None, told: bool = True) -> None:
+        """The group was deleted at `at`; `told` is False where only what comes after shows it."""
+        self.roster.close(
+            self.incarnation,
+            self.now.leader if self.now else None,
+            self._last(),
+            at if told else None,
+            reason,
+        )
+        if told:
+            self.incidents.deleted(at)
+        self.ended = True
+        self.now, self.protocol, self.assigned = None, None, (0, 0)
+
+    def finish(self) -> None:
+        """The end of the input: those who are there now are current."""
+        self._unfinished(self.now, None)
+        self.roster.close(
+            self.incarnation, self.now.leader if self.now else None, self._last(), None, None, True
+        )
+        self.incidents.finish()
+
+    def _last(self) -> tuple[int | None, int]:
+        return (None, 0) if self.now is None else (self.now.number, self.now.ended)
+
+    def _sure(self, old: Generation, round_: Round | None) -> bool:
+        """Did the log show all that happened since `old`."""
+        seen = round_ is not None and bool(round_.joins)
+        return seen and self.log.since is not None and self.log.since <= old.ended
+
+    def _from_round(self, new: Generation, round_: Round) -> None:
+        new.started = new.started or round_.began(new.ended)
+
+    def _lose_sight(self, old: Generation | None) -> None:
+        """Nobody tells who the members are now."""
+        self.roster.close(self.incarnation, old.leader if old else None, self._last(), None, None)
+        self.protocol = None
+
+    def _cost(
+        self, old: Generation | None, new: Generation, change: Change
+    ) -> tuple[str | None, int | None]:
+        """The protocol after, and the partitions that were stopped."""
+        assert new.members is not None
+        kinds: dict[str, Kind] = {}
+        before: dict[str, Kind] = {}
+        for standing, seen in change.stayed:
+            kept, gave_up = self._showed(old, standing, seen)
+            kinds[seen.member_id] = kind_of(seen, self.log, new, kept, gave_up)
+            if old is not None:
+                before[seen.member_id] = kind_of(seen, self.log, old, kept, gave_up)
+            standing.kept = kept
+        for seen in change.new:
+            owned = seen.sent.owned
+            kept = owned is not None and owned.count > 0
+            kinds[seen.member_id] = kind_of(seen, self.log, new, kept, False)
+        protocol = self.protocols.of_group(frozenset(kinds.values()))
+        known = old is not None and old.members is not None
+        return protocol, stopped(change, before, self.protocols) if known else None
+
+    def _showed(self, old: Generation | None, standing: Standing, seen: Seen) -> tuple[bool, bool]:
+        """Whether the member kept what it had when it rejoined, whether it was seen to give up."""
+        owned = seen.sent.owned
+        if owned is not None and owned.count:
+            return True, False
+        had = standing.seen.given.partitions
+        if old is None or had is None or not had.count or seen.sent is standing.seen.sent:
+            return standing.kept, False
+        round_ = self.log.rounds.get(old.number)
+        synced = round_ is not None and seen.member_id in round_.synced
+        return False, synced and owned is not None and seen.sent.generation == old.number
+
+    def _row(
+        self, old: Generation | None, new: Generation, change: Change | None,
+        round_: Round | None, protocol: str | None, stopped_now: int | None,
+    ) -> None:  # fmt: skip
+        """The rebalance's row; a new group's first record (generation 0) is none."""
+        if new.number == 0:
+            return
+        before_known = old is not None and old.members is not None
+        count = None if new.members is None else len(new.members)
+        assigned = _assigned(new)
+        began = cause(
+            old, new, change, self.log, round_, self._sure(old, round_),
+            (*self.assigned, assigned or 0),
+        ) if old is not None and before_known and change is not None else None  # fmt: skip
+        if old is None and new.number == 1 and count:
+            began = causes.FIRST
+        latency = None
+        if new.started is not None:
+            latency = (new.ended - new.started) / MILLI
+        refused = tuple(sorted({name for at, name in self.log.refused if at <= new.ended}))
+        self.log.refused = [one for one in self.log.refused if one[0] > new.ended]
+        self.rows.add(
+            "rebalances",
+            (
+                self.group_id,
+                self.incarnation,
+                new.number,
+                new.started,
+                new.ended,
+                latency,
+                began,
+                False,
+                old.assignor if old else None,
+                new.assignor,
+                self.protocol,
+                protocol,
+                new.leader,
+                count,
+                tuple(seen.member_id for seen in change.really_new)
+                if change is not None and (before_known or new.number == 1)
+                else None,
+                tuple(one.seen.member_id for one in change.really_gone)
+                if change is not None and before_known
+                else None,
+                refused if self.log.since is not None else None,
+                assigned,
+                moved(change) if change is not None and before_known else None,
+                stopped_now,
+                new.source,
+            ),
+        )
+        self.protocol = protocol
+        self.assigned = (self.assigned[1], assigned or 0)
+        if count != 0:
+            self.metrics.completed(new.ended, latency)
+        self.incidents.rebalanced(new, began, self.roster.members)
+
+    def _settle(
+        self, old: Generation | None, new: Generation, change: Change,
+        rebalance: tuple[Round | None, bool] | None,
+    ) -> None:  # fmt: skip
+        """Bring the members to the new generation."""
+        roster, last, now = self.roster, self._last(), (new.number, new.ended)
+        leader = old.leader if old is not None else None
+        known = old is not None and old.members is not None
+        for standing in change.gone:
+            member_id = standing.seen.member_id
+            at, reason = self._departure(standing, change, new, rebalance)
+            roster.leave(member_id, self.incarnation, leader, last, at, reason)
+            self.incidents.left(standing, at or new.ended, reason, roster.clients())
+        for standing, seen in change.stayed:
+            if seen is not standing.seen:
+                roster.go_on(standing, seen, self.incarnation, leader, last, now)
+        for seen in change.new:
+            replaced = change.replaced.get(seen.member_id)
+            first = known or new.number <= 1 or replaced is not None
+            roster.enter(seen, new.number, new.ended, new.ended if first else None)
+
+    def _departure(
+        self, standing: Standing, change: Change, new: Generation,
+        rebalance: tuple[Round | None, bool] | None,
+    ) -> tuple[int | None, str | None]:  # fmt: skip
+        """When and why a member went."""
+        if any(standing is one for one in change.replaced.values()):
+            return new.ended, causes.RESTARTED
+        round_, sure = rebalance or (None, False)
+        began = round_.began(new.ended) if round_ is not None else None
+        left = self.log.left.get(standing.seen.member_id)
+        reason = went(standing, self.log, began, new.ended, sure)
+        if left is not None:
+            return left[0], reason
+        if reason == causes.EXPIRED:
+            self.incidents.expired(standing, began or new.ended)
+        return new.ended, reason
+
+    def _unfinished(self, old: Generation | None, until: int | None) -> None:
+        """Generations that were begun and never completed, up to `until` (None: the input's end).
+
+        A number that the records skip had its joins, and its assignment never came; at the end of
+        the input a rebalance may still be on.
+        """
+        begun = {
+            key: found
+            for key, found in self.log.rounds.items()
+            if not found.applied and found.joins and (until is None or key < until)
+        }
+        numbers = set(begun)
+        if (
+            until is not None
+            and old is not None
+            and old.source == TOPIC
+            and old.type is GroupType.CLASSIC
+            and until - old.number <= _MOST_SKIPPED
+        ):
+            numbers |= set(range(old.number + 1, until))
+        for number in sorted(numbers):
+            if old is not None and number <= old.number:
+                continue
+            self._failed(number, begun.get(number), last=until is None)
+
+    def _failed(self, number: int, round_: Round | None, last: bool) -> None:
+        if round_ is not None:
+            round_.applied = True
+        if round_ is not None and round_.synced:
+            # It was completed, though nobody shows its members.
+            self.advance_unseen(number, round_)
+            return
+        if last:
+            return
+        joins = round_.joins if round_ is not None else {}
+        started = min((start for start, _, _ in joins.values()), default=None)
+        self.rows.add(
+            "rebalances",
+            (
+                self.group_id, self.incarnation, number, started,
+                round_.last_at if round_ is not None else None, None, None, True,
+                self.now.assignor if self.now else None,
+                round_.assignor if round_ is not None else None,
+                self.protocol, None, round_.leader if round_ is not None else None,
+                None, None, None, None, None, None, None,
+                LOG if round_ is not None else TOPIC,
+            ),
+        )  # fmt: skip
+        self.metrics.failed()
+        self.incidents.failed(round_.last_at if round_ is not None else None)
+
+    def advance_unseen(self, number: int, round_: Round) -> None:
+        """A generation of which only followers' lines are there."""
+        self.advance(
+            Generation(
+                number, round_.last_at, None, LOG, round_.assignor, round_.leader,
+                round_.protocol_type,
+            )
+        )  # fmt: skip
+
+
+def _assigned(generation: Generation) -> int | None:
+    if generation.members is None:
+        return None
+    count = 0
+    for seen in generation.members:
+        if seen.given.partitions is None:
+            return None
+        count += seen.given.partitions.count
+    return count

@@ -1,0 +1,200 @@
+"""A group's members from generation to generation, and the rows of `members` they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from rebal.inspectors.fleet.timeline_log import Log, Person
+from rebal.inspectors.fleet.timeline_tables import Rows
+from rebal.inspectors.fleet.timeline_values import UNTOLD, Given, PartitionList, Sent
+
+NOT_GIVEN: Final = Given(None)
+
+
+class Seen:
+    """One member in one generation, as a source shows it; None: the source does not say.
+
+    `entry` is what it was made from: the same object again is the same member, unchanged.
+    """
+
+    __slots__ = (
+        "client_id",
+        "entry",
+        "given",
+        "host",
+        "instance_id",
+        "member_id",
+        "protocol_type",
+        "rack",
+        "rebalance_timeout_ms",
+        "regex",
+        "sent",
+        "session_timeout_ms",
+        "target",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str | None,
+        host: str | None,
+        session_timeout_ms: int | None,
+        rebalance_timeout_ms: int | None,
+        sent: Sent = UNTOLD,
+        given: Given = NOT_GIVEN,
+        entry: object = None,
+        protocol_type: str | None = None,
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.host = host
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.sent = sent
+        self.given = given
+        self.entry = entry
+        self.protocol_type = protocol_type
+        self.target: PartitionList | None = None
+        self.regex: str | None = None
+        self.rack: str | None = None
+
+    def same_row(self, other: Seen) -> bool:
+        """Does it still say what a row of `members` says, the generation aside."""
+        mine, its = self.sent, other.sent
+        return (
+            (mine is its or (mine.topics == its.topics and mine.owned == its.owned))
+            and (self.given is other.given or self.given.partitions == other.given.partitions)
+            and self.target == other.target
+            and self.instance_id == other.instance_id
+            and self.client_id == other.client_id
+            and self.host == other.host
+            and self.session_timeout_ms == other.session_timeout_ms
+            and self.rebalance_timeout_ms == other.rebalance_timeout_ms
+            and self.protocol_type == other.protocol_type
+            and self.regex == other.regex
+        )
+
+
+class Standing:
+    """A member that is in the group, since `first_generation` without a change."""
+
+    __slots__ = (
+        "empty_since",
+        "first_at",
+        "first_generation",
+        "joined_at",
+        "joined_reason",
+        "kept",
+        "seen",
+    )
+
+    def __init__(self, seen: Seen, generation: int | None, at: int) -> None:
+        self.seen = seen
+        self.first_generation = generation
+        self.first_at = at
+        self.joined_at: int | None = None
+        self.joined_reason: str | None = None
+        self.kept = False
+        # how many generations in a row it owned nothing
+        self.empty_since = 0
+
+
+class Roster:
+    """The members of one group now; writes a row when one changes or goes."""
+
+    def __init__(self, group_id: str, rows: Rows, log: Log) -> None:
+        self.group_id = group_id
+        self.rows = rows
+        self.log = log
+        self.members: dict[str, Standing] = {}
+
+    def enter(self, seen: Seen, generation: int | None, at: int, joined_at: int | None) -> Standing:
+        """A member that was not there before; `joined_at` is None where it may have been."""
+        standing = Standing(seen, generation, at)
+        standing.joined_at = joined_at
+        self.members[seen.member_id] = standing
+        return standing
+
+    def go_on(
+        self, standing: Standing, seen: Seen, incarnation: int, leader: str | None,
+        last: tuple[int | None, int], now: tuple[int | None, int],
+    ) -> None:  # fmt: skip
+        """The same member in a later generation; `last` and `now` are generations and times."""
+        if not standing.seen.same_row(seen):
+            self.write(standing, incarnation, leader, last)
+            standing.first_generation, standing.first_at = now
+        standing.seen = seen
+
+    def leave(
+        self, member_id: str, incarnation: int, leader: str | None, last: tuple[int | None, int],
+        left_at: int | None, reason: str | None,
+    ) -> Standing:  # fmt: skip
+        """A member that is no longer there after the generation and time of `last`."""
+        standing = self.members.pop(member_id)
+        self.write(standing, incarnation, leader, last, left_at, reason)
+        return standing
+
+    def write(
+        self, standing: Standing, incarnation: int, leader: str | None,
+        last: tuple[int | None, int], left_at: int | None = None, left_reason: str | None = None,
+        current: bool = False,
+    ) -> None:  # fmt: skip
+        """One row: the member as it was up to `last`."""
+        seen, sent, given = standing.seen, standing.seen.sent, standing.seen.given
+        person = self.log.persons.get(seen.member_id) or _NOBODY
+        self.rows.add_member(
+            (
+                self.group_id,
+                incarnation,
+                standing.first_generation,
+                last[0],
+                seen.member_id,
+                seen.instance_id or person.instance_id,
+                seen.client_id or person.client_id,
+                seen.host or person.host,
+                seen.protocol_type,
+                person.software_name,
+                person.software_version,
+                None if leader is None else leader == seen.member_id,
+                seen.session_timeout_ms or person.session_timeout_ms,
+                seen.rebalance_timeout_ms or person.rebalance_timeout_ms,
+                sent.version,
+                sent.generation,
+                sent.topics,
+                seen.regex,
+                sent.owned,
+                seen.rack or sent.rack,
+                sent.user_data,
+                given.partitions,
+                given.user_data,
+                seen.target,
+                person.assignors,
+                standing.first_at,
+                max(last[1], standing.first_at),
+                person.joined_at or standing.joined_at,
+                person.reason or standing.joined_reason,
+                left_at,
+                left_reason,
+                current,
+                sent.error or given.error,
+            )
+        )
+
+    def close(
+        self, incarnation: int, leader: str | None, last: tuple[int | None, int],
+        left_at: int | None, reason: str | None, current: bool = False,
+    ) -> None:  # fmt: skip
+        """Every member's last row: the group ended, or what comes next is not known."""
+        for standing in self.members.values():
+            self.write(standing, incarnation, leader, last, left_at, reason, current)
+        self.members = {}
+
+    def clients(self) -> Iterable[Seen]:
+        """The members as they were last seen."""
+        return (standing.seen for standing in self.members.values())
+
+
+_NOBODY: Final = Person()

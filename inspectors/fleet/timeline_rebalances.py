@@ -1,0 +1,258 @@
+"""One rebalance: what it changed for the members, why it was, and its row in `rebalances`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rebal.groups.model import GroupType, RebalanceProtocol
+from rebal.inspectors.fleet import timeline_causes as causes
+from rebal.inspectors.fleet.timeline_log import MILLI, Log, Round
+from rebal.inspectors.fleet.timeline_members import Seen, Standing
+from rebal.inspectors.fleet.timeline_protocol import Kind, Protocols
+
+TOPIC: Final = "offsets topic"
+LOG: Final = "request log"
+_NEARLY: Final = 0.9
+
+
+class Generation:
+    """One generation as a source shows it; times in microseconds, None: not known.
+
+    `members` is None where the source shows only that it was. `source` is `TOPIC` or `LOG`.
+    """
+
+    __slots__ = (
+        "assignor",
+        "ended",
+        "leader",
+        "members",
+        "number",
+        "protocol_type",
+        "source",
+        "started",
+        "type",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        ended: int,
+        members: Sequence[Seen] | None,
+        source: str,
+        assignor: str | None = None,
+        leader: str | None = None,
+        protocol_type: str | None = None,
+        group_type: GroupType = GroupType.CLASSIC,
+        started: int | None = None,
+    ) -> None:
+        self.number = number
+        self.ended = ended
+        self.members = members
+        self.source = source
+        self.assignor = assignor
+        self.leader = leader
+        self.protocol_type = protocol_type
+        self.type = group_type
+        self.started = started
+
+
+class Change:
+    """Who came, went and stayed between two generations."""
+
+    __slots__ = ("gone", "new", "replaced", "stayed")
+
+    def __init__(self, before: Mapping[str, Standing], after: Sequence[Seen]) -> None:
+        self.new: list[Seen] = []
+        self.stayed: list[tuple[Standing, Seen]] = []
+        for seen in after:
+            standing = before.get(seen.member_id)
+            if standing is None:
+                self.new.append(seen)
+            else:
+                self.stayed.append((standing, seen))
+        self.gone: list[Standing] = []
+        if len(self.stayed) != len(before):
+            ids = {seen.member_id for seen in after}
+            self.gone = [one for key, one in before.items() if key not in ids]
+        # new member id -> the one of the same instance before
+        self.replaced: dict[str, Standing] = {}
+        if self.gone and self.new:
+            instances = {
+                one.seen.instance_id: one for one in self.gone if one.seen.instance_id is not None
+            }
+            for seen in self.new:
+                if seen.instance_id in instances:
+                    self.replaced[seen.member_id] = instances[seen.instance_id]
+
+    @property
+    def really_new(self) -> list[Seen]:
+        """New members that are not an old one's restart."""
+        return [seen for seen in self.new if seen.member_id not in self.replaced]
+
+    @property
+    def really_gone(self) -> list[Standing]:
+        """Members that went, and nobody with their instance id came."""
+        back = {id(one) for one in self.replaced.values()}
+        return [one for one in self.gone if id(one) not in back]
+
+
+def moved(change: Change) -> int | None:
+    """Partitions that had one owner and have another now; None where an assignment is not known.
+
+    A static member's restart is the same owner.
+    """
+    pairs = [
+        (old.seen.given, seen.given)
+        for old, seen in change.stayed
+        if old.seen.given is not seen.given
+    ]
+    old_of = {key: one.seen.given for key, one in change.replaced.items()}
+    pairs += [(old_of.get(seen.member_id), seen.given) for seen in change.new]
+    before = [old for old, _ in pairs if old is not None]
+    before += [one.seen.given for one in change.really_gone]
+    if any(old.partitions is None for old in before) or any(
+        new.partitions is None for _, new in pairs
+    ):
+        return None
+    if not before:
+        return 0
+    owned = frozenset().union(*(old.partitions.keys for old in before if old.partitions))
+    count = 0
+    for old, new in pairs:
+        assert new.partitions is not None
+        keys = new.partitions.keys
+        count += len(keys & owned)
+        if old is not None and old.partitions is not None:
+            count -= len(keys & old.partitions.keys)
+    return count
+
+
+def stopped(change: Change, kinds: Mapping[str, Kind], protocols: Protocols) -> int | None:
+    """Partitions that members which stayed had to stop for the rebalance (KIP-429).
+
+    All that an EAGER one had, and of a COOPERATIVE one those it gave up; None where a member had
+    some and its protocol is not known. `kinds` are the members' as they rejoined.
+    """
+    count = 0
+    for old, seen in change.stayed:
+        had = old.seen.given.partitions
+        if had is None:
+            return None
+        if not had.count:
+            continue
+        protocol = protocols.of_member(kinds[seen.member_id])
+        if protocol is RebalanceProtocol.EAGER:
+            count += had.count
+        elif protocol is RebalanceProtocol.COOPERATIVE and seen.given.partitions is not None:
+            if seen.given is not old.seen.given:
+                count += len(had.keys - seen.given.partitions.keys)
+        else:
+            return None
+    return count
+
+
+def kind_of(seen: Seen, log: Log, generation: Generation, kept: bool, gave_up: bool) -> Kind:
+    """The member's kind in a generation."""
+    person = log.persons.get(seen.member_id)
+    return Kind(
+        generation.type,
+        generation.protocol_type,
+        generation.assignor,
+        person.assignors if person is not None else None,
+        person.software_name if person is not None else None,
+        person.software_version if person is not None else None,
+        kept,
+        gave_up,
+        seen.protocol_type if generation.type is GroupType.CONSUMER else None,
+    )
+
+
+def went(standing: Standing, log: Log, began: int | None, ended: int, sure: bool) -> str | None:
+    """Why a member is gone; `sure` is whether the log showed everything since it was last there."""
+    seen = standing.seen
+    left = log.left.get(seen.member_id)
+    if left is not None:
+        return left[1] or causes.LEFT
+    if not sure:
+        return None
+    person = log.persons.get(seen.member_id)
+    limit = seen.rebalance_timeout_ms or (person.rebalance_timeout_ms if person else None)
+    if began is not None and limit and ended - began >= _NEARLY * limit * MILLI:
+        return causes.NOT_REJOINED
+    return causes.EXPIRED
+
+
+def cause(
+    old: Generation, new: Generation, change: Change, log: Log, round_: Round | None,
+    sure: bool, assigned: tuple[int, int, int],
+) -> str | None:  # fmt: skip
+    """What began the rebalance from `old` to `new`; None: cannot tell.
+
+    `assigned` counts the partitions given in the generation before `old`, in `old` and in `new`.
+    """
+    gone, came = change.really_gone, change.really_new
+    hints: list[causes.Hint] = []
+    ended = new.ended
+    began = round_.began(ended) if round_ is not None else None
+    for one in gone:
+        left = log.left.get(one.seen.member_id)
+        if left is not None:
+            hints.append(causes.Hint(left[0], causes.of_leave(left[1])))
+    joins = round_.joins if round_ is not None else {}
+    stayed = {seen.member_id for _, seen in change.stayed}
+    for member_id, (start, at, reason) in joins.items():
+        if start >= ended:
+            continue
+        if member_id not in stayed:
+            if member_id not in change.replaced:
+                hints.append(causes.Hint(start, causes.JOINED))
+            continue
+        told = causes.of_rejoin(reason, member_id == new.leader)
+        if told is not None:
+            hints.append(causes.Hint(start, told))
+        elif not came and not gone and reason is None and not change.new:
+            hints.append(causes.Hint(at, causes.LEADER if member_id == new.leader else ""))
+    expired = sure and any(went(one, log, began, ended, sure) == causes.EXPIRED for one in gone)
+    if expired and not any(hint.cause in (causes.LEFT, causes.SLOW) for hint in hints):
+        rejoined = [start for key, (start, _, _) in joins.items() if key in stayed]
+        new_joins = [hint.at for hint in hints if hint.cause == causes.JOINED]
+        if not new_joins or (rejoined and min(rejoined) < min(new_joins)):
+            return causes.EXPIRED
+    if change.replaced and not (gone or came):
+        if old.assignor != new.assignor or any(_other_list(k, log) for k in change.replaced):
+            return causes.LISTS
+        return causes.REPLACED
+    if not old.members and old.members is not None and came:
+        return causes.FIRST
+    told = causes.first(hint for hint in hints if hint.cause)
+    if told is not None and not (
+        told in (causes.LEADER, causes.REJOINED) and _plain(change, assigned)
+    ):
+        return told
+    return _plain(change, assigned) or told
+
+
+def _plain(change: Change, assigned: tuple[int, int, int]) -> str | None:
+    """What the two generations alone show."""
+    gone, came = change.really_gone, change.really_new
+    if gone or came:
+        return causes.BOTH if gone and came else causes.JOINED if came else causes.LEFT
+    if any(
+        old.seen.sent.topics is not None and old.seen.sent.topics != seen.sent.topics
+        for old, seen in change.stayed
+    ):
+        return causes.SUBSCRIPTION
+    earlier, before, after = assigned
+    if after > before:
+        return causes.FOLLOW_UP if earlier >= after else causes.TOPICS
+    return None
+
+
+def _other_list(member_id: str, log: Log) -> bool:
+    """Did the restart of a static member bring another list than the one before it."""
+    person = log.persons.get(member_id)
+    before = log.persons.get(person.replaced) if person is not None and person.replaced else None
+    if person is None or before is None or before.assignors is None:
+        return False
+    return person.assignors != before.assignors

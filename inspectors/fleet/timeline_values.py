@@ -1,0 +1,311 @@
+"""Members' subscriptions and assignments, decoded once per distinct bytes.
+
+A group's members send the same bytes generation after generation, and what changes is mostly the
+generation number inside them: so equal pieces are decoded once. The fast way reads only bytes that
+are exactly a version 0..3 as written; any others go through the one strict codec in groups/wire.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, TypeVar
+
+from rebal.groups.errors import WireError
+from rebal.groups.model import TopicPartitions
+from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
+
+_INT16: Final = Struct(">h").unpack_from
+_INT32: Final = Struct(">i").unpack_from
+_KEPT: Final = 20_000
+_NULL_RACK: Final = b"\xff\xff"
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+class PartitionList:
+    """Partitions by topic, sorted by topic; `numbers` holds big-endian int32s, in the order sent.
+
+    `keys` are the partitions as a set, for arithmetic over owners. Equal lists may be one object.
+    """
+
+    __slots__ = ("_keys", "count", "numbers", "topics")
+
+    def __init__(self, topics: tuple[str, ...], numbers: tuple[bytes, ...]) -> None:
+        self.topics = topics
+        self.numbers = numbers
+        self.count = sum(map(len, numbers)) // 4
+        self._keys: frozenset[tuple[str, bytes]] | None = None
+
+    @property
+    def keys(self) -> frozenset[tuple[str, bytes]]:
+        """Each partition as its topic and its number's four bytes."""
+        found = self._keys
+        if found is None:
+            found = frozenset(
+                (topic, raw[at : at + 4])
+                for topic, raw in zip(self.topics, self.numbers, strict=True)
+                for at in range(0, len(raw), 4)
+            )
+            self._keys = found
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, PartitionList):
+            return NotImplemented
+        return self.topics == other.topics and self.numbers == other.numbers
+
+    def __hash__(self) -> int:
+        return hash((self.topics, self.numbers))
+
+
+class Sent:
+    """What a member's subscription says; `error` says why it could not be read (None: it was).
+
+    `owned` is None where the version has no such field, `generation` too (-1: the member has none).
+    """
+
+    __slots__ = ("error", "generation", "owned", "rack", "topics", "user_data", "version")
+
+    def __init__(
+        self,
+        version: int | None,
+        topics: tuple[str, ...] | None,
+        owned: PartitionList | None = None,
+        generation: int | None = None,
+        rack: str | None = None,
+        user_data: bytes | None = None,
+        error: str | None = None,
+    ) -> None:
+        self.version = version
+        self.topics = topics
+        self.owned = owned
+        self.generation = generation
+        self.rack = rack
+        self.user_data = user_data
+        self.error = error
+
+
+class Given:
+    """An assignment; `partitions` is None where it could not be read (`error` says why)."""
+
+    __slots__ = ("error", "partitions", "user_data")
+
+    def __init__(
+        self,
+        partitions: PartitionList | None,
+        user_data: bytes | None = None,
+        error: str | None = None,
+    ) -> None:
+        self.partitions = partitions
+        self.user_data = user_data
+        self.error = error
+
+
+NOTHING: Final = PartitionList((), ())
+UNTOLD: Final = Sent(None, None)
+
+
+class Values:
+    """Decodes blobs, remembering those it has seen; what it remembers is bounded."""
+
+    def __init__(self) -> None:
+        self._sent: dict[bytes, Sent] = {}
+        self._given: dict[bytes, Given] = {}
+        self._lists: dict[bytes, PartitionList] = {}
+        self._topics: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._names: dict[bytes, str] = {}
+
+    def sent(self, data: bytes) -> Sent:
+        """The subscription in `data`."""
+        found = self._sent.get(data)
+        if found is None:
+            found = self._fast_sent(data) or _strict_sent(data)
+            _keep(self._sent, data, found)
+        return found
+
+    def given(self, data: bytes) -> Given:
+        """The assignment in `data`; empty bytes are an empty assignment, as leaders send them."""
+        found = self._given.get(data)
+        if found is None:
+            found = (self._fast_given(data) or _strict_given(data)) if data else Given(NOTHING)
+            _keep(self._given, data, found)
+        return found
+
+    def _fast_sent(self, data: bytes) -> Sent | None:
+        size = len(data)
+        if size < 10 or data[0] or data[1] > 3:
+            return None
+        version = data[1]
+        read = self._read_topics(data, size)
+        if read is None or size < read[1] + 4:
+            return None
+        topics, at = read
+        (length,) = _INT32(data, at)
+        at += 4
+        user_data = None
+        if length >= 0:
+            if size < at + length:
+                return None
+            user_data = data[at : at + length]
+            at += length
+        if not version:
+            return Sent(0, topics, None, None, None, user_data) if at == size else None
+        end, generation = size, None
+        if version == 3:
+            if data[-2:] != _NULL_RACK:
+                return None
+            end -= 2
+        if version >= 2:
+            end -= 4
+            if end < at + 4:
+                return None
+            (generation,) = _INT32(data, end)
+        owned = self._list(data[at:end])
+        if owned is None:
+            return None
+        return Sent(version, topics, owned, generation, None, user_data)
+
+    def _fast_given(self, data: bytes) -> Given | None:
+        if len(data) < 10 or data[0] or data[1] > 3:
+            return None
+        end, user_data = len(data) - 4, None
+        if data[end:] != b"\xff\xff\xff\xff":
+            end = _end_of_list(data, 2)
+            if end < 0 or _INT32(data, end)[0] != len(data) - end - 4:
+                return None
+            user_data = data[end + 4 :]
+        partitions = self._list(data[2:end])
+        return None if partitions is None else Given(partitions, user_data)
+
+    def _read_topics(self, data: bytes, size: int) -> tuple[tuple[str, ...], int] | None:
+        """The subscribed topics and where they end; None where they are not plainly there."""
+        (count,) = _INT32(data, 2)
+        if not 0 <= count <= size:
+            return None
+        at, names = 6, []
+        for _ in range(count):
+            if at + 2 > size:
+                return None
+            (length,) = _INT16(data, at)
+            at += 2
+            if length < 0 or at + length > size:
+                return None
+            name = self._name(data[at : at + length])
+            if name is None:
+                return None
+            names.append(name)
+            at += length
+        topics = tuple(names)
+        if topics not in self._topics:
+            _keep(self._topics, topics, topics)
+        return self._topics[topics], at
+
+    def _list(self, data: bytes) -> PartitionList | None:
+        """The partition list that is exactly `data`; None where it is not one, or not plainly."""
+        found = self._lists.get(data)
+        if found is not None:
+            return found
+        size = len(data)
+        if size < 4:
+            return None
+        (count,) = _INT32(data, 0)
+        if not 0 <= count <= size:
+            return None
+        at, made = 4, {}
+        for _ in range(count):
+            if at + 2 > size:
+                return None
+            (length,) = _INT16(data, at)
+            at += 2
+            if length < 0 or at + length + 4 > size:
+                return None
+            name = self._name(data[at : at + length])
+            at += length
+            (numbers,) = _INT32(data, at)
+            at += 4
+            if name is None or name in made or numbers < 0 or at + 4 * numbers > size:
+                return None
+            raw = data[at : at + 4 * numbers]
+            if numbers and max(raw[::4]) > 127:
+                return None
+            made[name] = raw
+            at += 4 * numbers
+        if at != size:
+            return None
+        topics = tuple(sorted(made))
+        found = PartitionList(topics, tuple(made[topic] for topic in topics))
+        _keep(self._lists, data, found)
+        return found
+
+    def _name(self, raw: bytes) -> str | None:
+        found = self._names.get(raw)
+        if found is None:
+            try:
+                found = raw.decode()
+            except UnicodeDecodeError:
+                return None
+            _keep(self._names, raw, found)
+        return found
+
+
+def partition_list(partitions: TopicPartitions | None) -> PartitionList | None:
+    """The model's partitions in the form that tables are made of."""
+    if partitions is None:
+        return None
+    topics = tuple(sorted(partitions))
+    return PartitionList(
+        topics,
+        tuple(b"".join(n.to_bytes(4, "big") for n in partitions[topic]) for topic in topics),
+    )
+
+
+def _end_of_list(data: bytes, at: int) -> int:
+    """Where the partition list that begins at `at` ends, with four bytes left; else -1."""
+    size = len(data) - 4
+    (count,) = _INT32(data, at)
+    at += 4
+    if not 0 <= count <= size:
+        return -1
+    for _ in range(count):
+        if at + 2 > size:
+            return -1
+        (length,) = _INT16(data, at)
+        at += 2 + length
+        if length < 0 or at + 4 > size:
+            return -1
+        (numbers,) = _INT32(data, at)
+        at += 4 + 4 * numbers
+        if numbers < 0:
+            return -1
+    return at if at <= size else -1
+
+
+def _strict_sent(data: bytes) -> Sent:
+    try:
+        read = decode_subscription(data)
+    except WireError as error:
+        return Sent(None, None, error=str(error))
+    return Sent(
+        read.version,
+        read.topics,
+        partition_list(read.owned_partitions),
+        read.generation_id,
+        read.rack_id,
+        read.user_data,
+    )
+
+
+def _strict_given(data: bytes) -> Given:
+    try:
+        read = decode_assignment(data)
+    except WireError as error:
+        return Given(None, error=str(error))
+    return Given(partition_list(read.partitions), read.user_data)
+
+
+def _keep(cache: dict[_K, _V], key: _K, value: _V) -> None:
+    if len(cache) >= _KEPT:
+        cache.clear()
+    cache[key] = value
