@@ -103,10 +103,21 @@ def _member(member: Member, report: Report, lag: int | None) -> Body:
             "group_protocol": declared.group_protocol,
             "session_timeout_ms": declared.session_timeout_ms,
             "max_poll_interval_ms": declared.max_poll_interval_ms,
+            "upgrade_from": declared.upgrade_from,
             "evidence": _evidence((declared.evidence,)),
         },
         "subscription": _subscription(member.subscription),
         "subscription_error": member.subscription_error,
+        "ran": None
+        if member.ran is None
+        else {"value": member.ran.value, "evidence": _evidence(member.ran.evidence)},
+        "worker": None
+        if member.worker is None
+        else {
+            "url": member.worker.url,
+            "connectors": member.worker.connectors,
+            "tasks": member.worker.tasks,
+        },
         "subscribed_topics": member.subscribed_topics,
         "subscribed_regex": member.subscribed_regex,
         "assignment": partition_list(member.assignment),

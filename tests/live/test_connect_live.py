@@ -1,0 +1,169 @@
+"""Kafka Connect on real brokers: worker groups by connect.protocol, sink groups by an override."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.broker import Broker
+from tests.kafka.connect import ConnectHost, Worker, wait_running, wait_workers
+from tests.kafka.processes import wait_for
+from tests.kafka.stage import inspect
+from tests.live_support.rollout import LISTS, Plan, named
+
+NAMES = ("w0", "w1")
+OVERRIDE = f"consumer.override.{LISTS}"
+RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
+STICKY = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+Said = pytest.CaptureFixture[str]
+
+
+class Workers:
+    """A Connect cluster of two workers in one JVM, restarted one after the other."""
+
+    def __init__(self, broker: Broker, host: ConnectHost, group: str) -> None:
+        self.broker = broker
+        self.group = group
+        self.running: dict[str, Worker] = {}
+        self._host = host
+
+    def start(self, name: str, **settings: str) -> None:
+        self.running[name] = self._host.launch(
+            self.broker, name, self.group, {k.replace("_", "."): v for k, v in settings.items()}
+        )
+
+    def restart(self, name: str, settings: dict[str, str]) -> None:
+        self.running[name].stop()
+        self.start(name, **{key.replace(".", "_"): value for key, value in settings.items()})
+        self.settle()
+
+    def settle(self) -> None:
+        for worker in self.running.values():
+            worker.wait_for("joined", timeout=60)
+        wait_workers(self.broker, list(self.running.values()))
+
+    @property
+    def protocols(self) -> set[str | None]:
+        return {worker.protocol for worker in self.running.values()}
+
+    def end(self) -> None:
+        for worker in self.running.values():
+            worker.stop()
+
+
+@pytest.fixture(scope="module", params=["4.1.1", pytest.param("3.9.1", marks=pytest.mark.full)])
+def host(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ConnectHost]:
+    made = ConnectHost(request.param, tmp_path_factory.mktemp("connect"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def workers(kafka41: Broker, host: ConnectHost, group_id: str) -> Iterator[Workers]:
+    kafka41.wait_coordinator(group_id)
+    kafka41.log_requests(True)
+    made = Workers(kafka41, host, group_id)
+    yield made
+    made.end()
+    kafka41.log_requests(False)
+
+
+def configure(worker: Worker, connector: str, config: dict[str, str]) -> None:
+    """Create the connector, or give it another configuration, which restarts its tasks."""
+    wait_for(
+        f"{connector} to be configured",
+        lambda: worker.ask("PUT", f"/connectors/{connector}/config", config) is not None,
+        timeout=30,
+        every=0.3,
+    )
+
+
+def test_workers_to_sessioned_and_back_and_the_sink_group_of_their_connector(
+    workers: Workers, host: ConnectHost, topic_name: str, tmp_path: Path, capsys: Said
+) -> None:
+    broker, group = workers.broker, workers.group
+    broker.create_topic(topic_name, 4)
+    log = ("--request-log", str(broker.request_log_path))
+    printed = ("--client-log", str(host.log_path))
+    for name in NAMES:
+        workers.start(name, connect_protocol="eager")
+    workers.settle()
+    sink = f"sink-{group[-6:]}"
+    config = {
+        "connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector",
+        "tasks.max": "2",
+        "topics": topic_name,
+        "file": str(tmp_path / "sink.txt"),
+        OVERRIDE: RANGE,
+    }
+    configure(workers.running["w0"], sink, config)
+    wait_running(workers.running["w1"], sink, 2)
+
+    seen = inspect(broker, group)
+    assert (seen["protocol_type"], seen["assignor"]) == ("connect", "default")
+    assert seen["rebalance_protocol"]["value"] == "EAGER"
+    for member in seen["members"]:
+        assert member["software"]["family"] == "connect"
+        assert member["worker"]["url"].rstrip("/") == workers.running[member["client_id"]].url
+
+    up = Plan(broker, group, tmp_path, capsys, name="up")
+    body = up.make("--expect-members", "2")
+    assert (body["path"], body["exit_code"]) == ("connect", 0)
+    assert up.settings(1) == {"connect.protocol": "sessioned"}
+    assert LISTS not in up.texts()
+    workers.restart("w0", up.settings(1))
+    assert workers.protocols == {"eager"}, "one eager worker keeps all eager"
+    blind = up.verify("--journal", str(tmp_path / "blind.jsonl"))
+    assert (named(blind, "yes"), blind["exit_code"]) == (set(), 4)
+    # Which protocols w1 offers was not known when the plan was made: no id alone speaks of it.
+    assert "w0" in named(blind, "cannot tell")
+    for evidence in (log, printed):
+        told = up.verify(*evidence)
+        assert (named(told, "yes"), named(told, "no")) == ({"w0"}, {"w1"})
+        assert told["exit_code"] == 4
+    assert up.look(*log)["steps"][0]["done"] != []
+    workers.restart("w1", up.settings(1))
+    assert workers.protocols == {"sessioned"}
+    told = up.verify()
+    assert (named(told, "yes"), told["exit_code"], told["finished"]) == (set(NAMES), 0, True)
+    assert up.look()["verdict"] == "done"
+    assert inspect(broker, group)["rebalance_protocol"]["value"] == "COOPERATIVE"
+
+    wait_running(workers.running["w0"], sink, 2)
+    broker.wait_stable(f"connect-{sink}", 2)
+    tasks = Plan(broker, f"connect-{sink}", tmp_path, capsys, name="sink", evidence=log)
+    body = tasks.make("--expect-members", "2")
+    assert (body["path"], body["next_step"], body["exit_code"]) == ("two_bounces", 1, 0)
+    for step, classes in ((1, f"{STICKY},{RANGE}"), (2, STICKY)):
+        assert tasks.settings(step) == {OVERRIDE: classes}
+        configure(workers.running["w1"], sink, config | tasks.settings(step))
+        broker.wait_stable(f"connect-{sink}", 2)
+        wait_running(workers.running["w0"], sink, 2)
+        wait_for(
+            f"step {step} to be proven done", lambda: tasks.verify()["exit_code"] == 0, timeout=20
+        )
+    assert tasks.verify()["finished"]
+    assert tasks.look()["verdict"] == "done"
+
+    down = Plan(broker, group, tmp_path, capsys, name="down")
+    body = down.make("--to", "eager", "--expect-members", "2")
+    assert (body["path"], body["exit_code"]) == ("connect_down", 0)
+    assert down.settings(1) == {"connect.protocol": "eager"}
+    for count, name in enumerate(NAMES, 1):
+        workers.restart(name, down.settings(1))
+        assert workers.protocols == {"eager"}, "the first eager worker turns all"
+        right = set(NAMES[:count])
+        # That default is elected is true after the first restart, and proves nothing.
+        blind = down.verify("--journal", str(tmp_path / "blind-down.jsonl"))
+        assert (named(blind, "yes"), blind["exit_code"]) == (set(), 4)
+        assert named(blind, "no") == set(NAMES) - right
+        for evidence in (log, printed):
+            told = down.verify(*evidence, "--journal", str(tmp_path / f"{evidence[0]}.jsonl"))
+            assert (named(told, "yes"), named(told, "no")) == (right, set(NAMES) - right)
+            assert told["exit_code"] == (0 if count == 2 else 4)
+    assert told["finished"]
+    assert down.look("--to", "eager", *log)["verdict"] == "done"
+    wait_running(workers.running["w1"], sink, 2)
+    assert all(worker.error is None for worker in workers.running.values())
