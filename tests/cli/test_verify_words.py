@@ -1,0 +1,235 @@
+"""What a person accepts or confirms through `rebal verify`, and the journal that keeps it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.cli import app
+from rebal.cli.journal import Journal
+from rebal.groups.model import GroupSnapshot
+from rebal.groups.snapshot import dump_snapshot
+from rebal.planner.plan import Plan, dump_plan
+from rebal.planner.routes import make_plan
+from rebal.planner.verify import entry_of, verify
+from tests.planner.builder import AT, group_of
+
+MIXED = ["cooperative-sticky", "range"]
+Said = pytest.CaptureFixture[str]
+
+
+def look(minutes: float, members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
+    made = group_of({"members": members, "reloaded": False, **more})
+    return replace(made, captured_at=AT + timedelta(minutes=minutes))
+
+
+def pods(*starts: int, **more: Any) -> list[dict[str, Any]]:
+    return [{"id": f"app-{n}.{s}", "client": f"app-{n}", **more} for n, s in enumerate(starts)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write("plan.yaml", look(0, pods(1, 1)))
+    save("half.yaml", look(1, [pods(2, 1, list=MIXED)[0], pods(2, 1)[1]]))
+    save("unknown.yaml", look(1, pods(2, 2)))
+    return tmp_path
+
+
+def write(name: str, snapshot: GroupSnapshot, goal: str = "cooperative") -> Plan:
+    made = make_plan(snapshot, goal, expect_members=2, plan_file=name)
+    Path(name).write_text(dump_plan(made))
+    return made
+
+
+def save(name: str, snapshot: GroupSnapshot) -> None:
+    Path(name).write_text(dump_snapshot(snapshot))
+
+
+def run(*words: str) -> int:
+    return app.run(["verify", *words])
+
+
+def body(capsys: Said) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def looks(path: str = "book.jsonl") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+BOOK = ["--journal", "book.jsonl"]
+UNKNOWN = ["plan.yaml", "--snapshot", "unknown.yaml", *BOOK]
+
+
+def test_a_rule_is_ignored_with_a_reason_that_the_journal_keeps(folder: Path, capsys: Said) -> None:
+    assert run(*UNKNOWN) == 4
+    assert run(*UNKNOWN, "--ignore", "rb901", "--reason", "all from one image") == 0
+    told = capsys.readouterr().out
+    assert "your word" in told
+    assert "all from one image" in told
+    assert "RB901 is ignored: all from one image" in looks()[-1]["accepted"]
+    assert run(*UNKNOWN) == 4, "it was given for that look"
+
+
+def test_a_list_is_assumed_for_the_member_that_is_there(folder: Path, capsys: Said) -> None:
+    words = [f"--assume=client-id=app-{n}:{','.join(MIXED)}" for n in range(2)]
+    assert run(*UNKNOWN, *words, "-o", "json") == 0
+    told = body(capsys)
+    assert [member["vouched"] for member in told["members"]] == [True, True]
+    assert len(looks()[-1]["accepted"]) == 2
+    assert run(*UNKNOWN) == 4, "the journal takes no word for a proof"
+
+
+def test_a_family_and_a_count_can_be_given_again(folder: Path, capsys: Said) -> None:
+    words = ["--assume-family", "java", "--expect-members", "3", "-o", "json"]
+    assert run(*UNKNOWN, *words) == 4
+    assert body(capsys)["expected"] == 3
+    assert looks()[-1]["accepted"] == ["client id * is java", "3 members are expected"]
+
+
+STREAMS = {"elected": "stream"}
+
+
+@pytest.fixture
+def streams(folder: Path) -> Path:
+    """Two Streams instances whose versions and settings nothing shows."""
+    bare = [{**pod, "family": None} for pod in pods(1, 1)]
+    made = write("streams.yaml", look(0, bare, **STREAMS), "eager")
+    assert all(step.gate.by_hand for step in made.steps)
+    save("away.yaml", look(1, bare[:1], **STREAMS))
+    save("back.yaml", look(2, [{**pod, "family": None} for pod in pods(2, 2)], **STREAMS))
+    save("later.yaml", look(3, [{**pod, "family": None} for pod in pods(2, 3)], **STREAMS))
+    return folder
+
+
+def test_a_person_confirms_what_no_evidence_shows(streams: Path, capsys: Said) -> None:
+    words = [*BOOK, "--confirm", "1", "--reason", "read both logs: upgrade.from=2.3"]
+    assert run("streams.yaml", "--snapshot", "back.yaml", *BOOK) == 4
+    assert "--confirm 1" in capsys.readouterr().out
+    assert run("streams.yaml", "--snapshot", "away.yaml", *words) == 4
+    assert "a word cannot stand against evidence: 1 of 2 expected" in capsys.readouterr().err
+    assert not any("confirmed" in each for each in looks())
+    assert run("streams.yaml", "--snapshot", "back.yaml", *words) == 0
+    assert "confirmed by a person" in capsys.readouterr().out
+    assert looks()[-1]["confirmed"]["reason"] == "read both logs: upgrade.from=2.3"
+    assert run("streams.yaml", "--snapshot", "back.yaml", *BOOK) == 0
+    # Who came later was not looked at, and without the journal nobody was.
+    assert run("streams.yaml", "--snapshot", "later.yaml", *BOOK, "--step", "1") == 4
+    assert run("streams.yaml", "--snapshot", "back.yaml") == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--confirm", "1"], "--reason"),
+        (["--confirm", "1", "--reason", " "], "--reason"),
+        (["--confirm", "1", "--reason", "a", "--watch"], "stands alone"),
+        (["--confirm", "7", "--reason", "a"], "has 2 steps"),
+        (["--confirm", "1", "--reason", "a"], "is kept in a journal"),
+        (["--confirm", "1", "--reason", "a", *BOOK], "can be shown: not known: app-0"),
+        (["--confirm", "2", "--reason", "a", *BOOK], "is in step 1"),
+        (["--ignore", "RB901"], "go together"),
+        (["--ignore", "RB000", "--reason", "a"], "no such rule"),
+        (["--assume-family", "cobol"], "is not one of"),
+        (["--assume", "client-id=nobody:range"], "no member has the client id nobody"),
+    ],
+)
+def test_wrong_words_are_one_sentence(
+    folder: Path, words: list[str], says: str, capsys: Said
+) -> None:
+    snapshot = [] if "--watch" in words else ["--snapshot", "unknown.yaml"]
+    assert run("plan.yaml", *snapshot, *words) == 2
+    told = capsys.readouterr()
+    assert says in told.err
+    assert "Traceback" not in told.err
+    assert not told.out
+
+
+# --- the journal ------------------------------------------------------------------------------
+
+
+def test_a_line_torn_in_the_middle_is_left_out_and_said(folder: Path, capsys: Said) -> None:
+    for name in ("half", "unknown", "unknown"):
+        run("plan.yaml", "--snapshot", f"{name}.yaml", *BOOK)
+    lines = Path("book.jsonl").read_text().splitlines()
+    Path("book.jsonl").write_text("\n".join([lines[0][:99], *lines[1:]]) + "\n")
+    capsys.readouterr()
+    assert run("plan.yaml", "--snapshot", "half.yaml", *BOOK) == 4
+    assert "line 1 was torn" in capsys.readouterr().err
+    assert len(Path("book.jsonl").read_text().splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda path: path.mkdir(), "is a folder"),
+        (lambda path: path.write_bytes(b"\xff\xfe{}\n"), "not UTF-8 text"),
+        (lambda path: path.write_text('{"schema": "rebal.journal/1", "at": 7}\n'), "line 1"),
+        (lambda path: path.write_text('{"schema": "rebal.journal/2"}\n'), "rebal.journal/1"),
+    ],
+    ids=["a folder", "not text", "not its fields", "a later major"],
+)
+def test_a_journal_that_cannot_be_read_fails(
+    folder: Path, make: Any, says: str, capsys: Said
+) -> None:
+    make(Path("book.jsonl"))
+    assert run("plan.yaml", "--snapshot", "half.yaml", *BOOK) == 1
+    told = capsys.readouterr().err
+    assert says in told
+    assert "Traceback" not in told
+
+
+def test_without_its_journal_nothing_that_only_it_proved_is_ready(folder: Path) -> None:
+    ready = look(1, pods(2, 2, list=MIXED), elected="cooperative-sticky")
+    save("ready.yaml", ready)
+    assert run("plan.yaml", "--snapshot", "ready.yaml", *BOOK) == 0
+    save("bare.yaml", look(2, pods(2, 2)))
+    assert run("plan.yaml", "--snapshot", "bare.yaml", *BOOK) == 0
+    assert run("plan.yaml", "--snapshot", "bare.yaml") == 4
+    Path("book.jsonl").write_text(Path("book.jsonl").read_text()[:-300])
+    lines = Path("book.jsonl").read_text().splitlines()
+    Path("book.jsonl").write_text("\n".join(lines[1:]))
+    assert run("plan.yaml", "--snapshot", "bare.yaml", *BOOK) == 4
+
+
+APPEND = """
+import sys
+from pathlib import Path
+from rebal.cli.files import append_line
+for number in range(60):
+    append_line(Path(sys.argv[1]), sys.argv[2] * 30_000 + str(number))
+"""
+
+
+def test_two_that_append_at_the_same_time_keep_every_line_whole(tmp_path: Path) -> None:
+    path = tmp_path / "book.jsonl"
+    both = [subprocess.Popen([sys.executable, "-c", APPEND, str(path), letter]) for letter in "ab"]
+    assert [one.wait(60) for one in both] == [0, 0]
+    lines = path.read_text().splitlines()
+    assert sorted(lines) == sorted(
+        letter * 30_000 + str(number) for letter in "ab" for number in range(60)
+    )
+
+
+def test_what_another_command_adds_is_seen_by_one_that_runs(folder: Path) -> None:
+    plan = make_plan(look(0, pods(1, 1)), expect_members=2)
+    mine, other = Journal(folder / "book", plan), Journal(folder / "book", plan)
+    snapshot = look(1, pods(2, 2, list=MIXED))
+    entry = entry_of(plan, verify(plan, [], snapshot), snapshot)
+    mine.append(entry)
+    mine.refresh()
+    assert len(mine.entries) == 1
+    other.refresh()
+    other.append(replace(entry, at=entry.at + timedelta(seconds=1)))
+    mine.refresh()
+    assert [each.at for each in mine.entries] == [each.at for each in other.entries]
+    assert len(mine.entries) == 2
