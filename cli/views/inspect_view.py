@@ -34,6 +34,7 @@ from rebal.groups.model import (
     Unmatched,
 )
 from rebal.planner.context import COOPERATIVE_STICKY
+from rebal.planner.cost_timeouts import in_words
 from rebal.planner.plan import Finding, Severity
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ def inspect_view(
         above, head = [Text(group_id, style="bold")], [("", _state(report))]
     supports = list(_supports(report, now))
     head += [*_captured(snapshot, now), *_runs(report), *(_aligned(supports) if supports else ())]
+    if wide and any(member.timeouts for member in snapshot.members):
+        head.append(("waits", Text(in_words(snapshot.members))))
     view: list[RenderableType] = [*above, facts(head, label=_LABEL)]
     if snapshot.members:
         view += [Text(""), members_table(report, now, wide=wide)]

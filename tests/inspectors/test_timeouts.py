@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from rebal.cli.output import render
 from rebal.cli.report import make_report
 from rebal.cli.views.inspect_body import inspect_body
+from rebal.cli.views.inspect_view import inspect_view
 from rebal.groups.evidence import merge
 from rebal.groups.model import Evidence, GroupSnapshot, Source, Timeouts
 from rebal.groups.observations import Declared, Joined
@@ -137,6 +139,19 @@ def test_they_go_through_documents_pseudonyms_and_the_answer(merged: GroupSnapsh
     assert (a["timeouts"]["session_ms"], a["timeouts"]["rebalance_ms"]) == (45_000, 300_000)
     assert b["timeouts"] == {"session_ms": None, "rebalance_ms": None, "evidence": []}
     assert b["next_start"]["session_timeout_ms"] == 20_000
+
+
+def test_the_wide_screen_tells_them_and_what_is_a_default(merged: GroupSnapshot) -> None:
+    def screen(snapshot: GroupSnapshot, *, wide: bool) -> str:
+        return render(inspect_view(make_report(snapshot), "", wide=wide), width=200)
+
+    (line,) = (one for one in screen(merged, wide=True).splitlines() if one.startswith("waits"))
+    assert "session timeout 20 to 45 s, rebalance timeout up to 300 s" in line
+    assert line.endswith(
+        "(client log, request log; of 1 not known, and a default of Java's clients)"
+    )
+    assert "waits" not in screen(merged, wide=False)
+    assert "waits" not in screen(group_of({"members": [{"id": "a"}]}), wide=True)
 
 
 def test_a_document_from_before_is_still_read() -> None:
