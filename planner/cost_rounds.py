@@ -227,8 +227,10 @@ def _text(restarts: Restarts, pace: Pace) -> str:
         how = f"each stops all {restarts.partitions} partitions"
     elif restarts.eager_after:
         how = "members that run EAGER stop all they own at each"
-    else:
+    elif restarts.eager:
         how = "members that are not restarted yet stop all they own at each"
+    else:
+        how = "at each only what moves stops"
     return (
         f"{count}; {how}; {pace.partitions_moved} changes of owner, "
         f"{_seconds(pace.partition_seconds)} partition-seconds stopped, if a restart takes "

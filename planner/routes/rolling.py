@@ -20,7 +20,7 @@ from rebal.groups.model import Tri
 from rebal.planner.context import CONSUMER, EAGER, Context, Facts, ids
 from rebal.planner.cost import CostModel, Restarts
 from rebal.planner.cost_timeouts import back_in_time
-from rebal.planner.families import cooperative
+from rebal.planner.families import able, cooperative
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
 from rebal.planner.routes.kubernetes import kubernetes_lines
 from rebal.planner.routes.static import static_lines
@@ -128,10 +128,16 @@ def _why_both(context: Context) -> Iterator[str]:
         f"the elected assignor of every list: with {target} elected, that is what the next step "
         f"needs, and with {keep} first its members would be refused (RB107, RB113)"
     )
-    if any(facts.family == "franz-go" for facts in context.members):
+    if any(map(_votes, context.members)):
         yield (
             f"franz-go follows the vote: its members run {target}'s protocol as soon as it is "
             "elected, which is when the last member holds both"
+            + (
+                "; it then gives up everything at once and reads on from the committed offsets, so "
+                "records may come twice"
+                if context.goal == EAGER
+                else ""
+            )
         )
     if context.goal == EAGER:
         yield (
@@ -160,11 +166,22 @@ def _why_narrow(context: Context) -> Iterator[str]:
             "an older client version, or old code of a custom assignor (the byte code), may go in "
             "with this bounce: no member is COOPERATIVE any more once it is restarted with both"
         )
+    elif not context.only_target and all(map(_votes, context.members)):
+        yield (
+            f"franz-go members are COOPERATIVE as soon as {context.target} is elected; without the "
+            "old assignor no vote can turn them back"
+        )
     elif not context.only_target:
+        but = ", but for those of franz-go" if any(map(_votes, context.members)) else ""
         yield (
             "a restarted member is COOPERATIVE from here on, and those not restarted yet still "
-            "run EAGER: the target's leader takes both kinds (KIP-429)"
+            f"run EAGER{but}: the target's leader takes both kinds (KIP-429)"
         )
+
+
+def _votes(facts: Facts) -> bool:
+    """Is its rebalance protocol that of the elected assignor, whatever stands in its list?"""
+    return facts.family is not None and able(facts.family, facts.version).follows_vote
 
 
 def gate_of(
@@ -333,7 +350,12 @@ def cost_of(context: Context, rest: Sequence[Facts], cost: CostModel, names: Seq
     )
     eager_after = any(cooperative(name) is not Tri.YES for name in names) or not names
     cooperative_now = context.goal == EAGER and eager_after and not context.only_target
-    eager = () if cooperative_now else [f for f in context.members if f not in context.settled]
+    narrows = not eager_after and tuple(names) == (context.target,)
+    eager = [
+        facts
+        for facts in (() if cooperative_now else context.members)
+        if facts not in context.settled and not (narrows and _votes(facts))
+    ]
     return cost(
         Restarts(
             members=len(context.members),

@@ -230,6 +230,23 @@ def test_franz_go_flips_back_with_the_vote(service: Service) -> None:
 
 
 @pytest.mark.full
+def test_java_and_franz_go_back_to_eager(service: Service) -> None:
+    names = ["java-2.8.2-0", "franz-go-0", "franz-go-1"]
+    service.begin(names, FINAL)
+    plan = service.plan("--to", "eager", "--out", str(service.file))
+    assert (plan["next_step"], plan["exit_code"], plan["target"]) == (1, 0, "range")
+    first, second = plan["steps"]
+    assert first["target_list"] == ["range", "cooperative-sticky"]
+    assert any("records may come twice" in line for line in first["why"])
+    service.carry_out(first, names)
+    # The last restart turned the vote: franz-go members are EAGER from then on, as Java is.
+    assert service.runs() == dict.fromkeys(names, "EAGER")
+    service.carry_out(second, names)
+    assert service.verify()["finished"]
+    assert all(member.error is None for member in service.running.values())
+
+
+@pytest.mark.full
 def test_franz_go_stays_while_librdkafka_members_stop(service: Service) -> None:
     go, others = ["franz-go-0", "franz-go-1"], ["confluent-kafka-0", "confluent-kafka-1"]
     service.begin([*go, *others], OLD)
