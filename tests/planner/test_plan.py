@@ -389,14 +389,3 @@ def test_another_cost_model_can_take_its_place() -> None:
     made = plan([m("a", BOTH), m("b", RANGE)], cost=model)
     assert [step.cost.rebalances for step in made.steps if step.cost] == [7, 7]
     assert [restarts.restarting for restarts in asked] == [1, 2]
-
-
-def test_franz_go_stops_nothing_more_once_the_vote_is_for_the_target() -> None:
-    go = plan([m(name, BOTH, family="franz-go") for name in "abc"], elected="cooperative-sticky")
-    java = plan([m(name, BOTH) for name in "abc"], elected="cooperative-sticky")
-    assert go.next_step == java.next_step == 2
-    ours, theirs = go.steps[1], java.steps[1]
-    assert "only what moves stops" in ours.cost.text
-    assert "not restarted yet stop all" in theirs.cost.text
-    assert ours.cost.partitions_stopped < theirs.cost.partitions_stopped
-    assert any("no vote can turn them back" in line for line in ours.why)

@@ -283,3 +283,14 @@ def test_a_workload_in_kubernetes_is_paused_tried_and_undone(
     assert ("maxSurge" in said) is (surge == "25%")
     plain = make_plan(snapshot)
     assert not any("Kubernetes" in line for line in plain.steps[0].order)
+
+
+def test_franz_go_stops_nothing_more_once_the_vote_is_for_the_target() -> None:
+    go = plan([java(name, BOTH, family="franz-go") for name in "abc"], elected="cooperative-sticky")
+    fixed = plan([java(name, BOTH) for name in "abc"], elected="cooperative-sticky")
+    assert go.next_step == fixed.next_step == 2
+    ours, theirs = go.steps[1], fixed.steps[1]
+    assert "only what moves stops" in ours.cost.text
+    assert "not restarted yet stop all" in theirs.cost.text
+    assert ours.cost.partitions_stopped < theirs.cost.partitions_stopped
+    assert any("no vote can turn them back" in line for line in ours.why)
