@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from rebal.groups.assignors.holding import Holding
 from rebal.groups.assignors.movements import Movements
 from rebal.groups.assignors.problem import Problem
 
@@ -59,7 +60,9 @@ class Balancing:
         self._fixed = set(range(len(lists))).difference(self.movable)
         self._order = sorted((self._sizes[m], problem.rank[m]) for m in self.movable)
         self._held: list[Counter[int]] = []
+        self._holding: Holding | None = None
         self._fewest_of: dict[int, int] = {}
+        self._could_lose: dict[tuple[int, int], bool] = {}
         self._shared = [t for t, members in enumerate(takers) if len(members) > 1]
         self._witness = 0
         self._balanced: bool | None = None
@@ -169,7 +172,13 @@ class Balancing:
     def _could_go(self, owner: int, topic: int, code: int) -> bool:
         if self._simple:
             return self._has_two_more(owner, self._fewest(topic), code)
-        return any(self._has_two_more(owner, other, code) for other in self._takers[topic])
+        # The same for all of the topic's partitions that it has, until something moves.
+        found = self._could_lose.get((owner, topic))
+        if found is None:
+            others = self._takers[topic]
+            found = any(self._has_two_more(owner, other, code) for other in others)
+            self._could_lose[owner, topic] = found
+        return found
 
     def _fewest(self, topic: int) -> int:
         """The movable subscriber with fewest partitions, the first by name among those."""
@@ -198,10 +207,13 @@ class Balancing:
             self._in_order(to)[code] = None
             sizes[owner] -= 1
         else:
-            if code in self._lists[owner]:
+            has = code in self._lists[owner]
+            if has:
                 self._lists[owner].remove(code)
                 sizes[owner] -= 1
             self._lists[to].append(code)
+            if self._holding is not None:
+                self._holding.move(code, owner if has else None, to)
         sizes[to] += 1
         if self._held:
             self._held[owner][code % self._step] -= 1
@@ -210,6 +222,7 @@ class Balancing:
         for member in {owner, to}:
             insort(self._order, (sizes[member], rank[member]))
         self._fewest_of.clear()
+        self._could_lose.clear()
         self._balanced = None
         return owner
 
@@ -265,19 +278,28 @@ class Balancing:
         return False
 
     def _some_partition_unfair(self) -> bool:
-        holder = {code: member for member in self.movable for code in self._lists[member]}
-        for size, rank in self._order:
-            member = self._by_name[rank]
+        """Whether some partition's holder has two more than a subscriber that lacks it."""
+        if self._holding is None:
+            self._holding = Holding(self._problem, self.movable, self._lists)
+        holding, by_name, order = self._holding, self._by_name, self._order
+        highest: dict[int, int] = {}
+        for size, rank in order:
+            member = by_name[rank]
             if size == self._most[member]:
                 continue
-            mine = set(self._lists[member])
             for topic in self._problem.subscribed[member]:
-                for code in self._problem.codes_of(topic):
+                if topic not in highest:
+                    sizes = (s for s, r in reversed(order) if holding.holds(by_name[r], topic))
+                    highest[topic] = next(sizes, 0)
+                if highest[topic] <= size + 1 and not holding.some_have_none(topic):
+                    continue
+                mine = set(self._lists[member])
+                for code, holder in holding.holders(topic):
                     if code in mine:
                         continue
-                    if code not in holder:
+                    if holder is None:
                         raise self._throws([member], [code])
-                    if size + 1 < self._sizes[holder[code]]:
+                    if size + 1 < self._sizes[holder]:
                         return True
         return False
 
