@@ -141,8 +141,11 @@ def test_workers_to_sessioned_and_back_and_the_sink_group_of_their_connector(
         configure(workers.running["w1"], sink, config | tasks.settings(step))
         broker.wait_stable(f"connect-{sink}", 2)
         wait_running(workers.running["w0"], sink, 2)
+        look = ("--step", str(step))
         wait_for(
-            f"step {step} to be proven done", lambda: tasks.verify()["exit_code"] == 0, timeout=20
+            f"step {step} to be proven done",
+            lambda look=look: tasks.verify(*look)["exit_code"] == 0,
+            timeout=20,
         )
     assert tasks.verify()["finished"]
     assert tasks.look()["verdict"] == "done"
