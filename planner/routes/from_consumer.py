@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, ids
 from rebal.planner.cost_stop import see_it_empty, stop_and_start
+from rebal.planner.cost_timeouts import waits, with_brokers_sessions
 from rebal.planner.families import speak_kip848
 from rebal.planner.kip848 import Answer, fits, policy, room, worst
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
@@ -37,6 +38,7 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
     done = [facts for facts in context.members if facts.member.protocol_type == "classic"]
     rest = [facts for facts in context.members if facts not in done]
     allows = worst(answers)
+    longest = max((waits(m).session for m in with_brokers_sessions(context.snapshot)), default=0)
     owned = sum(len(n) for f in rest for n in f.member.assignment.values())
     return Step(
         id=1,
@@ -62,14 +64,15 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
             rebalances=2 * len(rest),
             partitions_stopped=2 * owned,
             partitions_moved=2 * owned,
-            text=f"each restarted member's partitions move away and back ({owned} in all, twice)",
+            text=f"each restarted member's partitions move away and back ({owned} in all, twice); "
+            f"one that is killed keeps its own until its session ends ({longest:g} s)",
         ),
         exit_code=CODES[allows],
     )
 
 
 def _offline(context: Context, common: tuple[Answer, ...], online: tuple[Answer, ...]) -> Step:
-    members = context.snapshot.members
+    members = with_brokers_sessions(context.snapshot)
     against = [answer.why for answer in online if answer.allows is Tri.NO]
     return Step(
         id=1,

@@ -15,6 +15,7 @@ from rebal.groups.clients import family as known_family
 from rebal.groups.model import GroupType, Tri
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.cost_stop import see_it_empty, stop_and_start
+from rebal.planner.cost_timeouts import in_words
 from rebal.planner.families import speak_kip848
 from rebal.planner.kip848 import (
     Answer,
@@ -87,7 +88,9 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
             partitions_stopped=2 * owned,
             partitions_moved=2 * owned,
             text=f"each restarted member's partitions move away and back ({owned} in all, twice); "
-            "classic members that run EAGER stop all they own whenever their part changes",
+            "classic members that run EAGER stop all they own whenever their part changes; one "
+            "that is killed keeps its own until its session ends"
+            + (f": {in_words([facts.member for facts in rest])}" if rest else ""),
         ),
         exit_code=CODES[allows],
     )

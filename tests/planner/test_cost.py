@@ -111,11 +111,14 @@ def test_the_worst_is_told_beside_what_is_expected() -> None:
 
 def test_unknown_timeouts_are_called_defaults() -> None:
     made = by_assignors(restarts(group(2, ["range"], "range"), tuple(BOTH)))
-    assert "session timeout 45 s, rebalance timeout up to 300 s (defaults of Java's" in made.text
+    assert "session timeout 45 s, rebalance timeout up to 300 s (by default of Java's" in made.text
     assert made.worst_seconds == pytest.approx(2 * 45 + 4 * 300)
     old = by_assignors(restarts(group(2, ["range"], "range", version="2.8.2"), tuple(BOTH)))
     assert "session timeout 10 s" in old.text
     members = [{"id": "a", "list": ["range"], "timeouts": [6000, 9000]}, {"id": "b"}]
+    file = [{"id": "c", "list": ["range"], "timeouts": [6000, None]}]
+    part = by_assignors(restarts(group_of({"members": file}), tuple(BOTH)))
+    assert "session timeout 6 s (request log), rebalance timeout up to 300 s (by def" in part.text
     half = by_assignors(restarts(group_of({"members": members}), tuple(BOTH)))
     assert "6 to 45 s, rebalance timeout up to 300 s (request log; of 1 not known" in half.text
 
