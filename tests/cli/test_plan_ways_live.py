@@ -29,6 +29,16 @@ def plan(broker: Broker, capsys: Said, group: str, *more: str) -> dict[str, Any]
     return body
 
 
+def verify(broker: Broker, capsys: Said, file: Path, *more: str) -> dict[str, Any]:
+    """What verify says of the plan in `file`, with a journal beside it."""
+    code = app.run(["verify", str(file), "-b", broker.bootstrap, "-o", "json", *more])
+    told = capsys.readouterr()
+    assert told.out, told.err
+    body: dict[str, Any] = json.loads(told.out)
+    assert body["exit_code"] == code
+    return body
+
+
 def settle(broker: Broker, group: str, running: list[Member]) -> None:
     wait_assigned(running, PARTITIONS)
     broker.wait_stable(group, len(running))
@@ -91,7 +101,13 @@ def test_librdkafka_members_stop_alone_in_a_group_of_java_members(
 
 @BOTH
 def test_static_members_whose_new_list_lies_unused_until_it_is_seen(
-    shared: Broker, members: Members, group_id: str, topic_name: str, capsys: Said
+    shared: Broker,
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    *,
+    tmp_path: Path,
+    capsys: Said,
 ) -> None:
     shared.create_topic(topic_name, PARTITIONS)
     log = ["--request-log", str(shared.request_log_path), "--expect-members", "2", "--probe"]
@@ -106,6 +122,8 @@ def test_static_members_whose_new_list_lies_unused_until_it_is_seen(
     try:
         running = [start(number, ["range"]) for number in range(2)]
         settle(shared, group_id, running)
+        file = tmp_path / "plan.yaml"
+        plan(shared, capsys, group_id, *log, "--out", str(file))
         for step in (1, 2):
             for number in range(2):
                 body = plan(shared, capsys, group_id, *log)
@@ -116,6 +134,8 @@ def test_static_members_whose_new_list_lies_unused_until_it_is_seen(
                 running[number].stop()
                 running[number] = start(number, now["target_list"])
                 settle(shared, group_id, running)
+                told = verify(shared, capsys, file, *log)
+                assert (told["step"], told["exit_code"]) == (step, 0 if number else 4), told["why"]
         body = plan(shared, capsys, group_id, *log)
         assert (body["verdict"], body["exit_code"]) == ("done", 0), body["summary"]
     finally:
@@ -155,13 +175,6 @@ def test_a_broker_restart_kills_who_leaves_the_refresh_out_and_nobody_who_follow
             assignors=names, session_timeout_ms=60_000, instance_id=f"app-{number}",
         )  # fmt: skip
 
-    def verify(file: Path, *more: str) -> dict[str, Any]:
-        app.run(["verify", str(file), "-b", broker.bootstrap, "-o", "json", *more])
-        told = capsys.readouterr()
-        assert told.out, told.err
-        body: dict[str, Any] = json.loads(told.out)
-        return body
-
     log = ("--probe", "--request-log", str(broker.request_log_path))
     more = (*log, "--expect-members", "3")
     running = [start(number, default) for number in range(3)]
@@ -175,7 +188,7 @@ def test_a_broker_restart_kills_who_leaves_the_refresh_out_and_nobody_who_follow
     broker.restart()
     settle(broker, group_id, running)
     # The plan of before the restart is held back, and the new one begins with the refresh.
-    told = verify(early, *log)
+    told = verify(broker, capsys, early, *log)
     assert {member["member_id"] for member in told["members"]} == before, "nobody rejoined"
     assert told["exit_code"] == 3
     assert [f["rule"] for f in told["findings"] if f["severity"] == "block"] == ["RB113"]
@@ -184,7 +197,7 @@ def test_a_broker_restart_kills_who_leaves_the_refresh_out_and_nobody_who_follow
     assert (body["next_step"], body["exit_code"]) == (1, 0), body["summary"]
     assert [step["target_list"] for step in body["steps"]] == [[], final]
     assert any("enforceRebalance()" in line for line in body["steps"][0]["order"])
-    assert verify(late, *log)["exit_code"] == 4
+    assert verify(broker, capsys, late, *log)["exit_code"] == 4
 
     # Without the refresh: refused and dead, though every member's list holds both.
     running[0].stop()
@@ -194,13 +207,13 @@ def test_a_broker_restart_kills_who_leaves_the_refresh_out_and_nobody_who_follow
     running[0] = start(0, default)
     settle(broker, group_id, running)
     # That static restart shows only itself: the coordinator still knows nothing of the others.
-    assert verify(late, *log)["gate"] != "yes"
+    assert verify(broker, capsys, late, *log)["gate"] != "yes"
 
     # With it: nobody dies.
     running[1].rebalance()
     wait_for(
         "the refresh step's gate",
-        lambda: (seen := verify(late, *log))["step"] == 1 and seen["gate"] == "yes",
+        lambda: (seen := verify(broker, capsys, late, *log))["step"] == 1 and seen["gate"] == "yes",
         timeout=30,
     )
     for number in range(3):
@@ -208,7 +221,7 @@ def test_a_broker_restart_kills_who_leaves_the_refresh_out_and_nobody_who_follow
         running[number] = start(number, final)
         settle(broker, group_id, running)
     assert all(member.error is None for member in running)
-    told = verify(late, *log)
+    told = verify(broker, capsys, late, *log)
     assert (told["step"], told["gate"]) == (2, "yes")
     # The hasty one's refusal is not a minute old; nobody else was refused.
     assert [danger["kind"] for danger in told["dangers"]] == ["refused"]
