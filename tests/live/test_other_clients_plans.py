@@ -85,8 +85,8 @@ class Service:
         words = ["plan-upgrade", self.group, "--probe", "--expect-members", str(len(self.running))]
         return self.rebal(*words, *more, log=log)
 
-    def inspect(self) -> dict[str, Any]:
-        (group,) = self.rebal("inspect", self.group)["groups"]
+    def inspect(self, *, log: bool = True) -> dict[str, Any]:
+        (group,) = self.rebal("inspect", self.group, log=log)["groups"]
         return dict(group)
 
     def verify(self) -> dict[str, Any]:
@@ -330,6 +330,11 @@ def test_sarama_and_java_in_one_group(service: Service) -> None:
     assert owned <= gave_up(service.running[go], since)
     service.carry_out(second, [go])
     assert service.runs() == {java: "COOPERATIVE", go: "COOPERATIVE"}
+    # Its bytes are those of an old Java member: without a log it is not taken for one.
+    unlogged = {m["client_id"]: m["software"] for m in service.inspect(log=False)["members"]}
+    assert unlogged[java]["family"] == "java"
+    assert unlogged[go]["family"] is None
+    assert unlogged[go]["version_range"] == "java >= 2.4, < 3.4 or sarama"
     assert service.plan()["verdict"] == "done"
     assert all(member.error is None for member in service.running.values())
 
