@@ -146,10 +146,9 @@ def test_the_wide_screen_tells_them_and_what_is_a_default(merged: GroupSnapshot)
         return render(inspect_view(make_report(snapshot), "", wide=wide), width=200)
 
     (line,) = (one for one in screen(merged, wide=True).splitlines() if one.startswith("waits"))
-    assert "session timeout 20 to 45 s, rebalance timeout up to 300 s" in line
-    assert line.endswith(
-        "(client log, request log; of 1 not known, and a default of Java's clients)"
-    )
+    assert "session timeout 20 to 45 s (client log, config file, request log)" in line
+    by = "(client log, request log; of 1 not known, and a default of Java's clients)"
+    assert f"rebalance timeout up to 300 s {by}" in line
     assert "waits" not in screen(merged, wide=False)
     assert "waits" not in screen(group_of({"members": [{"id": "a"}]}), wide=True)
 

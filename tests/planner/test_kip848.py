@@ -214,6 +214,14 @@ def test_back_to_classic() -> None:
     assert (shut.path, shut.exit_code) == ("kip848_back_offline", 3)
     assert "must be downgrade or bidirectional" in shut.steps[0].why[0]
     assert "the group stays a KIP-848 group" in shut.steps[0].why[0]
+    brokers = {"group.consumer.session.timeout.ms": "30000"}
+    said = (
+        plan(members, {**brokers, "group.consumer.migration.policy": "upgrade"}, to="range", **more)
+        .steps[0]
+        .cost
+    )
+    assert said is not None
+    assert "session timeout 30 s (describe), rebalance timeout up to 300 s (by def" in said.text
     crowded = plan(members, {"group.max.size": "1"}, to="range", **more)
     assert (crowded.path, crowded.exit_code) == ("kip848_back", 3)
     assert "2 members, and the brokers' group.max.size is 1" in crowded.summary
