@@ -6,36 +6,28 @@ another (they may span batches), and yields `(table, batch)` for the tables in
 of any size, give the same tables. Of a group only its present state and the last ten seconds are
 kept in memory (timeline_group.DISORDER).
 
-A row holds a record (`key` is set) or a line of a request log (`request` is set), never both.
+A row holds a record (`key` is set) or a line of a request log (`api` is set), never both.
 Records of kinds 0 and 1 (commits) do not belong here. Rows come out group by group; within a group
 in the order in which they are finished.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 
-from rebal.inspectors.fleet.schemas import INT, LONG, REQUESTS, TEXT, TIME
+from rebal.inspectors.fleet.schemas import RECORDS, REQUESTS, TIME
 from rebal.inspectors.fleet.timeline_group import GroupTimeline, Shared
 
-INPUT: Final = pa.schema(
-    [
-        ("group_id", TEXT),
-        ("at", TIME),
-        ("partition", INT),
-        ("offset", LONG),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("source", TEXT),
-        ("request", pa.struct(list(REQUESTS))),
-    ]
-)
-"""`at` is the record's timestamp, or the request's completion. Columns are found by name."""
+RECORD: Final = ("key", "value", "partition", "offset")
+INPUT: Final = pa.schema([*(RECORDS.field(name) for name in RECORD), *REQUESTS])
+"""A record's columns and a request's, side by side; `group_id`, `at` and `source` are both's.
+`at` is the record's timestamp. A row with an `api` is a request. Columns are found by name."""
 
-ORDER: Final = ("group_id", "at", "offset", "source", "request.position")
+ORDER: Final = ("group_id", "at", "partition", "offset", "source", "position")
 """How rows are sorted: nulls first or last, but the same way each time."""
 
 
@@ -54,19 +46,18 @@ def make_tables(
     shared = Shared(topic_names, observed)
     group: GroupTimeline | None = None
     for batch in batches:
-        for row in _rows(batch):
-            group_id, at, partition, offset, key, value, source, request = row
+        for group_id, at, record, request in _rows(batch):
             if group is None or group.group_id != group_id:
                 if group is not None:
                     group.finish()
-                    yield from shared.rows.full()
                 group = GroupTimeline(group_id, shared)
+            when = group.last_at if at is None else at
             if request is not None:
-                group.request(group.last_at if at is None else at, request)
+                group.request(when, request)
             else:
-                group.record(at, partition, offset, key, value, source)
-            if len(shared.rows) >= _MANY:
-                yield from shared.rows.full()
+                group.record(when, *record)
+        if len(shared.rows) >= _MANY:
+            yield from shared.rows.full()
     if group is not None:
         group.finish()
     yield from shared.rows.rest()
@@ -75,14 +66,28 @@ def make_tables(
 _MANY: Final = 16_384
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    columns = []
-    for name in INPUT.names:
-        column = batch.column(name)
-        if name == "at":
-            column = column.cast(TIME).cast(pa.int64())
-        if column.null_count == len(column):
-            columns.append([None] * len(column))
-        else:
-            columns.append(column.to_pylist())
-    return zip(*columns, strict=True)
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[str, int | None, tuple[Any, ...], Any]]:
+    """Each row's group and time, with its record's fields or its request."""
+    records = [_values(batch, name) for name in (*RECORD, "source")]
+    times = _values(batch, "at")
+    groups = _values(batch, "group_id")
+    apis = batch.column("api")
+    requests: Iterable[Any] = itertools.repeat(None, len(batch))
+    if apis.null_count < len(batch):
+        names = REQUESTS.names
+        columns = (_values(batch, name) for name in names)
+        requests = (
+            dict(zip(names, row, strict=True)) if api is not None else None
+            for api, row in zip(apis.to_pylist(), zip(*columns, strict=True), strict=True)
+        )
+    return zip(groups, times, zip(*records, strict=True), requests, strict=True)
+
+
+def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
+    column = batch.column(name)
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if name == "at":
+        column = column.cast(TIME).cast(pa.int64())
+    values: list[Any] = column.to_pylist()
+    return values

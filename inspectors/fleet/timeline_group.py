@@ -18,20 +18,20 @@ from rebal.groups.wire.consumer_group_records import DECODERS, decode_consumer_g
 from rebal.groups.wire.group_metadata import GroupMetadata, decode_group_metadata
 from rebal.inspectors.fleet import timeline_incidents as incidents
 from rebal.inspectors.fleet.timeline_consumer import ConsumerGroup
+from rebal.inspectors.fleet.timeline_heartbeats import write_members
 from rebal.inspectors.fleet.timeline_history import History
 from rebal.inspectors.fleet.timeline_lists import Lists
-from rebal.inspectors.fleet.timeline_log import MILLI, Log, Round
+from rebal.inspectors.fleet.timeline_log import MILLI, Era, Log, Round
 from rebal.inspectors.fleet.timeline_members import Seen
 from rebal.inspectors.fleet.timeline_protocol import Protocols
 from rebal.inspectors.fleet.timeline_rebalances import LOG, TOPIC, Generation
+from rebal.inspectors.fleet.timeline_requests import Requests
 from rebal.inspectors.fleet.timeline_tables import Rows
-from rebal.inspectors.fleet.timeline_values import NOTHING, UNTOLD, Given, Values
+from rebal.inspectors.fleet.timeline_values import UNTOLD, Given, Values
 
 DISORDER: Final = 10_000_000
 """How far the clocks of two sources may differ, in microseconds."""
 _MOST_SOURCES: Final = 100
-_REFUSED: Final = 23
-_MEMBER_ID_REQUIRED: Final = 79
 
 
 class Shared:
@@ -52,16 +52,15 @@ class Shared:
 class _Item:
     """Something to apply: a record (`key` is set) or a leader's sync (`round_` is set)."""
 
-    __slots__ = ("at", "before", "key", "offset", "request", "round_", "value")
+    __slots__ = ("at", "era", "key", "offset", "round_", "value")
 
-    def __init__(self, at: int, offset: int | None = None) -> None:
+    def __init__(self, at: int, era: Era, offset: int | None = None) -> None:
         self.at = at
+        self.era = era
         self.offset = offset
         self.key: kinds.Key | None = None
         self.value: Any = None
         self.round_: Round | None = None
-        self.before: dict[int, Round] | None = None
-        self.request: Mapping[str, Any] | None = None
 
 
 class GroupTimeline:
@@ -73,6 +72,7 @@ class GroupTimeline:
         self.log = Log()
         self.history = History(group_id, shared.rows, shared.protocols, self.log)
         self.lists = Lists(group_id, shared.rows)
+        self.requests = Requests(self.log, self.lists, self.history)
         self.consumer: ConsumerGroup | None = None
         self.type = GroupType.UNKNOWN
         self.protocol_type: str | None = None
@@ -82,19 +82,17 @@ class GroupTimeline:
         self.deleted_at: int | None = None
         self.sources: dict[str, None] = {}
         self._items: deque[_Item] = deque()
-        self._recorded: dict[int, None] = {}
         self._last_offset = -1
         self._applied_offset = -1
         self._dying: _Item | None = None
-        self._epochs_told = False
 
     def record(
-        self, at: int, partition: int, offset: int, key: bytes, value: bytes | None, source: str
+        self, at: int, key: bytes, value: bytes | None, partition: int, offset: int, source: str
     ) -> None:  # fmt: skip
         """One record of `__consumer_offsets` whose key names this group."""
         self._came(at, source)
         self.partition = partition if self.partition is None else self.partition
-        item = _Item(at, offset)
+        item = _Item(at, self.log.era, offset)
         try:
             item.key = kinds.decode_key(key)
             item.value = self._decoded(item.key, value)
@@ -107,38 +105,21 @@ class GroupTimeline:
                 self._error(source, partition, offset, at, what, key, value)
             return
         if isinstance(item.value, GroupMetadata):
-            self._recorded[item.value.generation] = None
-            if len(self._recorded) > 1000:
-                self._recorded.pop(next(iter(self._recorded)))
+            self.log.era.has_record(item.value.generation)
         elif value is None and isinstance(item.key, kinds.GroupMetadataKey):
-            item.before = self.log.cut(at)
-            self._recorded.clear()
+            self.log.cut(at)
         self._push(item)
 
     def request(self, at: int, request: Mapping[str, Any]) -> None:
         """One line of a broker's request log about this group."""
         self._came(at, request["source"])
-        if self.log.since is None:
-            self.log.since = at
-        api, error = request["api"], request["error"] or 0
-        if api == "JOIN_GROUP":
-            self._join(at, request, error)
-        elif error:
+        round_ = self.requests.note(at, request)
+        if round_ is None:
+            self._drain(self.last_at - DISORDER)
             return
-        elif api == "SYNC_GROUP":
-            round_ = self.log.synced(request, at)
-            if round_ is not None and request["assignments"]:
-                item = _Item(at)
-                item.round_ = round_
-                self._push(item)
-        elif api == "LEAVE_GROUP":
-            for one in request["left"] or ():
-                member_id = one["member_id"] or self.log.instances.get(one["instance_id"] or "")
-                if member_id:
-                    self.log.left[member_id] = (at, one["reason"])
-        elif api == "CONSUMER_GROUP_HEARTBEAT":
-            self._heartbeat(at, request)
-        self._drain(self.last_at - DISORDER)
+        item = _Item(at, self.log.era)
+        item.round_ = round_
+        self._push(item)
 
     def finish(self) -> None:
         """The end of this group's inputs."""
@@ -151,26 +132,25 @@ class GroupTimeline:
             if now is not None:
                 self.history.advance(now)
         self.lists.close()
-        state = self._state()
-        now = self.history.now
-        members = self.history.roster.members
-        count = len(members) if now is not None and now.members is not None else None
+        heard = self.consumer is None and write_members(self.history, self.log.persons)
+        if heard and self.type is not GroupType.CONSUMER:
+            self._became(GroupType.CONSUMER, self.last_at)
         since, until = self.shared.observed or (self.first_at or 0, self.last_at)
-        dead = self.history.ended
-        self.history.finish()
+        count = self.history.finish()
+        now = self.history.now
         self.shared.rows.add(
             "groups",
             (
                 self.group_id,
                 str(self.type),
                 self.protocol_type,
-                state,
+                self._state(count),
                 self.partition,
                 now.assignor if now else None,
                 now.number if now else None,
                 self.consumer.target_epoch if self.consumer else None,
                 now.leader if now else None,
-                0 if dead else count,
+                count,
                 self.history.incarnation,
                 self.first_at,
                 self.last_at,
@@ -219,15 +199,22 @@ class GroupTimeline:
         items = self._items
         while items and (until is None or items[0].at <= until):
             self._apply(items.popleft())
-        if until is not None and len(self.log.persons) > 256:
-            self.log.forget(until, self.history.roster.members)
-            self.lists.forget(until, self.history.roster.members)
+        if until is None:
+            return
+        members = self.history.roster.members
+        dropped = self.log.forget(until, members)
+        if dropped:
+            self.lists.forget(until, members)
+            if self.consumer is None:
+                write_members(self.history, dropped)
 
     def _apply(self, item: _Item) -> None:
         if item.offset is not None:
             self._applied_offset = item.offset
+        self.history.rounds = item.era.rounds
         if item.round_ is not None:
-            self._apply_round(item.round_)
+            if item.round_.generation not in item.era.recorded:
+                self._apply_round(item.round_)
             return
         key, value = item.key, item.value
         assert key is not None
@@ -283,9 +270,6 @@ class GroupTimeline:
         assert dying is not None
         if self.type is GroupType.CONSUMER and self.consumer is not None:
             self.consumer = ConsumerGroup(self.shared.values, self.shared.topic_names)
-        if dying.before is not None:
-            for key in [k for k, one in dying.before.items() if one.applied]:
-                del dying.before[key]
         self.history.end(dying.at, incidents.causes.DELETED)
         self.deleted_at = dying.at
 
@@ -337,68 +321,9 @@ class GroupTimeline:
         longest = max(one.rebalance_timeout_ms or one.session_timeout_ms for one in value.members)
         return stamp if at - stamp > longest * MILLI else at
 
-    def _join(self, at: int, request: Mapping[str, Any], error: int) -> None:
-        if request["probe"] or error not in (0, _REFUSED, _MEMBER_ID_REQUIRED):
-            return
-        names = tuple(one["name"] for one in request["protocols"] or ())
-        if error == _REFUSED:
-            self.lists.refused(request, at, names)
-            self.log.refused.append((at, request["instance_id"] or request["client_id"] or ""))
-            self.history.metrics.refused += 1
-            self.history.incidents.refused(request, names, at)
-            return
-        member_id, instance_id = request["member_id"], request["instance_id"]
-        if not member_id:
-            return
-        start = at - round((request["total_ms"] or 0) * MILLI)
-        replaced = None
-        if instance_id:
-            before = self.log.instances.get(instance_id)
-            replaced = before if before != member_id else None
-            self.log.instances[instance_id] = member_id
-        self.lists.joined(request, at, names, replaced)
-        person = self.log.person(member_id)
-        first = person.joined_at is None
-        if person.assignors is None:
-            person.reason = _said(request["reason"])
-        person.saw(request, at)
-        person.assignors = names
-        person.session_timeout_ms = request["session_timeout_ms"]
-        person.rebalance_timeout_ms = request["rebalance_timeout_ms"]
-        person.protocol_type = request["protocol_type"]
-        person.replaced = replaced or person.replaced
-        if person.generation is None and error == 0:
-            person.generation = request["generation"]
-        if error == 0:
-            if first:
-                person.joined_at = at
-            if self.log.joined(request, at, start) is None and replaced is not None:
-                self._hidden(member_id, replaced, names, at)
-
-    def _hidden(self, member_id: str, replaced: str, names: tuple[str, ...], at: int) -> None:
-        before = self.log.persons.get(replaced)
-        if before is not None and before.assignors not in (None, names):
-            who = self.log.persons[member_id].instance_id or member_id
-            assert before.assignors is not None
-            self.history.incidents.hidden(member_id, who, before.assignors, names, at)
-
-    def _heartbeat(self, at: int, request: Mapping[str, Any]) -> None:
-        member_id = request["member_id"]
-        if not member_id:
-            return
-        person = self.log.person(member_id)
-        person.saw(request, at)
-        epoch = request["generation"]
-        if epoch == 0 and person.joined_at is None:
-            person.joined_at = at
-        elif epoch is not None and epoch < 0:
-            self.log.left[member_id] = (at, None)
-        if request["subscribed_topics"] is not None:
-            person.topics = tuple(request["subscribed_topics"])
-
     def _apply_round(self, round_: Round) -> None:
         """A rebalance of which there is no record: what the leader was handed and what it sent."""
-        if round_.applied or round_.generation in self._recorded or round_.assignments is None:
+        if round_.applied or round_.assignments is None:
             return
         assert round_.ended is not None
         self._became_by_log(round_)
@@ -450,15 +375,14 @@ class GroupTimeline:
         )  # fmt: skip
         self.log.person(key.member_id).assignors = names
 
-    def _state(self) -> str | None:
+    def _state(self, members: int | None) -> str | None:
         if self.history.ended:
             return "Dead"
         if self.type is GroupType.CONSUMER and self.consumer is not None:
             return self.consumer.state
-        now = self.history.now
-        if now is None or now.members is None:
+        if members is None or self.history.now is None:
             return None
-        return "Stable" if now.members else "Empty"
+        return "Stable" if members else "Empty"
 
     def _error(
         self, source: str, partition: int, offset: int, at: int, error: str, key: bytes,
@@ -468,13 +392,3 @@ class GroupTimeline:
             "errors",
             (source, partition, offset, at, self.group_id, "record", error, key, value),
         )
-
-
-def _said(reason: str | None) -> str | None:
-    """A join's reason, where it says more than that a member id is needed or it follows others."""
-    if not reason or reason.startswith("need to re-join with the given member-id"):
-        return None
-    return reason
-
-
-__all__ = ["DISORDER", "NOTHING", "GroupTimeline", "Shared"]

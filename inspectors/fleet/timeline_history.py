@@ -16,6 +16,7 @@ from rebal.inspectors.fleet.timeline_rebalances import (
     TOPIC,
     Change,
     Generation,
+    Owners,
     cause,
     kind_of,
     moved,
@@ -39,10 +40,12 @@ class History:
         self.roster = Roster(group_id, rows, log)
         self.metrics = Metrics()
         self.incidents = Incidents(group_id, rows)
+        self.rounds: dict[int, Round] = log.era.rounds
         self.incarnation = 1
         self.now: Generation | None = None
         self.protocol: str | None = None
         self.assigned = (0, 0)
+        self.withheld: Owners = {}
         self.ended = False
 
     def advance(self, new: Generation) -> None:
@@ -57,7 +60,7 @@ class History:
             self.incidents.recreated(new.ended, self.incarnation)
         self._unfinished(old, new.number)
         old = self.now
-        round_ = self.log.rounds.get(new.number)
+        round_ = self.rounds.get(new.number)
         if round_ is not None:
             round_.applied = True
             round_.ended = new.ended
@@ -76,8 +79,8 @@ class History:
         self._row(old, new, change, round_, *self._cost(old, new, change))
         self._settle(old, new, change, (round_, sure))
         self.now = new
-        for key in [key for key in self.log.rounds if key < new.number]:
-            del self.log.rounds[key]
+        for key in [key for key in self.rounds if key < new.number]:
+            del self.rounds[key]
 
     def end(self, at: int, reason: str | None, told: bool = True) -> None:
         """The group was deleted at `at`; `told` is False where only what comes after shows it."""
@@ -91,15 +94,31 @@ class History:
         if told:
             self.incidents.deleted(at)
         self.ended = True
-        self.now, self.protocol, self.assigned = None, None, (0, 0)
+        self.now, self.protocol, self.assigned, self.withheld = None, None, (0, 0), {}
 
-    def finish(self) -> None:
-        """The end of the input: those who are there now are current."""
+    def finish(self) -> int | None:
+        """The end of the input: those who are there now are current; how many (None: not known)."""
         self._unfinished(self.now, None)
-        self.roster.close(
-            self.incarnation, self.now.leader if self.now else None, self._last(), None, None, True
-        )
+        now = self.now
+        if now is not None:
+            for member_id in list(self.roster.members):
+                left = self.log.left.get(member_id)
+                if left is not None and left[0] > now.ended:
+                    self._left_last(member_id, now, *left)
+        count = len(self.roster.members)
+        leader = now.leader if now is not None else None
+        self.roster.close(self.incarnation, leader, self._last(), None, None, True)
         self.incidents.finish()
+        if self.ended:
+            return 0
+        return None if now is None or now.members is None else count
+
+    def _left_last(self, member_id: str, now: Generation, at: int, said: str | None) -> None:
+        """It left after the last rebalance; the next one is not there yet."""
+        reason = said or causes.LEFT
+        last = self._last()
+        gone = self.roster.leave(member_id, self.incarnation, now.leader, last, at, reason)
+        self.incidents.left(gone, at, reason, self.roster.clients())
 
     def _last(self) -> tuple[int | None, int]:
         return (None, 0) if self.now is None else (self.now.number, self.now.ended)
@@ -146,7 +165,7 @@ class History:
         had = standing.seen.given.partitions
         if old is None or had is None or not had.count or seen.sent is standing.seen.sent:
             return standing.kept, False
-        round_ = self.log.rounds.get(old.number)
+        round_ = self.rounds.get(old.number)
         synced = round_ is not None and seen.member_id in round_.synced
         return False, synced and owned is not None and seen.sent.generation == old.number
 
@@ -169,6 +188,11 @@ class History:
         latency = None
         if new.started is not None:
             latency = (new.ended - new.started) / MILLI
+        moved_now = None
+        if change is not None and before_known:
+            moved_now, self.withheld = moved(change, self.withheld)
+        else:
+            self.withheld = {}
         refused = tuple(sorted({name for at, name in self.log.refused if at <= new.ended}))
         self.log.refused = [one for one in self.log.refused if one[0] > new.ended]
         self.rows.add(
@@ -196,7 +220,7 @@ class History:
                 else None,
                 refused if self.log.since is not None else None,
                 assigned,
-                moved(change) if change is not None and before_known else None,
+                moved_now,
                 stopped_now,
                 new.source,
             ),
@@ -205,7 +229,7 @@ class History:
         self.assigned = (self.assigned[1], assigned or 0)
         if count != 0:
             self.metrics.completed(new.ended, latency)
-        self.incidents.rebalanced(new, began, self.roster.members)
+        self.incidents.rebalanced(new)
 
     def _settle(
         self, old: Generation | None, new: Generation, change: Change,
@@ -253,8 +277,10 @@ class History:
         """
         begun = {
             key: found
-            for key, found in self.log.rounds.items()
-            if not found.applied and found.joins and (until is None or key < until)
+            for key, found in self.rounds.items()
+            if not found.applied
+            and (found.joins or found.synced)
+            and (until is None or key < until)
         }
         numbers = set(begun)
         if (

@@ -86,10 +86,8 @@ class Incidents:
             (self.group_id, kind, started, ended, tuple(members), count, detail),
         )
 
-    def rebalanced(
-        self, new: Generation, cause: str | None, members: Mapping[str, Standing]
-    ) -> None:
-        """A rebalance was completed; `members` are those of before."""
+    def rebalanced(self, new: Generation) -> None:
+        """A rebalance was completed."""
         if new.members:
             self._in_chain(new.started or new.ended, new.ended, new.members)
         self._owners(new)

@@ -22,12 +22,14 @@ class Person:
     __slots__ = (
         "assignors",
         "client_id",
-        "expired",
-        "generation",
+        "first_at",
+        "first_epoch",
         "host",
         "instance_id",
         "joined_at",
         "last_at",
+        "last_epoch",
+        "left_at",
         "protocol_type",
         "reason",
         "rebalance_timeout_ms",
@@ -50,11 +52,14 @@ class Person:
         self.protocol_type: str | None = None
         self.joined_at: int | None = None
         self.reason: str | None = None
-        self.generation: int | None = None
         self.replaced: str | None = None
-        self.topics: tuple[str, ...] | None = None
-        self.expired = False
         self.last_at = 0
+        # of a member that speaks KIP-848's own protocol: its epochs, and when the first was told
+        self.topics: tuple[str, ...] | None = None
+        self.first_epoch: int | None = None
+        self.last_epoch: int | None = None
+        self.first_at = 0
+        self.left_at: int | None = None
 
     def saw(self, request: Mapping[str, Any], at: int) -> None:
         """What any request of the member says of it."""
@@ -103,18 +108,35 @@ class Round:
         return min((start for start, _, _ in self.joins.values() if start < ended), default=None)
 
 
+class Era:
+    """The rounds of one incarnation of a group, and the generations of which it has records."""
+
+    __slots__ = ("recorded", "rounds")
+
+    def __init__(self) -> None:
+        self.rounds: dict[int, Round] = {}
+        self.recorded: dict[int, None] = {}
+
+    def has_record(self, generation: int) -> None:
+        """There is a record of this generation, applied or soon to be."""
+        self.recorded[generation] = None
+        if len(self.recorded) > _SPARE:
+            del self.recorded[next(iter(self.recorded))]
+
+
 class Log:
     """The facts of one group's request log that its next rebalances need."""
 
     def __init__(self) -> None:
-        self.rounds: dict[int, Round] = {}
-        self.before: dict[int, Round] = {}
+        self.era = Era()
+        self.before = self.era
         self.cut_at: int | None = None
         self.persons: dict[str, Person] = {}
         self.instances: dict[str, str] = {}
         self.left: dict[str, tuple[int, str | None]] = {}
         self.refused: list[tuple[int, str]] = []
         self.since: int | None = None
+        self._limit = _SPARE
 
     def person(self, member_id: str) -> Person:
         """The member, new if need be."""
@@ -123,10 +145,9 @@ class Log:
             found = self.persons[member_id] = Person()
         return found
 
-    def cut(self, at: int) -> dict[int, Round]:
+    def cut(self, at: int) -> None:
         """The group ended at `at`: what begins later belongs to another one's generations."""
-        self.before, self.rounds, self.cut_at = self.rounds, {}, at
-        return self.before
+        self.before, self.era, self.cut_at = self.era, Era(), at
 
     def joined(self, request: Mapping[str, Any], at: int, start: int) -> Round | None:
         """A join that was answered without an error; its round unless that was done before."""
@@ -165,23 +186,36 @@ class Log:
     def _round(self, generation: int | None, start: int) -> Round | None:
         if generation is None or generation < 0:
             return None
-        rounds = self.rounds
-        if self.cut_at is not None and start < self.cut_at:
-            rounds = self.before
+        early = self.cut_at is not None and start < self.cut_at
+        rounds = (self.before if early else self.era).rounds
         found = rounds.get(generation)
         if found is None:
             found = rounds[generation] = Round(generation)
         return found
 
-    def forget(self, before: int, members: Container[str]) -> None:
-        """Drop what no later rebalance asks for: members that are gone since before this time."""
-        if len(self.persons) > _SPARE:
-            self.persons = {
+    def reached(self, member_id: str, epoch: int, joined: bool, start: int, at: int) -> None:
+        """A KIP-848 member was told an epoch that is new to it."""
+        found = self._round(epoch, at)
+        if found is not None:
+            found.last_at = max(found.last_at, at)
+            found.synced.add(member_id)
+            if joined:
+                found.joins[member_id] = (start, at, None)
+
+    def forget(self, before: int, members: Container[str]) -> dict[str, Person]:
+        """Drop what no later rebalance asks for; the persons that are gone since before this."""
+        dropped: dict[str, Person] = {}
+        if len(self.persons) > self._limit:
+            dropped = {
                 key: person
                 for key, person in self.persons.items()
-                if key in members or person.last_at >= before
+                if key not in members and person.last_at < before
             }
+            for key in dropped:
+                del self.persons[key]
+            self._limit = _SPARE + 2 * len(self.persons)
         if len(self.left) > _SPARE:
             self.left = {key: found for key, found in self.left.items() if found[0] >= before}
         if len(self.refused) > _SPARE:
             self.refused = [one for one in self.refused if one[0] >= before]
+        return dropped

@@ -97,35 +97,57 @@ class Change:
         return [one for one in self.gone if id(one) not in back]
 
 
-def moved(change: Change) -> int | None:
-    """Partitions that had one owner and have another now; None where an assignment is not known.
+Owners = dict[tuple[str, bytes], str]
+"""Partitions that nobody owns between two rounds of a cooperative rebalance: their last owner."""
 
-    A static member's restart is the same owner.
+
+def moved(change: Change, withheld: Owners) -> tuple[int | None, Owners]:
+    """Partitions that have another owner than the last one they had; and those withheld now.
+
+    A static member's restart is the same owner. None where an assignment is not known.
     """
     pairs = [
-        (old.seen.given, seen.given)
+        (old.seen.given, seen.given, seen.member_id)
         for old, seen in change.stayed
         if old.seen.given is not seen.given
     ]
     old_of = {key: one.seen.given for key, one in change.replaced.items()}
-    pairs += [(old_of.get(seen.member_id), seen.given) for seen in change.new]
-    before = [old for old, _ in pairs if old is not None]
-    before += [one.seen.given for one in change.really_gone]
-    if any(old.partitions is None for old in before) or any(
-        new.partitions is None for _, new in pairs
-    ):
-        return None
-    if not before:
-        return 0
-    owned = frozenset().union(*(old.partitions.keys for old in before if old.partitions))
-    count = 0
-    for old, new in pairs:
-        assert new.partitions is not None
+    pairs += [(old_of.get(seen.member_id), seen.given, seen.member_id) for seen in change.new]
+    gone = [(one.seen.given, one.seen.member_id) for one in change.really_gone]
+    if not pairs and not gone:
+        return 0, withheld
+    before: set[tuple[str, bytes]] = set()
+    for old, _, _ in pairs:
+        if old is not None:
+            if old.partitions is None:
+                return None, {}
+            before |= old.partitions.keys
+    for given, _ in gone:
+        if given.partitions is None:
+            return None, {}
+        before |= given.partitions.keys
+    count, after = 0, set()
+    for old, new, member_id in pairs:
+        if new.partitions is None:
+            return None, {}
         keys = new.partitions.keys
-        count += len(keys & owned)
+        after |= keys
+        count += len(keys & before)
         if old is not None and old.partitions is not None:
             count -= len(keys & old.partitions.keys)
-    return count
+        if withheld:
+            back = [key for key in keys if key in withheld]
+            count += sum(withheld[key] != member_id for key in back)
+    kept: Owners = {key: owner for key, owner in withheld.items() if key not in after}
+    revoked = before - after
+    if revoked:
+        for old, _, member_id in pairs:
+            if old is not None and old.partitions is not None:
+                kept.update(dict.fromkeys(revoked & old.partitions.keys, member_id))
+        for given, member_id in gone:
+            if given.partitions is not None:
+                kept.update(dict.fromkeys(revoked & given.partitions.keys, member_id))
+    return count, kept
 
 
 def stopped(change: Change, kinds: Mapping[str, Kind], protocols: Protocols) -> int | None:

@@ -28,6 +28,7 @@ def micros(at: datetime) -> int:
 def record(group_id: str, at: int, offset: int, key: bytes, value: bytes | None) -> Row:
     """One record; `at` in microseconds."""
     return {
+        **dict.fromkeys(INPUT.names),
         "group_id": group_id,
         "at": at,
         "partition": 0,
@@ -35,7 +36,6 @@ def record(group_id: str, at: int, offset: int, key: bytes, value: bytes | None)
         "key": key,
         "value": value,
         "source": "topic",
-        "request": None,
     }
 
 
@@ -43,13 +43,7 @@ def request(row: Mapping[str, Any]) -> Row:
     """One row of REQUESTS, `at` in microseconds or a datetime."""
     at = row["at"]
     at = micros(at) if isinstance(at, datetime) else at
-    return {
-        **dict.fromkeys(INPUT.names),
-        "group_id": row["group_id"],
-        "at": at,
-        "source": row["source"],
-        "request": dict(row),
-    }
+    return {**dict.fromkeys(INPUT.names), **row, "at": at}
 
 
 def captured_records(folder: Path) -> Iterator[Row]:
@@ -77,8 +71,14 @@ def captured_requests(folder: Path) -> Iterator[Row]:
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
     def key(row: Row) -> tuple[Any, ...]:
-        position = row["request"]["position"] if row["request"] else 0
-        return (row["group_id"], row["at"], row["offset"] is None, row["offset"] or 0, position or 0)
+        return (
+            row["group_id"],
+            row["at"],
+            row["offset"] is None,
+            row["offset"] or 0,
+            row["source"] or "",
+            row["position"] or 0,
+        )
 
     return sorted(rows, key=key)
 

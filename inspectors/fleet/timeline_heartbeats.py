@@ -1,0 +1,46 @@
+"""Members of a KIP-848 group of which only the request log tells: their heartbeats.
+
+A heartbeat names the member, its topics and its epoch, and CONSUMER_GROUP_HEARTBEAT's answer its next
+epoch; the assignment has topic ids and is not kept. So one row a member, from its first epoch to its last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rebal.inspectors.fleet.timeline_causes import LEFT
+from rebal.inspectors.fleet.timeline_history import History
+from rebal.inspectors.fleet.timeline_log import Person
+from rebal.inspectors.fleet.timeline_members import Seen, Standing
+from rebal.inspectors.fleet.timeline_values import Sent
+
+
+def write_members(history: History, persons: Mapping[str, Person]) -> bool:
+    """Rows of those who sent such heartbeats; were there any."""
+    found = False
+    for member_id in sorted(persons):
+        person = persons[member_id]
+        if person.first_epoch is None:
+            continue
+        found = True
+        seen = Seen(
+            member_id,
+            person.instance_id,
+            person.client_id,
+            person.host,
+            None,
+            person.rebalance_timeout_ms,
+            Sent(None, person.topics),
+            protocol_type="consumer",
+        )
+        gone = person.left_at is not None
+        history.roster.write(
+            Standing(seen, person.first_epoch, person.first_at),
+            history.incarnation,
+            None,
+            (person.last_epoch, person.last_at),
+            person.left_at,
+            LEFT if gone else None,
+            current=not gone,
+        )
+    return found

@@ -1,0 +1,124 @@
+"""Lines of a request log, noted for one group: its members' facts, lists, refusals, leaves.
+
+Error 23 is a refused join, error 79 the normal first answer to a dynamic member's first join
+(KIP-394); joins with other errors changed nothing, and those with empty metadata are rebal's own
+read-only questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rebal.inspectors.fleet.timeline_history import History
+from rebal.inspectors.fleet.timeline_lists import Lists
+from rebal.inspectors.fleet.timeline_log import MILLI, Log, Round
+
+_REFUSED: Final = 23
+_MEMBER_ID_REQUIRED: Final = 79
+_NEEDS_ID: Final = "need to re-join with the given member-id"
+
+
+class Requests:
+    """Takes each line when it comes."""
+
+    def __init__(self, log: Log, lists: Lists, history: History) -> None:
+        self.log = log
+        self.lists = lists
+        self.history = history
+
+    def note(self, at: int, request: Mapping[str, Any]) -> Round | None:
+        """Keep what the line says; the rebalance that it completed, if it is its leader's sync."""
+        if self.log.since is None:
+            self.log.since = at
+        api, error = request["api"], request["error"] or 0
+        if api == "JOIN_GROUP":
+            self._join(at, request, error)
+        elif error:
+            return None
+        elif api == "SYNC_GROUP":
+            round_ = self.log.synced(request, at)
+            return round_ if request["assignments"] else None
+        elif api == "LEAVE_GROUP":
+            for one in request["left"] or ():
+                member_id = one["member_id"] or self.log.instances.get(one["instance_id"] or "")
+                if member_id:
+                    self.log.left[member_id] = (at, one["reason"])
+        elif api == "CONSUMER_GROUP_HEARTBEAT":
+            self._heartbeat(at, request)
+        return None
+
+    def _join(self, at: int, request: Mapping[str, Any], error: int) -> None:
+        if request["probe"] or error not in (0, _REFUSED, _MEMBER_ID_REQUIRED):
+            return
+        names = tuple(one["name"] for one in request["protocols"] or ())
+        if error == _REFUSED:
+            self.lists.refused(request, at, names)
+            self.log.refused.append((at, request["instance_id"] or request["client_id"] or ""))
+            self.history.metrics.refused += 1
+            self.history.incidents.refused(request, names, at)
+            return
+        member_id, instance_id = request["member_id"], request["instance_id"]
+        if not member_id:
+            return
+        replaced = None
+        if instance_id:
+            before = self.log.instances.get(instance_id)
+            replaced = before if before != member_id else None
+            self.log.instances[instance_id] = member_id
+        self.lists.joined(request, at, names, replaced)
+        person = self.log.person(member_id)
+        if person.assignors is None:
+            person.reason = _said(request["reason"])
+        person.saw(request, at)
+        person.assignors = names
+        person.session_timeout_ms = request["session_timeout_ms"]
+        person.rebalance_timeout_ms = request["rebalance_timeout_ms"]
+        person.protocol_type = request["protocol_type"]
+        person.replaced = replaced or person.replaced
+        if error:
+            return
+        if person.joined_at is None:
+            person.joined_at = at
+        start, now = _start(at, request), self.history.now
+        late = now is not None and now.number == request["generation"] and start >= now.ended
+        if (late or self.log.joined(request, at, start) is None) and replaced is not None:
+            self._hidden(member_id, replaced, names, at)
+
+    def _hidden(self, member_id: str, replaced: str, names: tuple[str, ...], at: int) -> None:
+        """A static member's restart that was answered within a generation: did its list change."""
+        before = self.log.persons.get(replaced)
+        if before is None or before.assignors is None or before.assignors == names:
+            return
+        who = self.log.persons[member_id].instance_id or member_id
+        self.history.incidents.hidden(member_id, who, before.assignors, names, at)
+
+    def _heartbeat(self, at: int, request: Mapping[str, Any]) -> None:
+        member_id = request["member_id"]
+        if not member_id:
+            return
+        person = self.log.person(member_id)
+        person.saw(request, at)
+        asked, answered = request["generation"], request["member_epoch"]
+        if asked is not None and asked < 0:
+            self.log.left[member_id] = (at, None)
+            person.left_at = at
+            return
+        if asked == 0 and person.joined_at is None:
+            person.joined_at = at
+        if request["subscribed_topics"] is not None:
+            person.topics = tuple(request["subscribed_topics"])
+        if answered is not None and answered > (person.last_epoch or 0):
+            if person.first_epoch is None:
+                person.first_epoch, person.first_at = answered, at
+            person.last_epoch = answered
+            self.log.reached(member_id, answered, asked == 0, _start(at, request), at)
+
+
+def _start(at: int, request: Mapping[str, Any]) -> int:
+    return at - round((request["total_ms"] or 0) * MILLI)
+
+
+def _said(reason: str | None) -> str | None:
+    """A join's reason, where it says more than that a member id is needed."""
+    return None if not reason or reason.startswith(_NEEDS_ID) else reason
