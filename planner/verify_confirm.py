@@ -1,4 +1,4 @@
-"""A person's word for what no evidence can show: never for what evidence speaks against."""
+"""A person's word for what no evidence shows: never for what evidence speaks against."""
 
 from __future__ import annotations
 

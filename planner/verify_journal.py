@@ -34,7 +34,7 @@ class SeenMember(Record, frozen=True, kw_only=True):
 
 
 class Confirmation(Record, frozen=True, kw_only=True):
-    """A person's word that these members (ids) have made `step`, where no evidence can show it."""
+    """A person's word that these members (ids) have made `step`, where no evidence shows it."""
 
     step: int
     reason: str

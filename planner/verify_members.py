@@ -153,12 +153,12 @@ def _standing(
         why = "evidence at odds: " + ", ".join(
             f"{answer} ({where or 'now'})" for answer, where in found.items()
         )
+    elif left_out(step, facts) and done is not Tri.YES:
+        why = "takes no part in this step"
     elif found:
         why = _why(proof, done, found[done])
         if there and done is Tri.NO:
             why = f"not restarted since the step began: {why}"
-    elif left_out(step, facts):
-        why = "takes no part in this step"
     elif word is not None:
         done, why = Tri.YES, word
     elif there and aim is not Aim.REFRESH and not _may_be_done(step, proof, member.member_id):

@@ -37,7 +37,7 @@ def what_next(
         step = next(each for each in plan.steps if each.id == current.id)
         return _restart(step, current, context)
     if current.by_hand and len(current.by_hand) == len(current.unknown):
-        return f'look at each, then: rebal verify PLAN --confirm {current.id} --reason "…"'
+        return f'look at each of them, then: rebal verify PLAN --confirm {current.id} --reason "…"'
     if current.unknown:
         return "give the evidence that is missing (--request-log or --client-log of its start)"
     return current.why[0] if current.why else "start the members"

@@ -17,7 +17,7 @@ from rebal.planner.verify_members import Ledger, MemberStanding, Missing, left_o
 # Two machines' clocks differ; what is older than the plan by more than this was seen before it.
 _CLOCKS: Final = timedelta(minutes=1)
 
-BY_HAND: Final = "no evidence can show it of "
+BY_HAND: Final = "no evidence shows it of "
 """How the reason begins that a person's look takes away (planner/verify_confirm.py)."""
 
 

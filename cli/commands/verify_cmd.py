@@ -62,7 +62,7 @@ def command(
     confirm: Annotated[
         int | None,
         typer.Option(
-            metavar="STEP", min=1, help="I have looked at what no evidence can show of this step."
+            metavar="STEP", min=1, help="I have looked at what no evidence shows of this step."
         ),
     ] = None,
     reason: Annotated[

@@ -241,7 +241,7 @@ def test_a_word_holds_for_the_ids_that_were_looked_at(hand: Plan) -> None:
         confirmed(hand, tell, look(1, bare(2, 1), elected="stream"), 1)
     open_ = tell(look(2, bare(2, 2), elected="stream"))
     assert open_.exit_code == 4
-    assert open_.why == ("no evidence can show it of j-0, j-1: its log names upgrade.from=2.3",)
+    assert open_.why == ("no evidence shows it of j-0, j-1: its log names upgrade.from=2.3",)
     with pytest.raises(NothingToConfirmError, match="is in step 1"):
         confirmed(hand, tell, look(2.5, bare(2, 2), elected="stream"), 2)
     confirmed(hand, tell, look(3, bare(2, 2), elected="stream"), 1)
@@ -254,7 +254,7 @@ def test_a_word_holds_for_the_ids_that_were_looked_at(hand: Plan) -> None:
     later = tell(look(5, bare(2, 3), elected="stream"))
     assert (later.step, later.exit_code) == (2, 4)
     assert verify(hand, tell.entries, look(6, bare(2, 3), elected="stream"), step=1).why == (
-        "no evidence can show it of j-1: its log names upgrade.from=2.3",
+        "no evidence shows it of j-1: its log names upgrade.from=2.3",
     )
 
 
