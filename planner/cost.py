@@ -92,7 +92,7 @@ def by_arithmetic(restarts: Restarts) -> Cost:
     elif restarts.eager_after and restarts.eager < restarts.members:
         text = (
             f"about {rebalances} rebalances ({each} for each restarted member); members restarted "
-            "with both assignors run EAGER from then on and stop all they own at each"
+            "in this step run EAGER from then on and stop all they own at each"
         )
     elif restarts.eager_after:
         text = (

@@ -113,7 +113,7 @@ def classic_protocol_for(
 def program_settings(family: str, wanted: Mapping[str, str], head: str) -> tuple[Setting, ...]:
     """Settings of a whole program (a Streams application, a Connect worker), as properties."""
     lines = "\n".join(f"{key}={value}" for key, value in wanted.items())
-    return (_setting(family, "Java properties", f"# {plain(head)}\n{lines}"),)
+    return (_setting(family, "Java properties", f"# {plain(head)}\n{lines}".rstrip()),)
 
 
 def noted(setting: Setting, notes: Sequence[str]) -> Setting:

@@ -27,9 +27,9 @@ _ANSWERED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "cut_over": ("RB104",),
         "kip848_offline": ("RB401", "RB402", "RB403"),
         "kip848_back_offline": ("RB401",),
-        "streams_one_bounce": ("RB501",),
-        "streams_two_bounces": ("RB501",),
-        "streams_down": ("RB501",),
+        "streams_one_bounce": ("RB501", "RB502"),
+        "streams_two_bounces": ("RB501", "RB502"),
+        "streams_down": ("RB501", "RB502"),
         "connect": ("RB905",),
         "connect_down": ("RB905",),
     }

@@ -126,8 +126,10 @@ def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
     else:
         runs = report.runs
         stopped = count(_stopped(report), "partition")
+        worker = group.protocol_type == "connect"
+        whole = "connectors and tasks" if worker else count(owned, "partition")
         meaning = {
-            RebalanceProtocol.EAGER: f"every rebalance stops all {count(owned, 'partition')}",
+            RebalanceProtocol.EAGER: f"every rebalance stops all {whole}",
             RebalanceProtocol.COOPERATIVE: "a rebalance stops only what moves",
             RebalanceProtocol.MIXED: f"every rebalance stops {stopped}",
             RebalanceProtocol.CANNOT_TELL: "",
@@ -289,5 +291,6 @@ def next_step(report: Report, probed: bool) -> str:
         and snapshot.group.state is GroupState.STABLE
         and snapshot.group.type is GroupType.CLASSIC
         and snapshot.group.protocol_type == "consumer"
+        and snapshot.group.assignor != "stream"
     )
     return "inspect --probe" if probe_would_help else "plan-upgrade"

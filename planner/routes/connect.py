@@ -67,7 +67,10 @@ def _step(
 ) -> Step:
     rest = [*to_do, *unknown]
     up = protocol == "sessioned"
-    log = f"each worker's log at its start (DistributedConfig values) names {protocol}"
+    log = (
+        "look at the log of each worker's start (DistributedConfig values), that it names "
+        f"connect.protocol = {protocol}"
+    )
     return Step(
         id=1,
         title=f"Every worker gets connect.protocol={protocol}",

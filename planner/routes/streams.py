@@ -30,7 +30,7 @@ _JOINS: Final = (
     "this plan with the bridge release, then one rolling restart with the newer one (from 3.4 or "
     "less with upgrade.from set to it in between: KIP-904; KIP-1124)",
 )
-_LOG: Final = "the log that each instance printed at its start (StreamsConfig values) names "
+_LOG: Final = "look at the log of each instance's start (StreamsConfig values), that it names "
 _EVIDENCE: Final = (
     "--client-log of each instance's start (2.4 to 3.9 print which rebalance protocol is enabled), "
     "or --request-log across a rebalance (what each kept, or gave up, when it rejoined)"

@@ -51,8 +51,8 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
     eager = [f for f in running(context, RebalanceProtocol.EAGER) if f not in declared]
     if eager:
         yield found(
-            f"{context.named(eager)} runs EAGER, and no instance is below 2.4: its upgrade.from "
-            "was left set.",
+            f"upgrade.from was left set, with EAGER as its effect, on {context.named(eager)}: no "
+            "instance is below 2.4.",
             members=eager,
             fix=fix,
         )

@@ -46,8 +46,8 @@ def cooperative_beside_old(context: Context) -> Iterator[Finding]:
     kept = running(context, RebalanceProtocol.COOPERATIVE, new)
     if kept:
         yield found(
-            f"{context.named(kept)} runs COOPERATIVE while {context.named(old)} runs below "
-            f"{COOPERATIVE_SINCE}: partitions can have two owners for a moment at each rebalance.",
+            f"COOPERATIVE beside an instance below {COOPERATIVE_SINCE} ({context.named(old)}): "
+            f"{context.named(kept)}; a partition can have two owners for a moment at a rebalance.",
             members=kept,
             fix=fix,
         )
