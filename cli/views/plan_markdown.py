@@ -32,9 +32,9 @@ def plan_markdown(plan: Plan) -> str:
 
 
 def _lines(plan: Plan, texts: dict[int, tuple[Setting, ...]]) -> Iterator[str]:
-    yield f"# {_text(plan.group_id)}: {_text(headline(plan))}"
+    yield f"# {plain(plan.group_id)}: {plain(headline(plan))}"
     yield ""
-    yield f"**{plan.verdict.value}** (exit code {plan.exit_code}): {_text(plan.summary)}"
+    yield f"**{plan.verdict.value}** (exit code {plan.exit_code}): {plain(plan.summary)}"
     yield ""
     yield (
         f"Made from what was seen at {plan.made_at:%Y-%m-%d %H:%M:%SZ}: "
@@ -49,25 +49,25 @@ def _lines(plan: Plan, texts: dict[int, tuple[Setting, ...]]) -> Iterator[str]:
             fix = f" → {finding.fix}" if finding.fix else ""
             ignored = f" (ignored: {finding.ignored})" if finding.ignored else ""
             said = f"{label_of(finding)}: {finding.message}{ignored}{fix}"
-            yield f"- **{finding.rule}** {_text(said)}"
+            yield f"- **{finding.rule}** {plain(said)}"
     if plan.assumptions:
         yield from ("", "## Assumed", "")
-        yield from (f"- {_text(line)}" for line in plan.assumptions)
+        yield from (f"- {plain(line)}" for line in plan.assumptions)
     yield from ("", "## Not checked", "")
-    yield from (f"- {_text(line)}" for line in plan.not_checked)
+    yield from (f"- {plain(line)}" for line in plan.not_checked)
 
 
 def _step(plan: Plan, step: Step, config: tuple[Setting, ...]) -> Iterator[str]:
     labels = names(plan.baseline.members)
-    yield from ("", f"## Step {step.id}: {_text(step.title)}", "")
-    yield f"{step.kind.value} · {_text(state(plan, step))}"
+    yield from ("", f"## Step {step.id}: {plain(step.title)}", "")
+    yield f"{step.kind.value} · {plain(state(plan, step))}"
     if is_over(plan, step):
         return
-    yield from ("", f"- Needs: {_text(step.precondition)}.")
-    yield from (f"- Why: {_text(line)}." for line in step.why)
+    yield from ("", f"- Needs: {plain(step.precondition)}.")
+    yield from (f"- Why: {plain(line)}." for line in step.why)
     for name, ids in (("Done", step.done), ("To do", step.to_do), ("Unknown", step.unknown)):
         if ids:
-            yield f"- {name}: {_text(', '.join(labels.get(key, key) for key in ids))}"
+            yield f"- {name}: {plain(', '.join(labels.get(key, key) for key in ids))}"
     for setting in config:
         text = "\n".join(escape(line) for line in setting.text.split("\n"))
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
@@ -75,21 +75,21 @@ def _step(plan: Plan, step: Step, config: tuple[Setting, ...]) -> Iterator[str]:
         yield from (f"{fence}{_LANGUAGES.get(setting.format, '')}", text, fence)
     if step.order:
         yield ""
-        yield from (f"{n}. {_text(line)}" for n, line in enumerate(step.order, 1))
+        yield from (f"{n}. {plain(line)}" for n, line in enumerate(step.order, 1))
     if step.cost is not None:
-        yield from ("", f"- Costs: {_text(step.cost.text)}.")
+        yield from ("", f"- Costs: {plain(step.cost.text)}.")
         for pace in step.cost.paces if len(step.cost.paces) > 1 else ():
             stopped = f"{pace.partition_seconds:,.0f} partition-seconds stopped"
             rebalances = count(pace.rebalances, "rebalance")
             longest = pace.worst_seconds
             worst = "" if longest is None else f"; at worst {duration(longest)}"
             yield f"  - {pace.name}: {duration(pace.seconds)}, {stopped}, {rebalances}{worst}"
-    yield from ("", f"- [ ] Gate: {_code(step.gate.command)} must show: {_text(step.gate.shows)}")
-    yield from (f"  - {_text(need)}" for need in step.gate.needs)
-    yield f"- Roll-back: {_text(step.rollback)}"
+    yield from ("", f"- [ ] Gate: {_code(step.gate.command)} must show: {plain(step.gate.shows)}")
+    yield from (f"  - {plain(need)}" for need in step.gate.needs)
+    yield f"- Roll-back: {plain(step.rollback)}"
 
 
-def _text(text: str) -> str:
+def plain(text: str) -> str:
     """`text` with every character that Markdown or HTML would read as markup made plain."""
     text = re.sub(r"([\\`*_{}\[\]<>|~#&])", r"\\\1", text)
     return re.sub(r"(\w)://", r"\1:\\//", text)

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("cli", "planner", "inspectors", "groups")
-DATA_ENDINGS = {".yaml", ".json", ".typed", ".md"}
+DATA_ENDINGS = {".yaml", ".json", ".typed", ".md", ".html", ".css", ".js"}
 
 
 def packages_in_folders() -> set[str]:
