@@ -184,7 +184,9 @@ class _Reader:
     def _join(self, event: lines.Join, program: _Program, evidence: Evidence, source: str) -> None:
         self._count("joins")
         program.assignors[event.group_id, event.client_id] = event.assignor
-        found = program.configs.of_member(event.group_id, event.client_id, event.member_id)
+        found = program.configs.of_member(
+            event.group_id, event.client_id, event.member_id, event.worker
+        )
         who = f"client id {event.client_id!r} of group {event.group_id!r}"
         if found is Lookup.NONE:
             self._count("joins_without_config")

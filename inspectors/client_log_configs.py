@@ -41,6 +41,7 @@ class Config(Record, frozen=True, kw_only=True):
     group_protocol: str | None
     session_timeout_ms: int | None = None
     max_poll_interval_ms: int | None = None
+    worker: bool = False
 
     @property
     def is_consumer_protocol(self) -> bool:
@@ -106,6 +107,7 @@ class Configs:
             group_protocol=block.get(_PROTOCOL),
             session_timeout_ms=_milliseconds(block.get(_SESSION)),
             max_poll_interval_ms=_milliseconds(block.get(_POLL)),
+            worker=self._worker,
         )
         self._open.append(config)
         return config
@@ -117,14 +119,18 @@ class Configs:
         if len(found) == 1:
             self._open.remove(found[0])
 
-    def of_member(self, group_id: str, client_id: str, member_id: str) -> Config | Lookup:
+    def of_member(
+        self, group_id: str, client_id: str, member_id: str, worker: bool = False
+    ) -> Config | Lookup:
         """The configuration the member was built with; a member id keeps the one it first had."""
         key = (group_id, member_id)
         if member_id and key in self._bound:
             return self._bound[key]
-        fitting = [c for c in self._open if c.group_id == group_id and c.client_id == client_id]
+        # A Connect worker's own consumers have its group id, and may have no client id either.
+        group = [c for c in self._open if c.group_id == group_id and c.worker is worker]
+        fitting = [c for c in group if c.client_id == client_id]
         if not fitting and _GENERATED.fullmatch(client_id):
-            fitting = [c for c in self._open if c.group_id == group_id and not c.client_id]
+            fitting = [c for c in group if not c.client_id]
         if not fitting:
             return Lookup.NONE
         if self._spoiled or any(_differs(c, fitting[-1]) for c in fitting):

@@ -94,6 +94,10 @@ def test_two_that_cannot_be_told_apart_say_nothing(tmp_path: Path) -> None:
 
 def worker_log(client: str, set_to: str, protocol: str) -> str:
     return (
+        # The consumer of a worker's own topics has the worker's group id, and may have no name.
+        f"{AT}clients.consumer.ConsumerConfig - ConsumerConfig values: \n\tclient.id = {set_to}\n"
+        "\tgroup.id = workers\n\tpartition.assignment.strategy = "
+        "[class org.apache.kafka.clients.consumer.RangeAssignor]\n\n"
         "[2026-11-21 11:32:52,096] INFO DistributedConfig values: \n"
         f"\tclient.id = {set_to}\n\tconnect.protocol = {protocol}\n\tgroup.id = workers\n"
         " (org.apache.kafka.connect.runtime.distributed.DistributedConfig)\n"
