@@ -31,14 +31,14 @@ class TableEntry(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One run. All counts are of the whole history in the tables, earlier scans included.
+    """One run. Counts of records are of the whole history in the tables, earlier scans included.
 
     `read` is the number of records that the sources gave; `records` says what became of them, by
     Kafka's own name of the kind of record, and its numbers add up to `read`. `skipped` are what a
-    source holds beside records (control batches, a segment's cut-off end). `requests` are the
-    lines of the request logs by what they were. `offsets` is the last offset read by partition of
-    `__consumer_offsets`. `sources` are brokers, files and logs as they were named.
-    `observed_from` and `observed_until` bound the times of what was read.
+    source holds beside records (control batches, a segment's cut-off end), `requests` the lines of
+    the request logs by what they were: each as of the last scan that read such. `offsets` is the
+    last offset read by partition of `__consumer_offsets`. `sources` are brokers, files and logs as
+    they were named. `observed_from` and `observed_until` bound the times of what was read.
     """
 
     schema: str = SCHEMA

@@ -16,13 +16,16 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rebal.inspectors.fleet.schemas import TABLES
+from rebal.inspectors.fleet.schemas import RECORDS, TABLES
 
 REPORT: Final = pa.schema(
     [("what", pa.string()), ("name", pa.string()), ("file", pa.string()), ("amount", pa.int64())]
 )
-"""`what` is `rows` (a table's file and how many rows are in it) or `count` (a number by name)."""
+"""`what` is `rows` (a table's file and how many rows are in it), `count` (a number by name), `last`
+(the last offset read of the partition `name`), `from` or `until` (a time in microseconds)."""
 REPORT_DDL: Final = "what string, name string, file string, amount bigint"
+WRITTEN: Final = {**TABLES, "records": RECORDS}
+"""What tasks write: the tables, and the raw records that the timeline is made of."""
 _AT_ONCE: Final = 4096
 
 
@@ -39,6 +42,8 @@ class PartWriter:
         self._rows: Counter[str] = Counter()
         self._held: dict[str, list[Mapping[str, Any]]] = {}
         self._counts: Counter[str] = Counter()
+        self._last: dict[str, int] = {}
+        self._span: tuple[int, int] | None = None
 
     def add(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Rows as dicts by column name; a column that is left out is null."""
@@ -58,26 +63,33 @@ class PartWriter:
         """Add to a number that the driver sums over all tasks."""
         self._counts[name] += amount
 
+    def reach(self, partition: str, offset: int) -> None:
+        """Note that `offset` of this partition was read."""
+        self._last[partition] = max(offset, self._last.get(partition, offset))
+
+    def span(self, first: int, last: int) -> None:
+        """Note that times from `first` to `last` (microseconds since 1970) were seen."""
+        before = self._span or (first, last)
+        self._span = min(first, before[0]), max(last, before[1])
+
     def report(self) -> Iterator[pa.RecordBatch]:
         """Close every file and say what there is: rows of `REPORT`."""
         for table in list(self._held):
             self._flush(table)
         for writer in self._writers.values():
             writer.close()
-        rows = [
-            {"what": "rows", "name": name, "file": self._name(name), "amount": amount}
-            for name, amount in sorted(self._rows.items())
-        ]
-        rows += [
-            {"what": "count", "name": name, "file": "", "amount": amount}
-            for name, amount in sorted(self._counts.items())
-        ]
-        yield pa.RecordBatch.from_pylist(rows, REPORT)
+        rows = [("rows", name, self._name(name), amount) for name, amount in self._rows.items()]
+        rows += [("count", name, "", amount) for name, amount in self._counts.items()]
+        rows += [("last", name, "", offset) for name, offset in self._last.items()]
+        if self._span:
+            rows += [("from", "", "", self._span[0]), ("until", "", "", self._span[1])]
+        columns = [pa.array(column) for column in zip(*rows, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=REPORT) if rows else _nothing()
 
     def _flush(self, table: str) -> None:
         held = self._held.pop(table, None)
         if held:
-            self._write(table, pa.Table.from_pylist(held, TABLES[table]))
+            self._write(table, pa.Table.from_pylist(held, WRITTEN[table]))
 
     def _write(self, table: str, rows: pa.Table) -> None:
         if not len(rows):
@@ -85,9 +97,13 @@ class PartWriter:
         if table not in self._writers:
             os.makedirs(self._folder, exist_ok=True)
             path = self._folder / self._name(table)
-            self._writers[table] = pq.ParquetWriter(path, TABLES[table], compression="zstd")
-        self._writers[table].write_table(rows.cast(TABLES[table]))
+            self._writers[table] = pq.ParquetWriter(path, WRITTEN[table], compression="zstd")
+        self._writers[table].write_table(rows.cast(WRITTEN[table]))
         self._rows[table] += len(rows)
 
     def _name(self, table: str) -> str:
         return f"{table}-{self._task}.parquet"
+
+
+def _nothing() -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], REPORT)

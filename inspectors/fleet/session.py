@@ -186,6 +186,8 @@ def _configuration(settings: SparkSettings, kafka: bool) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
         "spark.redaction.regex": _SECRETS,
+        # Otherwise PySpark logs each refused query to stderr as well as raising it.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         **_SQL,
     }
     if settings.local:

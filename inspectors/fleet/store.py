@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
+import pyarrow.parquet as pq
+
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.manifest import (
     CURRENT,
@@ -72,10 +74,7 @@ class Run:
         target = self.inputs(kind)
         target.mkdir(parents=True, exist_ok=True)
         for path in sorted((before / INPUTS / kind).glob("*.parquet")):
-            try:
-                os.link(path, target / path.name)
-            except OSError:
-                shutil.copyfile(path, target / path.name)
+            _link(path, target / path.name)
 
     def take(self, files: Iterable[tuple[str, str, int]]) -> dict[str, TableEntry]:
         """Move reported files (table, file, rows) to their places; every table gets an entry.
@@ -87,18 +86,35 @@ class Run:
         for table, file, rows in sorted(files):
             place = f"{table}/part-{len(found[table]):05d}.parquet"
             (self.folder / table).mkdir(exist_ok=True)
-            try:
-                os.replace(self.tasks / file, self.folder / place)
-            except FileNotFoundError:
-                raise StoreError(
-                    f"{self._out}: the executors wrote their files where this machine cannot see "
-                    "them: name a folder that all of them share with --out."
-                ) from None
+            self._move(file, self.folder / place)
             found[table].append(TableFile(path=place, rows=rows))
         return {
             name: TableEntry(rows=sum(file.rows for file in files), files=tuple(files))
             for name, files in found.items()
         }
+
+    def take_inputs(self, files: Iterable[tuple[str, str, int]]) -> None:
+        """Move reported files (kind, file, rows) of raw records and errors to the inputs."""
+        for kind, file, _ in files:
+            self.inputs(kind).mkdir(parents=True, exist_ok=True)
+            self._move(file, self.inputs(kind) / file)
+
+    def lend_errors(self) -> list[tuple[str, str, int]]:
+        """The errors among the inputs, all scans', as files that `take` can move to the table."""
+        found: list[tuple[str, str, int]] = []
+        for path in sorted(self.inputs("errors").glob("*.parquet")):
+            _link(path, self.tasks / path.name)
+            found.append(("errors", path.name, pq.ParquetFile(path).metadata.num_rows))
+        return found
+
+    def _move(self, file: str, target: Path) -> None:
+        try:
+            os.replace(self.tasks / file, target)
+        except FileNotFoundError:
+            raise StoreError(
+                f"{self._out}: the executors wrote their files where this machine cannot see "
+                "them: name a folder that all of them share with --out."
+            ) from None
 
     def finish(self, manifest: Manifest) -> Path:
         """Make this run the current one, in one step, and remove all others."""
@@ -178,6 +194,13 @@ def _hold(lock: IO[bytes], out: Path) -> None:
         raise StoreError(
             f"{out}: another scan is writing there; wait for it, or name another folder."
         ) from None
+
+
+def _link(path: Path, target: Path) -> None:
+    try:
+        os.link(path, target)
+    except OSError:
+        shutil.copyfile(path, target)
 
 
 def _number(path: Path) -> int:

@@ -1,0 +1,209 @@
+"""Records of `__consumer_offsets` from captured files, as one DataFrame of the form of `SOURCE`.
+
+JSON lines have the columns of Spark's Kafka source with key and value in base64 (plain, or `.gz`),
+Parquet files have them as they are; `timestamp` is a timestamp or a number of milliseconds. Rows
+that are no records keep their place with a `problem`, so nothing is lost without a trace.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from rebal.groups.errors import DocumentError
+from rebal.inspectors.fleet.schemas import RECORDS
+from rebal.inspectors.text_input import cannot_read
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+TOPIC: Final = "__consumer_offsets"
+SOURCE: Final = RECORDS.append(pa.field("problem", pa.string()))
+"""`schemas.RECORDS` and `problem`: null for a record; else why it is none, or `SKIPPED` and what
+beside records it is."""
+SKIPPED: Final = "skipped: "
+_NEEDED: Final = ("key", "value", "partition", "offset", "timestamp")
+_LINE: Final = (
+    "key string, value string, topic string, partition int, offset bigint, timestamp string"
+)
+_TEXT: Final = (".jsonl", ".ndjson", ".json")
+_PARQUET_MAGIC: Final = b"PAR1"
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Source:
+    """`rows` has the columns of `SOURCE`; `names` says where they come from.
+
+    `may_repeat`: one record may come twice. `holds_records`: the source itself says that there is
+    something to read, so reading nothing is an error. `notes` are for the operator.
+    """
+
+    rows: DataFrame
+    names: tuple[str, ...]
+    may_repeat: bool = False
+    holds_records: bool = False
+    notes: tuple[str, ...] = ()
+    last: Mapping[int, int] = field(default_factory=dict)
+
+
+def read_files(spark: SparkSession, paths: Sequence[str]) -> Source:
+    """The captured files at `paths` (files or folders; a path with a scheme is Spark's own).
+
+    Raises:
+        DocumentError: a path is missing or empty, or no captured file; Parquet without the
+            columns that are needed.
+    """
+    files = [file for path in paths for file in _files(path)]
+    text = [path for path, form in files if form == "text"]
+    parquet = [path for path, form in files if form == "parquet"]
+    parts = [_lines(spark, text)] if text else []
+    parts += [_parquet(spark, parquet)] if parquet else []
+    rows = parts[0]
+    for part in parts[1:]:
+        rows = rows.unionByName(part)
+    names = tuple(sorted({Path(path).name for path, _ in files}))
+    return Source(rows, names, may_repeat=len(files) > 1)
+
+
+def spark_paths(paths: Sequence[str]) -> list[str]:
+    """`paths` for Spark's readers, whatever characters the names hold."""
+    from rebal.inspectors.fleet.requests import spark_path
+
+    return [spark_path(path) for path in paths]
+
+
+def is_remote(path: str) -> bool:
+    """Whether only Spark can look there (`hdfs://…`, `s3a://…`)."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", path) is not None
+
+
+def _files(path: str) -> list[tuple[str, str]]:
+    """Local files in `path`, each with its form; a remote path as it is, told by its name."""
+    if is_remote(path):
+        stem = path.rstrip("/").removesuffix(".gz")
+        return [(path, "text" if stem.endswith(_TEXT) else "parquet")]
+    place = Path(path)
+    if not place.is_dir():
+        return [(path, _form(place))]
+    found = [
+        (str(file), _form(file))
+        for file in sorted(place.rglob("*"))
+        if file.is_file()
+        and not any(part.startswith((".", "_")) for part in file.relative_to(place).parts)
+        and (file.name.removesuffix(".gz").endswith(_TEXT) or file.suffix == ".parquet")
+    ]
+    if not found:
+        raise DocumentError(f"{path}: no .jsonl, .jsonl.gz or .parquet file is in this folder.")
+    return found
+
+
+def _form(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            first = stream.read(4)
+    except OSError as error:
+        raise cannot_read(str(path), error) from None
+    if not first:
+        raise DocumentError(f"{path}: is empty; capture the records of {TOPIC} again.")
+    if first == _PARQUET_MAGIC:
+        return "parquet"
+    packed = first.startswith(_GZIP_MAGIC)
+    if packed and path.suffix != ".gz":
+        raise DocumentError(f"{path}: holds gz data; name it so that it ends in .gz.")
+    if not packed and path.suffix == ".gz":
+        raise DocumentError(f"{path}: is not gz, whatever its name says; fetch it again.")
+    if path.suffix == ".parquet":
+        raise DocumentError(f"{path}: is not Parquet, whatever its name says; fetch it again.")
+    return "text"
+
+
+def _lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    from pyspark.sql import functions as sql
+
+    parsed = (
+        spark.read.text(spark_paths(paths))
+        .where(sql.trim("value") != "")
+        .select(
+            sql.col("value").alias("line"),
+            sql.col("_metadata.file_name").alias("source"),
+            sql.from_json("value", _LINE).alias("r"),
+        )
+    )
+    key, value = (sql.try_to_binary(f"r.{name}", sql.lit("base64")) for name in ("key", "value"))
+    problem = (
+        sql.when(
+            sql.col("r.partition").isNull() | sql.col("r.offset").isNull(),
+            "the line is no record: not JSON, or without partition and offset",
+        )
+        .when(sql.col("r.key").isNotNull() & key.isNull(), "the key is not base64")
+        .when(sql.col("r.value").isNotNull() & value.isNull(), "the value is not base64")
+        .when(_of_other_topic(sql.col("r.topic")), f"{SKIPPED}records of other topics")
+    )
+    # What cannot be read is kept as it is written.
+    raw = sql.when(problem.isNotNull(), sql.encode("line", "UTF-8")).otherwise(value)
+    return parsed.select(
+        key.alias("key"),
+        raw.alias("value"),
+        sql.col("r.partition").alias("partition"),
+        sql.col("r.offset").alias("offset"),
+        _time(sql.col("r.timestamp")).alias("timestamp"),
+        "source",
+        problem.alias("problem"),
+    )
+
+
+def _parquet(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    from pyspark.sql import functions as sql
+
+    rows = spark.read.parquet(*spark_paths(paths))
+    kinds = {each.name: each.dataType.simpleString() for each in rows.schema.fields}
+    missing = [name for name in _NEEDED if name not in kinds]
+    wrong = [name for name in ("key", "value") if kinds.get(name, "binary") != "binary"]
+    if missing or wrong:
+        lacking = f"no column {', '.join(missing)}" if missing else f"{wrong[0]} is not binary"
+        raise DocumentError(
+            f"{paths[0]}: {lacking}; expected the columns of Spark's Kafka source: "
+            "key and value (binary), partition, offset, timestamp."
+        )
+    topic = sql.col("topic") if "topic" in kinds else sql.lit(None).cast("string")
+    problem = sql.when(_of_other_topic(topic), f"{SKIPPED}records of other topics").when(
+        sql.col("partition").isNull() | sql.col("offset").isNull(),
+        "the row is no record: without partition or offset",
+    )
+    timestamp = sql.col("timestamp")
+    if not kinds["timestamp"].startswith("timestamp"):
+        timestamp = _time(timestamp.cast("string"))
+    return rows.select(
+        "key",
+        "value",
+        sql.col("partition").cast("int").alias("partition"),
+        sql.col("offset").cast("bigint").alias("offset"),
+        timestamp.cast("timestamp").alias("timestamp"),
+        sql.col("_metadata.file_name").alias("source"),
+        problem.alias("problem"),
+    )
+
+
+def _of_other_topic(topic: Column) -> Column:
+    return topic.isNotNull() & (topic != TOPIC)
+
+
+def _time(text: Column) -> Column:
+    """Milliseconds (or, being larger, micro- or nanoseconds) since 1970, or a written time."""
+    from pyspark.sql import functions as sql
+
+    number = text.cast("bigint")
+    micros = (
+        sql.when(number >= 10**17, (number / 1000).cast("bigint"))
+        .when(number >= 10**14, number)
+        .otherwise(number * 1000)
+    )
+    return sql.when(number.isNotNull(), sql.timestamp_micros(micros)).otherwise(
+        text.cast("timestamp")
+    )
