@@ -70,7 +70,7 @@ def by_arithmetic(restarts: Restarts) -> Cost:
 
     At each of them the members that run EAGER stop all they own; a COOPERATIVE group stops what
     moves: what the restarted member owns, out and back. Static members that come back in time
-    cause none.
+    cause none; what they own waits for them.
     """
     moving = restarts.restarting - restarts.static
     share = restarts.partitions / max(1, restarts.members)
@@ -112,4 +112,8 @@ def by_arithmetic(restarts: Restarts) -> Cost:
         partitions_stopped=round(stopped),
         partitions_moved=moved,
         text=text,
+        partition_seconds=round(
+            stopped * restarts.speed.rebalance + restarts.static * share * restarts.speed.restart,
+            1,
+        ),
     )
