@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import KafkaConsumer
+from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from rebal.cli import app
 from tests.kafka.broker import Broker
@@ -305,7 +309,85 @@ def test_a_watch_goes_blind_with_its_broker_and_sees_the_gate_hold(
             assert code == 0, said
             assert "gate holds" in said.split("sees again")[1]
             assert "gate holds" not in said.split("sees again")[0]
+
+            # The next watch waits for the next step, and ends when somebody is refused.
+            broker.log_requests(True)
+            words += ["--request-log", str(broker.request_log_path), "-o", "jsonl"]
+            with heard.open("w") as out, subprocess.Popen(words, stdout=out) as watching:
+                try:
+                    wait_for("not yet", lambda: "not yet" in heard.read_text(), timeout=30)
+                    wrong = rollout.start(9, ["roundrobin"])
+                    wrong.wait_for("error")
+                    code = watching.wait(60)
+                finally:
+                    watching.kill()
+            lines = [json.loads(line) for line in heard.read_text().splitlines()]
+            assert (code, [line["exit_code"] for line in lines]) == (3, [4, 3])
+            assert [line["step"] for line in lines] == [2, 2]
+            assert [danger["kind"] for danger in lines[-1]["dangers"]] == ["refused"]
         finally:
             rollout.running[0].stop()
     journal = rollout.plan.with_suffix(".journal.jsonl").read_text().splitlines()
     assert any(json.loads(line).get("blind") for line in journal)
+
+
+class Greedy(RangePartitionAssignor):  # type: ignore[misc]
+    """range as a faulty leader deals it: everything to itself."""
+
+    @classmethod
+    def assign(cls, cluster: Any, members: Any) -> Any:
+        made = RangePartitionAssignor.assign.__func__(RangePartitionAssignor, cluster, members)
+        topics = {topic for member in members for topic in member.metadata.topics}
+        every = [(topic, sorted(cluster.partitions_for_topic(topic))) for topic in sorted(topics)]
+        for member_id, assignment in made.items():
+            mine = every if member_id.startswith("greedy") else []
+            made[member_id] = type(assignment)(cls.version, mine, b"")
+        return made
+
+
+@pytest.mark.full
+def test_a_member_that_stays_empty_is_a_danger_and_its_first_seconds_are_none(
+    kafka41: Broker,
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    *,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kafka41.create_topic(topic_name, PARTITIONS)
+    rollout = Rollout(kafka41, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
+    ending = threading.Event()
+
+    def poll() -> None:
+        consumer = KafkaConsumer(
+            topic_name, bootstrap_servers=kafka41.bootstrap, group_id=group_id,
+            client_id="greedy", partition_assignment_strategy=[Greedy],
+        )  # fmt: skip
+        while not ending.is_set():
+            consumer.poll(timeout_ms=100)
+        consumer.close()
+
+    polling = threading.Thread(target=poll)
+    polling.start()
+    try:
+        kafka41.wait_stable(group_id, 1)
+        rollout.rebal("plan-upgrade", group_id, "--expect-members", "2", "--out", str(rollout.plan))
+        late = rollout.start(0, OLD)
+        late.wait_for("assigned")
+        kafka41.wait_stable(group_id, 2)
+        began = time.monotonic()
+        codes: list[int] = []
+        while 3 not in codes and time.monotonic() - began < 60:
+            told = rollout.verify()
+            codes.append(told["exit_code"])
+            if told["exit_code"] == 4:
+                assert told["notes"][0].startswith("owns nothing yet: app-0 (since ")
+            time.sleep(2)
+        assert set(codes) == {4, 3}, codes
+        assert time.monotonic() - began > 30
+        assert [danger["kind"] for danger in told["dangers"]] == ["idle"]
+        assert told["dangers"][0]["members"] == [late.member_id]
+    finally:
+        ending.set()
+        polling.join(20)
