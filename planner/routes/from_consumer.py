@@ -16,8 +16,8 @@ from rebal.planner.cost_timeouts import waits, with_brokers_sessions
 from rebal.planner.families import speak_kip848
 from rebal.planner.kip848 import Answer, fits, policy, room, worst
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
-from rebal.planner.routes.rolling import expected_line, gate_of, order_of
-from rebal.planner.routes.to_consumer import CODES
+from rebal.planner.routes.rolling import expected_line, gate_of, request_log_hint
+from rebal.planner.routes.to_consumer import CODES, one_by_one
 from rebal.planner.settings import classic_protocol_for
 
 
@@ -55,7 +55,11 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
             "brokers before 4.0.2 have a fault on this way (KAFKA-19546), and static members one "
             "of their own (KAFKA-20434): RB410",
         ),
-        order=tuple(order_of(context, rest)),
+        order=(
+            # The next restart must know which list those that are back have.
+            *([request_log_hint(context, to_the_end=True)] if rest else []),
+            *one_by_one(context, rest),
+        ),
         to_do=ids(rest),
         done=ids(done),
         gate=_gate(context, Tri.NO if rest else Tri.CANNOT_TELL),

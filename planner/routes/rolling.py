@@ -229,15 +229,20 @@ def _evidence(context: Context) -> tuple[str, ...]:
     return (*probe, "--request-log", "kafka-request.log")
 
 
-def request_log_hint(context: Context) -> str:
-    """How to make the first restart show every member's list (KIP-412)."""
+def request_log_hint(context: Context, *, to_the_end: bool = False) -> str:
+    """How to make the first restart show every member's list (KIP-412).
+
+    `to_the_end`: each restart shows its own member's list only.
+    """
+    off = "the last one" if to_the_end else "it"
+    shows = "each join shows its list" if to_the_end else "the rebalance shows every member's list"
     coordinator = context.group.coordinator
     broker = str(coordinator.broker_id) if coordinator else "COORDINATOR_ID"
     return (
         "before the first restart, switch the coordinator's request log on (kafka-configs.sh "
         "--bootstrap-server HOST:PORT --alter --entity-type broker-loggers --entity-name "
-        f"{broker} --add-config kafka.request.logger=DEBUG), and off after it (the same with "
-        "--delete-config kafka.request.logger): the rebalance shows every member's list"
+        f"{broker} --add-config kafka.request.logger=DEBUG), and off after {off} (the same with "
+        f"--delete-config kafka.request.logger): {shows}"
     )
 
 

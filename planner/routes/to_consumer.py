@@ -29,7 +29,8 @@ from rebal.planner.kip848 import (
     worst,
 )
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
-from rebal.planner.routes.rolling import expected_line, gate_of, order_of
+from rebal.planner.routes.kubernetes import kubernetes_lines
+from rebal.planner.routes.rolling import expected_line, gate_of
 from rebal.planner.settings import consumer_protocol_for, noted
 
 CODES: Final = {Tri.YES: 0, Tri.NO: 3, Tri.CANNOT_TELL: 4}
@@ -67,7 +68,7 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
             "the group; classic members go on in it until they are restarted",
             *_why(context),
         ),
-        order=tuple(order_of(context, rest)),
+        order=tuple(one_by_one(context, rest)),
         to_do=ids(rest),
         done=ids(done),
         gate=gate_of(
@@ -94,6 +95,25 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
         ),
         exit_code=CODES[allows],
     )
+
+
+def one_by_one(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
+    """How to restart `rest` where each changes its protocol, up or down: no list can lie unused."""
+    if not rest:
+        return
+    yield (
+        "one member at a time: stop it cleanly and let it leave, then start it with the new "
+        "configuration"
+    )
+    yield f"in this order: {context.named(rest, 20)}"
+    yield "after each: the group is Stable, the member is back and owns partitions, lag goes down"
+    static = [facts for facts in rest if facts.member.instance_id is not None]
+    if static:
+        yield (
+            f"static ({context.named(static)}): it need not leave: its new self takes its place at "
+            "once; never run two processes with one instance id (no surge)"
+        )
+    yield from kubernetes_lines(rest)
 
 
 def _offline(context: Context, common: Sequence[Answer], online: Sequence[Answer]) -> Step:

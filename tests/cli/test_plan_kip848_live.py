@@ -126,9 +126,13 @@ def test_online_and_back(kafka41: Broker, group: Make, tmp_path: Path, capsys: S
     above, below = tmp_path / "up.yaml", tmp_path / "down.yaml"
     log = ["--request-log", str(kafka41.request_log_path), "--expect-members", "2"]
     up, down = ("--to", "consumer", *log), ("--to", "cooperative-sticky", *log)
+    own: list[dict[str, Any]] = [{}, {"instance_id": "i-1"}]
     kafka41.log_requests(True)
     try:
-        running = [it.start(f"app-{n}", assignors=["range"]) for n in range(2)]
+        running = [
+            it.start("app-0", assignors=["range"]),
+            it.start("app-1", assignors=["range"], instance_id="i-1", session_timeout_ms=30_000),
+        ]
         wait_assigned(running, PARTITIONS)
         kafka41.wait_stable(it.id, 2)
         kafka41.produce(it.topic, dict.fromkeys(range(PARTITIONS), 3))
@@ -139,8 +143,9 @@ def test_online_and_back(kafka41: Broker, group: Make, tmp_path: Path, capsys: S
             body = it.plan(capsys, *up)
             assert (body["path"], body["next_step"], body["exit_code"]) == ("kip848_online", 1, 0)
             assert len(body["steps"][0]["done"]) == number
+            assert any("i-1): it need not leave" in line for line in body["steps"][0]["order"])
             running[number].stop()
-            running[number] = it.start_as(f"app-{number}", java_text(body))
+            running[number] = it.start_as(f"app-{number}", java_text(body), **own[number])
             wait_assigned(running, PARTITIONS)
         body = it.plan(capsys, *up)
         assert (body["verdict"], body["exit_code"]) == ("done", 0)
@@ -154,7 +159,7 @@ def test_online_and_back(kafka41: Broker, group: Make, tmp_path: Path, capsys: S
             assert len(body["steps"][0]["done"]) == number
             assert body["baseline"]["group"]["type"] == "consumer"
             running[number].stop()
-            running[number] = it.start_as(f"app-{number}", java_text(body))
+            running[number] = it.start_as(f"app-{number}", java_text(body), **own[number])
             wait_assigned(running, PARTITIONS)
         kafka41.wait_stable(it.id, 2)
         body = it.plan(capsys, *down)

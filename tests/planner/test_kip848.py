@@ -190,6 +190,17 @@ def test_a_client_that_cannot(family: str, code: int) -> None:
     assert made.path == "kip848_online"
 
 
+def test_a_static_member_takes_its_own_place() -> None:
+    for made in (
+        plan([java("a", instance="i"), java("b")]),
+        plan([java("a", instance="i", protocol_type="consumer")], to="range", type="consumer",
+             elected="uniform"),
+    ):  # fmt: skip
+        said = " ".join(made.steps[0].order)
+        assert "static (i): it need not leave" in said
+        assert "lies unused" not in said
+
+
 def test_half_way_and_done() -> None:
     half = plan(
         [java("a", protocol_type="consumer"), java("b", protocol_type="classic")],
