@@ -25,7 +25,7 @@ from rebal.inspectors.fleet.timeline_log import MILLI, Era, Log, Round
 from rebal.inspectors.fleet.timeline_members import Seen
 from rebal.inspectors.fleet.timeline_protocol import Protocols
 from rebal.inspectors.fleet.timeline_rebalances import LOG, TOPIC, Generation
-from rebal.inspectors.fleet.timeline_requests import Requests
+from rebal.inspectors.fleet.timeline_requests import Replacement, Requests
 from rebal.inspectors.fleet.timeline_tables import Rows
 from rebal.inspectors.fleet.timeline_values import UNTOLD, Given, Values
 
@@ -52,7 +52,7 @@ class Shared:
 class _Item:
     """Something to apply: a record (`key` is set) or a leader's sync (`round_` is set)."""
 
-    __slots__ = ("at", "era", "key", "offset", "round_", "value")
+    __slots__ = ("at", "era", "key", "offset", "replacement", "round_", "value")
 
     def __init__(self, at: int, era: Era, offset: int | None = None) -> None:
         self.at = at
@@ -61,6 +61,7 @@ class _Item:
         self.key: kinds.Key | None = None
         self.value: Any = None
         self.round_: Round | None = None
+        self.replacement: Replacement | None = None
 
 
 class GroupTimeline:
@@ -118,7 +119,10 @@ class GroupTimeline:
             self._drain(self.last_at - DISORDER)
             return
         item = _Item(at, self.log.era)
-        item.round_ = round_
+        if isinstance(round_, Replacement):
+            item.replacement = round_
+        else:
+            item.round_ = round_
         self._push(item)
 
     def finish(self) -> None:
@@ -215,6 +219,10 @@ class GroupTimeline:
         if item.round_ is not None:
             if item.round_.generation not in item.era.recorded:
                 self._apply_round(item.round_)
+            return
+        if item.replacement is not None:
+            if item.replacement.generation not in item.era.recorded:
+                self.history.replace(*item.replacement, item.at)
             return
         key, value = item.key, item.value
         assert key is not None
@@ -378,8 +386,8 @@ class GroupTimeline:
     def _state(self, members: int | None) -> str | None:
         if self.history.ended:
             return "Dead"
-        if self.type is GroupType.CONSUMER and self.consumer is not None:
-            return self.consumer.state
+        if self.type is GroupType.CONSUMER:
+            return self.consumer.state if self.consumer is not None else None
         if members is None or self.history.now is None:
             return None
         return "Stable" if members else "Empty"

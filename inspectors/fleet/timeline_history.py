@@ -82,6 +82,29 @@ class History:
         for key in [key for key in self.rounds if key < new.number]:
             del self.rounds[key]
 
+    def replace(
+        self, generation: int, before: str, member_id: str, leader: str | None, at: int
+    ) -> None:
+        """A static member's restart that only the log shows: the same member by another id."""
+        now, standing = self.now, self.roster.members.get(before)
+        if now is None or now.number != generation or standing is None:
+            return
+        person = self.log.person(member_id)
+        seen = standing.seen.under(member_id, person.client_id, person.host)
+        members = [one for one in self.roster.clients() if one.member_id != before]
+        self.advance(
+            Generation(
+                generation,
+                at,
+                [*members, seen],
+                LOG,
+                now.assignor,
+                leader or now.leader,
+                now.protocol_type,
+                now.type,
+            )
+        )
+
     def end(self, at: int, reason: str | None, told: bool = True) -> None:
         """The group was deleted at `at`; `told` is False where only what comes after shows it."""
         self.roster.close(
@@ -155,7 +178,9 @@ class History:
             kinds[seen.member_id] = kind_of(seen, self.log, new, kept, False)
         protocol = self.protocols.of_group(frozenset(kinds.values()))
         known = old is not None and old.members is not None
-        return protocol, stopped(change, before, self.protocols) if known else None
+        if not known or old is None:
+            return protocol, None
+        return protocol, stopped(change, before, self.protocols, self.rounds.get(old.number))
 
     def _showed(self, old: Generation | None, standing: Standing, seen: Seen) -> tuple[bool, bool]:
         """Whether the member kept what it had when it rejoined, whether it was seen to give up."""

@@ -87,6 +87,7 @@ class Round:
         "members",
         "protocol_type",
         "synced",
+        "unsynced",
     )
 
     def __init__(self, generation: int) -> None:
@@ -99,6 +100,8 @@ class Round:
         self.members: list[Mapping[str, Any]] | None = None
         self.assignments: dict[str, bytes] | None = None
         self.synced: set[str] = set()
+        # whose sync came too late: the next rebalance had begun
+        self.unsynced: set[str] = set()
         self.ended: int | None = None
         self.last_at = 0
         self.applied = False
@@ -168,9 +171,12 @@ class Log:
         return found
 
     def synced(self, request: Mapping[str, Any], at: int) -> Round | None:
-        """A sync that was answered without an error."""
+        """A sync; its round where it was answered without an error."""
         found = self._round(request["generation"], at)
         if found is None:
+            return None
+        if request["error"]:
+            found.unsynced.add(request["member_id"])
             return None
         found.last_at = max(found.last_at, at)
         if request["member_id"]:

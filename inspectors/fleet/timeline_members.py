@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from typing import Final
 
 from rebal.inspectors.fleet.timeline_log import Log, Person
@@ -60,6 +61,13 @@ class Seen:
         self.target: PartitionList | None = None
         self.regex: str | None = None
         self.rack: str | None = None
+
+    def under(self, member_id: str, client_id: str | None, host: str | None) -> Seen:
+        """The same member after a restart."""
+        made = copy(self)
+        made.member_id, made.entry = member_id, None
+        made.client_id, made.host = client_id or self.client_id, host or self.host
+        return made
 
     def same_row(self, other: Seen) -> bool:
         """Does it still say what a row of `members` says, the generation aside."""

@@ -71,11 +71,16 @@ class Protocols:
             ordered = sorted(kinds, key=repr)
             members = tuple(_member(kind, str(n)) for n, kind in enumerate(ordered))
             answer = None
-            if members:
+            if members and not self._doubtful(ordered):
                 answer = group_protocol(_snapshot(ordered[0], members)).value
             told = answer is not None and answer is not RebalanceProtocol.CANNOT_TELL
             self._of_group[kinds] = str(answer) if told else None
         return self._of_group[kinds]
+
+    def _doubtful(self, kinds: list[Kind]) -> bool:
+        """A KIP-848 group's coordinator stops nothing, but its classic members may on their own."""
+        consumer = kinds[0].type is GroupType.CONSUMER
+        return consumer and any(self.of_member(kind) is None for kind in kinds)
 
 
 def _member(kind: Kind, name: str) -> Member:

@@ -10,6 +10,7 @@ from rebal.inspectors.fleet import timeline_causes as causes
 from rebal.inspectors.fleet.timeline_log import MILLI, Log, Round
 from rebal.inspectors.fleet.timeline_members import Seen, Standing
 from rebal.inspectors.fleet.timeline_protocol import Kind, Protocols
+from rebal.inspectors.fleet.timeline_values import NOTHING
 
 TOPIC: Final = "offsets topic"
 LOG: Final = "request log"
@@ -150,12 +151,16 @@ def moved(change: Change, withheld: Owners) -> tuple[int | None, Owners]:
     return count, kept
 
 
-def stopped(change: Change, kinds: Mapping[str, Kind], protocols: Protocols) -> int | None:
+def stopped(
+    change: Change, kinds: Mapping[str, Kind], protocols: Protocols, before: Round | None
+) -> int | None:
     """Partitions that members which stayed had to stop for the rebalance (KIP-429).
 
     All that an EAGER one had, and of a COOPERATIVE one those it gave up; None where a member had
-    some and its protocol is not known. `kinds` are the members' as they rejoined.
+    some and its protocol is not known. `kinds` are the members' as they rejoined. By the records
+    each had got its assignment; the log of the generation `before` may show that one had not yet.
     """
+    never = before.unsynced - before.synced if before is not None else ()
     count = 0
     for old, seen in change.stayed:
         had = old.seen.given.partitions
@@ -163,6 +168,8 @@ def stopped(change: Change, kinds: Mapping[str, Kind], protocols: Protocols) -> 
             return None
         if not had.count:
             continue
+        if seen.member_id in never:
+            had = seen.sent.owned or NOTHING
         protocol = protocols.of_member(kinds[seen.member_id])
         if protocol is RebalanceProtocol.EAGER:
             count += had.count

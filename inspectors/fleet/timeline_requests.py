@@ -8,7 +8,7 @@ read-only questions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rebal.inspectors.fleet.timeline_history import History
 from rebal.inspectors.fleet.timeline_lists import Lists
@@ -19,6 +19,15 @@ _MEMBER_ID_REQUIRED: Final = 79
 _NEEDS_ID: Final = "need to re-join with the given member-id"
 
 
+class Replacement(NamedTuple):
+    """A static member that came back within a generation, with a new member id (KIP-345)."""
+
+    generation: int
+    before: str
+    now: str
+    leader: str | None
+
+
 class Requests:
     """Takes each line when it comes."""
 
@@ -27,19 +36,22 @@ class Requests:
         self.lists = lists
         self.history = history
 
-    def note(self, at: int, request: Mapping[str, Any]) -> Round | None:
-        """Keep what the line says; the rebalance that it completed, if it is its leader's sync."""
+    def note(self, at: int, request: Mapping[str, Any]) -> Round | Replacement | None:
+        """Keep what the line says; what it changed in the group, if it did.
+
+        That is the rebalance that its leader's sync completed, or a static member's restart.
+        """
         if self.log.since is None:
             self.log.since = at
         api, error = request["api"], request["error"] or 0
         if api == "JOIN_GROUP":
-            self._join(at, request, error)
-        elif error:
-            return None
-        elif api == "SYNC_GROUP":
+            return self._join(at, request, error)
+        if api == "SYNC_GROUP":
             round_ = self.log.synced(request, at)
             return round_ if request["assignments"] else None
-        elif api == "LEAVE_GROUP":
+        if error:
+            return None
+        if api == "LEAVE_GROUP":
             for one in request["left"] or ():
                 member_id = one["member_id"] or self.log.instances.get(one["instance_id"] or "")
                 if member_id:
@@ -48,19 +60,19 @@ class Requests:
             self._heartbeat(at, request)
         return None
 
-    def _join(self, at: int, request: Mapping[str, Any], error: int) -> None:
+    def _join(self, at: int, request: Mapping[str, Any], error: int) -> Replacement | None:
         if request["probe"] or error not in (0, _REFUSED, _MEMBER_ID_REQUIRED):
-            return
+            return None
         names = tuple(one["name"] for one in request["protocols"] or ())
         if error == _REFUSED:
             self.lists.refused(request, at, names)
             self.log.refused.append((at, request["instance_id"] or request["client_id"] or ""))
             self.history.metrics.refused += 1
             self.history.incidents.refused(request, names, at)
-            return
+            return None
         member_id, instance_id = request["member_id"], request["instance_id"]
         if not member_id:
-            return
+            return None
         replaced = None
         if instance_id:
             before = self.log.instances.get(instance_id)
@@ -77,13 +89,15 @@ class Requests:
         person.protocol_type = request["protocol_type"]
         person.replaced = replaced or person.replaced
         if error:
-            return
+            return None
         if person.joined_at is None:
             person.joined_at = at
         start, now = _start(at, request), self.history.now
         late = now is not None and now.number == request["generation"] and start >= now.ended
         if (late or self.log.joined(request, at, start) is None) and replaced is not None:
             self._hidden(member_id, replaced, names, at)
+            return Replacement(request["generation"], replaced, member_id, request["leader"])
+        return None
 
     def _hidden(self, member_id: str, replaced: str, names: tuple[str, ...], at: int) -> None:
         """A static member's restart that was answered within a generation: did its list change."""
