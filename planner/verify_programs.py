@@ -7,7 +7,7 @@ list it was seen joining with, or the elected protocol, which every worker offer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -38,11 +38,21 @@ def _bridge(_: Context, __: Step, facts: Facts) -> Proof:
 
 
 def _cooperative(context: Context, _: Step, facts: Facts) -> Proof:
-    return _runs(context, facts, RebalanceProtocol.COOPERATIVE)
+    old = [f for f in context.members if below_cooperative(context, f) is Tri.YES]
+    return _in_time(context, old, _runs(context, facts, RebalanceProtocol.COOPERATIVE))
 
 
 def _eager(context: Context, _: Step, facts: Facts) -> Proof:
-    return _runs(context, facts, RebalanceProtocol.EAGER)
+    new = [f for f in context.members if above_eager(f) is Tri.YES]
+    return _in_time(context, new, _runs(context, facts, RebalanceProtocol.EAGER))
+
+
+def _in_time(context: Context, others: Sequence[Facts], proof: Proof) -> Proof:
+    """Who is on the step's protocol while `others` cannot be was too early: no step has begun."""
+    if proof.done is not Tri.YES or not others:
+        return proof
+    why = f"{proof.why}, but {context.named(others)} cannot: the step before is not done"
+    return Proof(done=Tri.CANNOT_TELL, why=why)
 
 
 def _incremental(context: Context, _: Step, facts: Facts) -> Proof:

@@ -192,7 +192,7 @@ def _down(context: Context, cost: CostModel) -> Way:
         _eager(context, cost, len(bridge) + 1, blocked=mixed, waits=bool(new), unknown=unknown),
         _old(context, cost, len(bridge) + 2, kept),
     )
-    reasons = ()
+    reasons: tuple[str, ...] = ()
     if mixed:
         reasons = (f"{context.named(old)} runs below 2.4 beside members that are COOPERATIVE",)
     elif unknown:

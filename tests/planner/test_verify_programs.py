@@ -1,0 +1,182 @@
+"""The gates of Streams programs and Connect workers: what is proven, refuted and left open."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from rebal.groups.model import GroupSnapshot, Member, Subscription, Tri
+from rebal.groups.wire.streams import StreamsUserData, encode_streams
+from rebal.planner.context import Context
+from rebal.planner.plan import Plan
+from rebal.planner.programs import comes_from, instances
+from rebal.planner.routes import make_plan
+from rebal.planner.verify import Standing, entry_of, verify
+from rebal.planner.verify_journal import JournalEntry
+from tests.planner.builder import AT, group_of
+
+SESSIONED = ["sessioned", "compatible", "default"]
+
+
+def look(minutes: float, members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
+    made = group_of({"members": members, **more})
+    return replace(made, captured_at=AT + timedelta(minutes=minutes))
+
+
+def streams(minutes: float, *members: dict[str, Any]) -> GroupSnapshot:
+    return look(minutes, list(members), elected="stream")
+
+
+def workers(minutes: float, elected: str, *members: dict[str, Any]) -> GroupSnapshot:
+    return look(minutes, list(members), elected=elected, protocol_type="connect")
+
+
+def one(number: int, start: int, version: str | None, **more: Any) -> dict[str, Any]:
+    guess = {} if version else {"guess": True}
+    client = f"s-{number}"
+    return {"id": f"{client}.{start}", "client": client, "list": ["stream"], "family": "streams",
+            "version": version, **guess, **more}  # fmt: skip
+
+
+def worker(number: int, start: int, names: list[str] | None = None) -> dict[str, Any]:
+    listed = {"list": names} if names else {}
+    return {"id": f"w-{number}.{start}", "client": f"w-{number}", "family": "connect",
+            "guess": True, "topics": [], **listed}  # fmt: skip
+
+
+class Story:
+    """Looks in their order, with the journal between them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.entries: list[JournalEntry] = []
+
+    def __call__(self, snapshot: GroupSnapshot, **more: Any) -> Standing:
+        standing = verify(self.plan, self.entries, snapshot, **more)
+        self.entries.append(entry_of(self.plan, standing, snapshot))
+        return standing
+
+
+def done(standing: Standing) -> dict[str, str]:
+    return {member.name: str(member.done) for member in standing.members}
+
+
+def test_a_new_version_is_proven_by_its_bytes_and_cooperative_by_what_it_does() -> None:
+    plan = make_plan(streams(0, one(0, 1, "2.3.1"), one(1, 1, "2.3.1")), expect_members=2)
+    tell = Story(plan)
+    eager = one(0, 2, "3.9.1", ran="EAGER")
+    half = tell(streams(1, eager, one(1, 1, "2.3.1")))
+    assert (done(half), half.exit_code) == ({"s-0": "yes", "s-1": "no"}, 4)
+    missing = tell(streams(2, eager))
+    assert missing.gate is Tri.NO
+    unseen = tell(streams(3, one(0, 3, "3.9.1"), one(1, 1, "2.3.1")))
+    assert unseen.exit_code == 4
+    assert "RB505" in {finding.rule for finding in unseen.findings}
+    forgotten = tell(streams(4, one(0, 4, "3.9.1", owned=True), one(1, 1, "2.3.1")))
+    assert forgotten.exit_code == 3, "COOPERATIVE beside 2.3.1: a danger"
+    assert forgotten.step == 1, "who was too early has not begun the second step"
+    whole = tell(streams(5, one(0, 5, "3.9.1", ran="EAGER"), one(1, 2, "3.9.1", ran="EAGER")))
+    assert (whole.step, whole.gate, whole.exit_code) == (1, Tri.YES, 0)
+
+    second = tell(streams(6, one(0, 6, "3.9.1"), one(1, 2, "3.9.1", ran="EAGER")))
+    assert (second.step, done(second)) == (2, {"s-0": "cannot tell", "s-1": "no"})
+    assert "--client-log" in second.members[0].why
+    kept = tell(streams(7, one(0, 6, "3.9.1", owned=True), one(1, 3, "3.9.1")))
+    assert done(kept) == {"s-0": "yes", "s-1": "cannot tell"}
+    # What one look proved of an id stays proven while it is there.
+    later = tell(streams(8, one(0, 6, "3.9.1"), one(1, 3, "3.9.1", ran="COOPERATIVE")))
+    assert (done(later), later.finished) == ({"s-0": "yes", "s-1": "yes"}, True)
+
+
+def test_an_instance_that_was_not_restarted_may_be_right_already() -> None:
+    plan = make_plan(streams(0, one(0, 1, "3.9.1"), one(1, 1, "3.9.1", ran="EAGER")))
+    told = verify(plan, [], streams(1, one(0, 1, "3.9.1"), one(1, 1, "3.9.1", ran="EAGER")))
+    assert done(told) == {"s-0": "cannot tell", "s-1": "no"}
+
+
+def test_down_goes_over_the_bridge_to_eager_to_the_old_version() -> None:
+    plan = make_plan(streams(0, one(0, 1, "4.1.1"), one(1, 1, "4.1.1")), "eager")
+    tell = Story(plan)
+    first = tell(streams(1, one(0, 2, "3.9.1"), one(1, 1, "4.1.1")))
+    assert (first.step, done(first)) == (1, {"s-0": "yes", "s-1": "no"})
+    unsure = tell(streams(2, one(0, 2, "3.9.1"), one(1, 2, None)))
+    assert done(unsure) == {"s-0": "yes", "s-1": "cannot tell"}
+    assert unsure.exit_code == 4
+    early = tell(streams(2.5, one(0, 9, "3.9.1", ran="EAGER"), one(1, 1, "4.1.1")))
+    assert early.step == 1, "4.1.1 does not start with what the second step brings"
+    assert tell(streams(3, one(0, 2, "3.9.1"), one(1, 2, "3.9.1"))).gate is Tri.YES
+    eager = [one(n, 3, "3.9.1", ran="EAGER") for n in range(2)]
+    assert (tell(streams(4, *eager)).step, tell(streams(5, *eager)).gate) == (2, Tri.YES)
+    old = tell(streams(6, one(0, 4, "2.3.1"), eager[1]))
+    assert (old.step, done(old)) == (3, {"s-0": "yes", "s-1": "no"})
+    assert tell(streams(7, one(0, 4, "2.3.1"), one(1, 4, "2.3.1"))).finished
+
+
+def test_workers_up_are_proven_by_what_is_elected() -> None:
+    plan = make_plan(workers(0, "default", worker(0, 1), worker(1, 1)), expect_members=2)
+    tell = Story(plan)
+    half = tell(workers(1, "default", worker(0, 2), worker(1, 1)))
+    assert done(half) == {"w-0": "cannot tell", "w-1": "cannot tell"}
+    seen = tell(workers(2, "default", worker(0, 2, SESSIONED), worker(1, 1, ["default"])))
+    assert (done(seen), seen.exit_code) == ({"w-0": "yes", "w-1": "no"}, 4)
+    alone = tell(workers(3, "sessioned", worker(0, 2)))
+    assert alone.gate is Tri.NO, "the expected member is missing"
+    whole = tell(workers(4, "sessioned", worker(0, 2), worker(1, 2)))
+    assert (whole.finished, whole.exit_code) == (True, 0)
+    assert not whole.dangers, "workers own no partitions, and that is no danger"
+
+
+def test_workers_down_are_proven_one_by_one() -> None:
+    plan = make_plan(workers(0, "sessioned", worker(0, 1), worker(1, 1)), "eager")
+    tell = Story(plan)
+    half = tell(workers(1, "default", worker(0, 2), worker(1, 1)))
+    assert done(half) == {"w-0": "cannot tell", "w-1": "no"}
+    other = tell(workers(2, "default", worker(0, 2, ["default"]), worker(1, 2)))
+    assert (done(other), other.exit_code) == ({"w-0": "yes", "w-1": "cannot tell"}, 4)
+    wrong = tell(workers(3, "default", worker(0, 2), worker(1, 2, SESSIONED)))
+    assert done(wrong) == {"w-0": "yes", "w-1": "no"}
+    whole = tell(workers(4, "default", worker(0, 2), worker(1, 3, ["default"])))
+    assert whole.finished
+
+
+def test_no_assignor_list_is_ever_named_for_them() -> None:
+    for made in (
+        make_plan(streams(0, one(0, 1, "2.3.1"), one(1, 1, "2.3.1"))),
+        make_plan(streams(0, one(0, 1, "4.1.1")), "eager"),
+        make_plan(workers(0, "default", worker(0, 1))),
+        make_plan(workers(0, "sessioned", worker(0, 1)), "eager"),
+    ):
+        texts = [setting.text for step in made.steps for setting in step.config]
+        assert texts
+        assert not any("partition.assignment.strategy" in text for text in texts)
+
+
+def sent(version: int, latest: int | None, process: int) -> Subscription:
+    data = StreamsUserData(version=version, latest=latest, process_id=UUID(int=process))
+    return Subscription(version=3, user_data=encode_streams(data))
+
+
+def test_threads_of_one_process_are_one_instance() -> None:
+    base = streams(0, one(0, 1, None))
+    members = tuple(
+        Member(member_id=f"m{n}", client_id=f"app-StreamThread-{n}-consumer",
+               subscription=sent(11, 11, n // 2))
+        for n in range(4)
+    )  # fmt: skip
+    context = Context(replace(base, members=members))
+    said = instances(context.members)
+    assert said == (
+        "app-StreamThread-0-consumer (with 1 more threads), "
+        "app-StreamThread-2-consumer (with 1 more threads)"
+    )
+
+
+def test_upgrade_from_is_the_version_that_the_bytes_allow() -> None:
+    base = streams(0, one(0, 1, None))
+    for version, latest, value in ((1, None, "0.10.0"), (2, None, "1.1"), (4, 4, "2.3")):
+        member = replace(base.members[0], subscription=sent(version, latest, 1))
+        (facts,) = Context(replace(base, members=(member,))).members
+        assert comes_from(facts) == value
