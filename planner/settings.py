@@ -88,8 +88,12 @@ def consumer_protocol_for(
         # It asks for the broker's uniform by its sticky balancer; with a cooperative one first it
         # stays on the classic protocol and does not say so.
         names = ["range" if remote_assignor == "range" else "sticky"]
+        advice = (
+            "franz-go advises brokers of 4.3 or later: before, a commit can be answered with "
+            "STALE_MEMBER_EPOCH, which it does not handle"
+        )
         text = f"// {_head(group_id, members)}\nkgo.ServerSideBalancer(), {_balancers(names)}"
-        return (_setting(family, "franz-go", text),)
+        return (noted(_setting(family, "franz-go", text), [advice]),)
     return _librdkafka(wanted, head) if family == "librdkafka" else ()
 
 
