@@ -147,6 +147,8 @@ def test_from_2_3_to_cooperative_in_two_bounces_and_back(
         right = {client(each) for each in ("a", "b")[:count]}
         assert named(bare, "yes") <= right
         assert not named(bare, "no") & right
+        # The request log shows what a kept when b went, and nothing of b yet.
+        assert count == 1 or named(bare, "yes") == {client("a")}
         told = up.verify(*printed)
         assert (told["step"], named(told, "yes")) == (2, right)
         assert told["exit_code"] == (0 if count == 2 else 4)
@@ -161,9 +163,13 @@ def test_from_2_3_to_cooperative_in_two_bounces_and_back(
     body = down.make("--to", "eager", "--expect-members", "2")
     assert (body["path"], body["next_step"], body["exit_code"]) == ("streams_down", 1, 0)
     assert down.settings(1) == {"upgrade.from": "2.3"}
+    logged = Plan(group.broker, group.group, tmp_path, capsys, name="down", evidence=log)
     cooperative = dict(group.running)
     for count, name in enumerate(("a", "b"), 1):
         group.restart(NEW, name, down.settings(1))
+        bare = logged.verify("--journal", str(tmp_path / "logged.jsonl"))
+        assert named(bare, "yes") == (set() if count == 1 else {client("a")})
+        assert bare["exit_code"] == 4
         told = down.verify()
         assert named(told, "yes") == {client(each) for each in ("a", "b")[:count]}
         assert told["exit_code"] == (0 if count == 2 else 4)
