@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
+    IsolationLevel,
     KafkaException,
     TopicCollection,
     TopicPartition,
@@ -158,6 +159,30 @@ class Admin:
                 if error.name == "TIMED_OUT":
                     raise
         return found
+
+    def edges(
+        self, topic: str, partitions: int, deadline: Deadline
+    ) -> dict[int, tuple[int, int, int]]:
+        """Of each partition: the first offset, the end of what is committed, and the end."""
+        found: list[dict[int, int]] = []
+        committed, any_state = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
+        for spec, isolation in (
+            (OffsetSpec.earliest(), any_state),  # type: ignore[no-untyped-call]
+            (OffsetSpec.latest(), committed),  # type: ignore[no-untyped-call]
+            (OffsetSpec.latest(), any_state),  # type: ignore[no-untyped-call]
+        ):
+            asked = {TopicPartition(topic, number): spec for number in range(partitions)}
+            futures = self._client.list_offsets(
+                asked, isolation_level=isolation, **self._within(deadline)
+            )
+            found.append(
+                {
+                    part.partition: self._wait(each, deadline).offset
+                    for part, each in futures.items()
+                }
+            )
+        first, stable, end = found
+        return {number: (first[number], stable[number], end[number]) for number in sorted(first)}
 
     def settings(self, broker_id: int, deadline: Deadline) -> Mapping[str, str]:
         """The broker's configuration that is set or defaulted, sensitive values left out."""

@@ -1,5 +1,6 @@
 """`rebal fleet`: a whole cluster's history, scanned once and read many times.
 
+scan          commands/fleet_scan_cmd.py      reads the history into tables (Spark)
 report        commands/fleet_report_cmd.py    which groups are ready, blocked, not proven
 """
 
@@ -12,6 +13,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 COMMANDS: Final = (
+    ("scan", "fleet_scan_cmd", "Read the history of all groups into tables, in one pass."),
     ("report", "fleet_report_cmd", "Show which groups are ready, and in which order to take them."),
 )
 

@@ -84,18 +84,17 @@ def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSess
     """A session for one job; with `kafka` Spark's Kafka source is on its class path.
 
     A Spark context that is already running in this process is used as it is, and left running.
+    Call `require` before.
 
     Raises:
-        SparkError: the extra or Java is missing or too old, or Spark did not start.
+        SparkError: Spark did not start.
     """
-    _require_extra()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     if SparkContext._active_spark_context is not None:
         yield _with_sql(SparkSession.builder.getOrCreate().newSession(), settings)
         return
-    _require_java()
     before = signal.getsignal(signal.SIGINT)
     with tempfile.TemporaryDirectory(prefix="rebal-spark-") as folder:
         context = _start(settings, kafka, Path(folder))
@@ -121,7 +120,12 @@ def _with_sql(session: SparkSession, settings: SparkSettings) -> SparkSession:
     return session
 
 
-def _require_extra() -> None:
+def require() -> None:
+    """Whether the extra and Java are there.
+
+    Raises:
+        SparkError: one of them is missing or too old; says how to get it.
+    """
     for name in ("pyspark", "pyarrow", "pandas", "numpy"):
         try:
             __import__(name)
@@ -129,6 +133,7 @@ def _require_extra() -> None:
             raise SparkError(
                 f"the fleet pipeline needs {name}: install it with pip install 'rebal[fleet]'."
             ) from None
+    _require_java()
 
 
 def _require_java() -> None:

@@ -52,14 +52,23 @@ class Source:
     last: Mapping[int, int] = field(default_factory=dict)
 
 
-def read_files(spark: SparkSession, paths: Sequence[str]) -> Source:
+def find_files(paths: Sequence[str]) -> list[tuple[str, str]]:
     """The captured files at `paths` (files or folders; a path with a scheme is Spark's own).
 
+    Each comes with its form, `text` or `parquet`.
+
     Raises:
-        DocumentError: a path is missing or empty, or no captured file; Parquet without the
-            columns that are needed.
+        DocumentError: a path is missing or empty, or no captured file.
     """
-    files = [file for path in paths for file in _files(path)]
+    return [file for path in paths for file in _files(path)]
+
+
+def read_files(spark: SparkSession, files: Sequence[tuple[str, str]]) -> Source:
+    """The records in captured files, as `find_files` gives them.
+
+    Raises:
+        DocumentError: Parquet without the columns that are needed.
+    """
     text = [path for path, form in files if form == "text"]
     parquet = [path for path, form in files if form == "parquet"]
     parts = [_lines(spark, text)] if text else []

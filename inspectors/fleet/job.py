@@ -1,0 +1,193 @@
+"""One scan from beginning to end: the folder, the source, Spark, and what went wrong in words."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rebal.groups.errors import RebalError
+from rebal.inspectors.connection import ClusterConfig
+from rebal.inspectors.fleet.manifest import Manifest
+from rebal.inspectors.fleet.session import SparkError, SparkSettings, require, spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rebal.inspectors.fleet.sources import Source
+    from rebal.inspectors.fleet.store import Run
+
+Say = Callable[[str], None]
+Tasks = Callable[[int, int], None]
+"""Called now and then with the tasks that are done and all tasks of the running stages."""
+_EVERY: Final = 0.5
+
+
+@dataclass(frozen=True)
+class ScanOrder:
+    """What to scan: one of `config`, `offsets` and `segments`, or none with `request_logs` only."""
+
+    out: Path
+    config: ClusterConfig | None = None
+    offsets: tuple[str, ...] = ()
+    segments: tuple[str, ...] = ()
+    request_logs: tuple[str, ...] = ()
+    full: bool = False
+    spark: SparkSettings = field(default_factory=SparkSettings)
+
+
+def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest:
+    """Carry out the scan; gives the finished run's manifest.
+
+    Raises:
+        RebalError: what was wrong, in one sentence; the tables of an earlier run are untouched.
+    """
+    require()
+    from rebal.inspectors.fleet.store import new_run
+
+    with new_run(order.out, full=order.full) as run:
+        what = _look(order, run)
+        with spark_session(order.spark, kafka=order.config is not None) as spark:
+            try:
+                with _watch(spark, tasks):
+                    return _carry_out(spark, run, order, what, say)
+            except RebalError:
+                raise
+            except Exception as error:
+                if os.environ.get("REBAL_DEBUG"):
+                    raise
+                raise SparkError(_in_words(error, order)) from None
+
+
+def _look(order: ScanOrder, run: Run) -> Any:
+    """What can be said to be wrong before Spark is started."""
+    from rebal.inspectors.text_input import cannot_read
+
+    for path in order.request_logs:
+        if "://" not in path and not os.access(path, os.R_OK):
+            missing = not os.path.exists(path)
+            raise cannot_read(path, FileNotFoundError() if missing else PermissionError())
+    if order.config is not None:
+        from rebal.inspectors.fleet.kafka_source import find_range, java_options
+
+        java_options(order.config)
+        return find_range(order.config, run.previous)
+    if order.segments:
+        from rebal.inspectors.fleet.segments import find_segments
+
+        return find_segments(order.segments)
+    if order.offsets:
+        from rebal.inspectors.fleet.sources import find_files
+
+        return find_files(order.offsets)
+    return None
+
+
+def _carry_out(spark: SparkSession, run: Run, order: ScanOrder, what: Any, say: Say) -> Manifest:
+    from rebal.inspectors.fleet.scan import scan
+
+    source: Source | None = None
+    if order.config is not None:
+        from rebal.inspectors.fleet.kafka_source import read_kafka
+
+        source = read_kafka(spark, order.config, what)
+        for note in source.notes:
+            say(note)
+    elif order.segments:
+        from rebal.inspectors.fleet.segments import read_segments
+
+        source = read_segments(spark, what)
+    elif order.offsets:
+        from rebal.inspectors.fleet.sources import read_files
+
+        source = read_files(spark, what)
+    return scan(spark, run, source=source, request_logs=order.request_logs, say=say)
+
+
+@contextmanager
+def _watch(spark: SparkSession, tasks: Tasks | None) -> Iterator[None]:
+    """Report the running stages' tasks from another thread while the block runs."""
+    if tasks is None:
+        yield
+        return
+    over = threading.Event()
+    tracker = spark.sparkContext.statusTracker()
+
+    def look() -> None:
+        while not over.wait(_EVERY):
+            with contextlib.suppress(Exception):
+                stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
+                seen = [stage for stage in stages if stage is not None]
+                if seen:
+                    done = sum(stage.numCompletedTasks for stage in seen)
+                    tasks(done, sum(stage.numTasks for stage in seen))
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(2)
+
+
+_KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (
+    (
+        ("ZipException", "incorrect header check", "EOFException", "invalid block type"),
+        "a gz file is damaged or cut off; fetch it again, or unpack what is readable of it.",
+    ),
+    (("is not a Parquet file",), "a file is not Parquet, whatever its name says; fetch it again."),
+    (
+        ("PATH_NOT_FOUND", "FileNotFoundException"),
+        "a file is not there for Spark: name paths that all executors can see.",
+    ),
+    (
+        ("Failed to find data source: kafka", "ClassNotFoundException: kafka"),
+        "this Spark has no Kafka source: give its jars with --spark-jars, or leave that option "
+        "out so that they are fetched.",
+    ),
+    (
+        ("PYTHON_VERSION_MISMATCH",),
+        "the executors run another Python than this one: name the right one with PYSPARK_PYTHON.",
+    ),
+    (
+        ("No space left on device",),
+        "the disk is full: make room in --out, or name another folder for Spark's own files with "
+        "--spark-conf spark.local.dir=DIR.",
+    ),
+    (
+        ("OutOfMemoryError", "Java heap space"),
+        "Spark ran out of memory: give it more with --spark-conf spark.driver.memory=4g.",
+    ),
+)
+
+
+def _in_words(error: Exception, order: ScanOrder) -> str:
+    text = f"{error} {getattr(error, 'java_exception', '')}"
+    if order.config is not None:
+        text = order.config.scrub(text)
+        if "AuthorizationException" in text:
+            from rebal.inspectors.fleet.kafka_source import needed_rights
+
+            return f"this user may not read the records of __consumer_offsets: {needed_rights()}"
+        if "SaslAuthenticationException" in text:
+            return "Spark's Kafka client could not log in: check user, password and mechanism."
+        if "SslAuthenticationException" in text or "SSLHandshakeException" in text:
+            return "Spark's Kafka client does not trust the broker: check ssl.ca.location."
+        if "TimeoutException" in text:
+            return "Spark's Kafka client had no answer from the brokers: check --timeout."
+    for signs, words in _KNOWN:
+        if any(sign in text for sign in signs):
+            return words
+    causes = [
+        line.strip().removeprefix("Caused by: ")
+        for line in text.splitlines()
+        if line.startswith(("Caused by:", "pyarrow.", "ModuleNotFoundError", "ImportError"))
+    ]
+    reason = (causes or [str(error).split("\n", 1)[0]])[-1].rstrip(".")
+    return f"the Spark job failed: {reason}; REBAL_DEBUG=1 shows all that it said."

@@ -1,0 +1,221 @@
+"""`__consumer_offsets` of a live cluster through Spark's own Kafka source; it only reads.
+
+The ranges are fixed by the brokers' own begin and end offsets before Spark starts: what is to be
+read is known, so reading nothing from it is an error. Partitions are assigned, never subscribed to
+(that would make a consumer group), and transactions that were aborted are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rebal.groups.model import Record
+from rebal.inspectors.connection import ClusterConfig
+from rebal.inspectors.connection_settings import Pem
+from rebal.inspectors.errors import ConnectError, RequestError, SettingError
+from rebal.inspectors.fleet.manifest import Manifest
+from rebal.inspectors.fleet.sources import TOPIC, Source
+from rebal.inspectors.live_admin import Admin
+from rebal.inspectors.raw import RawCluster
+from rebal.inspectors.raw_connection import Deadline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GROUP_PREFIX: Final = "rebal-fleet"
+_KEY: Final = re.compile(
+    r"-----BEGIN (?:ENCRYPTED )?PRIVATE KEY-----.*?-----END [A-Z ]*-----", re.DOTALL
+)
+_CERTIFICATE: Final = re.compile(
+    r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL
+)
+
+
+class KafkaRange(Record, frozen=True, kw_only=True):
+    """What is to be read: from the first offset up to, not including, the second, by partition.
+
+    `notes` say what cannot be read.
+    """
+
+    partitions: dict[int, tuple[int, int]]
+    notes: tuple[str, ...] = ()
+
+
+def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
+    """The offsets of `__consumer_offsets` that `previous` has not read.
+
+    Raises:
+        ConnectError: the cluster cannot be reached, or the login is refused.
+        RequestError: the topic is not there or may not be described, or it is not the one that
+            `previous` read.
+    """
+    _reach(config)
+    deadline = Deadline(config.timeout_ms)
+    admin = Admin(config)
+    found, failed = admin.topics([TOPIC], deadline)
+    if TOPIC in failed:
+        raise _refused(failed[TOPIC])
+    edges = admin.edges(TOPIC, found[0].partitions, deadline)
+    read = previous.offsets if previous else {}
+    wanted: dict[int, tuple[int, int]] = {}
+    notes: list[str] = []
+    for partition, (begin, stable, end) in sorted(edges.items()):
+        start = max(begin, read.get(partition, -1) + 1)
+        if start > end:
+            raise RequestError(
+                "OFFSET_OUT_OF_RANGE",
+                f"{TOPIC}: partition {partition} ends at {end}, before the {start} that the last "
+                "scan came to: it was made anew or is another cluster's; scan again with --full.",
+            )
+        if stable < end:
+            notes.append(
+                f"partition {partition} of {TOPIC}: a transaction is open since offset {stable}, "
+                f"so {end - stable:,} offsets are left for a later scan."
+            )
+        if start < stable:
+            wanted[partition] = (start, stable)
+    return KafkaRange(partitions=wanted, notes=tuple(notes))
+
+
+def read_kafka(spark: SparkSession, config: ClusterConfig, what: KafkaRange) -> Source:
+    """The records in `what`, as a source."""
+    from pyspark.sql import functions as sql
+
+    address = config.bootstrap
+    if not what.partitions:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        from rebal.inspectors.fleet.sources import SOURCE
+
+        empty = spark.createDataFrame([], from_arrow_schema(SOURCE, prefer_timestamp_ntz=False))
+        return Source(empty, (address,), notes=what.notes)
+    starts = {str(partition): start for partition, (start, _) in what.partitions.items()}
+    ends = {str(partition): end for partition, (_, end) in what.partitions.items()}
+    rows = (
+        spark.read.format("kafka")
+        .options(**java_options(config))
+        .option("assign", json.dumps({TOPIC: sorted(what.partitions)}))
+        .option("startingOffsets", json.dumps({TOPIC: starts}))
+        .option("endingOffsets", json.dumps({TOPIC: ends}))
+        .option("groupIdPrefix", GROUP_PREFIX)
+        # Compaction may remove records between two looks; the counts are compared all the same.
+        .option("failOnDataLoss", "false")
+        .load()
+        .select(
+            "key",
+            "value",
+            "partition",
+            "offset",
+            "timestamp",
+            sql.lit(address).alias("source"),
+            sql.lit(None).cast("string").alias("problem"),
+        )
+    )
+    return Source(rows, (address,), holds_records=True, notes=what.notes)
+
+
+def java_options(config: ClusterConfig) -> dict[str, str]:
+    """The connection as options of Spark's Kafka source; secrets inside: never print it.
+
+    PEM files are read here and go along as text, so executors need no file.
+
+    Raises:
+        SettingError: a PEM that Java's client cannot use.
+    """
+    made: dict[str, Any] = {
+        "bootstrap.servers": config.bootstrap,
+        "client.id": "rebal",
+        "security.protocol": config.protocol,
+        "isolation.level": "read_committed",
+        "exclude.internal.topics": "false",
+        "request.timeout.ms": max(1000, config.timeout_ms),
+        "default.api.timeout.ms": max(1000, config.timeout_ms),
+    }
+    if config.sasl:
+        module = "plain.Plain" if config.mechanism == "PLAIN" else "scram.Scram"
+        made["sasl.mechanism"] = config.mechanism
+        made["sasl.jaas.config"] = (
+            f"org.apache.kafka.common.security.{module}LoginModule required "
+            f"username={_quoted(config.username)} password={_quoted(config.password)};"
+        )
+    if config.tls:
+        made["ssl.endpoint.identification.algorithm"] = "https" if config.verify_hostname else ""
+        made |= _stores(config)
+    return {f"kafka.{name}": str(value) for name, value in made.items() if value is not None}
+
+
+def _stores(config: ClusterConfig) -> Mapping[str, Any]:
+    made: dict[str, Any] = {}
+    if config.ca is not None:
+        made["ssl.truststore.type"] = "PEM"
+        made["ssl.truststore.certificates"] = _text(config.ca)
+    if config.certificate is not None and config.key is not None:
+        keys = _KEY.findall(_text(config.key))
+        if not keys:
+            raise SettingError(
+                "the client's key: Java's client reads PKCS #8 only; convert it with "
+                "`openssl pkcs8 -topk8 -in client.key -out client-pkcs8.key`."
+            )
+        made["ssl.keystore.type"] = "PEM"
+        made["ssl.keystore.key"] = keys[0]
+        made["ssl.keystore.certificate.chain"] = "\n".join(
+            _CERTIFICATE.findall(_text(config.certificate))
+        )
+        made["ssl.key.password"] = config.key_password
+    if config.pkcs12 is not None:
+        made["ssl.keystore.type"] = "PKCS12"
+        made["ssl.keystore.location"] = config.pkcs12
+        made["ssl.keystore.password"] = config.pkcs12_password
+    return made
+
+
+def _text(pem: Pem) -> str:
+    if pem.inline is not None:
+        return pem.inline
+    try:
+        return Path(pem.file or "").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise SettingError(f"{pem.file}: is not a PEM file that can be read.") from None
+
+
+def _quoted(secret: str | None) -> str:
+    escaped = (secret or "").replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _reach(config: ClusterConfig) -> None:
+    """Ask any broker, for the plain words of what is wrong when none answers."""
+    cluster = RawCluster(config)
+    try:
+        cluster.any(Deadline(config.timeout_ms))
+    except SettingError:
+        # Only librdkafka and Java can use these settings; they say what is wrong themselves.
+        pass
+    except RequestError as error:
+        raise ConnectError(str(error), "protocol") from None
+    finally:
+        cluster.close()
+
+
+def _refused(error: RequestError) -> RequestError:
+    words = {
+        "UNKNOWN_TOPIC_OR_PART": (
+            f"the cluster has no topic {TOPIC}: no group has ever joined or committed there."
+        ),
+        "TOPIC_AUTHORIZATION_FAILED": f"{TOPIC}: this user may not describe it: {needed_rights()}",
+    }
+    words["UNKNOWN_TOPIC_OR_PARTITION"] = words["UNKNOWN_TOPIC_OR_PART"]
+    return RequestError(error.name, words.get(error.name, f"{TOPIC}: {error}"))
+
+
+def needed_rights() -> str:
+    """What to grant, to paste."""
+    return (
+        "grant it with kafka-acls.sh --add --allow-principal User:… --operation READ "
+        f"--operation DESCRIBE --topic {TOPIC}, and --operation READ --group {GROUP_PREFIX} "
+        "--resource-pattern-type prefixed (Spark's consumer has such a name; no group is made)."
+    )
