@@ -25,7 +25,16 @@ from rebal.planner.routes import NotPlannedError, make_plan
 
 GONE: Final = "gone"
 VERDICTS: Final = (*(verdict.value for verdict in Verdict), GONE)
-_HARMLESS: Final = frozenset({"deleted", "recreated", "hidden list"})
+_HARMLESS: Final = frozenset(
+    {
+        "deleted",
+        "recreated",
+        "hidden list",
+        "session expired",
+        "converted to consumer",
+        "converted to classic",
+    }
+)
 
 
 class FleetGroup(Record, frozen=True, kw_only=True):

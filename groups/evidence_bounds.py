@@ -64,7 +64,9 @@ def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
         if elected and elected not in known.list:
             what = f"{elected} is elected, so every list holds it, and this one is {shown}"
             said = Evidence(
-                source=Source.DESCRIBE, at=snapshot.captured_at, detail=f"elected: {elected}"
+                source=_read_from(snapshot),
+                at=snapshot.captured_at,
+                detail=f"elected: {elected}",
             )
             yield _contradiction(member, what, (*known.evidence, said))
         for answer in answers:
@@ -97,7 +99,7 @@ def _bounded(member: Member, snapshot: GroupSnapshot) -> Member:
     at = snapshot.captured_at
     if elected:
         detail = f"{elected} is elected, so every list holds it"
-        said = Evidence(source=Source.DESCRIBE, at=at, detail=detail)
+        said = Evidence(source=_read_from(snapshot), at=at, detail=detail)
         member = _with(member, said, at_least=(elected,))
     for answer in _answers(snapshot):
         if answer.supported is Tri.YES:
@@ -128,6 +130,11 @@ def _with_family_bounds(member: Member, elected: str) -> Member:
         evidence = replace(by, detail=f"{client.title} refuses mixed lists")
         return _with(member, evidence, lacks=kind) if kind else member
     return member
+
+
+def _read_from(snapshot: GroupSnapshot) -> Source:
+    """What told the group's own facts: a description, or the records of the offsets topic."""
+    return next((item.source for item in snapshot.evidence), Source.DESCRIBE)
 
 
 def _all_but_one(members: list[Member], answer: ProbeAnswer) -> list[Member]:

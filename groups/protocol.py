@@ -303,7 +303,8 @@ def _rebalanced(snapshot: GroupSnapshot) -> bool:
 
 
 def _described(snapshot: GroupSnapshot, detail: str) -> tuple[Evidence, ...]:
-    return (Evidence(source=Source.DESCRIBE, at=snapshot.captured_at, detail=detail),)
+    source = next((item.source for item in snapshot.evidence), Source.DESCRIBE)
+    return (Evidence(source=source, at=snapshot.captured_at, detail=detail),)
 
 
 def _answer(

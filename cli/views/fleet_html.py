@@ -190,7 +190,7 @@ def _row(number: int, group: FleetGroup, folder: str, inline: bool) -> str:
         _number(ready.place if ready is not None else None, ""),
         f'<td><span class="v {group.verdict}">{group.verdict}</span></td>',
         f'<th scope="row"{_narrow(group.group_id)}>{text(group.group_id)}</th>',
-        f"<td{_narrow(runs_text(group))}>{text(runs_text(group))}</td>",
+        f"<td>{text(runs_text(group))}</td>",
         f"<td{_narrow(path_text(group))}>{text(path_text(group))}</td>",
         _number(group.history.members or 0),
         _number(metrics["rebalance-rate-per-hour"]),

@@ -46,9 +46,7 @@ def values(column: pa.ChunkedArray) -> Sequence[Any]:
         return _texts(column.combine_chunks())
     if column.type == PARTITIONS:
         return _partitions(column.combine_chunks())
-    if pa.types.is_string(column.type) or column.null_count == 0:
-        made: Sequence[Any] = column.to_numpy(zero_copy_only=False).tolist()
-        return made
+    # Not by way of numpy: pyarrow imports pandas for that.
     found: Sequence[Any] = column.to_pylist()
     return found
 
@@ -70,7 +68,7 @@ def _partitions(column: pa.ListArray) -> list[dict[str, Partitions] | None]:
     structs = column.values
     topics = values(_chunked(structs.field("topic")))
     lists = structs.field("partitions")
-    numbers = array("i", lists.values.cast("int32").to_numpy(zero_copy_only=False).tobytes())
+    numbers = array("i", lists.values.to_pylist())
     inner = list(_bounds(lists))
     same: dict[bytes, Partitions] = {}
 
@@ -90,7 +88,7 @@ def _partitions(column: pa.ListArray) -> list[dict[str, Partitions] | None]:
 
 def _bounds(column: pa.ListArray) -> Iterator[tuple[int, int] | None]:
     """Where each list begins and ends in `column.values`; None for a null one."""
-    ends = column.offsets.to_numpy().tolist()
+    ends = column.offsets.to_pylist()
     pairs = pairwise(ends)
     if not column.null_count:
         yield from pairs

@@ -1,0 +1,293 @@
+"""A scan's tables read back: what is not a finished scan, snapshots, evidence, history."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rebal.groups.errors import RebalError
+from rebal.groups.evidence import merge
+from rebal.groups.model import (
+    Group,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Knowledge,
+    Member,
+    Source,
+)
+from rebal.groups.observations import Joined, Left, Rebalanced, Refused
+from rebal.inspectors.fleet.schemas import TABLES
+from rebal.inspectors.fleet.tables import open_tables
+from rebal.inspectors.fleet.tables_columns import moment, rows_of
+from rebal.inspectors.fleet.tables_groups import read_snapshots
+from rebal.inspectors.fleet.tables_history import METRICS, read_history
+from rebal.inspectors.fleet.tables_seen import read_movements, read_observations
+from tests.fleet.synthetic import SHAPES, fleet
+from tests.fleet.tablefiles import AT, write_tables
+
+GROUPS = 20
+
+
+@pytest.fixture(scope="module")
+def scan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tables(tmp_path_factory.mktemp("scan"), fleet(GROUPS), files=3)
+
+
+def group_of(shape: str) -> str:
+    (found,) = (
+        row["group_id"] for n, row in enumerate(fleet(GROUPS)["groups"]) if n == SHAPES.index(shape)
+    )
+    return str(found)
+
+
+def snapshot_of(scan: Path, shape: str) -> GroupSnapshot:
+    (found,) = read_snapshots(open_tables(scan), group_of(shape))
+    return found
+
+
+def broken(folder: Path, change: Mapping[str, Any]) -> Path:
+    path = folder / "current" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda at: at / "nothing", "there is no such folder; name the folder that a scan wrote"),
+        (lambda at: (at / "f").write_text("x") and at / "f", "is a file, not a folder"),
+        (lambda at: at, "no scan wrote it"),
+        (lambda at: (at / "runs" / "1.partial").mkdir(parents=True) or at, "no scan in it was fin"),
+        (lambda at: write_tables(at, {}) / "runs" / "1", "is one run of a scan; name the scan's"),
+        (lambda at: write_tables(at, {}, schema="rebal.fleet/2"), "its schema is rebal.fleet/2"),
+        (lambda at: broken(write_tables(at, {}), {"tables": 3}), "not a manifest"),
+        (lambda at: broken(write_tables(at, {}), {"schema": None}), "not a manifest"),
+    ],
+    ids=["missing", "file", "empty", "half-written", "one run", "newer", "odd", "no schema"],
+)
+def test_what_is_no_finished_scan_is_said_in_one_sentence(
+    make: Any, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(RebalError) as error:
+        open_tables(make(tmp_path))
+    assert said in str(error.value)
+    assert str(tmp_path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("harm", ["missing", "cut off", "no parquet", "other rows"])
+def test_a_damaged_file_is_named(harm: str, tmp_path: Path) -> None:
+    folder = write_tables(tmp_path, fleet(4))
+    file = folder / "runs" / "1" / "groups" / "part-00000.parquet"
+    if harm == "missing":
+        file.unlink()
+    elif harm == "cut off":
+        file.write_bytes(file.read_bytes()[:-200])
+    elif harm == "no parquet":
+        file.write_text("not Parquet at all")
+    else:
+        file.write_bytes((folder / "runs/1/members/part-00000.parquet").read_bytes())
+    with pytest.raises(RebalError, match=r"groups/part-00000\.parquet .*scan again") as error:
+        read_history(open_tables(folder))
+    assert "\n" not in str(error.value)
+
+
+def test_a_run_that_is_written_meanwhile_is_not_read(tmp_path: Path) -> None:
+    folder = write_tables(tmp_path, fleet(4))
+    half = folder / "runs" / "2.partial" / "groups"
+    half.mkdir(parents=True)
+    (half / "part-00000.parquet").write_text("half")
+    assert len(read_snapshots(open_tables(folder))) == 4
+
+
+def test_columns_of_a_newer_rebal_are_left_alone_and_missing_ones_are_null(tmp_path: Path) -> None:
+    folder = write_tables(tmp_path, fleet(6), more={"added_later": pa.int64()})
+    tables = open_tables(folder)
+    assert len(read_snapshots(tables)) == 6
+    members = tables.read("members", ["group_id"]).num_rows
+    import pyarrow.parquet as pq
+
+    file = folder / "runs/1/members/part-00000.parquet"
+    pq.write_table(pq.read_table(file).drop_columns(["rack_id", "user_data"]), file)
+    read = tables.read("members", ["group_id", "rack_id", "user_data"])
+    assert read.num_rows == members
+    assert read["rack_id"].null_count == read["user_data"].null_count == members
+    assert len(read_snapshots(tables)) == 6
+
+
+@pytest.mark.parametrize("name", list(TABLES))
+def test_every_column_reads_as_pyarrow_itself_reads_it(name: str, tmp_path: Path) -> None:
+    rows = [dict.fromkeys(TABLES[name].names), dict.fromkeys(TABLES[name].names)]
+    for field in TABLES[name]:
+        rows[1][field.name] = some(field.type)
+    made = pa.Table.from_pylist([*rows, *rows], TABLES[name])
+    read = [dict(zip(TABLES[name].names, row, strict=True)) for row in rows_of(made)]
+    assert len(read) == 4
+    for row, wanted in zip(read, made.to_pylist(), strict=True):
+        for field in TABLES[name]:
+            assert plain(row[field.name], field.type) == wanted[field.name], field.name
+    assert [plain(row[0], made.schema[0].type) for row in rows_of(made.slice(1, 2))] == [
+        row[made.schema.names[0]] for row in made.slice(1, 2).to_pylist()
+    ]
+
+
+def some(kind: pa.DataType) -> Any:
+    if pa.types.is_list(kind):
+        if pa.types.is_struct(kind.value_type):
+            return [{"topic": "a", "partitions": [0, 1, 5]}, {"topic": "b", "partitions": []}]
+        return ["x", "y"]
+    if pa.types.is_timestamp(kind):
+        return AT + timedelta(microseconds=7)
+    if pa.types.is_boolean(kind):
+        return True
+    if pa.types.is_floating(kind):
+        return 2.5
+    if pa.types.is_integer(kind):
+        return 7
+    return b"\x00\xff" if pa.types.is_binary(kind) else "text"
+
+
+def plain(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_timestamp(kind):
+        return moment(value)
+    if isinstance(value, dict):
+        return [{"topic": name, "partitions": list(numbers)} for name, numbers in value.items()]
+    return list(value) if isinstance(value, tuple) else value
+
+
+def test_a_snapshot_has_what_the_tables_show_and_where_it_was_seen(scan: Path) -> None:
+    seen = snapshot_of(scan, "half-way")
+    wanted = next(r for r in fleet(GROUPS)["groups"] if r["group_id"] == seen.group.group_id)
+    assert seen.group.state is GroupState.STABLE
+    assert seen.group.type is GroupType.CLASSIC
+    assert (seen.group.assignor, seen.group.generation) == ("range", wanted["generation"])
+    assert seen.captured_at == AT
+    assert len(seen.members) == wanted["members"]
+    lists = [member.assignors.list for member in seen.members]
+    assert set(lists) == {("cooperative-sticky", "range"), ("range",)}
+    for member in seen.members:
+        assert member.assignors.knowledge is Knowledge.EXACT
+        (evidence,) = member.assignors.evidence
+        assert evidence.source is Source.REQUEST_LOG
+        assert evidence.detail == "kafka-request.log.gz"
+        assert evidence.at is not None
+        assert AT - timedelta(hours=3) < evidence.at < AT
+        assert member.software is not None
+        assert (member.software.family, member.software.version) == ("java", "3.9.1")
+        assert member.timeouts is not None
+        assert (member.timeouts.session_ms, member.timeouts.rebalance_ms) == (45_000, 300_000)
+        assert member.subscription is not None
+        assert member.subscription.topics == member.subscribed_topics == tuple(member.assignment)
+    (refusal,) = seen.refusals
+    assert refusal.list == ("cooperative-sticky",)
+    assert sum(len(p) for m in seen.members for p in m.assignment.values()) == sum(
+        topic.partitions for topic in seen.topics
+    )
+    # The members that the roll-out replaced are evidence about nobody who is there.
+    (left_over,) = seen.unmatched
+    assert "no longer in the group" in left_over.why
+
+
+def test_what_no_source_shows_stays_unknown(scan: Path) -> None:
+    seen = snapshot_of(scan, "unknown")
+    assert {member.assignors.knowledge for member in seen.members} == {Knowledge.BOUNDED}
+    for member in seen.members:
+        assert member.assignors.list == ()
+        assert member.assignors.at_least == ("range",)
+        assert {e.source for e in member.assignors.evidence} == {Source.OFFSETS_TOPIC}
+    assert not seen.lag
+    assert not seen.cluster.settings
+    assert any("a scan's tables have none" in note for note in seen.notes)
+
+
+def test_kip_848_empty_and_deleted_groups(scan: Path) -> None:
+    consumer = snapshot_of(scan, "kip-848")
+    assert consumer.group.type is GroupType.CONSUMER
+    assert consumer.group.group_epoch is not None
+    assert consumer.group.generation is None
+    assert {member.protocol_type for member in consumer.members} == {"consumer"}
+    assert snapshot_of(scan, "empty").group.state is GroupState.EMPTY
+    gone = snapshot_of(scan, "deleted")
+    assert (gone.group.state, gone.members) == (GroupState.DEAD, ())
+    assert read_history(open_tables(scan))[gone.group.group_id].is_gone
+
+
+def test_evidence_binds_by_member_id_and_to_nobody_else(scan: Path) -> None:
+    seen = list(read_observations(open_tables(scan), group_of("half-way")))
+    joins = [one for one in seen if isinstance(one, Joined)]
+    assert [type(one) for one in seen if not isinstance(one, Joined)] == [Refused]
+    here = next(one for one in joins if "before" not in one.member_id)
+    live = GroupSnapshot(
+        group=Group(group_id=here.group_id, state=GroupState.STABLE, type=GroupType.CLASSIC),
+        captured_at=AT,
+        members=(
+            Member(member_id=here.member_id, client_id=here.client_id),
+            # The same client, restarted since: another member id, so nothing is known of it.
+            Member(member_id="restarted-since", client_id=here.client_id),
+        ),
+    )
+    bound = {member.member_id: member for member in merge(live, seen).members}
+    assert bound[here.member_id].assignors.list == here.list
+    assert bound["restarted-since"].assignors.knowledge is Knowledge.UNKNOWN
+    assert bound["restarted-since"].software is None
+
+
+def test_who_left_and_which_rebalances_were_completed(tmp_path: Path) -> None:
+    rows = fleet(8)
+    rows["members"][0] |= {"left_at": AT, "left_reason": "closed", "current": False}
+    group = rows["members"][0]["group_id"]
+    tables = open_tables(write_tables(tmp_path, rows))
+    left, *rebalanced = read_movements(tables, group)
+    assert isinstance(left, Left)
+    assert (left.member_id, left.at, left.reason) == (rows["members"][0]["member_id"], AT, "closed")
+    wanted = [r for r in rows["rebalances"] if r["group_id"] == group and not r["failed"]]
+    assert all(isinstance(one, Rebalanced) for one in rebalanced)
+    assert len(rebalanced) == len(wanted)
+    (snapshot,) = read_snapshots(tables, group)
+    assert left.member_id not in {member.member_id for member in snapshot.members}
+
+
+def test_one_group_is_found_in_any_file_and_row_group(scan: Path) -> None:
+    every = {one.group.group_id: one for one in read_snapshots(open_tables(scan))}
+    assert len(every) == GROUPS
+    for name, whole in every.items():
+        assert read_snapshots(open_tables(scan), name) == (whole,)
+    assert read_snapshots(open_tables(scan), "nobody") == ()
+
+
+def test_history_has_the_metrics_by_kafkas_names(scan: Path) -> None:
+    rows = {row["group_id"]: row for row in fleet(GROUPS)["groups"]}
+    history = read_history(open_tables(scan))
+    assert list(history) == sorted(rows)
+    for name, one in history.items():
+        assert dict(one.metrics) == {
+            metric: pytest.approx(rows[name][column]) for metric, column in METRICS.items()
+        }
+        done = [r for r in fleet(GROUPS)["rebalances"] if r["group_id"] == name and not r["failed"]]
+        assert one.stopped == pytest.approx(sum(r["stopped"] for r in done) / len(done))
+        ended = [rebalance.at or 0 for rebalance in one.rebalances]
+        assert ended == sorted(ended)
+
+
+def test_reading_starts_no_jvm_and_imports_no_spark(scan: Path) -> None:
+    code = (
+        "import sys\nfrom rebal.cli.app import run\n"
+        f"code = run(['fleet', 'report', {str(scan)!r}, '--exit-zero'])\n"
+        "print(code, sorted({m.split('.')[0] for m in sys.modules}), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.startswith("0 ")
+    assert "'pyarrow'" in done.stderr
+    for heavy in ("pyspark", "py4j", "pandas", "confluent_kafka", "kafka"):
+        assert f"'{heavy}'" not in done.stderr
