@@ -82,6 +82,10 @@ class Service:
     def member_id(self, number: int) -> str:
         return f"m{number}.{self.starts[number]}-0f0f"
 
+    def client(self, number: int) -> dict[str, Any]:
+        """What is seen of this member's client: Java's, in its handshake."""
+        return {}
+
     def snapshot(self, *, probe: bool, tells_load: bool) -> GroupSnapshot:
         self.now += timedelta(seconds=15)
         elected = self.coordinator_elected
@@ -93,6 +97,7 @@ class Service:
                 "id": f"m{number}.{self.starts[number]}",
                 "client": f"m{number}",
                 "owned": number in self.kept and names == [TARGET],
+                **self.client(number),
             }
             if number in self.seen:
                 member["list"] = names
@@ -170,4 +175,68 @@ def test_verify_never_says_more_than_the_truth(data: st.DataObject) -> None:
             text = msgspec.json.encode(entry_of(plan, standing, snapshot))
             entries.append(msgspec.json.decode(text, type=JournalEntry))
         if logged and not data.draw(st.integers(0, 4)):
+            service.seen.clear()
+
+
+class MixedService(Service):
+    """Member 0 is of librdkafka, the others are Java's; what is not seen is guessed, and wrongly.
+
+    librdkafka takes one assignor only, and follows its own list for its whole life.
+    """
+
+    def client(self, number: int) -> dict[str, Any]:
+        rd = number == 0
+        if number in self.seen:
+            return {"family": "librdkafka", "version": "2.6.0"} if rd else {}
+        return {"family": "java" if rd else "librdkafka", "guess": True}
+
+
+def check_mixed(service: Service, plan: Plan, standing: Standing) -> None:
+    alive = {n: names for n, names in enumerate(service.lists) if names is not None}
+    holds = {
+        1: all(TARGET in names for n, names in alive.items() if n),
+        2: all(TARGET in names for names in alive.values()),
+        3: all(names == [TARGET] for names in alive.values()),
+    }
+    for step in standing.steps:
+        if step.gate is Tri.YES:
+            assert holds[step.id], (step, alive)
+            assert len(alive) >= service.size
+    if standing.exit_code == 0 and not standing.finished:
+        # Step 2 stops member 0 first, which makes all others tell their lists again; then, and in
+        # step 3, the target alone is admitted.
+        stays = [names for n, names in alive.items() if n]
+        if standing.step == 2:
+            stays = list(service.memory.values())
+        assert candidates([*stays, [TARGET]]), standing
+
+
+@settings(max_examples=250, deadline=None)
+@given(data=st.data())
+def test_with_members_that_take_no_part_it_never_says_more_either(data: st.DataObject) -> None:
+    size = data.draw(st.integers(2, 4))
+    service = MixedService([["range"]] * size)
+    service.seen = set(range(size))
+    plan = make_plan(service.snapshot(probe=False, tells_load=True), expect_members=size)
+    assert plan.path == "mixed_families"
+    entries: list[JournalEntry] = []
+    for _ in range(data.draw(st.integers(1, 12))):
+        match data.draw(st.sampled_from(["restart", "restart", "restart", "reload", "wait"])):
+            case "restart":
+                number = data.draw(st.integers(0, size - 1))
+                service.stop(number)
+                if data.draw(st.integers(0, 4)):
+                    lists = [["range"], [TARGET]] if number == 0 else LISTS
+                    service.start(number, data.draw(st.sampled_from(lists)))
+                if data.draw(st.booleans()):
+                    alive = [n for n, names in enumerate(service.lists) if names is not None]
+                    service.seen |= set(alive)
+            case "reload":
+                service.forget()
+        snapshot = service.snapshot(probe=data.draw(st.booleans()), tells_load=True)
+        standing = verify(plan, entries, snapshot)
+        check_mixed(service, plan, standing)
+        if data.draw(st.integers(0, 5)):
+            entries.append(entry_of(plan, standing, snapshot, entries=entries))
+        if not data.draw(st.integers(0, 4)):
             service.seen.clear()
