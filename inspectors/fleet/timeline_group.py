@@ -15,7 +15,7 @@ from rebal.groups.errors import WireError
 from rebal.groups.model import GroupType
 from rebal.groups.wire import offsets_key as kinds
 from rebal.groups.wire.consumer_group_records import DECODERS, decode_consumer_group_record
-from rebal.groups.wire.group_metadata import GroupMetadata, decode_group_metadata
+from rebal.groups.wire.group_metadata import GroupMetadata, GroupMetadataReader
 from rebal.inspectors.fleet import timeline_incidents as incidents
 from rebal.inspectors.fleet.timeline_consumer import ConsumerGroup
 from rebal.inspectors.fleet.timeline_heartbeats import write_members
@@ -83,6 +83,7 @@ class GroupTimeline:
         self.deleted_at: int | None = None
         self.sources: dict[str, None] = {}
         self._items: deque[_Item] = deque()
+        self._reader = GroupMetadataReader()
         self._last_offset = -1
         self._applied_offset = -1
         self._dying: _Item | None = None
@@ -177,7 +178,7 @@ class GroupTimeline:
         if value is None:
             return None
         if isinstance(key, kinds.GroupMetadataKey):
-            return decode_group_metadata(value)
+            return self._reader.decode(value)
         if key.version in DECODERS:
             return decode_consumer_group_record(key.version, value)
         return None

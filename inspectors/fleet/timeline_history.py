@@ -6,11 +6,12 @@ from typing import Final
 
 from rebal.groups.model import GroupType
 from rebal.inspectors.fleet import timeline_causes as causes
+from rebal.inspectors.fleet.timeline_cost import Cost
 from rebal.inspectors.fleet.timeline_incidents import Incidents
 from rebal.inspectors.fleet.timeline_log import MILLI, Log, Round
-from rebal.inspectors.fleet.timeline_members import Roster, Seen, Standing
+from rebal.inspectors.fleet.timeline_members import Roster, Standing
 from rebal.inspectors.fleet.timeline_metrics import Metrics
-from rebal.inspectors.fleet.timeline_protocol import Kind, Protocols
+from rebal.inspectors.fleet.timeline_protocol import Protocols
 from rebal.inspectors.fleet.timeline_rebalances import (
     LOG,
     TOPIC,
@@ -18,9 +19,7 @@ from rebal.inspectors.fleet.timeline_rebalances import (
     Generation,
     Owners,
     cause,
-    kind_of,
     moved,
-    stopped,
     went,
 )
 from rebal.inspectors.fleet.timeline_tables import Rows
@@ -76,7 +75,9 @@ class History:
             self.now = new
             return
         sure = old is not None and self._sure(old, round_)
-        self._row(old, new, change, round_, *self._cost(old, new, change))
+        before = self.rounds.get(old.number) if old is not None else None
+        cost = Cost(old, new, change, self.log, self.protocols, before)
+        self._row(old, new, change, round_, cost.protocol, cost.stopped)
         self._settle(old, new, change, (round_, sure))
         self.now = new
         for key in [key for key in self.rounds if key < new.number]:
@@ -158,41 +159,6 @@ class History:
         """Nobody tells who the members are now."""
         self.roster.close(self.incarnation, old.leader if old else None, self._last(), None, None)
         self.protocol = None
-
-    def _cost(
-        self, old: Generation | None, new: Generation, change: Change
-    ) -> tuple[str | None, int | None]:
-        """The protocol after, and the partitions that were stopped."""
-        assert new.members is not None
-        kinds: dict[str, Kind] = {}
-        before: dict[str, Kind] = {}
-        for standing, seen in change.stayed:
-            kept, gave_up = self._showed(old, standing, seen)
-            kinds[seen.member_id] = kind_of(seen, self.log, new, kept, gave_up)
-            if old is not None:
-                before[seen.member_id] = kind_of(seen, self.log, old, kept, gave_up)
-            standing.kept = kept
-        for seen in change.new:
-            owned = seen.sent.owned
-            kept = owned is not None and owned.count > 0
-            kinds[seen.member_id] = kind_of(seen, self.log, new, kept, False)
-        protocol = self.protocols.of_group(frozenset(kinds.values()))
-        known = old is not None and old.members is not None
-        if not known or old is None:
-            return protocol, None
-        return protocol, stopped(change, before, self.protocols, self.rounds.get(old.number))
-
-    def _showed(self, old: Generation | None, standing: Standing, seen: Seen) -> tuple[bool, bool]:
-        """Whether the member kept what it had when it rejoined, whether it was seen to give up."""
-        owned = seen.sent.owned
-        if owned is not None and owned.count:
-            return True, False
-        had = standing.seen.given.partitions
-        if old is None or had is None or not had.count or seen.sent is standing.seen.sent:
-            return standing.kept, False
-        round_ = self.rounds.get(old.number)
-        synced = round_ is not None and seen.member_id in round_.synced
-        return False, synced and owned is not None and seen.sent.generation == old.number
 
     def _row(
         self, old: Generation | None, new: Generation, change: Change | None,

@@ -7,6 +7,7 @@ from copy import copy
 from typing import Final
 
 from rebal.inspectors.fleet.timeline_log import Log, Person
+from rebal.inspectors.fleet.timeline_protocol import Profile
 from rebal.inspectors.fleet.timeline_tables import Rows
 from rebal.inspectors.fleet.timeline_values import UNTOLD, Given, PartitionList, Sent
 
@@ -90,12 +91,11 @@ class Standing:
     """A member that is in the group, since `first_generation` without a change."""
 
     __slots__ = (
-        "empty_since",
         "first_at",
         "first_generation",
         "joined_at",
         "joined_reason",
-        "kept",
+        "profile",
         "seen",
     )
 
@@ -105,9 +105,8 @@ class Standing:
         self.first_at = at
         self.joined_at: int | None = None
         self.joined_reason: str | None = None
-        self.kept = False
-        # how many generations in a row it owned nothing
-        self.empty_since = 0
+        # what decides which protocol it runs, as it was in the last generation
+        self.profile: Profile | None = None
 
 
 class Roster:

@@ -6,6 +6,7 @@ and each mixture of kinds in a group, is asked for once.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from rebal.groups.clients import family_of
@@ -28,6 +29,7 @@ from rebal.groups.partitions import Partitions
 from rebal.groups.protocol import group_protocol, member_protocol
 
 _KEPT_ONE: Final = {"": Partitions((0,))}
+_NEVER_MIND: Final = datetime.fromtimestamp(0, UTC)
 _SAID: Final = (Evidence(source=Source.REQUEST_LOG),)
 
 
@@ -49,38 +51,51 @@ class Kind(NamedTuple):
     speaks: str | None
 
 
+class Profile:
+    """A kind, made once, with the protocol that it runs (EAGER, COOPERATIVE; None: cannot tell)."""
+
+    __slots__ = ("kind", "protocol")
+
+    def __init__(self, kind: Kind) -> None:
+        member = _member(kind, "m")
+        answer = member_protocol(member, _snapshot(kind, (member,))).value
+        known = answer in (RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE)
+        self.kind = kind
+        self.protocol = answer if known else None
+
+
 class Protocols:
     """Remembers the answers."""
 
     def __init__(self) -> None:
-        self._of_member: dict[Kind, RebalanceProtocol | None] = {}
-        self._of_group: dict[frozenset[Kind], str | None] = {}
+        self._profiles: dict[Kind, Profile] = {}
+        self._of_group: dict[frozenset[Profile], str | None] = {}
 
-    def of_member(self, kind: Kind) -> RebalanceProtocol | None:
-        """EAGER or COOPERATIVE; None: cannot tell."""
-        if kind not in self._of_member:
-            member = _member(kind, "m")
-            answer = member_protocol(member, _snapshot(kind, (member,))).value
-            known = answer in (RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE)
-            self._of_member[kind] = answer if known else None
-        return self._of_member[kind]
+    def profile(self, kind: Kind) -> Profile:
+        """The one profile of this kind."""
+        found = self._profiles.get(kind)
+        if found is None:
+            found = self._profiles[kind] = Profile(kind)
+        return found
 
-    def of_group(self, kinds: frozenset[Kind]) -> str | None:
+    def of_group(self, profiles: frozenset[Profile]) -> str | None:
         """EAGER, COOPERATIVE or mixed; None: cannot tell, or nobody is there."""
-        if kinds not in self._of_group:
-            ordered = sorted(kinds, key=repr)
-            members = tuple(_member(kind, str(n)) for n, kind in enumerate(ordered))
+        if profiles not in self._of_group:
+            kinds = sorted((profile.kind for profile in profiles), key=repr)
+            members = tuple(_member(kind, str(n)) for n, kind in enumerate(kinds))
             answer = None
-            if members and not self._doubtful(ordered):
-                answer = group_protocol(_snapshot(ordered[0], members)).value
+            if members and not _doubtful(profiles):
+                answer = group_protocol(_snapshot(kinds[0], members)).value
             told = answer is not None and answer is not RebalanceProtocol.CANNOT_TELL
-            self._of_group[kinds] = str(answer) if told else None
-        return self._of_group[kinds]
+            self._of_group[profiles] = str(answer) if told else None
+        return self._of_group[profiles]
 
-    def _doubtful(self, kinds: list[Kind]) -> bool:
-        """A KIP-848 group's coordinator stops nothing, but its classic members may on their own."""
-        consumer = kinds[0].type is GroupType.CONSUMER
-        return consumer and any(self.of_member(kind) is None for kind in kinds)
+
+def _doubtful(profiles: frozenset[Profile]) -> bool:
+    """A KIP-848 group's coordinator stops nothing, but its classic members may on their own."""
+    return any(
+        profile.kind.type is GroupType.CONSUMER and profile.protocol is None for profile in profiles
+    )
 
 
 def _member(kind: Kind, name: str) -> Member:
@@ -111,8 +126,6 @@ def _member(kind: Kind, name: str) -> Member:
 
 
 def _snapshot(kind: Kind, members: tuple[Member, ...]) -> GroupSnapshot:
-    from datetime import UTC, datetime
-
     return GroupSnapshot(
         group=Group(
             group_id="g",
@@ -121,6 +134,6 @@ def _snapshot(kind: Kind, members: tuple[Member, ...]) -> GroupSnapshot:
             protocol_type=kind.protocol_type,
             assignor=kind.elected,
         ),
-        captured_at=datetime.fromtimestamp(0, UTC),
+        captured_at=_NEVER_MIND,
         members=members,
     )

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rebal.groups.model import GroupType, RebalanceProtocol
+from rebal.groups.model import GroupType
 from rebal.inspectors.fleet import timeline_causes as causes
 from rebal.inspectors.fleet.timeline_log import MILLI, Log, Round
 from rebal.inspectors.fleet.timeline_members import Seen, Standing
-from rebal.inspectors.fleet.timeline_protocol import Kind, Protocols
-from rebal.inspectors.fleet.timeline_values import NOTHING
 
 TOPIC: Final = "offsets topic"
 LOG: Final = "request log"
@@ -98,7 +96,7 @@ class Change:
         return [one for one in self.gone if id(one) not in back]
 
 
-Owners = dict[tuple[str, bytes], str]
+Owners = dict[int, str]
 """Partitions that nobody owns between two rounds of a cooperative rebalance: their last owner."""
 
 
@@ -117,7 +115,7 @@ def moved(change: Change, withheld: Owners) -> tuple[int | None, Owners]:
     gone = [(one.seen.given, one.seen.member_id) for one in change.really_gone]
     if not pairs and not gone:
         return 0, withheld
-    before: set[tuple[str, bytes]] = set()
+    before: set[int] = set()
     for old, _, _ in pairs:
         if old is not None:
             if old.partitions is None:
@@ -127,7 +125,7 @@ def moved(change: Change, withheld: Owners) -> tuple[int | None, Owners]:
         if given.partitions is None:
             return None, {}
         before |= given.partitions.keys
-    count, after = 0, set()
+    count, after = 0, set[int]()
     for old, new, member_id in pairs:
         if new.partitions is None:
             return None, {}
@@ -137,8 +135,7 @@ def moved(change: Change, withheld: Owners) -> tuple[int | None, Owners]:
         if old is not None and old.partitions is not None:
             count -= len(keys & old.partitions.keys)
         if withheld:
-            back = [key for key in keys if key in withheld]
-            count += sum(withheld[key] != member_id for key in back)
+            count += sum(withheld[key] != member_id for key in keys & withheld.keys())
     kept: Owners = {key: owner for key, owner in withheld.items() if key not in after}
     revoked = before - after
     if revoked:
@@ -149,52 +146,6 @@ def moved(change: Change, withheld: Owners) -> tuple[int | None, Owners]:
             if given.partitions is not None:
                 kept.update(dict.fromkeys(revoked & given.partitions.keys, member_id))
     return count, kept
-
-
-def stopped(
-    change: Change, kinds: Mapping[str, Kind], protocols: Protocols, before: Round | None
-) -> int | None:
-    """Partitions that members which stayed had to stop for the rebalance (KIP-429).
-
-    All that an EAGER one had, and of a COOPERATIVE one those it gave up; None where a member had
-    some and its protocol is not known. `kinds` are the members' as they rejoined. By the records
-    each had got its assignment; the log of the generation `before` may show that one had not yet.
-    """
-    never = before.unsynced - before.synced if before is not None else ()
-    count = 0
-    for old, seen in change.stayed:
-        had = old.seen.given.partitions
-        if had is None:
-            return None
-        if not had.count:
-            continue
-        if seen.member_id in never:
-            had = seen.sent.owned or NOTHING
-        protocol = protocols.of_member(kinds[seen.member_id])
-        if protocol is RebalanceProtocol.EAGER:
-            count += had.count
-        elif protocol is RebalanceProtocol.COOPERATIVE and seen.given.partitions is not None:
-            if seen.given is not old.seen.given:
-                count += len(had.keys - seen.given.partitions.keys)
-        else:
-            return None
-    return count
-
-
-def kind_of(seen: Seen, log: Log, generation: Generation, kept: bool, gave_up: bool) -> Kind:
-    """The member's kind in a generation."""
-    person = log.persons.get(seen.member_id)
-    return Kind(
-        generation.type,
-        generation.protocol_type,
-        generation.assignor,
-        person.assignors if person is not None else None,
-        person.software_name if person is not None else None,
-        person.software_version if person is not None else None,
-        kept,
-        gave_up,
-        seen.protocol_type if generation.type is GroupType.CONSUMER else None,
-    )
 
 
 def went(standing: Standing, log: Log, began: int | None, ended: int, sure: bool) -> str | None:

@@ -7,7 +7,7 @@ are exactly a version 0..3 as written; any others go through the one strict code
 
 from __future__ import annotations
 
-from struct import Struct
+from struct import Struct, unpack
 from typing import Final, TypeVar
 
 from rebal.groups.errors import WireError
@@ -18,8 +18,13 @@ _INT16: Final = Struct(">h").unpack_from
 _INT32: Final = Struct(">i").unpack_from
 _KEPT: Final = 20_000
 _NULL_RACK: Final = b"\xff\xff"
+_V3: Final = b"\x00\x03"
 _K = TypeVar("_K")
 _V = TypeVar("_V")
+
+
+_NUMBERS: Final[dict[str, int]] = {}
+"""A number for each topic that was seen; only for comparing sets within this process."""
 
 
 class PartitionList:
@@ -34,19 +39,18 @@ class PartitionList:
         self.topics = topics
         self.numbers = numbers
         self.count = sum(map(len, numbers)) // 4
-        self._keys: frozenset[tuple[str, bytes]] | None = None
+        self._keys: frozenset[int] | None = None
 
     @property
-    def keys(self) -> frozenset[tuple[str, bytes]]:
-        """Each partition as its topic and its number's four bytes."""
+    def keys(self) -> frozenset[int]:
+        """Each partition as one number: its topic's, given by this process, and its own."""
         found = self._keys
         if found is None:
-            found = frozenset(
-                (topic, raw[at : at + 4])
-                for topic, raw in zip(self.topics, self.numbers, strict=True)
-                for at in range(0, len(raw), 4)
-            )
-            self._keys = found
+            made: list[int] = []
+            for topic, raw in zip(self.topics, self.numbers, strict=True):
+                base = _NUMBERS.setdefault(topic, len(_NUMBERS)) << 32
+                made += map(base.__add__, unpack(f">{len(raw) // 4}i", raw))
+            found = self._keys = frozenset(made)
         return found
 
     def __eq__(self, other: object) -> bool:
@@ -112,6 +116,8 @@ class Values:
 
     def __init__(self) -> None:
         self._sent: dict[bytes, Sent] = {}
+        self._but_generation: dict[bytes, Sent] = {}
+        self._last_topics: tuple[bytes, tuple[str, ...]] = (b"", ())
         self._given: dict[bytes, Given] = {}
         self._lists: dict[bytes, PartitionList] = {}
         self._topics: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -120,9 +126,20 @@ class Values:
     def sent(self, data: bytes) -> Sent:
         """The subscription in `data`."""
         found = self._sent.get(data)
-        if found is None:
-            found = self._fast_sent(data) or _strict_sent(data)
-            _keep(self._sent, data, found)
+        if found is not None:
+            return found
+        if data[-2:] == _NULL_RACK and data[:2] == _V3:
+            # Only the four bytes of the generation are likely to be new.
+            known = self._but_generation.get(data[:-6])
+            if known is not None:
+                (generation,) = _INT32(data, len(data) - 6)
+                return Sent(3, known.topics, known.owned, generation, None, known.user_data)
+            found = self._fast_sent(data)
+            if found is not None:
+                _keep(self._but_generation, data[:-6], found)
+                return found
+        found = self._fast_sent(data) or _strict_sent(data)
+        _keep(self._sent, data, found)
         return found
 
     def given(self, data: bytes) -> Given:
@@ -181,6 +198,9 @@ class Values:
 
     def _read_topics(self, data: bytes, size: int) -> tuple[tuple[str, ...], int] | None:
         """The subscribed topics and where they end; None where they are not plainly there."""
+        raw, topics = self._last_topics
+        if raw and data.startswith(raw, 2):
+            return topics, 2 + len(raw)
         (count,) = _INT32(data, 2)
         if not 0 <= count <= size:
             return None
@@ -200,7 +220,9 @@ class Values:
         topics = tuple(names)
         if topics not in self._topics:
             _keep(self._topics, topics, topics)
-        return self._topics[topics], at
+        topics = self._topics[topics]
+        self._last_topics = (data[2:at], topics)
+        return topics, at
 
     def _list(self, data: bytes) -> PartitionList | None:
         """The partition list that is exactly `data`; None where it is not one, or not plainly."""

@@ -1,0 +1,121 @@
+"""What a rebalance cost: which protocol each member ran, and the partitions that it stopped."""
+
+from __future__ import annotations
+
+from rebal.groups.model import GroupType, RebalanceProtocol
+from rebal.inspectors.fleet.timeline_log import Log, Person, Round
+from rebal.inspectors.fleet.timeline_members import Seen, Standing
+from rebal.inspectors.fleet.timeline_protocol import Kind, Profile, Protocols
+from rebal.inspectors.fleet.timeline_rebalances import Change, Generation
+from rebal.inspectors.fleet.timeline_values import NOTHING
+
+
+class Cost:
+    """The rebalance from `old` (None: not known) to `new`.
+
+    `protocol` is the group's after it, None: cannot tell. `stopped` counts the partitions that
+    members which stayed had to stop (KIP-429): all that an EAGER one had, and of a COOPERATIVE one
+    those it gave up; None where a member had some and its protocol is not known. By the records
+    each had got its assignment; the log of the generation before may show that one had not yet.
+    """
+
+    __slots__ = ("_log", "_protocols", "_round", "protocol", "stopped")
+
+    def __init__(
+        self,
+        old: Generation | None,
+        new: Generation,
+        change: Change,
+        log: Log,
+        protocols: Protocols,
+        before: Round | None,
+    ) -> None:
+        self._log, self._protocols, self._round = log, protocols, before
+        profiles: set[Profile] = set()
+        same = old is not None and old.assignor == new.assignor and old.type is new.type
+        same = same and old is not None and old.protocol_type == new.protocol_type
+        stopped: int | None = 0
+        for standing, seen in change.stayed:
+            profile = self._profile(old, new, standing, seen, same)
+            profiles.add(profile)
+            had = standing.seen.given.partitions
+            if stopped is not None and (had is None or had.count):
+                ran = profile
+                if not same and old is not None:
+                    ran = protocols.profile(_kind(seen, log, old, *profile.kind[6:8]))
+                now = self._stopped(ran, standing, seen)
+                stopped = None if now is None else stopped + now
+        for seen in change.new:
+            owned = seen.sent.owned
+            kept = owned is not None and owned.count > 0
+            profiles.add(protocols.profile(_kind(seen, log, new, kept, False)))
+        self.protocol = protocols.of_group(frozenset(profiles))
+        known = old is not None and old.members is not None
+        self.stopped = stopped if known else None
+
+    def _profile(
+        self, old: Generation | None, new: Generation, standing: Standing, seen: Seen, same: bool
+    ) -> Profile:
+        """The member's, the one of the generation before where nothing of it changed."""
+        profile = standing.profile
+        if seen is standing.seen and profile is not None and same and not profile.kind.gave_up:
+            if not self._log.persons:
+                return profile
+            if _tells(self._log.persons.get(seen.member_id), profile.kind):
+                return profile
+        kept, gave_up = self._showed(old, standing, seen)
+        profile = self._protocols.profile(_kind(seen, self._log, new, kept, gave_up))
+        standing.profile = profile
+        return profile
+
+    def _showed(self, old: Generation | None, standing: Standing, seen: Seen) -> tuple[bool, bool]:
+        """Whether the member kept what it had when it rejoined, whether it was seen to give up."""
+        owned = seen.sent.owned
+        if owned is not None and owned.count:
+            return True, False
+        had = standing.seen.given.partitions
+        if old is None or had is None or not had.count or seen.sent is standing.seen.sent:
+            return standing.profile is not None and standing.profile.kind.kept, False
+        synced = self._round is not None and seen.member_id in self._round.synced
+        return False, synced and owned is not None and seen.sent.generation == old.number
+
+    def _stopped(self, ran: Profile, standing: Standing, seen: Seen) -> int | None:
+        """How many partitions one member stopped; `ran` is how it ran as it rejoined."""
+        had = standing.seen.given.partitions
+        if had is None or ran.protocol is None:
+            return None
+        round_ = self._round
+        if round_ is not None and seen.member_id in round_.unsynced:
+            if seen.member_id not in round_.synced:
+                had = seen.sent.owned or NOTHING
+        if ran.protocol is RebalanceProtocol.EAGER:
+            return had.count
+        given = seen.given
+        if given.partitions is None:
+            return None
+        if given is standing.seen.given:
+            return 0
+        return len(had.keys - given.partitions.keys)
+
+
+def _tells(person: Person | None, kind: Kind) -> bool:
+    """Does the log tell of the member what its kind holds."""
+    if person is None:
+        return kind.assignors is None and kind.software_name is None
+    return person.assignors == kind.assignors and person.software_name == kind.software_name
+
+
+def _kind(seen: Seen, log: Log, generation: Generation, kept: bool, gave_up: bool) -> Kind:
+    """The member's kind in a generation."""
+    person = log.persons.get(seen.member_id)
+    return Kind(
+        generation.type,
+        generation.protocol_type,
+        generation.assignor,
+        person.assignors if person is not None else None,
+        person.software_name if person is not None else None,
+        person.software_version if person is not None else None,
+        kept,
+        gave_up,
+        seen.protocol_type if generation.type is GroupType.CONSUMER else None,
+    )
