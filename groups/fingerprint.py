@@ -50,7 +50,8 @@ def traces(subscription: Subscription | None, assignor: str | None) -> tuple[Tra
     if assignor == "stream":
         detail = "assignor stream is Kafka Streams' own"
         found.append(Trace(family="streams", evidence=_described(detail)))
-        data, versions = user_data_of(subscription), subscription and releases_of(subscription)
+        data = user_data_of(subscription)
+        versions = releases_of(subscription) if subscription is not None else None
         if data is not None and versions is not None:
             detail = f"Streams' user data: version {data.version}, highest {data.latest}"
             found.append(Trace(ranges={"streams": versions}, evidence=_sent(detail)))

@@ -94,7 +94,7 @@ def _up(
             *_JOINS,
             "never set partition.assignment.strategy for Streams (RB501)",
         ),
-        order=tuple(_order([*old, *unknown])),
+        order=(*_unset(context), *_order([*old, *unknown])),
         to_do=ids(old),
         done=ids(new),
         unknown=ids(unknown),
@@ -329,6 +329,20 @@ def _old(context: Context, cost: CostModel, number: int, kept: Sequence[Facts]) 
 def _below(context: Context, answer: Tri) -> list[Facts]:
     """Those of whom `answer` is what can be said to: is it older than 2.4?"""
     return [facts for facts in context.members if below_cooperative(context, facts) is answer]
+
+
+def _unset(context: Context) -> Iterator[str]:
+    """Whose next start would be COOPERATIVE at once, as its configuration is now."""
+    named = [
+        facts
+        for facts in context.members
+        if facts.member.declared is not None and _declared(facts) not in EAGER_VALUES
+    ]
+    if named:
+        yield (
+            f"the configuration of {context.named(named)} does not set upgrade.from yet: set it "
+            "there before the new version starts"
+        )
 
 
 def _declared(facts: Facts) -> str | None:

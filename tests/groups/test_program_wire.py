@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.errors import WireError
-from rebal.groups.model import Subscription
+from rebal.groups.model import Group, GroupSnapshot, Member, Subscription, WorkerState
+from rebal.groups.redact import redact
+from rebal.groups.snapshot import dump_snapshot
 from rebal.groups.streams_releases import releases_of, user_data_of
 from rebal.groups.wire.connect import (
     CONNECTOR,
@@ -217,3 +220,13 @@ def test_a_worker_without_its_fields_is_refused() -> None:
         encode_worker(WorkerMetadata(version=-1, url="", config_offset=0))
     with pytest.raises(WireError):
         encode_worker_assignment(WorkerAssignment(version=0, assigned=None))
+
+
+def test_a_redacted_worker_has_no_address() -> None:
+    worker = WorkerState(url="http://connect-7.example.org:8083/", connectors=1, tasks=2)
+    member = Member(member_id="w-1", client_id="w", worker=worker)
+    group = Group(group_id="g", protocol_type="connect")
+    at = datetime(2026, 11, 21, tzinfo=UTC)
+    made = redact(GroupSnapshot(group=group, captured_at=at, members=(member,)))
+    assert made.members[0].worker == WorkerState(url="", connectors=1, tasks=2)
+    assert "example" not in dump_snapshot(made, "json")

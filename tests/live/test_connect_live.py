@@ -61,13 +61,14 @@ def host(
 
 
 @pytest.fixture
-def workers(kafka41: Broker, host: ConnectHost, group_id: str) -> Iterator[Workers]:
-    kafka41.wait_coordinator(group_id)
-    kafka41.log_requests(True)
-    made = Workers(kafka41, host, group_id)
+def workers(request: pytest.FixtureRequest, host: ConnectHost, group_id: str) -> Iterator[Workers]:
+    broker: Broker = request.getfixturevalue("kafka41" if host.version >= "4" else "kafka39")
+    broker.wait_coordinator(group_id)
+    broker.log_requests(True)
+    made = Workers(broker, host, group_id)
     yield made
     made.end()
-    kafka41.log_requests(False)
+    broker.log_requests(False)
 
 
 def configure(worker: Worker, connector: str, config: dict[str, str]) -> None:

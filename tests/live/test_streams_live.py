@@ -102,13 +102,16 @@ class Group:
         self.broker.wait_stable(self.group, len(self.running))
 
 
-@pytest.fixture
-def group(kafka41: Broker, programs: Programs, group_id: str, topic_name: str) -> Iterator[Group]:
-    kafka41.create_topic(topic_name, PARTITIONS)
-    kafka41.wait_coordinator(group_id)
-    kafka41.log_requests(True)
-    yield Group(kafka41, programs, group_id, topic_name)
-    kafka41.log_requests(False)
+@pytest.fixture(params=["kafka41", pytest.param("kafka39", marks=pytest.mark.full)])
+def group(
+    request: pytest.FixtureRequest, programs: Programs, group_id: str, topic_name: str
+) -> Iterator[Group]:
+    broker: Broker = request.getfixturevalue(request.param)
+    broker.create_topic(topic_name, PARTITIONS)
+    broker.wait_coordinator(group_id)
+    broker.log_requests(True)
+    yield Group(broker, programs, group_id, topic_name)
+    broker.log_requests(False)
 
 
 def test_from_2_3_to_cooperative_in_two_bounces_and_back(

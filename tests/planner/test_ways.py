@@ -193,6 +193,12 @@ def test_streams_from_below_2_4_takes_two_bounces_by_upgrade_from() -> None:
     half = plan([stream("a", "3.9.1", ran="EAGER"), stream("b", "2.3.1")], elected="stream")
     assert (half.next_step, half.exit_code) == (1, 0)
     assert half.steps[0].done == ("a-0f0f",)
+    declared = stream("a", "2.3.1", declared=[])
+    assert any("does not set upgrade.from yet" in line
+               for line in plan([declared], elected="stream").steps[0].order)  # fmt: skip
+    declared["upgrade_from"] = "2.3"
+    assert not any("does not set" in line
+                   for line in plan([declared], elected="stream").steps[0].order)  # fmt: skip
     unseen = plan([stream("a", "3.9.1"), stream("b", "2.3.1")], elected="stream")
     assert unseen.exit_code == 4, "without upgrade.from it would run COOPERATIVE beside b"
     assert "RB505" in unseen.summary
