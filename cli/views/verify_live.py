@@ -100,6 +100,7 @@ def _live(told: _Shower, until: datetime) -> Iterator[Callable[[Standing], None]
             history.extend(
                 f"{standing.at:%H:%M:%SZ} {output.escape(line)}" for line in told.news(standing)
             )
+            # What must be seen stands first; of the history as much as there is room for.
             rows = max(3, console.height - _LINES - 14)
             text = output.render(
                 verify_view(standing, rows=rows),
@@ -110,10 +111,13 @@ def _live(told: _Shower, until: datetime) -> Iterator[Callable[[Standing], None]
                 f"looked at {standing.at:%H:%M:%SZ}, watching until {until:%H:%M:%SZ}; "
                 "Ctrl-C ends, and the journal goes on from here"
             )
-            lines = [Text(line, style="dim") for line in history[-_LINES:]]
-            live.update(
-                Group(Text.from_ansi(text), Text(""), *lines, Text(foot, style="dim")),
-                refresh=True,
-            )
+            shown = Text.from_ansi(text.rstrip("\n"))
+            room = console.height - len(shown.wrap(console, console.width)) - 3
+            lines = history[-min(_LINES, max(1, room)) :]
+            below = [
+                Text(line, style="dim", no_wrap=True, overflow="ellipsis")
+                for line in (*lines, foot)
+            ]
+            live.update(Group(shown, Text(""), *below), refresh=True)
 
         yield show

@@ -50,7 +50,7 @@ def verify_view(
 
 def headline(standing: Standing) -> str:
     """One line: the step, the verdict, how many are done."""
-    return f"{_where(standing)}: {verdict(standing)}, {_progress(standing)}"
+    return f"{_number(standing)}: {verdict(standing)}, {_progress(standing)}"
 
 
 def verdict(standing: Standing) -> str:
@@ -66,7 +66,8 @@ def changes(before: Standing | None, after: Standing) -> list[str]:
     """What is new since the look before, a line each; nothing where nothing is."""
     after = shown(after)
     if before is None:
-        return [headline(after), *_told(after).values()]
+        first = f"{_where(after)}: {verdict(after)}, {_progress(after)}"
+        return [first, *_told(after).values()]
     before = shown(before)
     return list(_changes(before, after))
 
@@ -123,10 +124,14 @@ def _weight(finding: Finding) -> str:
 
 
 def _where(standing: Standing) -> str:
+    titles = [step.title for step in standing.steps if step.id == standing.step]
+    return ", ".join([_number(standing), *titles])
+
+
+def _number(standing: Standing) -> str:
     if standing.step is None:
         return "no step to verify"
-    step = next(step for step in standing.steps if step.id == standing.step)
-    return f"step {step.id} of {standing.steps[-1].id}, {step.title}"
+    return f"step {standing.step} of {standing.steps[-1].id}"
 
 
 def _progress(standing: Standing) -> str:
