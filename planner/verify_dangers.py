@@ -22,6 +22,9 @@ from rebal.planner.verify_members import MemberStanding, Missing, owned
 
 # A cooperative member gets its partitions in a second rebalance, after another has given them up.
 IDLE: Final = timedelta(seconds=30)
+# Streams moves a task with state when its copy has caught up, which it looks at every ten minutes
+# (probing.rebalance.interval.ms, KIP-441): an instance without local state waits for that.
+WARM: Final = timedelta(minutes=15)
 # Refused clients that retry do so within seconds; a container's crash loop waits up to minutes.
 RECENT: Final = timedelta(seconds=60)
 WINDOW: Final = timedelta(minutes=10)
@@ -221,7 +224,8 @@ def _idle(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterato
     idle = unfairly_idle(context.snapshot)
     usual = 0 if plan.baseline.redacted else len(unfairly_idle(plan.baseline))
     now = context.snapshot.captured_at
-    late = [(member, since) for member, since in _idling(idle, seen, now) if now - since >= IDLE]
+    patience = WARM if context.streams else IDLE
+    late = [(m, since) for m, since in _idling(idle, seen, now) if now - since >= patience]
     if len(late) <= usual:
         return
     labels = {facts.member.member_id: facts.name for facts in context.members}
@@ -233,7 +237,9 @@ def _idle(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterato
         kind="idle",
         message=f"{who} {'is' if one else 'are'} in the group and own{'s' if one else ''} nothing, "
         "while others own several partitions: a member's first seconds are over.",
-        fix="Look at its rebalance callback: in a cooperative group it must use the incremental "
+        fix="Look at its log: its tasks should have caught up by now (KIP-441)."
+        if context.streams
+        else "Look at its rebalance callback: in a cooperative group it must use the incremental "
         "calls (RB302), and its listener must take an assignment as an addition (RB301).",
         members=tuple(member.member_id for member, _ in late),
         since=min(since for _, since in late),
@@ -245,15 +251,16 @@ def first_seconds(seen: Sequence[JournalEntry], context: Context) -> str | None:
     now = context.snapshot.captured_at
     if not context.stable:
         return None
+    patience = WARM if context.streams else IDLE
     labels = {facts.member.member_id: facts.name for facts in context.members}
     fresh = [
         f"{labels[member.member_id]} (since {since:%H:%M:%SZ})"
         for member, since in _idling(unfairly_idle(context.snapshot), seen, now)
-        if now - since < IDLE
+        if now - since < patience
     ]
     return (
         f"owns nothing yet: {', '.join(fresh)}; usual in a member's first seconds, a danger after "
-        f"{IDLE.seconds} s"
+        f"{patience.seconds} s"
         if fresh
         else None
     )

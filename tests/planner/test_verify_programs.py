@@ -115,6 +115,19 @@ def test_down_goes_over_the_bridge_to_eager_to_the_old_version() -> None:
     assert tell(streams(7, one(0, 4, "2.3.1"), one(1, 4, "2.3.1"))).finished
 
 
+def test_an_instance_whose_state_must_catch_up_first_is_no_danger() -> None:
+    plan = make_plan(streams(0, one(0, 1, "3.9.1", owned=True), one(1, 1, "3.9.1")))
+    tell = Story(plan)
+    idle = [one(0, 1, "3.9.1", owned=True), one(1, 2, "3.9.1", idle=True)]
+    for minutes in (1, 2, 12):
+        told = tell(streams(minutes, *idle))
+        assert not told.dangers
+        assert any("owns nothing yet" in note for note in told.notes), told.notes
+    (danger,) = tell(streams(17, *idle)).dangers
+    assert danger.kind == "idle"
+    assert "KIP-441" in danger.fix
+
+
 def test_workers_up_are_proven_by_what_is_elected() -> None:
     plan = make_plan(workers(0, "default", worker(0, 1), worker(1, 1)), expect_members=2)
     tell = Story(plan)
