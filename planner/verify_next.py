@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rebal.groups.model import Tri
+from rebal.planner.aims import Aim
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Plan, Step, StepKind
+from rebal.planner.verify_gates import aim_of
 from rebal.planner.verify_members import Missing
 from rebal.planner.verify_rules import decides
 from rebal.planner.verify_steps import StepStanding
@@ -37,7 +39,10 @@ def what_next(
         step = next(each for each in plan.steps if each.id == current.id)
         return _restart(step, current, context)
     if current.by_hand and len(current.by_hand) == len(current.unknown):
-        return f'look at each of them, then: rebal verify PLAN --confirm {current.id} --reason "…"'
+        look = f'look at each of them, then: rebal verify PLAN --confirm {current.id} --reason "…"'
+        step = next(each for each in plan.steps if each.id == current.id)
+        logs = "give --request-log across a rebalance, or --client-log of their start; else "
+        return look if aim_of(plan, step) is Aim.BY_HAND else logs + look
     if current.unknown:
         return "give the evidence that is missing (--request-log or --client-log of its start)"
     return current.why[0] if current.why else "start the members"
