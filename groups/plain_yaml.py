@@ -18,7 +18,9 @@ _STR: Final = "tag:yaml.org,2002:str"
 _NO_KEY: Final = object()
 # `key: value` to the end of the line, in characters that mean nothing else to YAML.
 _LONG_LINE: Final = re.compile(
-    r"^( *(?:- )?[a-z_]+: )('?)([A-Za-z0-9-][A-Za-z0-9 ;,._-]{200,}[A-Za-z0-9-])\2$", re.MULTILINE
+    r"^( *(?:- )?[A-Za-z0-9_][A-Za-z0-9._-]*: )('?)"
+    r"([A-Za-z0-9-][A-Za-z0-9 ;,._-]{200,}[A-Za-z0-9-])\2$",
+    re.MULTILINE,
 )
 _MARK: Final = "\ue000"
 

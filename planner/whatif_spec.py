@@ -162,7 +162,7 @@ def _owned(
         )
     owned = [(topic, number) for topic, numbers in now.items() for number in numbers]
     owned.sort()
-    return owned
+    return tuple(owned)
 
 
 def _refusal(snapshot: GroupSnapshot, why: str) -> CannotSimulateError:

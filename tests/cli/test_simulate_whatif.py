@@ -175,7 +175,7 @@ def test_a_leader_that_takes_long_is_foretold(group: Make) -> None:
     topics = (Topic(name="orders", partitions=24_000), Topic(name="payments", partitions=1))
     snapshot = group(members=mixed, topics=topics)
     text = render(simulate_view(simulate(snapshot, "sticky"), "test", "rebal"), width=400)
-    assert "leader       the leader may compute for 19 s to 104 s at each rebalance" in text
+    assert "leader       the leader may compute for 12 s to 104 s at each rebalance" in text
     assert "thrown out" not in text
     near = simulate(snapshot, "sticky", rebalance_timeout=60)
     text = render(simulate_view(near, "test", "rebal"), width=400)

@@ -65,7 +65,7 @@ LONG = st.sampled_from(
     ]
 )
 BEGINNINGS = st.sampled_from(
-    ["a: ", "b: ", "- ", "  c: ", "  - d: ", "    ", "e: {\n", "  x: ", "- a: "]
+    ["a: ", "b: ", "- ", "  c: ", "  - d: ", "    ", "e: {\n", "  t-1.x: ", "- a: ", "1: "]
 )
 SHORT = st.sampled_from([*"|>'\"{}[]1", "b,", "a: 1", "", "\ue0000"])
 LONG_LINES = st.lists(st.tuples(BEGINNINGS, LONG | SHORT), max_size=7).map(
