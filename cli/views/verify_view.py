@@ -107,12 +107,24 @@ def _changes(before: Standing, after: Standing) -> Iterator[str]:
 def _told(standing: Standing) -> dict[str, str]:
     """What must be known, by what it is: a line each."""
     told = {danger.kind: f"DANGER {danger.message}" for danger in standing.dangers}
-    return told | {f.rule: f"{_weight(f)} {f.rule} {f.message}" for f in _spoken(standing)}
+    return told | {f.rule: f"{_weight(f)} {_said(f, more)}" for f, more in _spoken(standing)}
 
 
-def _spoken(standing: Standing) -> list[Finding]:
-    """The findings, without the one that the missing members' own line says better."""
-    return [f for f in standing.findings if f.rule != "RB606" or not standing.missing]
+def _said(finding: Finding, more: int) -> str:
+    others = f" (and {more} more of this rule)" if more else ""
+    return f"{finding.rule} {finding.message}{others}"
+
+
+def _spoken(standing: Standing) -> list[tuple[Finding, int]]:
+    """The first finding of each rule, and how many more there are of it.
+
+    Without the one that the missing members' own line says better.
+    """
+    found: dict[str, list[Finding]] = {}
+    for finding in standing.findings:
+        if finding.rule != "RB606" or not standing.missing:
+            found.setdefault(finding.rule, []).append(finding)
+    return [(same[0], len(same) - 1) for same in found.values()]
 
 
 def _weight(finding: Finding) -> str:
@@ -193,12 +205,9 @@ def _rows(standing: Standing) -> Iterator[tuple[str | Text, RenderableType]]:
     for danger in standing.dangers:
         yield Text("DANGER", style="bold red"), danger.message
         yield "", Text(f"→ {danger.fix}", style="dim")
-    for finding in _spoken(standing):
+    for finding, more in _spoken(standing):
         weight = _weight(finding)
-        yield (
-            Text(weight, style=_WEIGHTS.get(weight, "yellow")),
-            f"{finding.rule} {finding.message}",
-        )
+        yield Text(weight, style=_WEIGHTS.get(weight, "yellow")), _said(finding, more)
         aside = f"ignored: {finding.ignored}" if finding.ignored else f"→ {finding.fix}"
         yield "", Text(aside, style="dim")
     for n, why in enumerate(standing.why):
