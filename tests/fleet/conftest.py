@@ -1,0 +1,97 @@
+"""One Spark session for all tests of the pipeline: starting one takes longer than most of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CAPTURES = Path(__file__).parents[1] / "data" / "captures"
+OFFSETS = CAPTURES / "consumer_offsets.jsonl.gz"
+REQUEST_LOG = CAPTURES / "kafka-request.log.gz"
+
+Tables = dict[str, list[dict[str, Any]]]
+
+
+def kafka_jars() -> tuple[str, ...]:
+    """Spark's Kafka source and what Spark does not bring itself, from the harness's jars."""
+    import pyspark
+
+    from tests.kafka import jars
+
+    folder = Path(jars.classpath(f"spark-kafka-{pyspark.__version__}").removesuffix("/*"))
+    wanted = ("spark-sql-kafka-", "spark-token-provider-kafka-", "kafka-clients-", "commons-pool2-")
+    found = tuple(
+        sorted(str(path) for path in folder.glob("*.jar") if path.name.startswith(wanted))
+    )
+    assert len(found) == len(wanted), found
+    return found
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The shared session: local, two threads, 700 MB, with Spark's Kafka source."""
+    from rebal.inspectors.fleet.session import SparkSettings, require, spark_session
+
+    require()
+    settings = SparkSettings(
+        master="local[2]",
+        conf=(("spark.driver.memory", "700m"), ("spark.sql.shuffle.partitions", "2")),
+        jars=kafka_jars(),
+    )
+    with spark_session(settings, kafka=True) as session:
+        yield session
+
+
+@pytest.fixture
+def scan(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., str]:
+    """Runs `rebal fleet scan` in this process, in the shared session; gives what it said."""
+    from rebal.cli.app import run
+
+    def scan(*words: object, code: int = 0) -> str:
+        capsys.readouterr()
+        got = run(["fleet", "scan", *map(str, words)])
+        told = capsys.readouterr()
+        assert got == code, told.err
+        assert told.out == ""
+        assert "Traceback" not in told.err
+        return told.err
+
+    return scan
+
+
+def read_tables(out: Path) -> Tables:
+    """All tables of the finished run in `out`, as the manifest names their files."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from rebal.inspectors.fleet.manifest import read_manifest
+    from rebal.inspectors.fleet.schemas import TABLES
+
+    made: Tables = {}
+    for name, entry in read_manifest(out).tables.items():
+        parts = [pq.read_table(out / "current" / file.path) for file in entry.files]
+        for part, file in zip(parts, entry.files, strict=True):
+            assert part.schema == TABLES[name], name
+            assert len(part) == file.rows
+        whole = pa.concat_tables(parts) if parts else TABLES[name].empty_table()
+        made[name] = whole.to_pylist()
+    return made
+
+
+def without_sources(tables: Tables) -> Tables:
+    """The tables without the columns that say where a row was read, in one order."""
+    return {
+        name: sorted(
+            ({k: v for k, v in row.items() if k not in ("source", "sources")} for row in rows),
+            key=repr,
+        )
+        for name, rows in tables.items()
+    }

@@ -1,0 +1,263 @@
+"""`rebal fleet scan` on captured files: every record accounted for, rerunnable, incremental."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rebal.cli.app import run
+from rebal.groups.wire.offset_commit import decode_offset_commit
+from rebal.groups.wire.offsets_key import OffsetCommitKey, decode_key, kind_name
+from rebal.inspectors.fleet.manifest import read_manifest
+from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, without_sources
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.live
+
+Scan = Callable[..., str]
+Line = dict[str, Any]
+
+
+def lines_of(path: Path) -> list[Line]:
+    with gzip.open(path, "rt") as stream:
+        return [json.loads(line) for line in stream]
+
+
+def write_lines(path: Path, lines: list[Line]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt") as stream:
+        stream.writelines(json.dumps(line) + "\n" for line in lines)
+    return path
+
+
+def line(offset: int, key: bytes | None, value: bytes | None, topic: str = "") -> Line:
+    def text(raw: bytes | None) -> str | None:
+        return None if raw is None else base64.b64encode(raw).decode()
+
+    return {
+        "key": text(key),
+        "value": text(value),
+        "topic": topic or "__consumer_offsets",
+        "partition": 0,
+        "offset": offset,
+        "timestamp": 1_795_226_703_189 + offset,
+    }
+
+
+@pytest.fixture(scope="module")
+def captured() -> list[Line]:
+    return lines_of(OFFSETS)
+
+
+@pytest.fixture(scope="module")
+def scanned(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("captures") / "out"
+    words = ["--offsets", OFFSETS, "--request-log", REQUEST_LOG, "--out", out]
+    assert run(["fleet", "scan", *map(str, words)]) == 0
+    return out
+
+
+@pytest.fixture
+def whole(scanned: Path, tmp_path: Path) -> Path:
+    """A full scan of the captures, a copy for this test."""
+    return Path(shutil.copytree(scanned, tmp_path / "whole", symlinks=True))
+
+
+def test_every_record_is_counted_by_its_kind(whole: Path, captured: list[Line]) -> None:
+    kinds = Counter(
+        kind_name(decode_key(base64.b64decode(each["key"])).version) for each in captured
+    )
+    manifest = read_manifest(whole)
+    assert manifest.records == dict(kinds)
+    assert manifest.read == len(captured) == sum(manifest.records.values())
+    last: dict[int, int] = {}
+    for each in captured:
+        last[each["partition"]] = max(each["offset"], last.get(each["partition"], -1))
+    assert manifest.offsets == last
+    assert manifest.requests["lines"] == len(gzip.decompress(REQUEST_LOG.read_bytes()).splitlines())
+
+
+def test_commits_are_what_the_plain_codec_reads(whole: Path, captured: list[Line]) -> None:
+    expected: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for each in sorted(captured, key=lambda each: each["offset"]):
+        key = decode_key(base64.b64decode(each["key"]))
+        if not isinstance(key, OffsetCommitKey):
+            continue
+        row = expected.setdefault((key.group_id, key.topic, key.partition), {"commits": 0})
+        value = decode_offset_commit(base64.b64decode(each["value"])) if each["value"] else None
+        row["tombstone"] = value is None
+        row["committed_offset"] = value.offset if value else None
+        row["offset"] = each["offset"]
+        if value is not None:
+            row["commits"] += 1
+            row.setdefault("first_offset", value.offset)
+    found = {
+        (row["group_id"], row["topic"], row["topic_partition"]): row
+        for row in read_tables(whole)["commits"]
+    }
+    assert len(found) > 100
+    assert found.keys() == expected.keys()
+    for about, row in expected.items():
+        assert {name: found[about][name] for name in row} == row, about
+    assert any(row["tombstone"] for row in found.values())
+    rates = [row["records_per_second"] for row in found.values() if row["commits"] > 1]
+    assert any(rate and rate > 0 for rate in rates)
+
+
+def test_a_second_scan_of_the_same_files_changes_nothing(whole: Path, scan: Scan) -> None:
+    before, manifest = read_tables(whole), read_manifest(whole)
+    scan("--offsets", OFFSETS, "--request-log", REQUEST_LOG, "--out", whole)
+    again = read_manifest(whole)
+    assert again.run == manifest.run + 1
+    assert (again.read, again.records, again.offsets) == (
+        manifest.read,
+        manifest.records,
+        manifest.offsets,
+    )
+    assert read_tables(whole) == before
+    assert [path.name for path in (whole / "runs").iterdir()] == [str(again.run)]
+
+
+def test_going_on_from_the_last_offsets_gives_the_tables_of_a_full_scan(
+    whole: Path, scan: Scan, captured: list[Line], tmp_path: Path
+) -> None:
+    half = sorted(each["timestamp"] for each in captured)[len(captured) // 2]
+    broken = line(99_999, b"\x00\x02\x00\x05ab", b"")
+    old = [each for each in captured if each["timestamp"] <= half] + [broken | {"offset": -1}]
+    first = write_lines(tmp_path / "1" / OFFSETS.name, old)
+    second = write_lines(tmp_path / "2" / OFFSETS.name, [*captured, broken | {"offset": -1}])
+    log = gzip.decompress(REQUEST_LOG.read_bytes()).splitlines(keepends=True)
+    early = tmp_path / REQUEST_LOG.name.removesuffix(".gz")
+    early.write_bytes(b"".join(log[: len(log) // 2]))
+    out, full = tmp_path / "steps", tmp_path / "full"
+    scan("--offsets", first, "--request-log", early, "--out", out)
+    assert read_manifest(out).read == len(old)
+    early.write_bytes(b"".join(log))
+    scan("--offsets", second, "--request-log", early, "--out", out)
+    scan("--offsets", second, "--request-log", early, "--out", full)
+    steps, once = read_manifest(out), read_manifest(full)
+    assert (steps.read, steps.records, steps.offsets) == (once.read, once.records, once.offsets)
+    assert (steps.observed_from, steps.observed_until) == (once.observed_from, once.observed_until)
+    assert without_sources(read_tables(out)) == without_sources(read_tables(full))
+
+
+@pytest.mark.parametrize("form", ["timestamp", "milliseconds"])
+def test_parquet_with_the_columns_of_sparks_kafka_source(
+    whole: Path, scan: Scan, captured: list[Line], tmp_path: Path, form: str
+) -> None:
+    times: pa.Array = pa.array([each["timestamp"] for each in captured], pa.int64())
+    if form == "timestamp":
+        times = times.cast(pa.timestamp("ms", tz="UTC"))
+    columns = {
+        name: pa.array(
+            [base64.b64decode(each[name]) if each[name] else None for each in captured], pa.binary()
+        )
+        for name in ("key", "value")
+    }
+    columns |= {
+        "topic": pa.array(["__consumer_offsets"] * len(captured)),
+        "partition": pa.array([each["partition"] for each in captured], pa.int32()),
+        "offset": pa.array([each["offset"] for each in captured], pa.int64()),
+        "timestamp": times,
+    }
+    file = tmp_path / "captured.parquet"
+    pq.write_table(pa.table(columns), file)
+    out = tmp_path / form
+    scan("--offsets", file, "--request-log", REQUEST_LOG, "--out", out)
+    assert without_sources(read_tables(out)) == without_sources(read_tables(whole))
+
+
+def test_what_is_broken_or_not_known_is_counted_and_kept(scan: Scan, tmp_path: Path) -> None:
+    group = b"\x00\x02\x00\x03abc"
+    commit = b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00"
+    value = b"\x00\x03" + bytes(7) + b"\x05\xff\xff\xff\xff\x00\x00" + bytes(8)
+    lines = [
+        line(0, commit, value),
+        line(1, commit, value[:-1]),
+        line(2, commit, b"\x00\x09" + value[2:]),
+        line(3, b"\x00\x01\x00\x05g", value),
+        line(4, group, b"\x00\x03\x00\x08consum"),
+        line(5, b"\x00\x02\x7f\xffabc", None),
+        line(6, b"\x00\x63anything", b"x"),
+        line(7, b"\x00\x0b\x00\x01s", b"x"),
+        line(8, b"\x00", b"x"),
+        line(9, None, b"x"),
+        line(10, commit, None) | {"key": "%%%"},
+        line(11, commit, value, topic="other"),
+    ]
+    file = tmp_path / "hard.jsonl"
+    text = "".join(json.dumps(each) + "\n" for each in lines)
+    file.write_text(text + '{"key": "AAE\n\nnot json at all\n')
+    out = tmp_path / "out"
+    said = scan("--offsets", file, "--out", out)
+    manifest = read_manifest(out)
+    assert manifest.records == {
+        "GROUP_METADATA": 1,
+        "OFFSET_COMMIT": 1,
+        "SHARE_GROUP_METADATA": 1,
+        "UNKNOWN_KIND_99": 1,
+        "UNREADABLE": 9,
+    }
+    assert manifest.read == 13
+    assert manifest.skipped == {"records of other topics": 1}
+    assert "9 unreadable" in said
+    assert "UNKNOWN_KIND_99" in said
+    errors = {row["offset"]: row for row in read_tables(out)["errors"] if row["offset"] is not None}
+    assert set(errors) == {1, 2, 3, 4, 5, 8, 9, 10}
+    assert "version 9 is not one of 0 to 4" in errors[2]["error"]
+    assert errors[1]["key"] == commit
+    assert errors[1]["value"] == value[:-1]
+    assert errors[3]["what"] == "OFFSET_COMMIT"
+    assert errors[4]["group_id"] == "abc"
+    lost = [row for row in read_tables(out)["errors"] if row["offset"] is None]
+    assert sorted(row["value"] for row in lost) == [b"not json at all", b'{"key": "AAE']
+    scan("--offsets", file, "--out", out)
+    assert read_manifest(out).records == manifest.records
+
+
+def test_the_same_file_twice_counts_once(scan: Scan, tmp_path: Path) -> None:
+    some = lines_of(OFFSETS)[:60]
+    files = [write_lines(tmp_path / name / "part.jsonl.gz", some) for name in "ab"]
+    scan("--offsets", files[0], "--out", tmp_path / "once")
+    scan("--offsets", files[0], "--offsets", files[1], "--out", tmp_path / "twice")
+    manifest = read_manifest(tmp_path / "twice")
+    assert manifest.read == 120
+    assert manifest.records["REPEATED"] == 60
+    assert read_tables(tmp_path / "twice") == read_tables(tmp_path / "once")
+
+
+def test_a_damaged_gz_is_one_sentence_and_leaves_the_tables(
+    whole: Path, scan: Scan, tmp_path: Path
+) -> None:
+    before = read_tables(whole)
+    cut = tmp_path / "cut.jsonl.gz"
+    cut.write_bytes(OFFSETS.read_bytes()[:-20_000])
+    assert "gz file is damaged" in scan("--offsets", cut, "--out", whole, "--full", code=1)
+    assert read_tables(whole) == before
+
+
+def test_other_columns_are_named(scan: Scan, tmp_path: Path) -> None:
+    file = tmp_path / "other.parquet"
+    pq.write_table(pa.table({"key": ["a"], "offset": [1]}), file)
+    said = scan("--offsets", file, "--out", tmp_path / "out", code=1)
+    assert "no column value, partition, timestamp" in said
+    assert not (tmp_path / "out" / "current").exists()
+
+
+def test_records_of_another_topic_alone_are_no_report(scan: Scan, tmp_path: Path) -> None:
+    file = tmp_path / "other.jsonl"
+    file.write_text(json.dumps(line(1, b"k", b"v", topic="orders")) + "\n")
+    said = scan("--offsets", file, "--out", tmp_path / "out", code=1)
+    assert "no record of __consumer_offsets is in there" in said
