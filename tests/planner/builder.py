@@ -126,6 +126,7 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
             family=family,
             name=None if guess else family,
             version=None if guess else version or "3.9.1",
+            version_range=m.get("left"),
             evidence=(seen(Source.SUBSCRIPTION) if guess else log,),
         )
     elif "left" in m:
