@@ -30,8 +30,13 @@ _FLAGS = (
 
 def why_none() -> str | None:
     """Why no browser can be started; None where one can."""
-    if _browser() is None:
+    found = _browser()
+    if found is None:
         return "no Chromium found: install it (Debian: apt-get install chromium chromium-driver)"
+    try:
+        subprocess.run([found, "--version"], capture_output=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"{found} does not start: {error}"
     if shutil.which("chromedriver") is None:
         return "no chromedriver found: install it (Debian: apt-get install chromium-driver)"
     return None

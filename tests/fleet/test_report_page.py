@@ -1,0 +1,343 @@
+"""The fleet report's page: what stands in it, and what a real browser makes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from datetime import timedelta
+from hashlib import sha256
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from rebal.cli.fleet import FleetReport, make_fleet_report
+from rebal.cli.views.fleet_html import INLINE, fleet_html
+from rebal.cli.views.fleet_svg import MOST_LANES, kind_of, lanes_of, timeline
+from rebal.inspectors.fleet.tables_history import METRICS, ListSeen
+from tests.fleet.browser import Browser, why_none
+from tests.fleet.synthetic import fleet
+from tests.fleet.tablefiles import AT, write_tables
+from tests.fleet.test_report import HOSTILE
+
+NOW = AT + timedelta(hours=27)
+ALLOWED = {
+    "a", "b", "body", "button", "caption", "code", "dd", "details", "div", "dl", "dt", "footer",
+    "h1", "h2", "head", "header", "html", "i", "input", "label", "li", "main", "meta", "noscript",
+    "ol", "output", "p", "path", "rect", "script", "section", "small", "span", "style", "summary",
+    "svg", "table", "tbody", "td", "text", "th", "thead", "title", "tr", "ul",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pages")
+
+
+def report_of(folder: Path, groups: int) -> FleetReport:
+    return make_fleet_report(write_tables(folder / f"scan-{groups}", fleet(groups), files=2))
+
+
+@pytest.fixture(scope="module")
+def small(folder: Path) -> Path:
+    page = folder / "small.html"
+    page.write_text(fleet_html(report_of(folder, 20), NOW), encoding="utf-8")
+    return page
+
+
+@pytest.fixture(scope="module")
+def large(folder: Path) -> Path:
+    page = folder / "large.html"
+    page.write_text(fleet_html(report_of(folder, 2000), NOW), encoding="utf-8")
+    return page
+
+
+@pytest.fixture(scope="module")
+def hostile_report(folder: Path) -> FleetReport:
+    rows = fleet(7)
+    mine = rows["groups"][3]["group_id"]
+    for table in rows.values():
+        for row in table:
+            if row.get("group_id") == mine:
+                row |= {
+                    name: HOSTILE
+                    for name in ("group_id", "client_id", "host", "cause", "detail", "source")
+                    if name in row
+                }
+    rows["incidents"].append({"group_id": HOSTILE, "kind": HOSTILE, "members": [HOSTILE]})
+    for row in rows["assignor_lists"]:
+        if row["group_id"] == HOSTILE:
+            row["assignors"] = [*row["assignors"], HOSTILE]
+    return make_fleet_report(write_tables(folder / "hostile", rows))
+
+
+class Page(HTMLParser):
+    """The elements and the texts of a page; a policy's hashes of its style and script."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(source)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def details_of(source: str) -> list[str]:
+    found = re.search(r'<script type="text/plain" id="details">(.*?)</script>', source)
+    assert found is not None
+    made: list[str] = json.loads(zlib.decompress(b64decode(found[1])))
+    return made
+
+
+def test_the_page_holds_every_group_and_loads_nothing(small: Path) -> None:
+    source = small.read_text()
+    page = Page(source)
+    assert {tag for tag, _ in page.tags} <= ALLOWED
+    for _, attrs in page.tags:
+        assert not {name for name in attrs if name.startswith("on") or name in ("src", "style")}
+        assert attrs.get("href", "#").startswith("#")  # type: ignore[union-attr]
+    assert not re.search(r"https?://|@import|url\(", source)
+    names = [row["group_id"] for row in fleet(20)["groups"]]
+    assert all(source.count(name) > 2 for name in names)
+    assert "10 of 19 groups can start now, 4 are blocked" in page.texts
+    assert source.count("<svg") == 20
+    assert all(f"<dt>{name}</dt>" in source for name in METRICS)
+
+
+def test_only_the_pages_own_style_and_script_may_run(small: Path) -> None:
+    source = small.read_text()
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', source)
+    assert policy is not None
+    rules = dict(rule.split(" ", 1) for rule in policy[1].split("; "))
+    assert rules["default-src"] == "'none'"
+    for name, kind in (("style-src", "style"), ("script-src", "script")):
+        body = re.findall(rf"<{kind}>(.*?)</{kind}>", source, re.DOTALL)
+        assert len(body) == 1
+        digest = b64encode(sha256(body[0].encode()).digest()).decode()
+        assert rules[name] == f"'sha256-{digest}'"
+
+
+def test_a_large_fleet_is_a_small_page(large: Path) -> None:
+    source = large.read_text()
+    assert large.stat().st_size < 4_000_000
+    assert source.count("<tbody") == 2000 > INLINE
+    assert "<svg" not in source
+    details = details_of(source)
+    assert len(details) == 2000
+    assert all("<svg" in part for part in details)
+    assert "without JavaScript" in source
+
+
+def test_hostile_texts_are_texts(hostile_report: FleetReport) -> None:
+    source = fleet_html(hostile_report, NOW)
+    page = Page(source)
+    assert [tag for tag, _ in page.tags].count("script") == 2
+    assert {tag for tag, _ in page.tags} <= ALLOWED
+    assert "alert(1)" in source
+    assert "<script>alert" not in source
+    assert "\x1b" not in source
+    assert "\u202e" not in source
+    assert source.count("{{rows}}") > 2, "the marks of a group's name stay what they are"
+    assert source.count("<tbody") == 7
+
+
+def test_the_time_line_shows_rebalances_lists_and_refusals(folder: Path) -> None:
+    groups = {group.group_id: group for group in report_of(folder, 20).groups}
+    half = next(group for name, group in groups.items() if "half-way" in name)
+    svg = timeline(half.history)
+    done = sum(path.count("M") for path in re.findall(r'class="b \w+" d="([^"]*)"', svg))
+    assert done == len(half.history.rebalances)
+    assert svg.count('<rect class="both"') == 3
+    assert svg.count('<rect class="eager"') == 8
+    assert "refused ×12: [cooperative-sticky]" in svg
+    assert "Nov 19 09:00Z" in svg
+    assert "Nov 20 09:00Z" in svg
+    loop = next(group for name, group in groups.items() if "crash-loop" in name)
+    failed = re.search(r'class="b failed" d="([^"]*)"', timeline(loop.history))
+    assert failed is not None
+    assert failed[1].count("M") == sum(bool(r.failed) for r in loop.history.rebalances)
+
+
+def test_a_list_is_coloured_by_what_it_supports() -> None:
+    assert kind_of(["range", "roundrobin"]) == "eager"
+    assert kind_of(["cooperative-sticky"]) == "coop"
+    assert kind_of(["cooperative-sticky", "range"]) == "both"
+    assert kind_of(["somebodys-own"]) == kind_of([]) == "other"
+
+
+def test_many_clients_fold_and_those_that_changed_stay() -> None:
+    def seen(client: str, *names: str, at: int = 0) -> ListSeen:
+        return ListSeen("g", at, at, "m", None, client, "h", names, False, 1, None, None, None)
+
+    lists = [seen(f"client-{n:03}", "range") for n in range(40)]
+    lists.append(seen("client-030", "cooperative-sticky", at=5))
+    lanes, folded = lanes_of(lists)
+    assert len(lanes) == MOST_LANES
+    assert lanes[0].label == "client-030"
+    assert folded == "and 28 more clients, all [range] at the end"
+    assert lanes_of(lists[:3])[1] == ""
+
+
+def luminance(colour: str) -> float:
+    whole = colour.lstrip("#")
+    whole = "".join(2 * digit for digit in whole) if len(whole) == 3 else whole
+    parts = [int(whole[n : n + 2], 16) / 255 for n in (0, 2, 4)]
+    linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    bright, dim = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dim + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_stand_out_from_what_is_behind_them(scheme: str) -> None:
+    """WCAG 2.1: 4.5 for text, 3 for what must be seen."""
+    style = (files("rebal.cli") / "data" / "fleet" / "page.css").read_text()
+    blocks = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
+    assert len(blocks) == 2
+    colours = dict(re.findall(r"--([\w-]+): (#\w+)", blocks[scheme == "dark"]))
+    texts = [(name, back) for name in ("text", "dim", "link", "no") for back in ("page", "soft")]
+    texts += [(name, f"{name}-bg") for name in ("ready", "blocked", "unproven", "done", "gone")]
+    texts += [("on", name) for name in ("eager", "coop", "both", "other")]
+    texts += [("blocked", "page"), ("blocked", "soft")]
+    for text, back in texts:
+        assert contrast(colours[text], colours[back]) >= 4.5, (text, back)
+    for bar in ("bar-eager", "bar-coop", "bar-failed"):
+        assert contrast(colours[bar], colours["soft"]) >= 3, bar
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if os.environ.get("REBAL_BROWSER") == "0":
+        pytest.skip("REBAL_BROWSER=0")
+    reason = why_none()
+    if reason and os.environ.get("CI", "").lower() != "true":
+        pytest.skip(reason)
+    assert reason is None, reason
+    with Browser() as made:
+        yield made
+
+
+def rows_shown(browser: Browser) -> list[str]:
+    code = """return [...document.querySelectorAll('#groups > tbody')].filter((body) => !body.hidden)
+        .map((body) => body.rows[0].cells[2].innerText.trim())"""
+    found: list[str] = browser.do(code)
+    return found
+
+
+def test_sorting_and_filtering_in_a_real_browser(browser: Browser, small: Path) -> None:
+    browser.open(small)
+    order = rows_shown(browser)
+    assert len(order) == 20
+    browser.do("document.querySelectorAll('thead th')[5].click()")
+    counts = browser.do(
+        "return [...document.querySelectorAll('tbody')].filter(b => b.id)"
+        ".map(b => Number(b.rows[0].cells[5].innerText))"
+    )
+    assert counts == sorted(counts, reverse=True)
+    head = "return document.querySelectorAll('thead th')[5].getAttribute('aria-sort')"
+    assert browser.do(head) == "descending"
+    browser.do("document.querySelectorAll('thead th button')[2].click()")
+    assert rows_shown(browser) == sorted(order)
+    browser.do("document.querySelectorAll('thead th')[0].click()")
+    assert rows_shown(browser) == order
+    browser.do(
+        "const box = document.getElementById('filter'); box.value = 'EAGER rb104';"
+        "box.dispatchEvent(new Event('input'))"
+    )
+    assert len(rows_shown(browser)) == 3
+    assert browser.do("return document.getElementById('shown').innerText") == "3 of 20 groups"
+    browser.do("document.getElementById('clear').click()")
+    browser.do("document.querySelector('.tile.blocked').click()")
+    assert len(rows_shown(browser)) == 4
+    pressed = "return document.querySelector('.tile.blocked').getAttribute('aria-pressed')"
+    assert browser.do(pressed) == "true"
+    assert browser.errors() == []
+
+
+def test_a_group_opens_and_shows_its_time_line(browser: Browser, large: Path) -> None:
+    browser.open(large)
+    assert len(rows_shown(browser)) == 2000
+    opened = """const body = document.getElementById('g0'); body.querySelector('th button').click();
+        return new Promise((done) => { const look = () => body.querySelector('svg')
+        ? done([body.querySelectorAll('svg').length, body.querySelector('svg').clientWidth,
+          body.querySelector('th button').getAttribute('aria-expanded')])
+        : setTimeout(look, 20); look(); })"""
+    count, width, expanded = browser.do(opened)
+    assert (count, expanded) == (1, "true")
+    assert width > 600
+    browser.do("document.getElementById('g0').querySelector('th button').click()")
+    hidden = "return getComputedStyle(document.getElementById('g0').rows[1]).display"
+    browser.do("return new Promise((done) => setTimeout(done, 100))")
+    assert browser.do(hidden) == "none"
+    link = """document.querySelector('.side a').click();
+        return new Promise((done) => { const look = () => document.querySelector('tr.more.open')
+        ? done(document.querySelector('tr.more.open').parentNode.id) : setTimeout(look, 20);
+        look(); })"""
+    assert browser.do(link) == "g0"
+    assert browser.errors() == []
+
+
+def test_a_large_page_is_there_soon(browser: Browser, large: Path) -> None:
+    browser.open(large)
+    took = browser.do(
+        "const [entry] = performance.getEntriesByType('navigation'); return entry.loadEventEnd"
+    )
+    # On an idle machine half a second; the rest is for machines that do much else.
+    assert 0 < took < 10_000
+    assert browser.do("return document.querySelectorAll('svg').length") == 0
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_light_and_dark_follow_the_person(browser: Browser, small: Path, dark: bool) -> None:
+    browser.open(small, dark=dark)
+    back = browser.do("return getComputedStyle(document.body).backgroundColor")
+    assert back == ("rgb(13, 17, 23)" if dark else "rgb(255, 255, 255)")
+    page, window = browser.do(
+        "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
+    assert page <= window, "the page itself never scrolls sideways"
+    assert browser.errors() == []
+
+
+def test_without_javascript_all_is_there(browser: Browser, small: Path) -> None:
+    browser.open(small, script=False)
+    assert len(rows_shown(browser)) == 20
+    assert browser.do("return document.documentElement.className") == ""
+    browser.do("document.querySelector('tr.more details').open = true")
+    assert browser.do("return document.querySelector('tr.more svg').clientHeight") > 60
+    shown = "return getComputedStyle(document.querySelector('.tools')).display"
+    assert browser.do(shown) == "none"
+
+
+def test_a_hostile_name_runs_nothing(
+    browser: Browser, hostile_report: FleetReport, tmp_path: Path
+) -> None:
+    page = tmp_path / "hostile.html"
+    page.write_text(fleet_html(hostile_report, NOW), encoding="utf-8")
+    browser.open(page)
+    browser.do(
+        "for (const button of document.querySelectorAll('#groups > tbody > tr > th button')) button.click()"
+    )
+    assert any(name.startswith("<script>alert(1)</script>") for name in rows_shown(browser))
+    assert browser.do("return document.scripts.length") == 2
+    # What a way around the escaping would do is stopped by the page's own policy.
+    ran = browser.do(
+        "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.hit = 1\">');"
+        "const s = document.createElement('script'); s.textContent = 'window.hit = 2';"
+        "document.body.append(s); return new Promise((d) => setTimeout(() => d(window.hit), 200))"
+    )
+    assert ran is None
+    assert any("Content Security Policy" in line for line in browser.errors())
