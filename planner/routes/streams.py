@@ -92,7 +92,7 @@ def _up(
             "version (KIP-429)",
             f"upgrade.from is the version you come from: {', '.join(EAGER_VALUES)}",
             *_JOINS,
-            "never set partition.assignment.strategy for Streams (RB501)",
+            "never give Streams an assignor list (RB501)",
         ),
         order=(*_unset(context), *_order([*old, *unknown])),
         to_do=ids(old),
