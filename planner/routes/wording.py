@@ -96,9 +96,11 @@ def _not_checked(context: Context) -> Iterator[str]:
     yield "your deployment: restart order, surge, automatic roll-back, autoscaling"
     if not any(facts.member.declared for facts in context.members):
         yield "the configuration of the next start: no --inventory was given"
-    if context.snapshot.probe is None or context.snapshot.probe.refused:
+    # What a coordinator remembers of lists matters only where members choose by lists.
+    by_lists = not context.streams and context.group.protocol_type != "connect"
+    if by_lists and (context.snapshot.probe is None or context.snapshot.probe.refused):
         yield "what the coordinator remembers now: the group was not probed"
-    if context.reloaded is Tri.CANNOT_TELL:
+    if by_lists and context.reloaded is Tri.CANNOT_TELL:
         yield "whether the coordinator was loaded again since the last rebalance"
     sources = {item.source for facts in context.members for item in facts.member.assignors.evidence}
     if not sources & {Source.REQUEST_LOG, Source.CLIENT_LOG}:
