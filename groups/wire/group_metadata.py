@@ -7,8 +7,7 @@ lists.
 
 from __future__ import annotations
 
-from struct import Struct
-from struct import error as StructError
+import struct
 from typing import Final, NamedTuple
 
 from rebal.groups.model import Record
@@ -18,7 +17,7 @@ HIGHEST_VALUE_VERSION: Final = 4
 _FLEXIBLE: Final = 4
 _KNOWN_BY_HEART: Final = 3
 """The version that brokers since 2.3 write; only its members are recognised by their bytes."""
-_INT32: Final = Struct(">i").unpack_from
+_INT32: Final = struct.Struct(">i").unpack_from
 
 
 class GroupMetadataMember(Record, frozen=True, kw_only=True):
@@ -111,8 +110,10 @@ class GroupMetadataReader:
         before, known = self._known, {}
         members = []
         at = reader.offset
+        size = len(data)
         for _ in range(count):
-            member_id = data[at + 2 : at + 2 + int.from_bytes(data[at : at + 2], "big")]
+            length = data[at] << 8 | data[at + 1] if at + 2 <= size else 0
+            member_id = data[at + 2 : at + 2 + length]
             old = before.get(member_id)
             if old is not None and data.startswith(old.entry, at):
                 at += len(old.entry)
@@ -142,7 +143,7 @@ def _again(data: bytes, at: int, old: _Known) -> _Known | None:
     try:
         given_at = sent_at + _INT32(data, sent_at - 4)[0] + 4
         end = given_at + _INT32(data, given_at - 4)[0]
-    except StructError:
+    except struct.error:
         return None
     if not sent_at <= given_at - 4 <= given_at <= end <= len(data):
         return None

@@ -2,9 +2,9 @@
 
 `make_tables(batches)` takes Arrow batches of `INPUT`, sorted by `ORDER`, a group's rows one after
 another (they may span batches), and yields `(table, batch)` for the tables in
-`timeline_tables.MADE`. Nothing here needs Spark, the wall clock or a file: the same rows, in batches
-of any size, give the same tables. Of a group only its present state and the last ten seconds are
-kept in memory (timeline_group.DISORDER).
+`timeline_tables.MADE`. Nothing here needs Spark, the wall clock or a file: the same rows, in
+batches of any size, give the same tables. Of a group only its present state and the last ten
+seconds are kept in memory (timeline_order.DISORDER).
 
 A row holds a record (`key` is set) or a line of a request log (`api` is set), never both.
 Records of kinds 0 and 1 (commits) do not belong here. Rows come out group by group; within a group
@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from rebal.inspectors.fleet.schemas import RECORDS, REQUESTS, TIME
 from rebal.inspectors.fleet.timeline_group import GroupTimeline, Shared
+from rebal.inspectors.fleet.timeline_order import Raw
 
 RECORD: Final = ("key", "value", "partition", "offset")
 INPUT: Final = pa.schema([*(RECORDS.field(name) for name in RECORD), *REQUESTS])
@@ -55,7 +56,7 @@ def make_tables(
             if request is not None:
                 group.request(when, request)
             else:
-                group.record(when, *record)
+                group.record(when, Raw._make(record))
         if len(shared.rows) >= _MANY:
             yield from shared.rows.full()
     if group is not None:

@@ -1,8 +1,8 @@
 """A KIP-848 group as its records build it up (kinds 3 to 8): generation by generation.
 
 The group epoch (3) is the generation. A member's record (5) and the tombstones of one that goes
-stand before the epoch they lead to, in one write of the coordinator, and so have its time: they wait
-for it. A rebalance is done when every member has reached the epoch and owes nothing (8).
+stand before the epoch they lead to, in one write of the coordinator, and so have its time: they
+wait for it. A rebalance is done when every member has reached the epoch and owes nothing (8).
 """
 
 from __future__ import annotations
@@ -87,11 +87,10 @@ class ConsumerGroup:
             self.done if self.done is not None else at,
             [self._seen(key, one) for key, one in self.members.items() if one.metadata],
             TOPIC,
-            self._assignor(),
-            None,
-            "consumer",
-            GroupType.CONSUMER,
-            self.started,
+            assignor=self._assignor(),
+            protocol_type="consumer",
+            group_type=GroupType.CONSUMER,
+            started=self.started,
         )
 
     def finish(self) -> None:
@@ -178,12 +177,11 @@ class ConsumerGroup:
             known.instance_id,
             known.client_id,
             known.client_host,
-            known.session_timeout_ms,
-            known.rebalance_timeout_ms,
-            sent,
-            given,
-            None,
-            "consumer" if known.supported_protocols is None else "classic",
+            session_timeout_ms=known.session_timeout_ms,
+            rebalance_timeout_ms=known.rebalance_timeout_ms,
+            sent=sent,
+            given=given,
+            protocol_type="consumer" if known.supported_protocols is None else "classic",
         )
         seen.target = self._list(member.target.partitions) if member.target is not None else None
         seen.regex, seen.rack = known.topic_regex, known.rack_id

@@ -27,6 +27,7 @@ class Cost:
         new: Generation,
         change: Change,
         log: Log,
+        *,
         protocols: Protocols,
         before: Round | None,
     ) -> None:
@@ -58,12 +59,15 @@ class Cost:
     ) -> Profile:
         """The member's, the one of the generation before where nothing of it changed."""
         profile = standing.profile
-        if seen is standing.seen and profile is not None and same and not profile.kind.gave_up:
-            if not self._log.persons:
-                return profile
-            if _tells(self._log.persons.get(seen.member_id), profile.kind):
-                return profile
+        persons = self._log.persons
+        usable = profile is not None and same
+        if usable and profile is not None and persons:
+            usable = _tells(persons.get(seen.member_id), profile.kind)
+        if usable and profile is not None and seen is standing.seen and not profile.kind.gave_up:
+            return profile
         kept, gave_up = self._showed(old, standing, seen)
+        if usable and profile is not None and profile.kind[6:8] == (kept, gave_up):
+            return profile
         profile = self._protocols.profile(_kind(seen, self._log, new, kept, gave_up))
         standing.profile = profile
         return profile
@@ -85,9 +89,8 @@ class Cost:
         if had is None or ran.protocol is None:
             return None
         round_ = self._round
-        if round_ is not None and seen.member_id in round_.unsynced:
-            if seen.member_id not in round_.synced:
-                had = seen.sent.owned or NOTHING
+        if round_ is not None and seen.member_id in round_.unsynced - round_.synced:
+            had = seen.sent.owned or NOTHING
         if ran.protocol is RebalanceProtocol.EAGER:
             return had.count
         given = seen.given

@@ -1,36 +1,40 @@
 """One group's story: its records and its requests, in order, become the tables' rows.
 
 Requests are noted when they come, by generation; what they and the records change is applied
-`DISORDER` later. So a join that was logged a little after the record it led to, or by a broker whose
-clock is a little off, is known by then, and records that come out of order are put back by offset.
+`DISORDER` later. So a join that was logged a little after the record it led to, or by a broker
+whose clock is a little off, is known by then, and records that come out of order are put back by
+offset.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
 from rebal.groups.errors import WireError
 from rebal.groups.model import GroupType
 from rebal.groups.wire import offsets_key as kinds
-from rebal.groups.wire.consumer_group_records import DECODERS, decode_consumer_group_record
+from rebal.groups.wire.consumer_group_records import (
+    DECODERS,
+    ConsumerGroupMember,
+    decode_consumer_group_record,
+)
 from rebal.groups.wire.group_metadata import GroupMetadata, GroupMetadataReader
+from rebal.inspectors.fleet import timeline_causes as causes
 from rebal.inspectors.fleet import timeline_incidents as incidents
 from rebal.inspectors.fleet.timeline_consumer import ConsumerGroup
 from rebal.inspectors.fleet.timeline_heartbeats import write_members
 from rebal.inspectors.fleet.timeline_history import History
 from rebal.inspectors.fleet.timeline_lists import Lists
-from rebal.inspectors.fleet.timeline_log import MILLI, Era, Log, Round
-from rebal.inspectors.fleet.timeline_members import Seen
+from rebal.inspectors.fleet.timeline_log import MILLI, Log, Round
+from rebal.inspectors.fleet.timeline_members import NOT_GIVEN, Seen
+from rebal.inspectors.fleet.timeline_order import DISORDER, Item, Raw, Window
 from rebal.inspectors.fleet.timeline_protocol import Protocols
 from rebal.inspectors.fleet.timeline_rebalances import LOG, TOPIC, Generation
 from rebal.inspectors.fleet.timeline_requests import Replacement, Requests
 from rebal.inspectors.fleet.timeline_tables import Rows
-from rebal.inspectors.fleet.timeline_values import UNTOLD, Given, Values
+from rebal.inspectors.fleet.timeline_values import UNTOLD, Values
 
-DISORDER: Final = 10_000_000
-"""How far the clocks of two sources may differ, in microseconds."""
 _MOST_SOURCES: Final = 100
 
 
@@ -47,21 +51,6 @@ class Shared:
         self.protocols = Protocols()
         self.topic_names = topic_names or {}
         self.observed = observed
-
-
-class _Item:
-    """Something to apply: a record (`key` is set) or a leader's sync (`round_` is set)."""
-
-    __slots__ = ("at", "era", "key", "offset", "replacement", "round_", "value")
-
-    def __init__(self, at: int, era: Era, offset: int | None = None) -> None:
-        self.at = at
-        self.era = era
-        self.offset = offset
-        self.key: kinds.Key | None = None
-        self.value: Any = None
-        self.round_: Round | None = None
-        self.replacement: Replacement | None = None
 
 
 class GroupTimeline:
@@ -82,35 +71,34 @@ class GroupTimeline:
         self.last_at = 0
         self.deleted_at: int | None = None
         self.sources: dict[str, None] = {}
-        self._items: deque[_Item] = deque()
+        self._window = Window()
         self._reader = GroupMetadataReader()
-        self._last_offset = -1
         self._applied_offset = -1
-        self._dying: _Item | None = None
+        self._dying: Item | None = None
 
-    def record(
-        self, at: int, key: bytes, value: bytes | None, partition: int, offset: int, source: str
-    ) -> None:  # fmt: skip
+    def record(self, at: int, raw: Raw) -> None:
         """One record of `__consumer_offsets` whose key names this group."""
-        self._came(at, source)
-        self.partition = partition if self.partition is None else self.partition
-        item = _Item(at, self.log.era, offset)
+        self._came(at, raw.source)
+        offset, value = raw.offset, raw.value
+        self.partition = raw.partition if self.partition is None else self.partition
+        item = Item(at, self.log.era, offset)
         try:
-            item.key = kinds.decode_key(key)
+            item.key = kinds.decode_key(raw.key)
             item.value = self._decoded(item.key, value)
         except WireError as error:
-            self._error(source, partition, offset, at, str(error), key, value)
+            self._error(at, raw, str(error))
             return
         if offset <= self._applied_offset and self._applied_offset >= 0:
             if offset != self._applied_offset:
                 what = "it came after newer records of its group, too late to be put back"
-                self._error(source, partition, offset, at, what, key, value)
+                self._error(at, raw, what)
             return
         if isinstance(item.value, GroupMetadata):
             self.log.era.has_record(item.value.generation)
         elif value is None and isinstance(item.key, kinds.GroupMetadataKey):
             self.log.cut(at)
-        self._push(item)
+        self._window.put(item)
+        self._drain(self.last_at - DISORDER)
 
     def request(self, at: int, request: Mapping[str, Any]) -> None:
         """One line of a broker's request log about this group."""
@@ -119,12 +107,13 @@ class GroupTimeline:
         if round_ is None:
             self._drain(self.last_at - DISORDER)
             return
-        item = _Item(at, self.log.era)
+        item = Item(at, self.log.era)
         if isinstance(round_, Replacement):
             item.replacement = round_
         else:
             item.round_ = round_
-        self._push(item)
+        self._window.put(item)
+        self._drain(self.last_at - DISORDER)
 
     def finish(self) -> None:
         """The end of this group's inputs."""
@@ -183,27 +172,9 @@ class GroupTimeline:
             return decode_consumer_group_record(key.version, value)
         return None
 
-    def _push(self, item: _Item) -> None:
-        """Add in order: by time, and records among themselves by offset."""
-        items = self._items
-        if item.offset is not None:
-            if item.offset < self._last_offset:
-                slots = [n for n, one in enumerate(items) if one.offset is not None]
-                items.append(item)
-                slots.append(len(items) - 1)
-                ordered = sorted((items[n] for n in slots), key=lambda one: one.offset or 0)
-                for n, one in zip(slots, ordered, strict=True):
-                    items[n] = one
-                self._drain(self.last_at - DISORDER)
-                return
-            self._last_offset = item.offset
-        items.append(item)
-        self._drain(self.last_at - DISORDER)
-
     def _drain(self, until: int | None) -> None:
-        items = self._items
-        while items and (until is None or items[0].at <= until):
-            self._apply(items.popleft())
+        for item in self._window.take(until):
+            self._apply(item)
         if until is None:
             return
         members = self.history.roster.members
@@ -213,7 +184,7 @@ class GroupTimeline:
             if self.consumer is None:
                 write_members(self.history, dropped)
 
-    def _apply(self, item: _Item) -> None:
+    def _apply(self, item: Item) -> None:
         if item.offset is not None:
             self._applied_offset = item.offset
         self.history.rounds = item.era.rounds
@@ -279,7 +250,7 @@ class GroupTimeline:
         assert dying is not None
         if self.type is GroupType.CONSUMER and self.consumer is not None:
             self.consumer = ConsumerGroup(self.shared.values, self.shared.topic_names)
-        self.history.end(dying.at, incidents.causes.DELETED)
+        self.history.end(dying.at, causes.DELETED)
         self.deleted_at = dying.at
 
     def _classic(self, at: int, value: GroupMetadata) -> None:
@@ -299,12 +270,12 @@ class GroupTimeline:
                     entry.instance_id,
                     entry.client_id,
                     entry.client_host,
-                    entry.session_timeout_ms,
-                    entry.rebalance_timeout_ms,
-                    values.sent(entry.subscription) if speaks_consumer else UNTOLD,
-                    values.given(entry.assignment) if speaks_consumer else Given(None),
-                    entry,
-                    value.protocol_type,
+                    session_timeout_ms=entry.session_timeout_ms,
+                    rebalance_timeout_ms=entry.rebalance_timeout_ms,
+                    sent=values.sent(entry.subscription) if speaks_consumer else UNTOLD,
+                    given=values.given(entry.assignment) if speaks_consumer else NOT_GIVEN,
+                    entry=entry,
+                    protocol_type=value.protocol_type,
                 )
             )
         self.history.advance(
@@ -313,9 +284,9 @@ class GroupTimeline:
                 self._ended(at, value),
                 seen,
                 TOPIC,
-                value.protocol,
-                value.leader,
-                value.protocol_type or None,
+                assignor=value.protocol,
+                leader=value.leader,
+                protocol_type=value.protocol_type or None,
             )
         )
 
@@ -335,7 +306,12 @@ class GroupTimeline:
         if round_.applied or round_.assignments is None:
             return
         assert round_.ended is not None
-        self._became_by_log(round_)
+        now = self.history.now
+        if now is not None and round_.generation < now.number and not round_.after(now.completed):
+            return
+        if self.type is GroupType.UNKNOWN:
+            self.type = GroupType.CLASSIC
+        self.protocol_type = self.protocol_type or round_.protocol_type
         consumer = round_.protocol_type in (None, "consumer")
         handed = {one["member_id"]: one for one in round_.members or ()}
         seen = []
@@ -351,38 +327,32 @@ class GroupTimeline:
                     instance_id or (person.instance_id if person else None),
                     person.client_id if person else None,
                     person.host if person else None,
-                    person.session_timeout_ms if person else None,
-                    person.rebalance_timeout_ms if person else None,
-                    self.shared.values.sent(metadata) if metadata and consumer else UNTOLD,
-                    self.shared.values.given(blob) if consumer else Given(None),
-                    None,
-                    round_.protocol_type or "consumer",
+                    session_timeout_ms=person.session_timeout_ms if person else None,
+                    rebalance_timeout_ms=person.rebalance_timeout_ms if person else None,
+                    sent=self.shared.values.sent(metadata) if metadata and consumer else UNTOLD,
+                    given=self.shared.values.given(blob) if consumer else NOT_GIVEN,
+                    protocol_type=round_.protocol_type or "consumer",
                 )
             )
         self.history.advance(
             Generation(
-                round_.generation, round_.ended, seen, LOG, round_.assignor, round_.leader,
-                round_.protocol_type or "consumer",
+                round_.generation,
+                round_.ended,
+                seen,
+                LOG,
+                assignor=round_.assignor,
+                leader=round_.leader,
+                protocol_type=round_.protocol_type or "consumer",
             )
-        )  # fmt: skip
-
-    def _became_by_log(self, round_: Round) -> None:
-        if self.type is GroupType.UNKNOWN:
-            self.type = GroupType.CLASSIC
-        self.protocol_type = self.protocol_type or round_.protocol_type
+        )
 
     def _told_lists(self, key: kinds.Key, value: Any, at: int) -> None:
         """A classic member of a KIP-848 group: its record holds its whole list."""
-        protocols = getattr(value, "supported_protocols", None)
-        if protocols is None or not isinstance(key, kinds.MemberKey):
-            return
-        names = tuple(one.name for one in protocols)
-        epoch = self.consumer.epoch if self.consumer is not None else None
-        self.lists.stored(
-            key.member_id, names, at, epoch, value.instance_id, value.client_id,
-            value.client_host, value.session_timeout_ms, value.rebalance_timeout_ms, None,
-        )  # fmt: skip
-        self.log.person(key.member_id).assignors = names
+        if isinstance(key, kinds.MemberKey) and isinstance(value, ConsumerGroupMember):
+            epoch = self.consumer.epoch if self.consumer is not None else None
+            names = self.lists.stored(key.member_id, value, at, epoch)
+            if names is not None:
+                self.log.person(key.member_id).assignors = names
 
     def _state(self, members: int | None) -> str | None:
         if self.history.ended:
@@ -393,11 +363,6 @@ class GroupTimeline:
             return None
         return "Stable" if members else "Empty"
 
-    def _error(
-        self, source: str, partition: int, offset: int, at: int, error: str, key: bytes,
-        value: bytes | None,
-    ) -> None:  # fmt: skip
-        self.shared.rows.add(
-            "errors",
-            (source, partition, offset, at, self.group_id, "record", error, key, value),
-        )
+    def _error(self, at: int, raw: Raw, error: str) -> None:
+        place = (raw.source, raw.partition, raw.offset, at, self.group_id)
+        self.shared.rows.add("errors", (*place, "record", error, raw.key, raw.value))

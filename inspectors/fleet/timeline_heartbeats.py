@@ -1,7 +1,7 @@
 """Members of a KIP-848 group of which only the request log tells: their heartbeats.
 
-A heartbeat names the member, its topics and its epoch, and CONSUMER_GROUP_HEARTBEAT's answer its next
-epoch; the assignment has topic ids and is not kept. So one row a member, from its first epoch to its last.
+A heartbeat names the member, its topics and its epoch, the answer its next epoch; the assignment
+has topic ids and is not kept. So there is one row a member, from its first epoch to its last.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from rebal.inspectors.fleet.timeline_causes import LEFT
 from rebal.inspectors.fleet.timeline_history import History
 from rebal.inspectors.fleet.timeline_log import Person
-from rebal.inspectors.fleet.timeline_members import Seen, Standing
+from rebal.inspectors.fleet.timeline_members import Place, Seen, Standing
 from rebal.inspectors.fleet.timeline_values import Sent
 
 
@@ -28,17 +28,15 @@ def write_members(history: History, persons: Mapping[str, Person]) -> bool:
             person.instance_id,
             person.client_id,
             person.host,
-            None,
-            person.rebalance_timeout_ms,
-            Sent(None, person.topics),
+            session_timeout_ms=None,
+            rebalance_timeout_ms=person.rebalance_timeout_ms,
+            sent=Sent(None, person.topics),
             protocol_type="consumer",
         )
         gone = person.left_at is not None
         history.roster.write(
             Standing(seen, person.first_epoch, person.first_at),
-            history.incarnation,
-            None,
-            (person.last_epoch, person.last_at),
+            Place(history.incarnation, person.last_epoch, None, person.last_at),
             person.left_at,
             LEFT if gone else None,
             current=not gone,

@@ -9,7 +9,7 @@ from rebal.inspectors.fleet import timeline_causes as causes
 from rebal.inspectors.fleet.timeline_cost import Cost
 from rebal.inspectors.fleet.timeline_incidents import Incidents
 from rebal.inspectors.fleet.timeline_log import MILLI, Log, Round
-from rebal.inspectors.fleet.timeline_members import Roster, Standing
+from rebal.inspectors.fleet.timeline_members import Place, Roster, Standing
 from rebal.inspectors.fleet.timeline_metrics import Metrics
 from rebal.inspectors.fleet.timeline_protocol import Protocols
 from rebal.inspectors.fleet.timeline_rebalances import (
@@ -62,22 +62,25 @@ class History:
         round_ = self.rounds.get(new.number)
         if round_ is not None:
             round_.applied = True
-            round_.ended = new.ended
-            self._from_round(new, round_)
+            new.started = new.started or round_.began(new.ended)
         if new.members is None:
-            self._lose_sight(old)
-            self._row(old, new, None, round_, None, None)
+            self.roster.close(self._last(), None, None)
+            self.protocol = None
+            self._row(old, new, None, round_, None)
             self.now = new
             return
         change = Change(self.roster.members, new.members)
         if old is not None and old.number == new.number:
+            new.completed = old.completed
             self._settle(old, new, change, None)
             self.now = new
             return
+        if round_ is not None:
+            round_.ended = new.ended
         sure = old is not None and self._sure(old, round_)
         before = self.rounds.get(old.number) if old is not None else None
-        cost = Cost(old, new, change, self.log, self.protocols, before)
-        self._row(old, new, change, round_, cost.protocol, cost.stopped)
+        cost = Cost(old, new, change, self.log, protocols=self.protocols, before=before)
+        self._row(old, new, change, round_, cost)
         self._settle(old, new, change, (round_, sure))
         self.now = new
         for key in [key for key in self.rounds if key < new.number]:
@@ -99,22 +102,16 @@ class History:
                 at,
                 [*members, seen],
                 LOG,
-                now.assignor,
-                leader or now.leader,
-                now.protocol_type,
-                now.type,
+                assignor=now.assignor,
+                leader=leader or now.leader,
+                protocol_type=now.protocol_type,
+                group_type=now.type,
             )
         )
 
     def end(self, at: int, reason: str | None, told: bool = True) -> None:
         """The group was deleted at `at`; `told` is False where only what comes after shows it."""
-        self.roster.close(
-            self.incarnation,
-            self.now.leader if self.now else None,
-            self._last(),
-            at if told else None,
-            reason,
-        )
+        self.roster.close(self._last(), at if told else None, reason)
         if told:
             self.incidents.deleted(at)
         self.ended = True
@@ -128,41 +125,34 @@ class History:
             for member_id in list(self.roster.members):
                 left = self.log.left.get(member_id)
                 if left is not None and left[0] > now.ended:
-                    self._left_last(member_id, now, *left)
+                    self._left_last(member_id, *left)
         count = len(self.roster.members)
-        leader = now.leader if now is not None else None
-        self.roster.close(self.incarnation, leader, self._last(), None, None, True)
+        self.roster.close(self._last(), None, None, True)
         self.incidents.finish()
         if self.ended:
             return 0
         return None if now is None or now.members is None else count
 
-    def _left_last(self, member_id: str, now: Generation, at: int, said: str | None) -> None:
+    def _left_last(self, member_id: str, at: int, said: str | None) -> None:
         """It left after the last rebalance; the next one is not there yet."""
         reason = said or causes.LEFT
-        last = self._last()
-        gone = self.roster.leave(member_id, self.incarnation, now.leader, last, at, reason)
+        gone = self.roster.leave(member_id, self._last(), at, reason)
         self.incidents.left(gone, at, reason, self.roster.clients())
 
-    def _last(self) -> tuple[int | None, int]:
-        return (None, 0) if self.now is None else (self.now.number, self.now.ended)
+    def _last(self) -> Place:
+        now = self.now
+        if now is None:
+            return Place(self.incarnation, None, None, 0)
+        return Place(self.incarnation, now.number, now.leader, now.ended)
 
     def _sure(self, old: Generation, round_: Round | None) -> bool:
         """Did the log show all that happened since `old`."""
         seen = round_ is not None and bool(round_.joins)
-        return seen and self.log.since is not None and self.log.since <= old.ended
-
-    def _from_round(self, new: Generation, round_: Round) -> None:
-        new.started = new.started or round_.began(new.ended)
-
-    def _lose_sight(self, old: Generation | None) -> None:
-        """Nobody tells who the members are now."""
-        self.roster.close(self.incarnation, old.leader if old else None, self._last(), None, None)
-        self.protocol = None
+        return seen and self.log.since is not None and self.log.since <= old.completed
 
     def _row(
         self, old: Generation | None, new: Generation, change: Change | None,
-        round_: Round | None, protocol: str | None, stopped_now: int | None,
+        round_: Round | None, cost: Cost | None,
     ) -> None:  # fmt: skip
         """The rebalance's row; a new group's first record (generation 0) is none."""
         if new.number == 0:
@@ -171,8 +161,8 @@ class History:
         count = None if new.members is None else len(new.members)
         assigned = _assigned(new)
         began = cause(
-            old, new, change, self.log, round_, self._sure(old, round_),
-            (*self.assigned, assigned or 0),
+            old, new, change, self.log, round_, sure=self._sure(old, round_),
+            assigned=(*self.assigned, assigned or 0),
         ) if old is not None and before_known and change is not None else None  # fmt: skip
         if old is None and new.number == 1 and count:
             began = causes.FIRST
@@ -200,7 +190,7 @@ class History:
                 old.assignor if old else None,
                 new.assignor,
                 self.protocol,
-                protocol,
+                cost.protocol if cost is not None else None,
                 new.leader,
                 count,
                 tuple(seen.member_id for seen in change.really_new)
@@ -212,11 +202,11 @@ class History:
                 refused if self.log.since is not None else None,
                 assigned,
                 moved_now,
-                stopped_now,
+                cost.stopped if cost is not None else None,
                 new.source,
             ),
         )
-        self.protocol = protocol
+        self.protocol = cost.protocol if cost is not None else None
         self.assigned = (self.assigned[1], assigned or 0)
         if count != 0:
             self.metrics.completed(new.ended, latency)
@@ -227,17 +217,17 @@ class History:
         rebalance: tuple[Round | None, bool] | None,
     ) -> None:  # fmt: skip
         """Bring the members to the new generation."""
-        roster, last, now = self.roster, self._last(), (new.number, new.ended)
-        leader = old.leader if old is not None else None
+        roster, last = self.roster, self._last()
+        now = Place(self.incarnation, new.number, new.leader, new.ended)
         known = old is not None and old.members is not None
         for standing in change.gone:
             member_id = standing.seen.member_id
             at, reason = self._departure(standing, change, new, rebalance)
-            roster.leave(member_id, self.incarnation, leader, last, at, reason)
+            roster.leave(member_id, last, at, reason)
             self.incidents.left(standing, at or new.ended, reason, roster.clients())
         for standing, seen in change.stayed:
             if seen is not standing.seen:
-                roster.go_on(standing, seen, self.incarnation, leader, last, now)
+                roster.go_on(standing, seen, last, now)
         for seen in change.new:
             replaced = change.replaced.get(seen.member_id)
             first = known or new.number <= 1 or replaced is not None
@@ -317,8 +307,8 @@ class History:
         """A generation of which only followers' lines are there."""
         self.advance(
             Generation(
-                number, round_.last_at, None, LOG, round_.assignor, round_.leader,
-                round_.protocol_type,
+                number, round_.last_at, None, LOG, assignor=round_.assignor,
+                leader=round_.leader, protocol_type=round_.protocol_type,
             )
         )  # fmt: skip
 

@@ -78,13 +78,10 @@ class Incidents:
         self._hidden: list[tuple[int, str, str]] = []
 
     def _add(
-        self, kind: str, started: int | None, ended: int | None, members: Iterable[str],
-        count: int, detail: str,
-    ) -> None:  # fmt: skip
-        self.rows.add(
-            "incidents",
-            (self.group_id, kind, started, ended, tuple(members), count, detail),
-        )
+        self, kind: str, span: tuple[int, int | None], members: Iterable[str], count: int, text: str
+    ) -> None:
+        row = (self.group_id, kind, *span, tuple(members), count, text)
+        self.rows.add("incidents", row)
 
     def rebalanced(self, new: Generation) -> None:
         """A rebalance was completed."""
@@ -92,7 +89,7 @@ class Incidents:
             self._in_chain(new.started or new.ended, new.ended, new.members)
         self._owners(new)
         for at, member, detail in self._hidden:
-            self._add(HIDDEN_LIST, at, new.ended, (member,), 1, detail)
+            self._add(HIDDEN_LIST, (at, new.ended), (member,), 1, detail)
         self._hidden.clear()
 
     def failed(self, at: int | None) -> None:
@@ -102,8 +99,8 @@ class Incidents:
 
     def _in_chain(self, started: int, ended: int, members: Iterable[Seen]) -> None:
         seen = list(members)
-        sessions = [one.session_timeout_ms for one in seen if one.session_timeout_ms]
-        soon = min(sessions, default=_DEFAULT_SESSION_MS) * MILLI
+        sessions = [one.session_timeout_ms or _DEFAULT_SESSION_MS for one in seen]
+        soon = min(sessions) * MILLI
         if self._chain is not None and started - self._chain.last_at > soon:
             self._end_chain()
         if self._chain is None:
@@ -116,7 +113,7 @@ class Incidents:
         if chain is not None and chain.count >= max(STORM_REBALANCES, 2 * self._most + 1):
             seconds = (chain.last_at - chain.first_at) / 1e6
             self._add(
-                STORM, chain.first_at, chain.last_at, (), chain.count,
+                STORM, (chain.first_at, chain.last_at), (), chain.count,
                 f"{chain.count} rebalances of at most {self._most} members in {seconds:.0f} s",
             )  # fmt: skip
 
@@ -143,16 +140,19 @@ class Incidents:
         if streak.count >= EMPTY_GENERATIONS:
             detail = f"no partition in {streak.count} generations in a row while others had some"
             self._add(
-                OWNS_NOTHING, streak.first_at, streak.last_at, (member_id,), streak.count, detail
+                OWNS_NOTHING, (streak.first_at, streak.last_at), (member_id,), streak.count, detail
             )
 
     def left(self, gone: Standing, at: int, reason: str | None, others: Iterable[Seen]) -> None:
         """A member went at `at`; `others` are those who are there."""
         seen = gone.seen
         if reason is not None and "poll timeout" in reason:
-            self._add(SLOW, at, at, (seen.member_id,), 1, reason)
+            self._add(SLOW, (at, at), (seen.member_id,), 1, reason)
         client = _client(seen)
-        if client is None or any(_client(other) == client for other in others if other is not seen):
+        if client is None or any(
+            other.client_id == seen.client_id and other is not seen and _client(other) == client
+            for other in others
+        ):
             return
         began = gone.joined_at
         short = SHORT_LIFE * (seen.session_timeout_ms or _DEFAULT_SESSION_MS) * MILLI
@@ -172,14 +172,14 @@ class Incidents:
         if streak is not None and streak.count >= LOOPS:
             detail = f"{streak.detail}, {streak.count} times in a row"
             self._add(
-                CRASH_LOOP, streak.first_at, streak.last_at, streak.members, streak.count, detail
+                CRASH_LOOP, (streak.first_at, streak.last_at), streak.members, streak.count, detail
             )
 
     def expired(self, gone: Standing, at: int) -> None:
         """A member went without a word: its session expired."""
         seen = gone.seen
         who = seen.instance_id or seen.client_id or seen.member_id
-        self._add(EXPIRED, at, at, (seen.member_id,), 1, f"{who} left without a LEAVE_GROUP")
+        self._add(EXPIRED, (at, at), (seen.member_id,), 1, f"{who} left without a LEAVE_GROUP")
 
     def refused(self, request: Mapping[str, Any], names: tuple[str, ...], at: int) -> None:
         """A join was refused with INCONSISTENT_GROUP_PROTOCOL."""
@@ -201,7 +201,7 @@ class Incidents:
         streak = self._refused.pop(key)
         if streak.count >= LOOPS:
             detail = f"{streak.detail} {streak.count} times"
-            self._add(CRASH_LOOP, streak.first_at, streak.last_at, (), streak.count, detail)
+            self._add(CRASH_LOOP, (streak.first_at, streak.last_at), (), streak.count, detail)
 
     def hidden(
         self, member_id: str, who: str, before: tuple[str, ...], now: tuple[str, ...], at: int
@@ -212,15 +212,15 @@ class Incidents:
 
     def deleted(self, at: int) -> None:
         """The group was deleted."""
-        self._add(DELETED, at, at, (), 1, causes.DELETED)
+        self._add(DELETED, (at, at), (), 1, causes.DELETED)
 
     def recreated(self, at: int, incarnation: int) -> None:
         """The group began again from generation 0 or 1."""
-        self._add(RECREATED, at, at, (), 1, f"incarnation {incarnation}")
+        self._add(RECREATED, (at, at), (), 1, f"incarnation {incarnation}")
 
     def converted(self, kind: str, at: int, members: Iterable[str]) -> None:
         """The group changed its type (KIP-848, "Online Migration"); `kind` says to which."""
-        self._add(kind, at, at, sorted(members)[:_NAMED], 1, kind)
+        self._add(kind, (at, at), sorted(members)[:_NAMED], 1, kind)
 
     def finish(self) -> None:
         """The end of the input ends what is going on."""
@@ -232,7 +232,7 @@ class Incidents:
         for client in sorted(self._refused, key=repr):
             self._end_refused(client)
         for at, member, detail in self._hidden:
-            self._add(HIDDEN_LIST, at, None, (member,), 1, detail)
+            self._add(HIDDEN_LIST, (at, None), (member,), 1, detail)
         self._hidden.clear()
 
 

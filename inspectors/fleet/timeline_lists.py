@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any, Final
 
+from rebal.groups.wire.consumer_group_records import ConsumerGroupMember
 from rebal.inspectors.fleet.timeline_rebalances import LOG, TOPIC
 from rebal.inspectors.fleet.timeline_tables import Rows
 
@@ -38,11 +39,15 @@ class Lists:
         self._limit = _SPARE
 
     def joined(
-        self, request: Mapping[str, Any], at: int | None, names: tuple[str, ...], replaced: str | None
-    ) -> None:  # fmt: skip
+        self,
+        request: Mapping[str, Any],
+        at: int | None,
+        names: tuple[str, ...],
+        replaced: str | None,
+    ) -> None:
         """A join that was answered with a member id."""
         generation = request["generation"] if request["error"] == 0 else None
-        self._saw((request["member_id"], names), request, at, generation, replaced, False)
+        self._saw((request["member_id"], names), request, at, generation, replaced)
 
     def refused(self, request: Mapping[str, Any], at: int | None, names: tuple[str, ...]) -> int:
         """A join that was refused (error 23); says how often this client was with this list."""
@@ -55,28 +60,36 @@ class Lists:
             request["software_name"],
             request["software_version"],
         )
-        return self._saw(key, request, at, None, None, True)
+        return self._saw(key, request, at)
 
     def stored(
-        self, member_id: str, names: tuple[str, ...], at: int, generation: int | None,
-        instance_id: str | None, client_id: str, host: str, session_timeout_ms: int | None,
-        rebalance_timeout_ms: int, source: str | None,
-    ) -> None:  # fmt: skip
-        """The list of a member that speaks the classic protocol in a KIP-848 group."""
+        self, member_id: str, member: ConsumerGroupMember, at: int, generation: int | None
+    ) -> tuple[str, ...] | None:
+        """The list of a member that speaks the classic protocol in a KIP-848 group, if it does."""
+        if member.supported_protocols is None:
+            return None
+        names = tuple(one.name for one in member.supported_protocols)
         known = self._open.get((member_id, names))
         if known is not None:
             _again(known, at, generation)
-            return
+            return names
         fields = (
-            member_id, instance_id, client_id, host, names, "consumer", False, None, None, None,
-            None, session_timeout_ms, rebalance_timeout_ms, TOPIC, source,
+            member_id, member.instance_id, member.client_id, member.client_host, names, "consumer",
+            False, None, None, None, None, member.session_timeout_ms, member.rebalance_timeout_ms,
+            TOPIC, None,
         )  # fmt: skip
         self._open[member_id, names] = _Open(at, fields, generation)
+        return names
 
     def _saw(
-        self, key: tuple[Any, ...], request: Mapping[str, Any], at: int | None,
-        generation: int | None, replaced: str | None, refused: bool,
-    ) -> int:  # fmt: skip
+        self,
+        key: tuple[Any, ...],
+        request: Mapping[str, Any],
+        at: int | None,
+        generation: int | None = None,
+        replaced: str | None = None,
+    ) -> int:
+        refused = key[0] is None
         known = self._open.get(key)
         if known is not None:
             _again(known, at, generation)

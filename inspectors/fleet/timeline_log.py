@@ -106,6 +106,11 @@ class Round:
         self.last_at = 0
         self.applied = False
 
+    def after(self, at: int) -> bool:
+        """Did all that is known of it begin after this time."""
+        starts = [start for start, _, _ in self.joins.values()]
+        return min(starts, default=self.last_at) > at
+
     def began(self, ended: int) -> int | None:
         """When the first join of the rebalance began; later ones rejoined what was done already."""
         return min((start for start, _, _ in self.joins.values() if start < ended), default=None)
@@ -114,9 +119,10 @@ class Round:
 class Era:
     """The rounds of one incarnation of a group, and the generations of which it has records."""
 
-    __slots__ = ("recorded", "rounds")
+    __slots__ = ("newest", "recorded", "rounds")
 
     def __init__(self) -> None:
+        self.newest: Round | None = None
         self.rounds: dict[int, Round] = {}
         self.recorded: dict[int, None] = {}
 
@@ -154,7 +160,10 @@ class Log:
 
     def joined(self, request: Mapping[str, Any], at: int, start: int) -> Round | None:
         """A join that was answered without an error; its round unless that was done before."""
-        found = self._round(request["generation"], start)
+        newest, generation = self.era.newest, request["generation"]
+        if newest is not None and generation == 1 < newest.generation and newest.last_at < start:
+            self.cut(start)  # the group was created again
+        found = self._round(generation, start)
         if found is None:
             return None
         late = found.ended is not None and start >= found.ended
@@ -197,6 +206,9 @@ class Log:
         found = rounds.get(generation)
         if found is None:
             found = rounds[generation] = Round(generation)
+            newest = self.era.newest
+            if not early and (newest is None or newest.generation < generation):
+                self.era.newest = found
         return found
 
     def reached(self, member_id: str, epoch: int, joined: bool, start: int, at: int) -> None:

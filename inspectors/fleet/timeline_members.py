@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy
-from typing import Final
+from typing import Final, NamedTuple
 
 from rebal.inspectors.fleet.timeline_log import Log, Person
 from rebal.inspectors.fleet.timeline_protocol import Profile
@@ -12,6 +12,15 @@ from rebal.inspectors.fleet.timeline_tables import Rows
 from rebal.inspectors.fleet.timeline_values import UNTOLD, Given, PartitionList, Sent
 
 NOT_GIVEN: Final = Given(None)
+
+
+class Place(NamedTuple):
+    """A point of a group's history: a generation, who led it, and when it was last confirmed."""
+
+    incarnation: int
+    generation: int | None
+    leader: str | None
+    at: int
 
 
 class Seen:
@@ -42,6 +51,7 @@ class Seen:
         instance_id: str | None,
         client_id: str | None,
         host: str | None,
+        *,
         session_timeout_ms: int | None,
         rebalance_timeout_ms: int | None,
         sent: Sent = UNTOLD,
@@ -125,39 +135,38 @@ class Roster:
         self.members[seen.member_id] = standing
         return standing
 
-    def go_on(
-        self, standing: Standing, seen: Seen, incarnation: int, leader: str | None,
-        last: tuple[int | None, int], now: tuple[int | None, int],
-    ) -> None:  # fmt: skip
-        """The same member in a later generation; `last` and `now` are generations and times."""
+    def go_on(self, standing: Standing, seen: Seen, last: Place, now: Place) -> None:
+        """The same member in a later generation."""
         if not standing.seen.same_row(seen):
-            self.write(standing, incarnation, leader, last)
-            standing.first_generation, standing.first_at = now
+            self.write(standing, last)
+            standing.first_generation, standing.first_at = now.generation, now.at
         standing.seen = seen
 
     def leave(
-        self, member_id: str, incarnation: int, leader: str | None, last: tuple[int | None, int],
-        left_at: int | None, reason: str | None,
-    ) -> Standing:  # fmt: skip
-        """A member that is no longer there after the generation and time of `last`."""
+        self, member_id: str, last: Place, left_at: int | None, reason: str | None
+    ) -> Standing:
+        """A member that is no longer there after `last`."""
         standing = self.members.pop(member_id)
-        self.write(standing, incarnation, leader, last, left_at, reason)
+        self.write(standing, last, left_at, reason)
         return standing
 
     def write(
-        self, standing: Standing, incarnation: int, leader: str | None,
-        last: tuple[int | None, int], left_at: int | None = None, left_reason: str | None = None,
+        self,
+        standing: Standing,
+        last: Place,
+        left_at: int | None = None,
+        left_reason: str | None = None,
         current: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """One row: the member as it was up to `last`."""
         seen, sent, given = standing.seen, standing.seen.sent, standing.seen.given
         person = self.log.persons.get(seen.member_id) or _NOBODY
         self.rows.add_member(
             (
                 self.group_id,
-                incarnation,
+                last.incarnation,
                 standing.first_generation,
-                last[0],
+                last.generation,
                 seen.member_id,
                 seen.instance_id or person.instance_id,
                 seen.client_id or person.client_id,
@@ -165,7 +174,7 @@ class Roster:
                 seen.protocol_type,
                 person.software_name,
                 person.software_version,
-                None if leader is None else leader == seen.member_id,
+                None if last.leader is None else last.leader == seen.member_id,
                 seen.session_timeout_ms or person.session_timeout_ms,
                 seen.rebalance_timeout_ms or person.rebalance_timeout_ms,
                 sent.version,
@@ -180,7 +189,7 @@ class Roster:
                 seen.target,
                 person.assignors,
                 standing.first_at,
-                max(last[1], standing.first_at),
+                max(last.at, standing.first_at),
                 person.joined_at or standing.joined_at,
                 person.reason or standing.joined_reason,
                 left_at,
@@ -191,12 +200,11 @@ class Roster:
         )
 
     def close(
-        self, incarnation: int, leader: str | None, last: tuple[int | None, int],
-        left_at: int | None, reason: str | None, current: bool = False,
-    ) -> None:  # fmt: skip
+        self, last: Place, left_at: int | None, reason: str | None, current: bool = False
+    ) -> None:
         """Every member's last row: the group ended, or what comes next is not known."""
         for standing in self.members.values():
-            self.write(standing, incarnation, leader, last, left_at, reason, current)
+            self.write(standing, last, left_at, reason, current)
         self.members = {}
 
     def clients(self) -> Iterable[Seen]:

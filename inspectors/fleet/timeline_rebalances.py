@@ -9,6 +9,7 @@ from rebal.groups.model import GroupType
 from rebal.inspectors.fleet import timeline_causes as causes
 from rebal.inspectors.fleet.timeline_log import MILLI, Log, Round
 from rebal.inspectors.fleet.timeline_members import Seen, Standing
+from rebal.inspectors.fleet.timeline_values import Given
 
 TOPIC: Final = "offsets topic"
 LOG: Final = "request log"
@@ -23,6 +24,7 @@ class Generation:
 
     __slots__ = (
         "assignor",
+        "completed",
         "ended",
         "leader",
         "members",
@@ -39,6 +41,7 @@ class Generation:
         ended: int,
         members: Sequence[Seen] | None,
         source: str,
+        *,
         assignor: str | None = None,
         leader: str | None = None,
         protocol_type: str | None = None,
@@ -47,6 +50,8 @@ class Generation:
     ) -> None:
         self.number = number
         self.ended = ended
+        # `ended` moves on when the generation is written again, this does not
+        self.completed = ended
         self.members = members
         self.source = source
         self.assignor = assignor
@@ -105,7 +110,7 @@ def moved(change: Change, withheld: Owners) -> tuple[int | None, Owners]:
 
     A static member's restart is the same owner. None where an assignment is not known.
     """
-    pairs = [
+    pairs: list[tuple[Given | None, Given, str]] = [
         (old.seen.given, seen.given, seen.member_id)
         for old, seen in change.stayed
         if old.seen.given is not seen.given
@@ -165,7 +170,7 @@ def went(standing: Standing, log: Log, began: int | None, ended: int, sure: bool
 
 def cause(
     old: Generation, new: Generation, change: Change, log: Log, round_: Round | None,
-    sure: bool, assigned: tuple[int, int, int],
+    *, sure: bool, assigned: tuple[int, int, int],
 ) -> str | None:  # fmt: skip
     """What began the rebalance from `old` to `new`; None: cannot tell.
 

@@ -1,4 +1,4 @@
-"""Rows of the timeline's tables, gathered as tuples and made into Arrow batches column by column."""
+"""Rows of the timeline's tables, gathered as tuples, made into Arrow batches by the column."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def _partition_lists(column: tuple[PartitionList | None, ...]) -> pa.Array:
     """Equal lists are made once, and taken for each row."""
     codes: dict[PartitionList, int] = {}
     taken = [None if one is None else codes.setdefault(one, len(codes)) for one in column]
-    ends, topics, raws = [0], [], []
+    ends = [0]
+    topics: list[str] = []
+    raws: list[bytes] = []
     for one in codes:
         topics += one.topics
         raws += one.numbers

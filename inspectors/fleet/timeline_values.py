@@ -16,7 +16,7 @@ from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscr
 
 _INT16: Final = Struct(">h").unpack_from
 _INT32: Final = Struct(">i").unpack_from
-_KEPT: Final = 20_000
+_KEPT: Final = 2_000
 _NULL_RACK: Final = b"\xff\xff"
 _V3: Final = b"\x00\x03"
 _K = TypeVar("_K")
@@ -77,6 +77,7 @@ class Sent:
         version: int | None,
         topics: tuple[str, ...] | None,
         owned: PartitionList | None = None,
+        *,
         generation: int | None = None,
         rack: str | None = None,
         user_data: bytes | None = None,
@@ -133,7 +134,9 @@ class Values:
             known = self._but_generation.get(data[:-6])
             if known is not None:
                 (generation,) = _INT32(data, len(data) - 6)
-                return Sent(3, known.topics, known.owned, generation, None, known.user_data)
+                return Sent(
+                    3, known.topics, known.owned, generation=generation, user_data=known.user_data
+                )
             found = self._fast_sent(data)
             if found is not None:
                 _keep(self._but_generation, data[:-6], found)
@@ -168,7 +171,7 @@ class Values:
             user_data = data[at : at + length]
             at += length
         if not version:
-            return Sent(0, topics, None, None, None, user_data) if at == size else None
+            return Sent(0, topics, user_data=user_data) if at == size else None
         end, generation = size, None
         if version == 3:
             if data[-2:] != _NULL_RACK:
@@ -182,7 +185,7 @@ class Values:
         owned = self._list(data[at:end])
         if owned is None:
             return None
-        return Sent(version, topics, owned, generation, None, user_data)
+        return Sent(version, topics, owned, generation=generation, user_data=user_data)
 
     def _fast_given(self, data: bytes) -> Given | None:
         if len(data) < 10 or data[0] or data[1] > 3:
@@ -313,9 +316,9 @@ def _strict_sent(data: bytes) -> Sent:
         read.version,
         read.topics,
         partition_list(read.owned_partitions),
-        read.generation_id,
-        read.rack_id,
-        read.user_data,
+        generation=read.generation_id,
+        rack=read.rack_id,
+        user_data=read.user_data,
     )
 
 

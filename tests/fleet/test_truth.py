@@ -101,7 +101,7 @@ def refusals(rows: list[Row], run: Run) -> list[Row]:
         for row in rows
         if row["group_id"] == run.group
         and run.is_client(row["client_id"])
-        and tuple(row["assignors"]) == run.list
+        and tuple(row["assignors"]) == run.assignors
         and ms(row["at"]) < run.next_start
         and ms(row["last_at"]) >= run.start
     ]
@@ -125,7 +125,7 @@ def check_lists(truth: Truth, found: Tables, tally: Tally) -> None:
         seen = {tuple(row["assignors"]) for row in of_run(joins, run, "at")}
         bound = {r["assignors"] and tuple(r["assignors"]) for r in of_run(found["members"], run)}
         known = (seen | bound) - {None}
-        tally.is_right("ordered list of a run", run, known or None, {run.list})
+        tally.is_right("ordered list of a run", run, known or None, {run.assignors})
         told = {
             (r["software_name"], r["software_version"]) for r in of_run(found["members"], run)
         } - {(None, None)}
@@ -196,12 +196,12 @@ def check_generations(truth: Truth, found: Tables, tally: Tally) -> None:
         elected = row["assignor"]
         classic = [run for run in there if run and run.speaks == "classic"]
         if elected and classic:
-            common = all(elected in run.list for run in classic)
+            common = all(elected in run.assignors for run in classic)
             tally.is_right("elected assignor is in every list", name, common, True)
         wanted = {protocol(run, elected) for run in there if run}
         tally.is_right(
             "rebalance protocol of a generation",
-            (name, elected, [run and run.list for run in there]),
+            (name, elected, [run and run.assignors for run in there]),
             row["protocol"],
             wanted.pop() if len(wanted) == 1 else "mixed",
         )

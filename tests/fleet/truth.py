@@ -1,4 +1,4 @@
-"""What a capture's truth.json (and its coordinator's own log) says, in a form to hold tables against.
+"""What a capture's truth.json (and its coordinator's own log) says, to hold tables against.
 
 Nothing here knows a group's or a client's name: any directory of the form of tests/data/captures
 will do.
@@ -39,7 +39,7 @@ class Run:
     group: str
     client: str
     start: int
-    list: tuple[str, ...]
+    assignors: tuple[str, ...]
     family: str
     version: str
     instance: str | None
@@ -99,7 +99,7 @@ class Truth:
         return [run for runs in self.groups.values() for run in runs]
 
     def refused(self, run: Run) -> bool:
-        """Died of a refusal, or never took part beside members it has no assignor in common with."""
+        """Died of a refusal, or never took part beside members with other assignors alone."""
         if REFUSED in run.error:
             return True
         if run.joined or run.error or run.speaks != "classic":
@@ -109,7 +109,7 @@ class Truth:
             for other in self.groups[run.group]
             if other is not run and other.joined and other.alive(run.start)
         ]
-        common = set(run.list).intersection(*(other.list for other in others))
+        common = set(run.assignors).intersection(*(other.assignors for other in others))
         return bool(others) and not common
 
 
@@ -162,5 +162,5 @@ def protocol(run: Run, elected: str | None) -> str:
     """EAGER or COOPERATIVE, as this client decides it (KIP-429; franz-go follows the vote)."""
     if run.speaks == "consumer":
         return "COOPERATIVE"
-    names = (elected,) if run.family == "franz-go" and elected else run.list
+    names = (elected,) if run.family == "franz-go" and elected else run.assignors
     return "COOPERATIVE" if set(names) <= COOPERATIVE else "EAGER"
