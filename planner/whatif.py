@@ -22,7 +22,7 @@ from rebal.planner.whatif_leader import DEFAULT_TIMEOUT, LeaderTime, leader_time
 from rebal.planner.whatif_notes import assumes
 from rebal.planner.whatif_owners import NOBODY, Owners, Pairs, Share, compare
 from rebal.planner.whatif_run import MOST_ROUNDS, Round, Run, Way, run
-from rebal.planner.whatif_spec import spec_of
+from rebal.planner.whatif_spec import start_of
 
 
 class Spread(Record, frozen=True, kw_only=True):
@@ -79,10 +79,12 @@ class Simulation(Record, frozen=True, kw_only=True):
     `stops` is how many partitions stop, each time counted, the way the assignor works;
     `eager_stops` when all members run EAGER and `cooperative_stops` when all run COOPERATIVE
     (None: the assignor cannot). `rebalances` is until the group is at rest, `eager_rebalances` the
-    same under EAGER; `stable` is False where it does not come to rest in so many. With a `failure`
-    there is no result: members are as now. `order` says in which order the members were handed to
-    the assignor. `server_side`: a KIP-848 coordinator computes it, each new target counting as a
-    rebalance. `what_if` are the changes in words; `violations` what a custom assignor does wrong.
+    same under EAGER; `stable` is False where it does not come to rest in so many. `again` is how
+    many partitions the next rebalance takes from their owners though nothing has changed by then
+    (COOPERATIVE, subscriptions that differ). With a `failure` there is no result: members are as
+    now. `order` says in which order the members were handed to the assignor. `server_side`: a
+    KIP-848 coordinator computes it, each new target counting as a rebalance. `what_if` are the
+    changes in words; `violations` what a custom assignor does wrong.
     """
 
     group_id: str
@@ -102,6 +104,7 @@ class Simulation(Record, frozen=True, kw_only=True):
     rebalances: int
     eager_rebalances: int
     stable: bool
+    again: int = 0
     stops: int
     eager_stops: int
     cooperative_stops: int | None
@@ -155,7 +158,7 @@ def _simulated(
 ) -> Simulation:
     choice = chosen(assignor, snapshot, custom)
     way = Way(choice.assignor, choice.cooperative, choice.server_side, choice.custom, most_rounds)
-    spec = spec_of(snapshot, server_side=way.server_side)
+    spec, first = start_of(snapshot, server_side=way.server_side)
     plan = course(snapshot, spec, changes)
     everyone = [*(member.member_id for member in spec.members), *plan.added]
     numbers = {member_id: n for n, member_id in enumerate(everyone)}
@@ -163,7 +166,7 @@ def _simulated(
         numbers |= {new: numbers[old] for new, old in step.renamed.items()}
     failure = None
     try:
-        made = run(plan.start, plan.steps, numbers, way)
+        made = run(plan.start, first, plan.steps, numbers, way)
     except LeaderWouldFail as error:
         failure = Failure(
             message=str(error),
@@ -171,7 +174,7 @@ def _simulated(
             members=error.members,
             topics=error.topics,
         )
-        made = _as_now(plan.start, numbers)
+        made = _as_now(plan.start, first)
     return _simulation(
         snapshot,
         plan,
@@ -185,10 +188,9 @@ def _simulated(
     )
 
 
-def _as_now(start: Spec, numbers: Mapping[str, int]) -> Run:
-    now = Owners(start.partitions, ((numbers[m.member_id], m.owned) for m in start.members))
+def _as_now(start: Spec, now: Owners) -> Run:
     stops = sum(len(member.owned) for member in start.members)
-    return Run(start, now, now, (), 0, stops, settled=False, violations=())
+    return Run(start, now, now, (), 0, stops, settled=False, again=0, violations=())
 
 
 def _simulation(
@@ -228,6 +230,7 @@ def _simulation(
         rebalances=len(made.rounds),
         eager_rebalances=len(plan.steps),
         stable=made.settled and failure is None,
+        again=made.again,
         stops=made.stops if way.cooperative else made.eager_stops,
         eager_stops=made.eager_stops,
         cooperative_stops=made.stops if way.cooperative and failure is None else None,

@@ -53,7 +53,8 @@ class Run(NamedTuple):
 
     `before` and `after` are the owners at the start and at the end.
     `eager_stops` is what stops when each step is one EAGER rebalance; `stops` what stops the way
-    the assignor works. `settled` is False where the last step did not come to rest.
+    the assignor works. `settled` is False where the last step did not come to rest; `again` is what
+    the next rebalance would take from its owners all the same.
     """
 
     spec: Spec
@@ -63,6 +64,7 @@ class Run(NamedTuple):
     stops: int
     eager_stops: int
     settled: bool
+    again: int
     violations: tuple[Violation, ...]
 
 
@@ -79,14 +81,18 @@ class Way(NamedTuple):
     most_rounds: int = MOST_ROUNDS
 
 
-def run(start: Spec, steps: Sequence[Step], numbers: Mapping[str, int], way: Way) -> Run:
+def run(
+    start: Spec, first: Owners, steps: Sequence[Step], numbers: Mapping[str, int], way: Way
+) -> Run:
     """Take the group from `start` through `steps`; `numbers` has every member that takes part.
+
+    `first` are the owners at the start.
 
     Raises:
         LeaderWouldFail: the real leader throws or never ends on the way.
         CustomAssignorError: a custom assignor fails.
     """
-    course = _Course(start, numbers, way)
+    course = _Course(start, first, numbers, way)
     for step in steps:
         course.take(step)
     return course.end()
@@ -95,13 +101,11 @@ def run(start: Spec, steps: Sequence[Step], numbers: Mapping[str, int], way: Way
 class _Course:
     """The group as it goes along."""
 
-    def __init__(self, start: Spec, numbers: Mapping[str, int], way: Way) -> None:
+    def __init__(self, start: Spec, first: Owners, numbers: Mapping[str, int], way: Way) -> None:
         self._way = way
         self._numbers = numbers
         self._spec = start
-        self._first = self._owners = self._state(
-            start, {m.member_id: m.owned for m in start.members}
-        )
+        self._first = self._owners = first
         self._result: Assignment = {m.member_id: list(m.owned) for m in start.members}
         self._rounds: list[Round] = []
         self._stops = self._eager_stops = 0
@@ -137,24 +141,14 @@ class _Course:
             stops=self._stops,
             eager_stops=self._eager_stops,
             settled=self._settled,
+            again=self._again(),
             violations=tuple(self._violations.values()),
         )
 
     def _rebalance(self, why: str, gone: int) -> bool:
         way = self._way
         self._receive()
-        if isinstance(way.assignor, KafkaAssignor):
-            sent = self._spec
-            result = way.assignor.assign_remembered(sent)
-        else:
-            sent = replace(
-                self._spec,
-                members=tuple(
-                    replace(member, user_data=way.assignor.subscription_user_data(member))
-                    for member in self._spec.members
-                ),
-            )
-            result = way.assignor.assign(sent)
+        sent, result = self._assigned()
         if way.checked:
             for one in violations(sent, result, cooperative=way.cooperative):
                 self._violations.setdefault(one.rule, one)
@@ -165,6 +159,29 @@ class _Course:
         self._stops += made.revoked
         self._owners, self._result, self._received = after, result, False
         return not way.cooperative or way.server_side or not made.revoked
+
+    def _assigned(self) -> tuple[Spec, Assignment]:
+        """What the members send, and what the leader makes of it."""
+        assignor, spec = self._way.assignor, self._spec
+        if isinstance(assignor, KafkaAssignor):
+            return spec, assignor.assign_remembered(spec)
+        members = (
+            replace(member, user_data=assignor.subscription_user_data(member))
+            for member in spec.members
+        )
+        sent = replace(spec, members=tuple(members))
+        return sent, assignor.assign(sent)
+
+    def _again(self) -> int:
+        """Kafka's own take something away again only where subscriptions differ."""
+        way, spec = self._way, self._spec
+        asked = isinstance(way.assignor, KafkaAssignor) and way.cooperative and self._settled
+        if not asked or len({member.topics for member in spec.members}) < 2:
+            return 0
+        self._receive()
+        _, result = self._assigned()
+        gives, _ = moves(self._owners, self._state(self._spec, result))
+        return sum(len(numbers) for lists in gives.values() for numbers in lists.values())
 
     def _receive(self) -> None:
         """The members take in the last result; all of them are then of one generation."""

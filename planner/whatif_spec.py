@@ -28,6 +28,11 @@ def spec_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> Spec:
             that is not known, no topic that is, partitions of a topic that the snapshot does not
             describe, or a partition with two owners.
     """
+    return start_of(snapshot, server_side=server_side)[0]
+
+
+def start_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> tuple[Spec, Owners]:
+    """`spec_of`, and who owns what, by the members' places in it."""
     _check_group(snapshot, server_side)
     generation = snapshot.group.generation
     counts = {topic.name: topic.partitions for topic in snapshot.topics}
@@ -48,8 +53,7 @@ def spec_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> Spec:
         racks={broker.broker_id: broker.rack for broker in snapshot.cluster.brokers},
     )
     _check_topics(snapshot, spec)
-    _check_owners(snapshot, spec)
-    return spec
+    return spec, _owners(snapshot, spec)
 
 
 def left_out(snapshot: GroupSnapshot) -> tuple[str, ...]:
@@ -128,10 +132,10 @@ def _check_topics(snapshot: GroupSnapshot, spec: Spec) -> None:
         )
 
 
-def _check_owners(snapshot: GroupSnapshot, spec: Spec) -> None:
+def _owners(snapshot: GroupSnapshot, spec: Spec) -> Owners:
     claimed = Owners(spec.partitions, enumerate(member.owned for member in spec.members))
     if claimed.total == sum(len(member.owned) for member in spec.members):
-        return
+        return claimed
     owners: dict[str, dict[int, str]] = {}
     for member in spec.members:
         name, row = "", owners.setdefault("", {})
@@ -145,6 +149,7 @@ def _check_owners(snapshot: GroupSnapshot, spec: Spec) -> None:
                     f"partition {partition} of {topic} has two owners, {other} and "
                     f"{member.member_id}; capture the group again when it is Stable",
                 )
+    return claimed
 
 
 def _owned(

@@ -148,6 +148,12 @@ def _warnings(simulation: Simulation) -> Iterator[tuple[str | Text, str]]:
             Text("contract", style="bold red"),
             f"{count(one.partitions, 'partition')} {one.rule} (such as {example})",
         )
+    if simulation.again:
+        yield (
+            Text("restless", style="yellow"),
+            f"the next rebalance takes {count(simulation.again, 'partition')} from their owners "
+            "though nothing has changed, whatever sets it off: Java does not settle here",
+        )
     leader = simulation.leader
     if leader is not None:
         said = (

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.assignors import Assignment, LeaderWouldFail, Spec, SpecMember, get
+from tests.assignors.restless import restless
 
 CASES = int(os.environ.get("REBAL_FUZZ", "200"))
 SEED = int(os.environ.get("REBAL_FUZZ_SEED", "1"))
@@ -46,28 +47,6 @@ def test_random_groups_get_what_the_jar_gives() -> None:
                         assert str(kafka.assign(name, spec)) in str(ours), where
             seed += 1
     assert min(seen[name] for name in ("range", "roundrobin", "sticky", "cooperative-sticky")) > 10
-
-
-def restless() -> Spec:
-    """A group, nothing owned yet, in which every other rebalance takes something away again."""
-    counts = {"orders": 5, "payments": 3, "clicks": 2, "audit.v1": 2, "t-é": 5}
-    people = (
-        ("é", "audit.v1 clicks t-é", "j0", "a"),
-        ("ab", "clicks orders", "i1", "b"),
-        ("10", "t-é clicks audit.v1", "j2", None),
-        ("2", "payments t-é", "i3", ""),
-        ("00", "audit.v1 orders clicks t-é", None, "b"),
-        ("1", "payments", "j5", "a"),
-    )
-    return Spec(
-        members=tuple(
-            SpecMember(member_id=name, topics=tuple(topics.split()), instance_id=static, rack=rack)
-            for name, topics, static, rack in people
-        ),
-        partitions=counts,
-        replicas={name: [[p % 3, (p + 1) % 3] for p in range(n)] for name, n in counts.items()},
-        racks={0: "a", 1: "b", 2: None},
-    )
 
 
 @pytest.mark.live

@@ -1,0 +1,109 @@
+"""A group that comes to rest, and that the next rebalance stirs up again for nothing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from rebal.cli.app import run
+from rebal.groups.assignors import NAMES, Assignment, Owned, Spec, assign
+from rebal.groups.model import (
+    Broker,
+    Cluster,
+    Group,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Member,
+    Subscription,
+    Topic,
+    TopicPartitions,
+)
+from rebal.groups.partitions import Partitions
+from rebal.groups.snapshot import dump_snapshot
+from rebal.planner.whatif import simulate
+from rebal.planner.whatif_changes import Changes
+from tests.assignors.restless import restless
+
+
+def owned(pairs: Owned) -> TopicPartitions:
+    return {
+        topic: Partitions(sorted(number for name, number in pairs if name == topic))
+        for topic in sorted({name for name, _ in pairs})
+    }
+
+
+def captured(spec: Spec, owners: Assignment) -> GroupSnapshot:
+    return GroupSnapshot(
+        group=Group(
+            group_id="restless",
+            state=GroupState.STABLE,
+            type=GroupType.CLASSIC,
+            assignor="cooperative-sticky",
+            generation=1,
+        ),
+        captured_at=datetime(2026, 11, 20, tzinfo=UTC),
+        members=tuple(
+            Member(
+                member_id=member.member_id,
+                client_id=member.member_id,
+                instance_id=member.instance_id,
+                rack=member.rack,
+                subscription=Subscription(version=3, topics=member.topics),
+                assignment=owned(owners[member.member_id]),
+            )
+            for member in spec.members
+        ),
+        topics=tuple(
+            Topic(name=name, partitions=count, replicas=spec.replicas[name])
+            for name, count in spec.partitions.items()
+        ),
+        cluster=Cluster(brokers=tuple(Broker(broker_id=b, rack=r) for b, r in spec.racks.items())),
+    )
+
+
+@pytest.fixture
+def settled() -> GroupSnapshot:
+    """As it is after its first rebalance, in which nobody had anything to give up."""
+    return captured(restless(), assign("cooperative-sticky", restless()))
+
+
+def test_it_rests_until_the_next_rebalance(settled: GroupSnapshot) -> None:
+    made = simulate(settled, "cooperative-sticky")
+    assert [(one.revoked, one.assigned) for one in made.rounds] == [(3, 0), (0, 3)]
+    assert (made.stable, made.moved, made.stays) == (True, 0, 17)
+    assert made.again == 3
+
+
+@pytest.mark.parametrize("assignor", [*NAMES, "uniform"])
+def test_a_group_that_subscribes_alike_stays_as_it_is(
+    settled: GroupSnapshot, assignor: str
+) -> None:
+    spec = restless()
+    topics = tuple(spec.partitions)
+    changes = Changes(remove_members=tuple(m.member_id for m in spec.members[1:]))
+    assert simulate(settled, assignor, changes).again == 0
+    alike = Spec(
+        members=tuple(m.__class__(member_id=m.member_id, topics=topics) for m in spec.members),
+        partitions=spec.partitions,
+        replicas=spec.replicas,
+    )
+    made = simulate(captured(alike, assign("range", alike)), assignor)
+    assert made.stable
+    assert made.again == 0
+
+
+def test_the_screen_says_so(
+    settled: GroupSnapshot, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "restless.rebal.yaml"
+    path.write_text(dump_snapshot(settled), encoding="utf-8")
+    words = ["simulate", "--snapshot", str(path), "--assignor"]
+    assert run([*words, "cooperative-sticky"]) == 0
+    out = capsys.readouterr().out
+    assert "2 rebalances until stable" in out
+    assert "restless     the next rebalance takes 3 partitions from their owners though" in out
+    assert run([*words, "sticky"]) == 0
+    assert "restless     " not in capsys.readouterr().out
