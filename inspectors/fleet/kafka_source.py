@@ -26,7 +26,7 @@ from rebal.inspectors.raw_connection import Deadline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-GROUP_PREFIX: Final = "rebal-fleet"
+GROUP_ID: Final = "rebal-fleet"
 _KEY: Final = re.compile(
     r"-----BEGIN (?:ENCRYPTED )?PRIVATE KEY-----.*?-----END [A-Z ]*-----", re.DOTALL
 )
@@ -101,7 +101,8 @@ def read_kafka(spark: SparkSession, config: ClusterConfig, what: KafkaRange) -> 
         .option("assign", json.dumps({TOPIC: sorted(what.partitions)}))
         .option("startingOffsets", json.dumps({TOPIC: starts}))
         .option("endingOffsets", json.dumps({TOPIC: ends}))
-        .option("groupIdPrefix", GROUP_PREFIX)
+        # Spark's consumer asks for this group's commits; there are none, and none are made.
+        .option("kafka.group.id", GROUP_ID)
         # Compaction may remove records between two looks; the counts are compared all the same.
         .option("failOnDataLoss", "false")
         .load()
@@ -215,7 +216,7 @@ def _refused(error: RequestError) -> RequestError:
 def needed_rights() -> str:
     """What to grant, to paste."""
     return (
-        "grant it with kafka-acls.sh --add --allow-principal User:… --operation READ "
-        f"--operation DESCRIBE --topic {TOPIC}, and --operation READ --group {GROUP_PREFIX} "
-        "--resource-pattern-type prefixed (Spark's consumer has such a name; no group is made)."
+        "grant kafka-acls.sh --add --allow-principal User:… --operation READ "
+        f"--topic {TOPIC}, and --operation READ --group {GROUP_ID} (the name that Spark's consumer "
+        "gives; no group is made)."
     )

@@ -1,0 +1,215 @@
+"""Log segments as bytes: every compression, transactions, cut-off ends, bad batches."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from kafka.record.memory_records import MemoryRecordsBuilder
+from kafka.record.util import calc_crc32c
+
+from rebal.groups.errors import DocumentError
+from rebal.inspectors.fleet.segments import (
+    ABORTED,
+    CONTROL,
+    CUT_OFF,
+    OPEN,
+    find_segments,
+    read_partition,
+)
+from rebal.inspectors.fleet.sources import SOURCE
+
+HEAD = DefaultRecordBatch.HEADER_STRUCT
+Pair = tuple[bytes | None, bytes | None]
+PAIRS: list[Pair] = [(b"k%d" % n, b"v" * n if n % 3 else None) for n in range(40)]
+
+
+def batch(
+    offset: int, pairs: Sequence[Pair], *, producer: int = -1, attributes: int = 0, codec: int = 0
+) -> bytes:
+    """One record batch v2 as a broker stores it."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=producer >= 0,
+        producer_id=producer,
+        producer_epoch=0 if producer >= 0 else -1,
+        base_sequence=0 if producer >= 0 else -1,
+        batch_size=1 << 20,
+    )
+    for number, (key, value) in enumerate(pairs):
+        builder.append(number, 1_000 + offset + number, key, value, [])
+    raw = bytes(builder.build())
+    fields = list(HEAD.unpack_from(raw))
+    fields[0] = offset
+    fields[5] |= attributes | codec
+    records = packed(raw[HEAD.size :], codec)
+    fields[1] = HEAD.size + len(records) - 12
+    made = bytearray(HEAD.pack(*fields) + records)
+    struct.pack_into(">I", made, 17, calc_crc32c(bytes(made[21:])))
+    return bytes(made)
+
+
+def packed(raw: bytes, codec: int) -> bytes:
+    if codec == 1:
+        return gzip.compress(raw)
+    if codec == 2:
+        blocks = [pa.Codec("snappy").compress(part, asbytes=True) for part in (raw[:50], raw[50:])]
+        framed = b"".join(struct.pack(">i", len(block)) + block for block in blocks)
+        return b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + framed
+    if codec in (3, 4):
+        sink = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, {3: "lz4", 4: "zstd"}[codec]) as stream:
+            stream.write(raw)
+        return bytes(sink.getvalue().to_pybytes())
+    return raw
+
+
+def marker(offset: int, producer: int, *, commit: bool) -> bytes:
+    key = struct.pack(">hh", 0, 1 if commit else 0)
+    return batch(offset, [(key, b"\x00" * 6)], producer=producer, attributes=0x20)
+
+
+def rows(tmp_path: Path, *segments: bytes) -> list[dict[str, object]]:
+    folder = tmp_path / "__consumer_offsets-7"
+    folder.mkdir()
+    for number, data in enumerate(segments):
+        (folder / f"{number * 100:020}.log").write_bytes(data)
+    ((partition, files),) = find_segments([str(folder)])
+    assert partition == 7
+    made: list[dict[str, object]] = []
+    for each in read_partition(partition, files):
+        assert each.schema == SOURCE
+        made += each.to_pylist()
+    return made
+
+
+def records(found: list[dict[str, object]]) -> dict[object, Pair]:
+    return {row["offset"]: (row["key"], row["value"]) for row in found if row["problem"] is None}  # type: ignore[misc]
+
+
+def problems(found: list[dict[str, object]]) -> Counter[object]:
+    return Counter(row["problem"] for row in found if row["problem"] is not None)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_every_compression(tmp_path: Path, codec: int) -> None:
+    found = rows(tmp_path, batch(3, PAIRS, codec=codec), batch(50, PAIRS[:2], codec=codec))
+    expected = {3 + n: pair for n, pair in enumerate(PAIRS)}
+    expected |= {50: PAIRS[0], 51: PAIRS[1]}
+    assert records(found) == expected
+    assert not problems(found)
+    assert {row["partition"] for row in found} == {7}
+    assert found[0]["source"] == f"{0:020}.log"
+    assert found[0]["timestamp"].timestamp() == 1.003  # type: ignore[attr-defined]
+
+
+def test_snappy_without_javas_frame(tmp_path: Path) -> None:
+    raw = bytearray(batch(0, PAIRS))
+    block = pa.Codec("snappy").compress(bytes(raw[HEAD.size :]), asbytes=True)
+    fields = list(HEAD.unpack_from(raw))
+    fields[1], fields[5] = HEAD.size + len(block) - 12, 2
+    made = bytearray(HEAD.pack(*fields) + block)
+    struct.pack_into(">I", made, 17, calc_crc32c(bytes(made[21:])))
+    assert records(rows(tmp_path, bytes(made))) == dict(enumerate(PAIRS))
+
+
+def test_older_formats(tmp_path: Path) -> None:
+    parts = []
+    for magic in (0, 1):
+        builder = MemoryRecordsBuilder(magic, 0, 1 << 16, offset=magic * 10)
+        builder.append(1_000, b"k", b"v")
+        builder.close()
+        parts.append(bytes(builder.buffer()))
+    assert records(rows(tmp_path, b"".join(parts))) == {0: (b"k", b"v"), 10: (b"k", b"v")}
+
+
+def test_transactions_count_when_they_are_committed(tmp_path: Path) -> None:
+    found = rows(
+        tmp_path,
+        batch(0, PAIRS[:1], producer=1) + batch(1, PAIRS[1:3], producer=2) + batch(3, PAIRS[3:4]),
+        marker(4, 2, commit=False)
+        + batch(5, PAIRS[5:6], producer=1)
+        + marker(6, 1, commit=True)
+        + batch(7, PAIRS[7:8], producer=2),
+    )
+    assert records(found) == {0: PAIRS[0], 3: PAIRS[3], 5: PAIRS[5]}
+    assert problems(found) == {CONTROL: 2, ABORTED: 2, OPEN: 1}
+
+
+def test_a_cut_off_end(tmp_path: Path) -> None:
+    whole = batch(0, PAIRS[:2]) + batch(2, PAIRS)
+    found = rows(tmp_path, whole[:-5])
+    assert records(found) == {0: PAIRS[0], 1: PAIRS[1]}
+    assert problems(found) == {CUT_OFF: 1}
+
+
+def test_an_end_within_a_batchs_head(tmp_path: Path) -> None:
+    found = rows(tmp_path, batch(0, PAIRS[:2]) + batch(2, PAIRS)[:9])
+    assert len(records(found)) == 2
+    assert problems(found) == {CUT_OFF: 1}
+
+
+def test_preallocated_space_and_empty_segments(tmp_path: Path) -> None:
+    found = rows(tmp_path, batch(0, PAIRS) + bytes(4096), b"")
+    assert len(records(found)) == len(PAIRS)
+    assert not problems(found)
+
+
+def test_a_batch_that_fails_its_crc_and_what_comes_after(tmp_path: Path) -> None:
+    bad = bytearray(batch(2, PAIRS[:2]))
+    bad[-3] ^= 1
+    found = rows(tmp_path, batch(0, PAIRS[:2]) + bytes(bad) + batch(4, PAIRS[:1]))
+    assert set(records(found)) == {0, 1, 4}
+    (row,) = [row for row in found if row["problem"] is not None]
+    assert row["problem"] == "the record batch fails its CRC"
+    assert (row["offset"], row["value"]) == (2, bytes(bad))
+
+
+def test_compressed_bytes_that_do_not_unpack(tmp_path: Path) -> None:
+    raw = bytearray(batch(0, PAIRS, codec=4))
+    raw[HEAD.size :] = bytes(len(raw) - HEAD.size)
+    struct.pack_into(">I", raw, 17, calc_crc32c(bytes(raw[21:])))
+    found = rows(tmp_path, bytes(raw) + batch(50, PAIRS[:1]))
+    assert set(records(found)) == {50}
+    (problem,) = problems(found)
+    assert "cannot be unpacked" in str(problem)
+
+
+def test_something_else_than_a_segment(tmp_path: Path) -> None:
+    found = rows(tmp_path, b"not a segment at all, but long enough for a head" * 3)
+    (problem,) = problems(found)
+    assert "not a record batch at byte 0" in str(problem)
+
+
+def test_what_is_a_segment_is_told_by_its_name(tmp_path: Path) -> None:
+    for name in ("__consumer_offsets-3", "__consumer_offsets-12", "orders-0"):
+        (tmp_path / name).mkdir()
+        for file in (f"{0:020}.log", f"{0:020}.index", f"{0:020}.log.deleted", "leader-epoch"):
+            (tmp_path / name / file).touch()
+    found = find_segments([str(tmp_path)])
+    assert [(number, len(files)) for number, files in found] == [(3, 1), (12, 1)]
+    one = tmp_path / "__consumer_offsets-3" / f"{0:020}.log"
+    assert find_segments([str(one), str(tmp_path)]) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("missing", "no such file"), ("empty", "no segment of __consumer_offsets is there")],
+)
+def test_paths_without_a_segment(tmp_path: Path, name: str, says: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DocumentError, match=says):
+        find_segments([str(tmp_path / name)])
+
+
+def test_a_segment_whose_partition_cannot_be_told(tmp_path: Path) -> None:
+    (tmp_path / f"{0:020}.log").touch()
+    with pytest.raises(DocumentError, match="keep the name that the folder has on the broker"):
+        find_segments([str(tmp_path / f"{0:020}.log")])

@@ -1,0 +1,239 @@
+"""The same records from a live broker, from a capture and from its segments: the same tables."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    Producer,
+    TopicPartition,
+)
+
+from rebal.inspectors.fleet.manifest import Manifest, read_manifest
+from tests.fleet.conftest import read_tables, without_sources
+from tests.kafka.broker import Broker
+
+pytestmark = pytest.mark.live
+
+TOPIC = "__consumer_offsets"
+Scan = Callable[..., str]
+
+
+def capture(broker: Broker, path: Path) -> int:
+    """All committed records of the topic, in the form of the captures; gives their number."""
+    settings: dict[str, Any] = {
+        "bootstrap.servers": broker.bootstrap,
+        "group.id": "capture",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+    }
+    consumer = Consumer(settings)
+    numbers = consumer.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
+    consumer.assign([TopicPartition(TOPIC, number, 0) for number in numbers])
+    at_end: set[int] = set()
+    written = 0
+    with path.open("w") as out:
+        while len(at_end) < len(numbers):
+            message = consumer.poll(20)
+            assert message is not None, "the capture waits in vain"
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF
+                at_end.add(message.partition())
+                continue
+            pair = {
+                name: None if raw is None else base64.b64encode(raw).decode()
+                for name, raw in (("key", message.key()), ("value", message.value()))
+            }
+            place = {"topic": TOPIC, "partition": message.partition(), "offset": message.offset()}
+            out.write(json.dumps({**pair, **place, "timestamp": message.timestamp()[1]}) + "\n")
+            written += 1
+    consumer.close()
+    return written
+
+
+def commit(broker: Broker, group: str, topic: str, offset: int) -> None:
+    places = [TopicPartition(topic, 0, offset)]
+    asked = [ConsumerGroupTopicPartitions(group, places)]
+    broker.admin().alter_consumer_group_offsets(asked)[group].result(20)
+
+
+def in_transaction(broker: Broker, group: str, topic: str, offset: int, *, end: bool) -> None:
+    """Commit an offset in a transaction that ends well, or is aborted."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"tx-{group}"})
+    reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    places = [TopicPartition(topic, 0, offset)]
+    producer.send_offsets_to_transaction(places, reader.consumer_group_metadata(), 30)
+    if end:
+        producer.commit_transaction(30)
+    else:
+        producer.abort_transaction(30)
+    reader.close()
+
+
+@pytest.fixture(scope="module")
+def busy(kafka41: Broker) -> Broker:
+    """A broker with members that came and went, commits, transactions and a deleted group."""
+    from tests.kafka.members import Members, wait_assigned
+
+    topic = kafka41.create_topic("fleet-sources", 2)
+    started = Members()
+    try:
+        for name, assignors in (("fleet-a", ["range"]), ("fleet-b", ["cooperative-sticky"])):
+            member = started.start(
+                "java-3.9.1", kafka41, f"m-{name}", name, topics=[topic], assignors=assignors
+            )
+            wait_assigned([member], 2)
+            kafka41.wait_stable(name, 1)
+    finally:
+        started.end()
+    for offset in range(1, 6):
+        commit(kafka41, "fleet-c", topic, offset)
+    commit(kafka41, "fleet-d", topic, 7)
+    kafka41.admin().delete_consumer_groups(["fleet-d"])["fleet-d"].result(20)
+    in_transaction(kafka41, "fleet-e", topic, 11, end=True)
+    in_transaction(kafka41, "fleet-e", topic, 99, end=False)
+    return kafka41
+
+
+@pytest.fixture(scope="module")
+def live(busy: Broker, spark: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A scan of the broker over PLAINTEXT."""
+    from rebal.cli.app import run
+
+    out = tmp_path_factory.mktemp("live") / "out"
+    assert run(["fleet", "scan", "-b", busy.bootstrap, "--out", str(out)]) == 0
+    return out
+
+
+def commits_of(out: Path, group: str) -> list[tuple[int | None, int, bool]]:
+    return [
+        (row["committed_offset"], row["commits"], row["tombstone"])
+        for row in read_tables(out)["commits"]
+        if row["group_id"] == group
+    ]
+
+
+def test_the_broker_gives_what_happened_there(busy: Broker, live: Path) -> None:
+    groups = {row["group_id"]: row for row in read_tables(live)["groups"]}
+    assert {"fleet-a", "fleet-b"} <= groups.keys()
+    seen = {
+        row["group_id"]: row["assignor"]
+        for row in read_tables(live)["rebalances"]
+        if row["group_id"] in ("fleet-a", "fleet-b") and row["assignor"]
+    }
+    assert seen == {"fleet-a": "range", "fleet-b": "cooperative-sticky"}
+    assert commits_of(live, "fleet-c") == [(5, 5, False)]
+    assert commits_of(live, "fleet-d") == [(None, 1, True)]
+    assert commits_of(live, "fleet-e") == [(11, 1, False)]
+    listed = busy.admin().list_consumer_groups(request_timeout=10).result(20).valid
+    assert not [group.group_id for group in listed if group.group_id.startswith("rebal")]
+
+
+def test_a_capture_and_the_segments_give_the_same_tables(
+    busy: Broker, live: Path, scan: Scan, tmp_path: Path
+) -> None:
+    file = tmp_path / "captured.jsonl"
+    written = capture(busy, file)
+    scan("--offsets", file, "--out", tmp_path / "files")
+    folder = Path(shutil.copytree(busy.folder / "data", tmp_path / "broker-1"))
+    said = scan("--segments", folder, "--out", tmp_path / "segments")
+    assert "control records" in said
+    assert "records of aborted transactions" in said
+    manifests: list[Manifest] = [
+        read_manifest(out) for out in (live, tmp_path / "files", tmp_path / "segments")
+    ]
+    assert [manifest.read for manifest in manifests] == [written] * 3
+    assert manifests[0].records == manifests[1].records == manifests[2].records
+    assert manifests[2].skipped["records of aborted transactions"] >= 1
+    expected = without_sources(read_tables(live))
+    assert without_sources(read_tables(tmp_path / "files")) == expected
+    assert without_sources(read_tables(tmp_path / "segments")) == expected
+
+
+def test_replicas_of_one_partition_count_once(
+    busy: Broker, live: Path, scan: Scan, tmp_path: Path
+) -> None:
+    folders = [shutil.copytree(busy.folder / "data", tmp_path / f"broker-{n}") for n in (1, 2)]
+    scan("--segments", folders[0], "--segments", folders[1], "--out", tmp_path / "both")
+    manifest = read_manifest(tmp_path / "both")
+    assert manifest.records["REPEATED"] == read_manifest(live).read
+    assert without_sources(read_tables(tmp_path / "both")) == without_sources(read_tables(live))
+
+
+def test_the_next_scan_reads_only_what_is_new(
+    busy: Broker, live: Path, scan: Scan, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(live, tmp_path / "out", symlinks=True))
+    commit(busy, "fleet-c", "fleet-sources", 8)
+    scan("-b", busy.bootstrap, "--out", out)
+    before, after = read_manifest(live), read_manifest(out)
+    assert after.read == before.read + 1
+    assert commits_of(out, "fleet-c") == [(8, 6, False)]
+    scan("-b", busy.bootstrap, "--out", out)
+    assert read_manifest(out).read == after.read
+    scan("-b", busy.bootstrap, "--out", tmp_path / "full")
+    assert read_tables(out) == read_tables(tmp_path / "full")
+
+
+def test_offsets_that_went_back_are_another_topic(
+    busy: Broker, live: Path, scan: Scan, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(live, tmp_path / "out", symlinks=True))
+    path = out / "current" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["offsets"]["0"] = 10**9
+    path.write_text(json.dumps(manifest))
+    said = scan("-b", busy.bootstrap, "--out", out, code=1)
+    assert "scan again with --full" in said
+
+
+def test_sasl_and_tls_with_the_file_that_kafkas_tools_take(
+    busy: Broker, live: Path, scan: Scan, tmp_path: Path
+) -> None:
+    properties = busy.client_properties("SCRAM-SHA-512", "admin")
+    file = busy.write_properties("fleet.properties", properties)
+    scan("--command-config", file, "--out", tmp_path / "out")
+    assert read_manifest(tmp_path / "out").read >= read_manifest(live).read
+    scan_tls = busy.write_properties("tls.properties", busy.client_properties("SSL", "admin"))
+    scan("--command-config", scan_tls, "--out", tmp_path / "tls")
+    assert read_tables(tmp_path / "tls")["commits"] != []
+
+
+def test_what_a_user_needs_and_what_is_said_without(
+    busy: Broker, scan: Scan, tmp_path: Path
+) -> None:
+    def as_user(name: str, password: str | None = None) -> Path:
+        properties = busy.client_properties("SCRAM-SHA-256", name, password)
+        return busy.write_properties(f"{name}.properties", properties)
+
+    out = tmp_path / "out"
+    wrong = scan("--command-config", as_user("limited", "wrong"), "--out", out, code=1)
+    assert "limited" in wrong or "log in" in wrong
+    assert "wrong" not in wrong.split("limited")[0]
+    said = scan("--command-config", as_user("limited"), "--out", out, code=1)
+    assert "--operation READ --topic __consumer_offsets" in said
+    busy.allow("limited", "topic", TOPIC, "DESCRIBE")
+    said = scan("--command-config", as_user("limited"), "--out", out, code=1)
+    assert "--group rebal-fleet" in said
+    busy.allow("limited", "topic", TOPIC, "READ")
+    busy.allow("limited", "group", "rebal-fleet", "READ")
+    scan("--command-config", as_user("limited"), "--out", out)
+    assert read_manifest(out).read > 0
+
+
+def test_nobody_at_the_address(scan: Scan, tmp_path: Path) -> None:
+    said = scan("-b", "127.0.0.1:9", "--timeout", "2", "--out", tmp_path / "out", code=1)
+    assert "127.0.0.1:9" in said
