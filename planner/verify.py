@@ -30,6 +30,7 @@ from rebal.planner.verify_dangers import (
     new_refusals,
     went_back,
 )
+from rebal.planner.verify_done import still_done
 from rebal.planner.verify_gates import aim_of
 from rebal.planner.verify_journal import JournalEntry, SeenMember, plan_key
 from rebal.planner.verify_members import (
@@ -104,7 +105,8 @@ def verify(
     seen = [entry for entry in entries if entry.blind is None]
     accepted = _both(plan.accepted, accepted)
     expected = expect_members or plan.expected_members or len(plan.baseline.members)
-    context = context_of(plan, remembered(plan, entries, snapshot), expected, accepted)
+    known = remembered(plan, entries, snapshot)
+    context = context_of(plan, known, expected, accepted)
     missing = missing_from(plan, entries, snapshot, expected)
     ledger = Ledger(plan, entries, context)
     views = {each.id: standing_of(context, each, aim_of(plan, each), ledger) for each in plan.steps}
@@ -120,7 +122,8 @@ def verify(
         for each in plan.steps
     }
     number = step if step is not None else begun_step(plan, entries, context, ledger)
-    current = gates.get(number) if number is not None else None
+    goal = still_done(plan, known, expected, accepted)
+    current = gates.get(number) if number is not None else goal
     gate = current.gate if current else Tri.CANNOT_TELL
     now = next((each for each in plan.steps if each.id == number), None)
     later = next((each for each in plan.steps if now and each.id > now.id), None)

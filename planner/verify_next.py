@@ -26,10 +26,10 @@ def what_next(
     """The one thing to do from here; `current` is the step that the group is in."""
     if danger:
         return "restart nothing more until this is dealt with (→)"
-    if current is None:
-        return f"make a new plan: rebal plan-upgrade {plan.group_id}"
-    if current.gate is Tri.YES:
+    if current is not None and current.gate is Tri.YES:
         return _onward(plan, current, findings)
+    if current is None or not plan.steps:
+        return f"make a new plan: rebal plan-upgrade {plan.group_id}"
     if context.missing:
         who = ", ".join(one.name for one in missing[:6]) if len(missing) <= context.missing else ""
         return f"wait for {who or 'the missing members'}, or bring them back with this step's list"

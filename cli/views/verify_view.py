@@ -142,11 +142,13 @@ def _where(standing: Standing) -> str:
 
 def _number(standing: Standing) -> str:
     if standing.step is None:
-        return "no step to verify"
+        return "a plan with no step"
     return f"step {standing.step} of {standing.steps[-1].id}"
 
 
 def _progress(standing: Standing) -> str:
+    if standing.step is None:
+        return f"{standing.present} of {standing.expected} here"
     part = [member for member in standing.members if member.concerned]
     done = sum(member.done is Tri.YES for member in part)
     aside = len(standing.members) - len(part)
@@ -213,7 +215,9 @@ def _rows(standing: Standing) -> Iterator[tuple[str | Text, RenderableType]]:
     for n, why in enumerate(standing.why):
         yield ("gate" if n == 0 else ""), why
     if not standing.why:
-        yield "gate", Text(f"holds for step {standing.step}", style="green")
+        step = standing.step
+        what = "nothing is left to do" if step is None else f"holds for step {step}"
+        yield "gate", Text(what, style="green")
     for word in standing.accepted:
         yield Text("your word", style="magenta"), word
     for note in standing.notes:

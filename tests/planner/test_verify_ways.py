@@ -213,6 +213,31 @@ def test_every_step_is_proven_by_evidence_or_says_what_a_person_must_look_at(nam
             assert aim is not Aim.BY_HAND
 
 
+@pytest.mark.parametrize(
+    ("members", "goal", "group"),
+    [
+        ([java(n, 1, FINAL) for n in range(2)], "cooperative", COOP),
+        ([java(n, 1, RANGE) for n in range(2)], "range", {}),
+        ([{"id": f"k-{n}", "protocol_type": "consumer"} for n in range(2)], "consumer", KIP848),
+    ],
+    ids=["cooperative", "range", "consumer"],
+)
+def test_a_plan_with_nothing_left_to_do_holds_as_long_as_that_is_so(
+    members: list[dict[str, Any]], goal: str, group: dict[str, Any]
+) -> None:
+    plan = make_plan(look(0, members, **group), goal, expect_members=2)
+    assert (plan.verdict, plan.steps) == ("done", ())
+    standing = verify(plan, [], look(1, members, **group))
+    assert (standing.exit_code, standing.finished, standing.step) == (0, True, None)
+    short = verify(plan, [], look(1, members[:1], **group))
+    assert (short.exit_code, short.finished) == (4, False)
+    assert "RB606" in short.why[0] or "missing" in short.why[0]
+    old = [java(n, 2, ["roundrobin"], protocol_type="classic") for n in range(2)]
+    changed = verify(plan, [], look(2, old, elected="roundrobin"))
+    assert changed.exit_code == 4
+    assert changed.next == "make a new plan: rebal plan-upgrade checkout"
+
+
 # --- what a person takes upon themselves ------------------------------------------------------
 
 
