@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ from typing import Final
 from rebal.cli.errors import UsageError
 from rebal.groups.model import GroupSnapshot, Record
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.fleet.tables import Tables, open_tables
+from rebal.inspectors.fleet.tables import open_tables
 from rebal.inspectors.fleet.tables_groups import read_snapshots
 from rebal.inspectors.fleet.tables_history import GroupHistory, read_history
 from rebal.planner.cost import Speed, by_arithmetic
@@ -24,6 +24,7 @@ from rebal.planner.readiness import Pauses, Readiness, in_order, readiness
 from rebal.planner.routes import NotPlannedError, make_plan
 
 GONE: Final = "gone"
+_HOUR: Final = 3_600_000_000
 VERDICTS: Final = (*(verdict.value for verdict in Verdict), GONE)
 _HARMLESS: Final = frozenset(
     {
@@ -64,9 +65,15 @@ class FleetGroup(Record, frozen=True, kw_only=True):
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """The kinds of its incidents that hurt, each once."""
-        kinds = (incident.kind for incident in self.history.incidents)
-        return tuple(dict.fromkeys(kind for kind in kinds if kind not in _HARMLESS))
+        """The kinds of its incidents that hurt and were not over an hour ago, each once."""
+        since = (self.history.observed_until or 0) - _HOUR
+        kinds = (
+            incident.kind
+            for incident in self.history.incidents
+            if incident.kind not in _HARMLESS
+            and (incident.ended_at is None or incident.ended_at >= since)
+        )
+        return tuple(dict.fromkeys(kinds))
 
 
 class FleetReport(Record, frozen=True, kw_only=True):
@@ -130,20 +137,6 @@ def make_fleet_report(
     return FleetReport(folder=str(folder), manifest=tables.manifest, to=to, groups=(*groups, *gone))
 
 
-def one_snapshot(folder: Path, group: str) -> tuple[Tables, GroupSnapshot]:
-    """The tables in `folder` and what they say of one group.
-
-    Raises:
-        TablesError: no finished scan is in the folder.
-        UsageError: the scan saw no such group.
-    """
-    tables = open_tables(folder)
-    found = read_snapshots(tables, group)
-    if not found:
-        raise UsageError(f"{folder}: the scan saw no group {group}: rebal fleet report {folder}.")
-    return tables, found[0]
-
-
 def pauses_of(history: GroupHistory) -> Pauses:
     """How the group has rebalanced, as the planner takes it."""
     metrics = history.metrics
@@ -179,8 +172,3 @@ def _pattern(match: str | None) -> re.Pattern[str] | None:
 
 def _suffering(group: FleetGroup) -> tuple[bool, float, str]:
     return not group.troubles, -(group.stands_still or 0), group.group_id
-
-
-def names_of(groups: Sequence[FleetGroup]) -> list[str]:
-    """Their names, in order."""
-    return [group.group_id for group in groups]

@@ -50,7 +50,7 @@ def _group(group: FleetGroup, whole: bool) -> dict[str, Any]:
                 "started_at": moment(one.started_at),
                 "ended_at": moment(one.ended_at),
                 "members": one.members or (),
-                "count": one.count,
+                "count": one.times,
                 "detail": one.detail,
             }
             for one in history.incidents

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import Final
 
 from rebal.cli.fleet import FleetGroup, FleetReport
 from rebal.cli.output import escape
@@ -22,7 +23,12 @@ from rebal.cli.views.fleet_words import (
 from rebal.cli.views.plan_markdown import plain
 from rebal.planner.rules import rules
 
-_MOST = 20
+_MOST: Final = 20
+_WORST: Final = ("Group", "Incidents", "Rebalances/h", "Each takes", "Failed", "Stands still/h")
+_ALL: Final = (
+    *("#", "Verdict", "Group", "Runs", "Way", "Members"),
+    *("Costs", "Saves/h", "Pays in", "In the way"),
+)
 
 
 def fleet_markdown(report: FleetReport, code: int, now: datetime) -> str:
@@ -45,27 +51,14 @@ def _lines(report: FleetReport, code: int, now: datetime) -> Iterator[str]:
     worst = report.worst[:_MOST]
     if worst:
         yield from ("", "## Worst off now", "")
-        heads = ("Group", "Incidents", "Rebalances/h", "Each takes", "Failed", "Stands still/h")
-        yield from _table(heads, map(_worst, worst))
+        yield from _table(_WORST, map(_worst, worst))
     yield from ("", "## All groups, in the order to take them", "")
     yield (
         "Ready before not proven before blocked; a roll-out that has begun first, then what pays "
         "for itself soonest. Costs and gains are partition-seconds; `?`: a rule cannot tell."
     )
     yield ""
-    heads = (
-        "#",
-        "Verdict",
-        "Group",
-        "Runs",
-        "Way",
-        "Members",
-        "Costs",
-        "Saves/h",
-        "Pays in",
-        "In the way",
-    )
-    yield from _table(heads, map(_row, report.groups))
+    yield from _table(_ALL, map(_row, report.groups))
 
 
 def _worst(group: FleetGroup) -> Sequence[str]:

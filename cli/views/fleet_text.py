@@ -200,7 +200,7 @@ def _whole(
     rows.append(("metrics", metrics or "no rebalance was seen"))
     for one in history.incidents:
         at = moment(one.started_at)
-        times = f" ×{one.count}" if (one.count or 0) > 1 else ""
+        times = f" ×{one.times}" if (one.times or 0) > 1 else ""
         detail = f": {one.detail}" if one.detail else ""
         said = f"{one.kind}{times}{f' since {when(at, now)}' if at else ''}{detail}"
         rows.append((Text("incident", style="red"), said))

@@ -88,14 +88,17 @@ class ListSeen(NamedTuple):
 
 
 class Incident(NamedTuple):
-    """Something that a person should know of: a storm, a crash loop, a group deleted, …"""
+    """Something that a person should know of: a storm, a crash loop, a group deleted, …
+
+    It happened `times` times (the column `count`).
+    """
 
     group_id: str
     kind: str
     started_at: int | None
     ended_at: int | None
     members: tuple[str, ...] | None
-    count: int | None
+    times: int | None
     detail: str | None
 
 
@@ -165,7 +168,8 @@ def _by_group(
     tables: Tables, name: str, kind: type[_T], group: str | None
 ) -> Mapping[str, list[_T]]:
     made: dict[str, list[_T]] = defaultdict(list)
-    for row in rows_of(tables.read(name, kind._fields, group)):
+    columns = ["count" if kind is Incident and c == "times" else c for c in kind._fields]
+    for row in rows_of(tables.read(name, columns, group)):
         one = kind._make(row)
         made[one.group_id].append(one)
     return made
