@@ -137,6 +137,11 @@ def test_workers_to_sessioned_and_back_and_the_sink_group_of_their_connector(
     tasks = Plan(broker, f"connect-{sink}", tmp_path, capsys, name="sink", evidence=log)
     body = tasks.make("--expect-members", "2")
     assert (body["path"], body["next_step"], body["exit_code"]) == ("two_bounces", 1, 0)
+    assert body["steps"][0]["config"][0]["format"] == "connector configuration"
+    for member in inspect(broker, f"connect-{sink}", *log)["members"]:
+        assert (member["software"]["family"], member["software"]["version"]) == (
+            "java", host.version,
+        )  # fmt: skip
     for step, classes in ((1, f"{STICKY},{RANGE}"), (2, STICKY)):
         assert tasks.settings(step) == {OVERRIDE: classes}
         configure(workers.running["w1"], sink, config | tasks.settings(step))

@@ -141,6 +141,10 @@ def test_from_2_3_to_cooperative_in_two_bounces_and_back(
         assert told["exit_code"] == (0 if count == 2 else 4)
         assert not told["dangers"], told["dangers"]
     assert told["next"].startswith("begin step 2")
+    unlogged = inspect(group.broker, group.group)
+    assert unlogged["rebalance_protocol"]["value"] == "cannot tell"
+    assert "its own log shows that" in unlogged["rebalance_protocol"]["why"]
+    assert {m["software"]["version_range"] for m in unlogged["members"]} == {">= 3.4"}
 
     printed = ("--client-log", str(group.programs.host(NEW).log_path))
     for count, name in enumerate(("a", "b"), 1):
