@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import RebalanceProtocol, Tri
+from rebal.groups.streams import EAGER_VALUES
 from rebal.planner.context import EAGER, Context, Facts
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.programs import below_cooperative, running
@@ -34,7 +35,10 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
     if not context.planning or not context.streams or not context.stable:
         return
     fix = "Remove upgrade.from from the configuration, and restart one by one."
-    declared = [facts for facts in context.members if _declared(facts) is not None]
+    old = [facts for facts in context.members if below_cooperative(context, facts) is Tri.YES]
+    # While somebody is below 2.4, and on the way down, an old value is what the plan asks for.
+    wanted = EAGER_VALUES if old or context.goal == EAGER else ()
+    declared = [facts for facts in context.members if _declared(facts) not in (None, *wanted)]
     if declared:
         values = sorted({str(_declared(facts)) for facts in declared})
         yield found(
@@ -45,8 +49,7 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
             evidence=[f.member.declared.evidence for f in declared if f.member.declared],
             fix=fix,
         )
-    old = [facts for facts in context.members if below_cooperative(context, facts) is Tri.YES]
-    if old or context.goal == EAGER:
+    if wanted:
         return
     eager = [f for f in running(context, RebalanceProtocol.EAGER) if f not in declared]
     if eager:
