@@ -41,13 +41,17 @@ def waits(member: Member) -> Waits:
         session, session_by = declared.session_timeout_ms, (declared.evidence.source,)
     if declared is not None and not rebalance and declared.max_poll_interval_ms:
         rebalance, rebalance_by = declared.max_poll_interval_ms, (declared.evidence.source,)
-    old = member.software is not None and older(member.software, "3.0") is Tri.YES
     return Waits(
-        session=session / 1000 if session else _SESSION_BEFORE_3 if old else _SESSION,
+        session=session / 1000 if session else _default_session(member),
         rebalance=rebalance / 1000 if rebalance else _REBALANCE,
         session_by=session_by,
         rebalance_by=rebalance_by,
     )
+
+
+def _default_session(member: Member) -> float:
+    old = member.software is not None and older(member.software, "3.0") is Tri.YES
+    return _SESSION_BEFORE_3 if old else _SESSION
 
 
 def with_brokers_sessions(snapshot: GroupSnapshot) -> tuple[Member, ...]:

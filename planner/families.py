@@ -46,6 +46,7 @@ def speak_kip848() -> frozenset[str]:
     return frozenset(k for k, known in families().items() if version_tuple(known.kip848_since))
 
 
+@lru_cache(4096)
 def cooperative(assignor: str) -> Tri:
     """Does `assignor` support COOPERATIVE; `cannot tell` for one that is not known."""
     return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(eager_only(assignor), Tri.CANNOT_TELL)

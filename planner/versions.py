@@ -74,6 +74,7 @@ def faults() -> tuple[Fault, ...]:
     return msgspec.convert(yaml.safe_load(text), _Faults).faults
 
 
+@lru_cache(4096)
 def exact_version(text: str | None) -> Version | None:
     """A client's release as (major, minor, patch); None for a vendor's build and for no version.
 
@@ -116,15 +117,19 @@ def client_faults(
     hit: list[Facts] = []
     there: dict[Fault, None] = {}
     versions: list[Version] = []
+    faulty: dict[tuple[str | None, Version], list[Fault]] = {}
     for facts in context.members if members is None else members:
         version = _version(facts, family)
         of = family or facts.family
-        mine = [
-            fault
-            for fault in known
-            if fault.of == of and version is not None and fault.in_version(version) is Tri.YES
-        ]
-        if mine and version is not None:
+        if version is None:
+            continue
+        # Members of one release have the same faults, and a group has few releases.
+        if (of, version) not in faulty:
+            faulty[of, version] = [
+                fault for fault in known if fault.of == of and fault.in_version(version) is Tri.YES
+            ]
+        mine = faulty[of, version]
+        if mine:
             hit.append(facts)
             versions.append(version)
             there |= dict.fromkeys(mine)
