@@ -10,8 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import Consumer, TopicPartition
 
 from rebal.groups.model import Record
 from rebal.inspectors.connection import ClusterConfig
@@ -116,7 +119,36 @@ def read_kafka(spark: SparkSession, config: ClusterConfig, what: KafkaRange) -> 
             sql.lit(None).cast("string").alias("problem"),
         )
     )
-    return Source(rows, (address,), holds_records=True, notes=what.notes)
+    return Source(
+        rows, (address,), holds_records=partial(_holds_records, config, what), notes=what.notes
+    )
+
+
+def _holds_records(config: ClusterConfig, what: KafkaRange) -> bool:
+    """Whether librdkafka finds a record in `what`; offsets alone may be markers of transactions."""
+    settings = config.to_confluent() | {
+        "group.id": GROUP_ID,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+    }
+    deadline = Deadline(config.timeout_ms)
+    consumer = Consumer(settings)
+    try:
+        left = set(what.partitions)
+        consumer.assign([TopicPartition(TOPIC, n, what.partitions[n][0]) for n in sorted(left)])
+        while left and not deadline.over:
+            message = consumer.poll(deadline.left())
+            if message is None:
+                continue
+            number = message.partition()
+            if message.error() is None and message.offset() < what.partitions[number][1]:
+                return True
+            left.discard(number)
+        # Without an answer nothing is proven, and an empty report must not pass.
+        return bool(left)
+    finally:
+        consumer.close()
 
 
 def java_options(config: ClusterConfig) -> dict[str, str]:

@@ -146,12 +146,12 @@ def error_row(
 
 
 def _note_extent(writer: PartWriter, batch: pa.RecordBatch) -> None:
-    """Report the last offset of each partition, and the first and last time, of real records."""
-    batch = batch.filter(pc.is_null(batch.column("problem")))
+    """Report the last offset of each partition, and the first and last time of records."""
     seen = pa.table({"p": batch.column("partition"), "o": batch.column("offset")})
     for row in seen.group_by("p").aggregate([("o", "max")]).to_pylist():
         if row["p"] is not None and row["o_max"] is not None:
             writer.reach(str(row["p"]), row["o_max"])
+    batch = batch.filter(pc.is_null(batch.column("problem")))
     times = pc.min_max(
         batch.column("timestamp").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
     )

@@ -201,7 +201,7 @@ def _account(run: Run, source: Source, totals: _Totals) -> None:
         )
     if totals.read:
         return
-    if source.holds_records:
+    if source.holds_records():
         raise ScanError(
             f"{TOPIC}: the brokers say that it holds records, and none was read; this must not "
             "pass for an empty cluster: scan again, with REBAL_DEBUG=1 to see what Spark says."

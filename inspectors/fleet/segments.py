@@ -1,16 +1,18 @@
 """Log segments of `__consumer_offsets` copied off a broker's disk, read with kafka-python's reader.
 
 Record batches of format v2 and the older ones, every compression. As a consumer that reads only
-what is committed, it leaves out aborted transactions and those whose end is not in the files:
-these, control records and cut-off ends are counted. A batch that fails its CRC is one broken
-record.
+what is committed, it leaves out aborted transactions, and what comes after the begin of one whose
+end is not in the files (a later scan reads that): these, control records and cut-off ends are
+counted. A batch that fails its CRC is one broken record.
 """
 
 from __future__ import annotations
 
+import math
 import mmap
 import re
 import struct
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -40,7 +42,7 @@ _XERIAL: Final = b"\x82SNAPPY\x00"
 
 CONTROL: Final = f"{SKIPPED}control records"
 ABORTED: Final = f"{SKIPPED}records of aborted transactions"
-OPEN: Final = f"{SKIPPED}records of transactions without an end"
+OPEN: Final = f"{SKIPPED}records since an open transaction"
 CUT_OFF: Final = f"{SKIPPED}cut-off ends of segments"
 
 
@@ -101,26 +103,78 @@ def _read_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def read_partition(partition: int, files: Iterable[str]) -> Iterator[pa.RecordBatch]:
     """The segments of one partition, in order, as batches of `SOURCE`."""
+    files = list(files)
+    ends = _transactions(files)
     rows = _Rows(partition)
-    pending: dict[int, list[_Record]] = {}
     for file in files:
         rows.source = Path(file).name
         for batch in _batches(file, rows):
-            records = _records(batch, rows)
-            if getattr(batch, "is_control_batch", False):
-                _end_of(batch.producer_id, records, pending, rows)
-            elif getattr(batch, "is_transactional", False):
-                pending.setdefault(batch.producer_id, []).extend(records)
-            else:
-                rows.add(records)
+            _place(batch, ends, rows)
             if rows.full:
                 yield rows.take()
-    for records in pending.values():
-        rows.skip(records, OPEN)
     yield rows.take()
 
 
-_Record = tuple[bytes | None, bytes | None, int, int | None]
+def _place(batch: Any, ends: _Transactions, rows: _Rows) -> None:
+    """Add the batch's records, or count them as what they are instead."""
+    records = _records(batch, rows)
+    if batch.base_offset >= ends.open_since:
+        rows.skip([(None, None, None, None) for _ in records], OPEN)
+    elif getattr(batch, "is_control_batch", False):
+        rows.skip(records, CONTROL)
+    elif getattr(batch, "is_transactional", False) and not ends.committed(
+        batch.producer_id, batch.base_offset
+    ):
+        rows.skip(records, ABORTED)
+    else:
+        rows.add(records)
+
+
+class _Transactions:
+    """How each transaction of a partition ended, and where the first open one begins."""
+
+    def __init__(self) -> None:
+        self._ends: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+        self._open: dict[int, int] = {}
+        self.open_since: float = math.inf
+
+    def begin(self, producer: int, offset: int) -> None:
+        self._open.setdefault(producer, offset)
+
+    def end(self, producer: int, offset: int, committed: bool) -> None:
+        self._open.pop(producer, None)
+        self._ends[producer].append((offset, committed))
+
+    def close(self) -> None:
+        self.open_since = min(self._open.values(), default=math.inf)
+
+    def committed(self, producer: int, offset: int) -> bool:
+        """Whether the transaction that `offset` is in was committed."""
+        ends = self._ends[producer]
+        at = bisect(ends, (offset, True))
+        return at < len(ends) and ends[at][1]
+
+
+def _transactions(files: Iterable[str]) -> _Transactions:
+    """A first look, at the batches' heads and the markers only."""
+    found = _Transactions()
+    unseen = _Rows(-1)
+    for file in files:
+        for batch in _batches(file, unseen, check=False):
+            if not getattr(batch, "is_transactional", False):
+                continue
+            if batch.is_control_batch:
+                for key, *_ in _records(batch, unseen):
+                    # A marker's key: a version and its type, 0 for abort and 1 for commit.
+                    committed = key is not None and key[2:4] == b"\x00\x01"
+                    found.end(batch.producer_id, batch.base_offset, committed)
+            else:
+                found.begin(batch.producer_id, batch.base_offset)
+    found.close()
+    return found
+
+
+_Record = tuple[bytes | None, bytes | None, int | None, int | None]
 """Key, value, offset, timestamp in milliseconds."""
 
 
@@ -158,22 +212,8 @@ class _Rows:
         return pa.RecordBatch.from_arrays(arrays, schema=SOURCE)
 
 
-def _end_of(
-    producer: int, markers: Sequence[_Record], pending: dict[int, list[_Record]], rows: _Rows
-) -> None:
-    """A transaction's marker: its records count now, or never."""
-    rows.skip(markers, CONTROL)
-    for key, *_ in markers:
-        # The marker's key: a version and its type, 0 for abort and 1 for commit.
-        records = pending.pop(producer, [])
-        if key is not None and key[2:4] == b"\x00\x01":
-            rows.add(records)
-        else:
-            rows.skip(records, ABORTED)
-
-
-def _batches(file: str, rows: _Rows) -> Iterator[Any]:
-    """A segment's batches, each with its CRC proven."""
+def _batches(file: str, rows: _Rows, *, check: bool = True) -> Iterator[Any]:
+    """A segment's batches, with `check` each with its CRC proven; `rows` gets what is none."""
     with open(file, "rb") as stream:
         size = stream.seek(0, 2)
         if not size:
@@ -182,7 +222,7 @@ def _batches(file: str, rows: _Rows) -> Iterator[Any]:
             at = 0
             while at < size:
                 if size - at < _HEAD.size:
-                    rows.skip([(None, None, -1, None)], CUT_OFF)
+                    rows.skip([(None, None, None, None)], CUT_OFF)
                     return
                 offset, length, _, magic = _HEAD.unpack_from(data, at)
                 end = at + _OVERHEAD + length
@@ -191,14 +231,14 @@ def _batches(file: str, rows: _Rows) -> Iterator[Any]:
                     return
                 if magic not in _SMALLEST or end - at < _SMALLEST[magic]:
                     what = f"not a record batch at byte {at} of the segment; its rest is not read"
-                    rows.add([(None, data[at : at + 64], None, None)], what)  # type: ignore[list-item]
+                    rows.add([(None, data[at : at + 64], None, None)], what)
                     return
                 if end > size:
-                    rows.skip([(None, None, offset, None)], CUT_OFF)
+                    rows.skip([(None, None, None, None)], CUT_OFF)
                     return
                 raw = data[at:end]
                 batch = DefaultRecordBatch(raw) if magic == 2 else LegacyRecordBatch(raw, magic)
-                if batch.validate_crc():
+                if not check or batch.validate_crc():
                     yield batch
                 else:
                     rows.add([(None, raw, offset, None)], "the record batch fails its CRC")

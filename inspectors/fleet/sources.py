@@ -8,8 +8,8 @@ that are no records keep their place with a `problem`, so nothing is lost withou
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -40,16 +40,16 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 class Source:
     """`rows` has the columns of `SOURCE`; `names` says where they come from.
 
-    `may_repeat`: one record may come twice. `holds_records`: the source itself says that there is
-    something to read, so reading nothing is an error. `notes` are for the operator.
+    `may_repeat`: one record may come twice. `holds_records`: asks the source itself, in another
+    way, whether there is something to read, so that reading nothing can be an error. `notes` are
+    for the operator.
     """
 
     rows: DataFrame
     names: tuple[str, ...]
     may_repeat: bool = False
-    holds_records: bool = False
+    holds_records: Callable[[], bool] = lambda: False
     notes: tuple[str, ...] = ()
-    last: Mapping[int, int] = field(default_factory=dict)
 
 
 def find_files(paths: Sequence[str]) -> list[tuple[str, str]]:
@@ -159,8 +159,8 @@ def _lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     return parsed.select(
         key.alias("key"),
         raw.alias("value"),
-        sql.col("r.partition").alias("partition"),
-        sql.col("r.offset").alias("offset"),
+        _own("r.partition", problem).cast("int").alias("partition"),
+        _own("r.offset", problem).cast("bigint").alias("offset"),
         _time(sql.col("r.timestamp")).alias("timestamp"),
         "source",
         problem.alias("problem"),
@@ -191,12 +191,19 @@ def _parquet(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     return rows.select(
         "key",
         "value",
-        sql.col("partition").cast("int").alias("partition"),
-        sql.col("offset").cast("bigint").alias("offset"),
+        _own("partition", problem).cast("int").alias("partition"),
+        _own("offset", problem).cast("bigint").alias("offset"),
         timestamp.cast("timestamp").alias("timestamp"),
         sql.col("_metadata.file_name").alias("source"),
         problem.alias("problem"),
     )
+
+
+def _own(name: str, problem: Column) -> Column:
+    """A record's place; null for a record of another topic, whose place is not in this one."""
+    from pyspark.sql import functions as sql
+
+    return sql.when(problem.isNull() | ~problem.startswith(SKIPPED), sql.col(name))
 
 
 def _of_other_topic(topic: Column) -> Column:

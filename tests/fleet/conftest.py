@@ -67,6 +67,23 @@ def scan(
     return scan
 
 
+@pytest.fixture(scope="session")
+def scanned(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A full scan of the captures in the shared session; copy it before changing anything."""
+    from rebal.cli.app import run
+
+    out = tmp_path_factory.mktemp("captures") / "out"
+    words = ["--offsets", OFFSETS, "--request-log", REQUEST_LOG, "--out", out]
+    assert run(["fleet", "scan", *map(str, words)]) == 0
+    return out
+
+
+@pytest.fixture(scope="session")
+def local_tables(scanned: Path) -> Tables:
+    """Its tables."""
+    return read_tables(scanned)
+
+
 def read_tables(out: Path) -> Tables:
     """All tables of the finished run in `out`, as the manifest names their files."""
     import pyarrow as pa

@@ -9,20 +9,16 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rebal.cli.app import run
 from rebal.groups.wire.offset_commit import decode_offset_commit
 from rebal.groups.wire.offsets_key import OffsetCommitKey, decode_key, kind_name
 from rebal.inspectors.fleet.manifest import read_manifest
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, without_sources
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.live
 
@@ -59,14 +55,6 @@ def line(offset: int, key: bytes | None, value: bytes | None, topic: str = "") -
 @pytest.fixture(scope="module")
 def captured() -> list[Line]:
     return lines_of(OFFSETS)
-
-
-@pytest.fixture(scope="module")
-def scanned(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("captures") / "out"
-    words = ["--offsets", OFFSETS, "--request-log", REQUEST_LOG, "--out", out]
-    assert run(["fleet", "scan", *map(str, words)]) == 0
-    return out
 
 
 @pytest.fixture

@@ -143,6 +143,19 @@ def test_transactions_count_when_they_are_committed(tmp_path: Path) -> None:
     assert problems(found) == {CONTROL: 2, ABORTED: 2, OPEN: 1}
 
 
+def test_an_open_transaction_holds_back_what_comes_after(tmp_path: Path) -> None:
+    found = rows(
+        tmp_path,
+        batch(0, PAIRS[:2], producer=1)
+        + batch(2, PAIRS[2:3], producer=2)
+        + batch(3, PAIRS[3:5])
+        + marker(5, 1, commit=True),
+    )
+    assert records(found) == {0: PAIRS[0], 1: PAIRS[1]}
+    assert problems(found) == {OPEN: 4}
+    assert {row["offset"] for row in found if row["problem"] == OPEN} == {None}
+
+
 def test_a_cut_off_end(tmp_path: Path) -> None:
     whole = batch(0, PAIRS[:2]) + batch(2, PAIRS)
     found = rows(tmp_path, whole[:-5])

@@ -1,0 +1,127 @@
+"""The job on a real Spark standalone master with two workers, whose Python knows no rebal."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rebal.inspectors.fleet.manifest import read_manifest
+from rebal.inspectors.fleet.shipping import build_zip
+from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables
+from tests.kafka import jars
+from tests.kafka.broker import _free_ports
+from tests.kafka.processes import ChildProcess, wait_for
+
+REBAL = str(Path(sys.executable).with_name("rebal"))
+_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+def daemon(name: str, folder: Path, role: str, *arguments: str) -> ChildProcess:
+    import pyspark
+
+    java = jars.tool("java")
+    assert java is not None
+    classpath = str(Path(pyspark.__file__).parent / "jars" / "*")
+    options = ["--host", "127.0.0.1", "--webui-port", "0"]
+    command = [java, *_JVM, "-cp", classpath, f"org.apache.spark.deploy.{role}", *options]
+    env = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
+    return ChildProcess(name, [*command, *arguments], folder / f"{name}.log", env=env)
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[str]:
+    """The URL of a master with two workers of one core each."""
+    (port,) = _free_ports(1)
+    url = f"spark://127.0.0.1:{port}"
+    started = [daemon("master", tmp_path, "master.Master", "--port", str(port))]
+    try:
+        for number in (1, 2):
+            work = ("--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / f"work{number}"))
+            started.append(daemon(f"worker{number}", tmp_path, "worker.Worker", *work, url))
+        wait_for(
+            "two workers",
+            lambda: started[0].log().count("Registering worker") == 2,
+            timeout=60,
+            involved=lambda: started,
+        )
+        yield url
+    finally:
+        for child in reversed(started):
+            child.terminate()
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """This Python with its third-party packages, and without rebal."""
+    path = tmp_path / "bare-python"
+    packages = sysconfig.get_paths()["purelib"]
+    path.write_text(
+        f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n'
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    for module, there in (("pyarrow", True), ("rebal.groups", False)):
+        done = subprocess.run([path, "-c", f"import {module}"], capture_output=True, check=False)
+        assert (done.returncode == 0) is there, done.stderr
+    return path
+
+
+@pytest.mark.live
+def test_a_standalone_cluster_makes_the_same_tables(
+    master: str, bare_python: Path, tmp_path: Path, local_tables: dict[str, list[object]]
+) -> None:
+    out = tmp_path / "out"
+    conf = {
+        "spark.pyspark.python": str(bare_python),
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "512m",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    words = [word for key, value in conf.items() for word in ("--spark-conf", f"{key}={value}")]
+    source = ["--offsets", str(OFFSETS), "--request-log", str(REQUEST_LOG), "--out", str(out)]
+    done = subprocess.run(
+        [REBAL, "fleet", "scan", "--master", master, *words, *source],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stderr.splitlines() if not line.startswith("rebal: ")] == []
+    assert read_manifest(out).read == 7362
+    assert read_tables(out) == local_tables
+    used = {path.parent.parent.name for path in tmp_path.glob("work*/app-*/*/stderr")}
+    assert used, "no executor ran"
+
+
+def test_the_shipped_code_is_whole(tmp_path: Path) -> None:
+    made = build_zip(tmp_path)
+    names = set(zipfile.ZipFile(made).namelist())
+    assert {"rebal/", "rebal/groups/", "rebal/inspectors/fleet/"} <= names
+    assert not [name for name in names if "__pycache__" in name]
+    root = Path(__file__).parents[2]
+    for room in ("groups", "inspectors"):
+        for path in (root / room).rglob("*"):
+            if path.suffix in (".py", ".yaml", ".typed") and "__pycache__" not in path.parts:
+                assert f"rebal/{path.relative_to(root)}" in names
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from rebal.groups.clients import __file__ as place\n"
+        "from importlib.resources import files\n"
+        "assert place.startswith(sys.argv[1]), place\n"
+        "assert files('rebal.groups.data').joinpath('clients.yaml').read_bytes()\n"
+    )
+    packages = sysconfig.get_paths()["purelib"]
+    subprocess.run(
+        [sys.executable, "-S", "-c", code, str(made)],
+        env={**os.environ, "PYTHONPATH": packages},
+        check=True,
+        timeout=30,
+    )

@@ -1,0 +1,119 @@
+"""Ctrl-C and SIGKILL in the middle of a real Spark job; a Java or an extra that is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rebal.inspectors.fleet.manifest import read_manifest
+from tests.fleet.conftest import OFFSETS, read_tables
+
+REBAL = str(Path(sys.executable).with_name("rebal"))
+_QUICK = ("--master", "local[2]", "--spark-conf", "spark.driver.memory=512m")
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes that `pid` has started, and theirs."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int(
+                    (entry / "stat").read_text().rsplit(")", 1)[1].split()[1]
+                )
+            except (OSError, IndexError):
+                continue
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.live
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_scan_leaves_the_tables_and_no_process(
+    kind: signal.Signals, scanned: Path, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(scanned, tmp_path / "out", symlinks=True))
+    before = read_tables(out)
+    child = subprocess.Popen(
+        [REBAL, "fleet", "scan", "--offsets", str(OFFSETS), "--out", str(out), "--full", *_QUICK],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stderr is not None
+    assert child.stderr.readline().startswith("rebal: reading consumer_offsets")
+    started = descendants(child.pid)
+    assert started, "no JVM runs"
+    child.send_signal(kind)
+    rest = child.stderr.read()
+    child.stderr.close()
+    assert child.wait(30) == (130 if kind is signal.SIGINT else -signal.SIGKILL)
+    if kind is signal.SIGINT:
+        assert rest == "rebal: stopped.\n"
+        assert [path.name for path in (out / "runs").iterdir()] == [str(read_manifest(out).run)]
+    deadline = time.monotonic() + 30
+    while any(map(alive, started)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [pid for pid in started if alive(pid)]
+    assert read_tables(out) == before
+
+
+def scan_with(tmp_path: Path, **env: str) -> str:
+    done = subprocess.run(
+        [REBAL, "fleet", "scan", "--offsets", str(OFFSETS), "--out", str(tmp_path / "out")],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+    return done.stderr
+
+
+def fake_java(folder: Path, says: str) -> str:
+    path = folder / "bin" / "java"
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(folder)
+
+
+def test_no_java(tmp_path: Path) -> None:
+    assert "was not found: install a JDK 17" in scan_with(tmp_path, JAVA_HOME=str(tmp_path))
+
+
+def test_a_java_that_is_too_old(tmp_path: Path) -> None:
+    home = fake_java(tmp_path, 'openjdk version "1.8.0_412"')
+    assert "is Java 8: install a JDK 17" in scan_with(tmp_path, JAVA_HOME=home)
+
+
+def test_a_java_that_does_not_run(tmp_path: Path) -> None:
+    assert "does not run" in scan_with(tmp_path, JAVA_HOME=fake_java(tmp_path, "no JVM here"))
+
+
+def test_without_the_extra(tmp_path: Path) -> None:
+    (tmp_path / "pyspark.py").write_text("raise ImportError('not installed')\n")
+    said = scan_with(tmp_path, PYTHONPATH=str(tmp_path))
+    assert "pip install 'rebal[fleet]'" in said

@@ -1,0 +1,127 @@
+"""What `fleet scan` is given to read, before Spark starts: one sentence for each wrong thing."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from rebal.cli.app import run
+from rebal.groups.errors import DocumentError
+from rebal.inspectors.connection import ClusterConfig
+from rebal.inspectors.connection_settings import Pem
+from rebal.inspectors.errors import SettingError
+from rebal.inspectors.fleet.kafka_source import java_options
+from rebal.inspectors.fleet.sources import find_files
+
+LINE = b'{"key":"AAI=","value":null,"partition":0,"offset":1,"timestamp":1}\n'
+KEY = "-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----"
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIC\n-----END CERTIFICATE-----"
+
+
+def test_files_and_folders(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "a.jsonl", tmp_path / "in" / "b.jsonl.gz"
+    packed.parent.mkdir()
+    plain.write_bytes(LINE)
+    packed.write_bytes(gzip.compress(LINE))
+    (tmp_path / "c.parquet").write_bytes(b"PAR1....PAR1")
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / ".a.jsonl.crc").write_bytes(b"crc")
+    assert find_files([str(tmp_path)]) == [
+        (str(plain), "text"),
+        (str(tmp_path / "c.parquet"), "parquet"),
+        (str(packed), "text"),
+    ]
+    assert find_files(["hdfs://nn/captured.jsonl.gz", "s3a://bucket/captured"]) == [
+        ("hdfs://nn/captured.jsonl.gz", "text"),
+        ("s3a://bucket/captured", "parquet"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "says"),
+    [
+        ("missing.jsonl", None, "no such file"),
+        ("empty.jsonl", b"", "is empty"),
+        ("plain.jsonl.gz", LINE, "is not gz, whatever its name says"),
+        ("packed.jsonl", gzip.compress(LINE), "name it so that it ends in .gz"),
+        ("text.parquet", LINE, "is not Parquet"),
+    ],
+)
+def test_files_that_are_not_what_they_seem(
+    tmp_path: Path, name: str, data: bytes | None, says: str
+) -> None:
+    if data is not None:
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(DocumentError, match=says):
+        find_files([str(tmp_path / name)])
+
+
+def test_a_folder_without_a_captured_file(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing")
+    with pytest.raises(DocumentError, match=r"no \.jsonl, \.jsonl\.gz or \.parquet"):
+        find_files([str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--offsets", "a", "--segments", "b"], "give one source of records"),
+        (["--offsets", "a", "-b", "127.0.0.1:1"], "give one source of records"),
+        (["--offsets", "a", "--spark-conf", "x"], "expected key=value"),
+    ],
+)
+def test_wrong_usage(
+    tmp_path: Path, words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["fleet", "scan", *words, "--out", str(tmp_path)]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_no_source_at_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("REBAL_BOOTSTRAP", raising=False)
+    assert run(["fleet", "scan", "--out", str(tmp_path)]) == 1
+    assert "no bootstrap server" in capsys.readouterr().err
+
+
+def test_the_connection_in_javas_words(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text(CERTIFICATE)
+    config = ClusterConfig(
+        bootstrap="b:9093",
+        protocol="SASL_SSL",
+        mechanism="SCRAM-SHA-512",
+        username="me",
+        password='a"b\\c',
+        ca=Pem(file=str(tmp_path / "ca.pem")),
+        verify_hostname=False,
+    )
+    made = java_options(config)
+    assert made["kafka.sasl.jaas.config"] == (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        'username="me" password="a\\"b\\\\c";'
+    )
+    assert made["kafka.ssl.truststore.certificates"] == CERTIFICATE
+    assert made["kafka.ssl.endpoint.identification.algorithm"] == ""
+    assert made["kafka.isolation.level"] == "read_committed"
+    assert made["kafka.exclude.internal.topics"] == "false"
+
+
+def test_a_client_certificate_and_key_from_one_text() -> None:
+    both = Pem(inline=f"{KEY}\n{CERTIFICATE}\n{CERTIFICATE}\n")
+    config = ClusterConfig(bootstrap="b:9093", protocol="SSL", certificate=both, key=both)
+    made = java_options(config)
+    assert made["kafka.ssl.keystore.key"] == KEY
+    assert made["kafka.ssl.keystore.certificate.chain"] == f"{CERTIFICATE}\n{CERTIFICATE}"
+    assert "kafka.ssl.truststore.type" not in made
+
+
+def test_a_key_that_java_cannot_read() -> None:
+    old = Pem(inline=KEY.replace("PRIVATE", "RSA PRIVATE"))
+    config = ClusterConfig(
+        bootstrap="b:9093", protocol="SSL", certificate=Pem(inline=CERTIFICATE), key=old
+    )
+    with pytest.raises(SettingError, match="openssl pkcs8"):
+        java_options(config)
