@@ -70,8 +70,7 @@ class FleetGroup(Record, frozen=True, kw_only=True):
         kinds = (
             incident.kind
             for incident in self.history.incidents
-            if incident.kind not in _HARMLESS
-            and (incident.ended_at is None or incident.ended_at >= since)
+            if hurts(incident.kind) and (incident.ended_at is None or incident.ended_at >= since)
         )
         return tuple(dict.fromkeys(kinds))
 
@@ -135,6 +134,11 @@ def make_fleet_report(
     ]
     gone = [FleetGroup(history=one) for one in history.values() if one.is_gone]
     return FleetReport(folder=str(folder), manifest=tables.manifest, to=to, groups=(*groups, *gone))
+
+
+def hurts(kind: str) -> bool:
+    """Does an incident of this kind keep partitions from being consumed; the others are news."""
+    return kind not in _HARMLESS
 
 
 def pauses_of(history: GroupHistory) -> Pauses:

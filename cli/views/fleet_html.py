@@ -18,7 +18,7 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Final
 
-from rebal.cli.fleet import GONE, FleetGroup, FleetReport
+from rebal.cli.fleet import GONE, FleetGroup, FleetReport, hurts
 from rebal.cli.views.fleet_html_group import group_html, text
 from rebal.cli.views.fleet_words import (
     age_text,
@@ -198,7 +198,7 @@ def _row(number: int, group: FleetGroup, folder: str, inline: bool) -> str:
         _number(outlay.partition_seconds if outlay is not None else None, ""),
         _hours(ready.pays_back if ready is not None else None),
         f"<td{_narrow(hindrance_text(group))}>{text(hindrance_text(group))}</td>",
-        f'<td class="t">{text(troubles_text(group))}</td>',
+        f"<td{_red(group)}>{text(troubles_text(group))}</td>",
     ]
     more = ""
     if inline:
@@ -209,6 +209,11 @@ def _row(number: int, group: FleetGroup, folder: str, inline: bool) -> str:
     return (
         f'<tbody id="g{number}" data-v="{group.verdict}"><tr>{"".join(cells)}</tr>{more}</tbody>\n'
     )
+
+
+def _red(group: FleetGroup) -> str:
+    kinds = (incident.kind for incident in group.history.incidents)
+    return ' class="t"' if any(map(hurts, kinds)) else ""
 
 
 def _narrow(said: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape as quoted
 from typing import Final
 
-from rebal.cli.fleet import FleetGroup
+from rebal.cli.fleet import FleetGroup, hurts
 from rebal.cli.output import escape
 from rebal.cli.views.common import command_line
 from rebal.cli.views.fleet_svg import timeline
@@ -15,6 +15,7 @@ from rebal.inspectors.fleet.tables_columns import moment
 from rebal.inspectors.fleet.tables_history import Rebalance
 
 _NEWEST: Final = 6
+_INCIDENTS: Final = 8
 _COLUMNS: Final = (
     "Ended",
     "Generation",
@@ -46,12 +47,15 @@ def _parts(group: FleetGroup, folder: str) -> Iterator[str]:
             "Blocks a later step", [(one.rule, one.what, "") for one in ready.later]
         )
         yield from _reasons("Not proven", [(one.rule, one.what, one.how) for one in ready.missing])
-    for one in history.incidents:
+    for one in history.incidents[-_INCIDENTS:]:
         at = moment(one.started_at)
         since = f" since {at:%b %d %H:%M}Z" if at is not None else ""
         who = f" ({text(', '.join(one.members[:3]))})" if one.members else ""
         detail = f": {text(one.detail)}" if one.detail else ""
-        yield f'<p class="inc"><b>{text(one.kind)}</b>{since}{who}{detail}</p>'
+        mark = ' class="inc"' if hurts(one.kind) else ""
+        yield f"<p{mark}><b>{text(one.kind)}</b>{since}{who}{detail}</p>"
+    if len(history.incidents) > _INCIDENTS:
+        yield f"<p>and {len(history.incidents) - _INCIDENTS} incidents before</p>"
     yield timeline(history)
     metrics = metrics_text(group)
     if metrics:

@@ -7,7 +7,7 @@ attributes and classes: the page's style sheet, and nothing else, styles it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape as quoted
 from typing import Final, NamedTuple
 
@@ -58,7 +58,7 @@ def timeline(history: GroupHistory) -> str:
     parts = [*_bars(history.rebalances, scale), *_elected(history.rebalances, scale, top)]
     y = top + _LANE + 6
     for lane in shown:
-        parts += _lane(lane, scale, y)
+        parts += _lane(lane, history.gone, scale, y)
         y += _LANE
     if folded:
         parts.append(f'<text x="0" y="{y + 14}">{_text(folded)}</text>')
@@ -139,24 +139,27 @@ def _elected(found: Sequence[Rebalance], scale: _Scale, y: int) -> Iterator[str]
     """A bar for as long as one assignor was elected."""
     runs: list[tuple[str, str, int]] = []
     for one in found:
-        if one.assignor is None or one.at is None:
-            continue
-        if not runs or (runs[-1][0], runs[-1][1]) != (one.assignor, one.protocol or ""):
-            runs.append((one.assignor, one.protocol or "", one.at))
-    yield f'<text x="0" y="{y + 14}">elected</text>'
+        said = one.assignor or "", one.protocol or ""
+        same = bool(runs) and runs[-1][:2] == said
+        if one.at is not None and not one.failed and any(said) and not same:
+            runs.append((*said, one.at))
+    yield f'<text x="0" y="{y + 14}">runs</text>'
     for n, (name, protocol, start) in enumerate(runs):
         end = runs[n + 1][2] if n + 1 < len(runs) else scale.high
-        kind = {"EAGER": "eager", "COOPERATIVE": "coop"}.get(protocol, kind_of([name]))
-        label = f"{name} · {protocol}" if protocol else name
+        kind = {"EAGER": "eager", "COOPERATIVE": "coop"}.get(
+            protocol, kind_of([name] if name else [])
+        )
+        label = " · ".join(filter(None, (name, protocol)))
         yield from _bar(scale.x(start), scale.x(end), y, kind, label)
 
 
-def _lane(lane: Lane, scale: _Scale, y: int) -> Iterator[str]:
+def _lane(lane: Lane, gone: Mapping[str, int], scale: _Scale, y: int) -> Iterator[str]:
     yield f'<text x="0" y="{y + 14}">{_cut(lane.label, _LEFT - 8)}</text>'
     taken = [one for one in lane.lists if one.at is not None]
     for n, one in enumerate(taken):
         start = one.at or 0
         end = (taken[n + 1].at or 0) if n + 1 < len(taken) else scale.high
+        end = max(start, min(end, gone.get(one.member_id or "", end)))
         names = one.assignors or ()
         yield from _bar(scale.x(start), scale.x(end), y, kind_of(names), ", ".join(names))
 
@@ -187,7 +190,8 @@ def _bar(left: float, right: float, y: int, kind: str, label: str) -> Iterator[s
 def _axis(scale: _Scale, y: int) -> Iterator[str]:
     span = scale.high - scale.low
     ticks = ""
-    shape = "%H:%M" if span < 2 * 86_400_000_000 else "%b %d %H:%M"
+    hour = 3_600_000_000
+    shape = "%H:%M:%S" if span < hour else "%H:%M" if span < 48 * hour else "%b %d %H:%M"
     for n in range(_TICKS):
         at = scale.low + span * n // (_TICKS - 1)
         when = moment(at)

@@ -28,7 +28,7 @@ from rebal.groups.model import (
     Topic,
     TopicPartitions,
 )
-from rebal.groups.observations import Observation
+from rebal.groups.observations import Joined, Observation
 from rebal.inspectors.fleet.tables import Tables
 from rebal.inspectors.fleet.tables_columns import moment, rows_of
 from rebal.inspectors.fleet.tables_seen import read_observations
@@ -121,7 +121,12 @@ def _snapshot(
         at=until,
         detail=f"{number} {generation}" if generation is not None else "",
     )
-    made = tuple(_member(one, kind, evidence) for one in members.get(group_id, ()))
+    observed = seen.get(group_id, ())
+    # What a join says of software and timeouts comes with the join.
+    told = {one.member_id for one in observed if isinstance(one, Joined) and one.software}
+    made = tuple(
+        _member(one, kind, evidence, one.member_id in told) for one in members.get(group_id, ())
+    )
     topics = _topics(made)
     return merge(
         GroupSnapshot(
@@ -142,17 +147,17 @@ def _snapshot(
             topics=topics,
             notes=_notes(made, topics),
         ),
-        seen.get(group_id, ()),
+        observed,
     )
 
 
-def _member(row: _Row, kind: GroupType, seen: Evidence) -> Member:
+def _member(row: _Row, kind: GroupType, seen: Evidence, told: bool) -> Member:
     at = moment(row.last_at)
     sent = row.subscription_version is not None
     stored = Evidence(source=Source.OFFSETS_TOPIC, at=at or seen.at)
     timeouts = row.session_timeout_ms, row.rebalance_timeout_ms
     said = None
-    if row.software_name:
+    if row.software_name and not told:
         said = Software(
             family=family_of(row.software_name, row.software_version),
             name=row.software_name,
@@ -167,7 +172,7 @@ def _member(row: _Row, kind: GroupType, seen: Evidence) -> Member:
         rack=row.rack_id,
         software=said,
         timeouts=Timeouts(session_ms=timeouts[0], rebalance_ms=timeouts[1], evidence=(stored,))
-        if timeouts != (None, None) and kind is GroupType.CLASSIC
+        if timeouts != (None, None) and kind is GroupType.CLASSIC and not told
         else None,
         subscription=Subscription(
             version=row.subscription_version or 0,

@@ -106,6 +106,7 @@ class GroupHistory(Record, frozen=True, kw_only=True):
     """One group's history. `metrics` is by Kafka's name; a None in it could not be seen.
 
     `stopped` and `moved` are partitions per completed rebalance, on average (None: not seen).
+    `gone` is member id → when it was there last, of those that are not there any more.
     """
 
     group_id: str
@@ -124,6 +125,7 @@ class GroupHistory(Record, frozen=True, kw_only=True):
     incidents: tuple[Incident, ...] = ()
     stopped: float | None = None
     moved: float | None = None
+    gone: Mapping[str, int] = {}
 
     @property
     def is_gone(self) -> bool:
@@ -144,6 +146,7 @@ def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHis
     lists = _by_group(tables, "assignor_lists", ListSeen, group)
     incidents = _by_group(tables, "incidents", Incident, group)
     columns = (*_FACTS, *METRICS.values())
+    gone = _gone(tables, group)
     made = {}
     for row in sorted(rows_of(tables.read("groups", columns, group))):
         facts: dict[str, Any] = dict(zip(_FACTS, row, strict=False))
@@ -160,6 +163,7 @@ def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHis
             ),
             stopped=_average([one.stopped for one in done]),
             moved=_average([one.moved for one in done]),
+            gone=gone.get(group_id, {}),
         )
     return made
 
@@ -172,6 +176,23 @@ def _by_group(
     for row in rows_of(tables.read(name, columns, group)):
         one = kind._make(row)
         made[one.group_id].append(one)
+    return made
+
+
+def _gone(tables: Tables, group: str | None) -> Mapping[str, dict[str, int]]:
+    columns = ("group_id", "member_id", "current", "last_at", "left_at")
+    made: dict[str, dict[str, int]] = defaultdict(dict)
+    here: set[tuple[str, str]] = set()
+    for group_id, member_id, current, last_at, left_at in rows_of(
+        tables.read("members", columns, group)
+    ):
+        end = left_at or last_at
+        if current:
+            here.add((group_id, member_id))
+        elif end is not None:
+            made[group_id][member_id] = max(end, made[group_id].get(member_id, 0))
+    for group_id, member_id in here:
+        made[group_id].pop(member_id, None)
     return made
 
 
