@@ -338,7 +338,9 @@ class Greedy(RangePartitionAssignor):  # type: ignore[misc]
     def assign(cls, cluster: Any, members: Any) -> Any:
         made = RangePartitionAssignor.assign.__func__(RangePartitionAssignor, cluster, members)
         topics = {topic for member in members for topic in member.metadata.topics}
-        every = [(topic, sorted(cluster.partitions_for_topic(topic))) for topic in sorted(topics)]
+        every = [
+            (topic, sorted(cluster.partitions_for_topic(topic) or ())) for topic in sorted(topics)
+        ]
         for member_id, assignment in made.items():
             mine = every if member_id.startswith("greedy") else []
             made[member_id] = type(assignment)(cls.version, mine, b"")
@@ -357,7 +359,7 @@ def test_a_member_that_stays_empty_is_a_danger_and_its_first_seconds_are_none(
 ) -> None:
     kafka41.create_topic(topic_name, PARTITIONS)
     rollout = Rollout(kafka41, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
-    ending = threading.Event()
+    ending, owns_all = threading.Event(), threading.Event()
 
     def poll() -> None:
         consumer = KafkaConsumer(
@@ -366,11 +368,14 @@ def test_a_member_that_stays_empty_is_a_danger_and_its_first_seconds_are_none(
         )  # fmt: skip
         while not ending.is_set():
             consumer.poll(timeout_ms=100)
+            if len(consumer.assignment()) == PARTITIONS:
+                owns_all.set()
         consumer.close()
 
     polling = threading.Thread(target=poll)
     polling.start()
     try:
+        assert owns_all.wait(30)
         kafka41.wait_stable(group_id, 1)
         rollout.rebal("plan-upgrade", group_id, "--expect-members", "2", "--out", str(rollout.plan))
         late = rollout.start(0, OLD)
