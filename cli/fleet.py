@@ -12,11 +12,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from rebal.cli.errors import UsageError
+from rebal.cli.forked import mapped
 from rebal.groups.model import GroupSnapshot, Record
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.tables import open_tables
-from rebal.inspectors.fleet.tables_groups import read_snapshots
+from rebal.inspectors.fleet.tables_groups import ScannedGroups
 from rebal.inspectors.fleet.tables_history import GroupHistory, read_history
 from rebal.planner.cost import Speed, by_arithmetic
 from rebal.planner.plan import Verdict
@@ -25,6 +28,8 @@ from rebal.planner.routes import NotPlannedError, make_plan
 
 GONE: Final = "gone"
 _HOUR: Final = 3_600_000_000
+_MANY: Final = 5000
+"""Members above which it is worth while to plan on all processors."""
 VERDICTS: Final = (*(verdict.value for verdict in Verdict), GONE)
 _HARMLESS: Final = frozenset(
     {
@@ -127,8 +132,14 @@ def make_fleet_report(
         raise UsageError(f"{folder}: the scan saw no group {group}: rebal fleet report {folder}.")
     if match is not None and not history:
         raise UsageError(f"{folder}: no group of the scan matches {match} as a whole name.")
-    chosen = [one for one in read_snapshots(tables, group) if one.group.group_id in history]
-    found = [_ready(one, history[one.group.group_id], to) for one in chosen if _alive(one, history)]
+    scanned = ScannedGroups(tables, group)
+    alive = [name for name, one in history.items() if not one.is_gone]
+
+    def ready(name: str) -> Readiness:
+        return _ready(scanned.snapshot(name), history[name], to)
+
+    members = sum(one.members or 0 for one in history.values())
+    found = mapped(ready, alive) if members > _MANY else list(map(ready, alive))
     groups = [
         FleetGroup(history=history[one.plan.group_id], readiness=one) for one in in_order(found)
     ]
@@ -158,11 +169,9 @@ def _ready(snapshot: GroupSnapshot, history: GroupHistory, to: str) -> Readiness
         plan = make_plan(snapshot, to, cost=by_arithmetic)
     except NotPlannedError as error:
         raise UsageError(str(error)) from None
-    return readiness(plan, pauses_of(history))
-
-
-def _alive(snapshot: GroupSnapshot, history: Mapping[str, GroupHistory]) -> bool:
-    return not history[snapshot.group.group_id].is_gone
+    # A report needs no group again, which is most of what a plan holds.
+    baseline = GroupSnapshot(group=snapshot.group, captured_at=snapshot.captured_at)
+    return readiness(msgspec.structs.replace(plan, baseline=baseline), pauses_of(history))
 
 
 def _pattern(match: str | None) -> re.Pattern[str] | None:

@@ -1,6 +1,7 @@
 """Groups of a scan as `GroupSnapshot`s: what the planner takes, without a broker.
 
-`read_snapshots` reads all groups, or one. The tables tell members, what they sent and what they
+`ScannedGroups` reads the rows of all groups, or of one, and makes a snapshot of each that is asked
+for. The tables tell members, what they sent and what they
 own; nothing in them tells the brokers' settings, log end offsets, or how many partitions a topic
 has: those stay unknown, or are said to follow from what is owned.
 """
@@ -77,24 +78,39 @@ class _Row(NamedTuple):
     error: str | None
 
 
-def read_snapshots(tables: Tables, group: str | None = None) -> tuple[GroupSnapshot, ...]:
-    """Every group of the scan (or the one named, if it is in it) as it last was, by its name.
-
-    Members' lists are bound to them, with the time they were seen; `captured_at` is the end of
-    what the scan saw of the group. A deleted group has state Dead and no members.
+class ScannedGroups:
+    """The rows of every group of the scan, or of the one named, if it is in it.
 
     Raises:
         TablesError: a table cannot be read.
     """
-    members = _current(tables, group)
-    seen: dict[str, list[Observation]] = defaultdict(list)
-    for one in read_observations(tables, group):
-        seen[one.group_id or ""].append(one)
-    found = [
-        _snapshot(dict(zip(_GROUPS, row, strict=True)), members, seen)
-        for row in rows_of(tables.read("groups", _GROUPS, group))
-    ]
-    return tuple(sorted(found, key=lambda one: one.group.group_id))
+
+    def __init__(self, tables: Tables, group: str | None = None) -> None:
+        self._members = _current(tables, group)
+        self._seen: dict[str, list[Observation]] = defaultdict(list)
+        for one in read_observations(tables, group):
+            self._seen[one.group_id or ""].append(one)
+        rows = rows_of(tables.read("groups", _GROUPS, group))
+        self._groups = {row[0]: dict(zip(_GROUPS, row, strict=True)) for row in rows}
+
+    @property
+    def names(self) -> list[str]:
+        """The groups' names, sorted."""
+        return sorted(self._groups)
+
+    def snapshot(self, name: str) -> GroupSnapshot:
+        """The group as it last was.
+
+        Members' lists are bound to them, with the time they were seen; `captured_at` is the end of
+        what the scan saw of the group. A deleted group has state Dead and no members.
+        """
+        return _snapshot(self._groups[name], self._members, self._seen)
+
+
+def read_snapshots(tables: Tables, group: str | None = None) -> tuple[GroupSnapshot, ...]:
+    """Every group of the scan (or the one named, if it is in it), by its name."""
+    groups = ScannedGroups(tables, group)
+    return tuple(map(groups.snapshot, groups.names))
 
 
 def _current(tables: Tables, group: str | None) -> Mapping[str, list[_Row]]:
