@@ -93,8 +93,10 @@ class ConsumerGroup:
             started=self.started,
         )
 
-    def finish(self) -> None:
-        """No record comes any more."""
+    def finish(self, ended: int | None = None) -> None:
+        """No record comes any more; what was written at `ended` took the group apart."""
+        if ended is not None and self._waiting_at == ended:
+            self._waiting = []
         self._take_waiting()
 
     @property

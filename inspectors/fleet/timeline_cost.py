@@ -51,7 +51,7 @@ class Cost:
             kept = owned is not None and owned.count > 0
             profiles.add(protocols.profile(_kind(seen, log, new, kept, False)))
         self.protocol = protocols.of_group(frozenset(profiles))
-        known = old is not None and old.members is not None
+        known = old.members is not None if old is not None else new.number == 1
         self.stopped = stopped if known else None
 
     def _profile(

@@ -122,9 +122,9 @@ class GroupTimeline:
             self._die()
         if self.consumer is not None:
             self.consumer.finish()
-            now = self.consumer.generation(self.last_at)
-            if now is not None:
-                self.history.advance(now)
+            last = self.consumer.generation(self.last_at)
+            if last is not None:
+                self.history.advance(last)
         self.lists.close()
         heard = self.consumer is None and write_members(self.history, self.log.persons)
         if heard and self.type is not GroupType.CONSUMER:
@@ -233,23 +233,29 @@ class GroupTimeline:
         if kind is GroupType.CONSUMER and (self.consumer is None or was is not kind):
             self.consumer = ConsumerGroup(self.shared.values, self.shared.topic_names)
             self.protocol_type = "consumer"
+        if kind is GroupType.CLASSIC:
+            self._end_consumer(at)
         if was in (kind, GroupType.UNKNOWN) or self.history.now is None:
             return
-        if kind is GroupType.CLASSIC and self.consumer is not None:
-            self.consumer.finish()
-            ended = self.consumer.generation(at)
-            if ended is not None:
-                self.history.advance(ended)
         members = self.history.roster.members
         to = incidents.TO_CONSUMER if kind is GroupType.CONSUMER else incidents.TO_CLASSIC
         self.history.incidents.converted(to, at, members)
+
+    def _end_consumer(self, at: int) -> None:
+        """The KIP-848 group is no more: its last generation, before it was taken apart."""
+        if self.consumer is None:
+            return
+        self.consumer.finish(at)
+        last = self.consumer.generation(at)
+        self.consumer = None
+        if last is not None:
+            self.history.advance(last)
 
     def _die(self) -> None:
         """The tombstone was the end of the group: nothing of another type followed it."""
         dying, self._dying = self._dying, None
         assert dying is not None
-        if self.type is GroupType.CONSUMER and self.consumer is not None:
-            self.consumer = ConsumerGroup(self.shared.values, self.shared.topic_names)
+        self._end_consumer(dying.at)
         self.history.end(dying.at, causes.DELETED)
         self.deleted_at = dying.at
 

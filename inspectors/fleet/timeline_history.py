@@ -157,7 +157,7 @@ class History:
         """The rebalance's row; a new group's first record (generation 0) is none."""
         if new.number == 0:
             return
-        before_known = old is not None and old.members is not None
+        before_known = old.members is not None if old is not None else new.number == 1
         count = None if new.members is None else len(new.members)
         assigned = _assigned(new)
         began = cause(
@@ -194,7 +194,7 @@ class History:
                 new.leader,
                 count,
                 tuple(seen.member_id for seen in change.really_new)
-                if change is not None and (before_known or new.number == 1)
+                if change is not None and before_known
                 else None,
                 tuple(one.seen.member_id for one in change.really_gone)
                 if change is not None and before_known

@@ -158,11 +158,16 @@ class Log:
         """The group ended at `at`: what begins later belongs to another one's generations."""
         self.before, self.era, self.cut_at = self.era, Era(), at
 
-    def joined(self, request: Mapping[str, Any], at: int, start: int) -> Round | None:
-        """A join that was answered without an error; its round unless that was done before."""
+    def joined(self, request: Mapping[str, Any], at: int, start: int, first: bool) -> Round | None:
+        """A join that was answered without an error; its round unless that was done before.
+
+        `first` is whether the member was never seen before: only then can a generation 1 after
+        later ones be that of a group that was created again, and not a line that came late.
+        """
         newest, generation = self.era.newest, request["generation"]
-        if newest is not None and generation == 1 < newest.generation and newest.last_at < start:
-            self.cut(start)  # the group was created again
+        again = newest is not None and generation == 1 < newest.generation
+        if again and first and newest is not None and newest.last_at < start:
+            self.cut(start)
         found = self._round(generation, start)
         if found is None:
             return None

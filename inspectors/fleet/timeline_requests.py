@@ -90,11 +90,12 @@ class Requests:
         person.replaced = replaced or person.replaced
         if error:
             return None
-        if person.joined_at is None:
+        first = person.joined_at is None
+        if first:
             person.joined_at = at
         start, now = _start(at, request), self.history.now
         late = now is not None and now.number == request["generation"] and start >= now.completed
-        if (late or self.log.joined(request, at, start) is None) and replaced is not None:
+        if (late or self.log.joined(request, at, start, first) is None) and replaced is not None:
             self._hidden(member_id, replaced, names, at)
             return Replacement(request["generation"], replaced, member_id, request["leader"])
         return None

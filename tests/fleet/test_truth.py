@@ -17,6 +17,7 @@ import pytest
 
 from rebal.groups.clients import family_of
 from rebal.inspectors.fleet.timeline_causes import EXPIRED, LEFT, RESTARTED
+from tests.fleet.conftest import CAPTURES, OFFSETS, REQUEST_LOG, read_tables
 from tests.fleet.timeline_input import (
     Row,
     Tables,
@@ -27,7 +28,7 @@ from tests.fleet.timeline_input import (
 )
 from tests.fleet.truth import NO_LEAVE, SILENT, Run, Truth, partitions, protocol
 
-FOLDER = Path(os.environ.get("REBAL_CAPTURES") or Path(__file__).parents[1] / "data" / "captures")
+FOLDER = Path(os.environ.get("REBAL_CAPTURES") or CAPTURES)
 SOON = 2_500
 """Milliseconds in which what was done must have reached the broker."""
 MODES = ("topic and log", "topic", "log")
@@ -298,6 +299,25 @@ def test_tables_tell_what_was_done(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found, tally = made(mode), Tally(mode)
+    for check in CHECKS:
+        check(truth, found, tally)
+    with capsys.disabled():
+        print("\n".join(tally.lines()))
+    assert not tally.wrong, "\n".join(tally.wrong)
+    assert not found["errors"]
+
+
+def test_so_do_the_tables_that_spark_makes(
+    truth: Truth, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if FOLDER == CAPTURES:
+        found = request.getfixturevalue("local_tables")
+    else:
+        out = request.getfixturevalue("tmp_path") / "out"
+        words = ["--offsets", FOLDER / OFFSETS.name, "--request-log", FOLDER / REQUEST_LOG.name]
+        request.getfixturevalue("scan")(*words, "--out", out)
+        found = read_tables(out)
+    tally = Tally("topic and log, through Spark")
     for check in CHECKS:
         check(truth, found, tally)
     with capsys.disabled():

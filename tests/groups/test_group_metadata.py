@@ -10,11 +10,13 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rebal.groups.errors import WireError
 from rebal.groups.wire.group_metadata import (
     GroupMetadata,
     GroupMetadataMember,
+    GroupMetadataReader,
     decode_group_metadata,
 )
 from rebal.groups.wire.offsets_key import GroupMetadataKey, OffsetCommitKey, decode_key
@@ -106,6 +108,47 @@ def test_a_cut_off_value_is_a_wire_error(value, data):
 def test_any_bytes_are_a_value_or_a_wire_error(data):
     with contextlib.suppress(WireError):
         assert decode_group_metadata(data).version in range(5)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[bytes]:
+    """Values of one group, most of whose members stay, wholly or but for their subscription."""
+    made = [draw(groups())]
+    for _ in range(draw(st.integers(1, 4))):
+        last = made[-1]
+        members = []
+        for member in last.members:
+            change = draw(st.sampled_from(["none", "subscription", "assignment", "gone", "other"]))
+            if change == "subscription":
+                member = structs.replace(member, subscription=draw(st.binary(max_size=20)))
+            elif change == "assignment":
+                member = structs.replace(member, assignment=draw(st.binary(max_size=20)))
+            elif change == "other":
+                member = structs.replace(member, client_id=draw(short))
+            if change != "gone":
+                members.append(member)
+        made.append(structs.replace(last, members=tuple(draw(st.permutations(members)))))
+    return [written(value) for value in made]
+
+
+@given(histories(), st.data())
+def test_a_reader_of_a_history_reads_each_value_as_it_would_alone(history, data):
+    reader = GroupMetadataReader()
+    for raw in history:
+        cut = raw[: data.draw(st.integers(0, len(raw) - 1))]
+        with pytest.raises(WireError):
+            reader.decode(cut)
+        assert reader.decode(raw) == decode_group_metadata(raw)
+        broken = bytearray(raw)
+        broken[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
+        try:
+            alone = decode_group_metadata(bytes(broken))
+        except WireError as error:
+            with pytest.raises(WireError) as found:
+                reader.decode(bytes(broken))
+            assert str(found.value) == str(error)
+        else:
+            assert reader.decode(bytes(broken)) == alone
 
 
 @pytest.mark.parametrize("version", [-1, 5, 32767])
