@@ -4,7 +4,7 @@ import platform
 import sys
 from importlib import import_module
 
-BENCHES = ("help_time", "assignors", "simulate_bench", "inspect_probe")
+BENCHES = ("help_time", "assignors", "simulate_bench", "inspect_probe", "fleet_bench")
 
 
 def main() -> int:

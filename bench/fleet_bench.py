@@ -1,0 +1,190 @@
+"""The fleet pipeline beside its peers: Spark's own reading, and Kafka's DumpLogSegments.
+
+The times begin when the Spark session is there, and each side has had one warm-up in it. The
+checksum reads every byte of keys and values that the scan reads; DumpLogSegments decodes the same
+records from a log segment, whole process (its JVM starts in half a second, a Spark session in
+several). Memory is that of the driver's Python process: the tables never pass through it.
+"""
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.timing import Row, wall
+
+FULL, TENTH = 2_000_000, 200_000
+LOG_MEGABYTES = 1000
+RUNS = 3
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure with its limit: at most, or at least."""
+
+    case: str
+    figures: tuple[float, ...]
+    unit: str
+    limit: float
+    at_least: bool = False
+
+    @property
+    def holds(self) -> bool:
+        median = statistics.median(self.figures)
+        return median >= self.limit if self.at_least else median <= self.limit
+
+    def text(self) -> str:
+        median = statistics.median(self.figures)
+        spread = f"{min(self.figures):.4g}–{max(self.figures):.4g}"
+        word = "at least" if self.at_least else "at most"
+        verdict = "holds" if self.holds else "DOES NOT HOLD"
+        return f"{self.case}: {median:.4g} {self.unit} ({spread}); {word} {self.limit:g}: {verdict}"
+
+
+def rows() -> Iterator[Row | Figure]:
+    from bench.fleet_input import write_parquet, write_segment
+
+    with tempfile.TemporaryDirectory() as folder:
+        parquet = {count: Path(folder) / f"{count}.parquet" for count in (TENTH, FULL)}
+        for count, path in parquet.items():
+            write_parquet(path, count)
+        seen = {count: _in_session("offsets", path) for count, path in parquet.items()}
+        scan, checksum = seen[FULL]["scan"], seen[FULL]["checksum"]
+        size = parquet[FULL].stat().st_size / 1e6
+        yield Row(
+            f"fleet scan of 2 M records ({size:.0f} MB zstd Parquet) to all tables, after start",
+            tuple(scan),
+            tuple(checksum),
+            "Spark reads and checksums the same bytes",
+            3.0,
+        )
+        segment = Path(folder) / "00000000000000000000.log"
+        write_segment(segment, TENTH)
+        dump = [wall(_dump(segment)) for _ in range(RUNS + 1)][1:]
+        yield Row(
+            "seconds for 200,000 records of a scan of 2 M",
+            tuple(seconds * TENTH / FULL for seconds in scan),
+            tuple(dump),
+            "DumpLogSegments --offsets-decoder of 200,000 of them",
+            0.2,
+        )
+        yield Figure(
+            "2 M records take this many times the seconds of 0.2 M",
+            (statistics.median(scan) / statistics.median(seen[TENTH]["scan"]),),
+            "×",
+            12,
+        )
+        yield Figure(
+            "2 M records take this many times the driver's peak memory of 0.2 M",
+            (seen[FULL]["peak"] / seen[TENTH]["peak"],),
+            "×",
+            1.1,
+        )
+        yield from _logs(Path(folder))
+        yield from _report(Path(folder))
+
+
+def _logs(folder: Path) -> Iterator[Figure]:
+    from bench.fleet_log import write_log
+
+    plain, packed = folder / "kafka-request.log", folder / "packed" / "kafka-request.log.gz"
+    packed.parent.mkdir()
+    megabytes = write_log(plain, packed, LOG_MEGABYTES)
+    seconds = _in_session("log", plain)["scan"]
+    yield Figure(
+        f"request log, {megabytes:.0f} MB plain, to all tables",
+        tuple(megabytes / each for each in seconds),
+        "MB/s",
+        50,
+        at_least=True,
+    )
+    seconds = _in_session("log", packed)["scan"]
+    yield Figure(
+        f"request log, {megabytes:.0f} MB packed as one .gz, which one core must unpack",
+        tuple(megabytes / each for each in seconds),
+        "MB/s of text",
+        0,
+        at_least=True,
+    )
+
+
+def _report(folder: Path) -> Iterator[Figure]:
+    from tests.fleet.synthetic import fleet
+    from tests.fleet.tablefiles import write_tables
+
+    write_tables(folder / "fleet", fleet(2000))
+    rebal = str(Path(sys.executable).with_name("rebal"))
+    report = [rebal, "fleet", "report", str(folder / "fleet"), "--exit-zero"]
+    for words in ([], ["--out", str(folder / "fleet.html")]):
+        times = [wall([*report, *words]) for _ in range(RUNS + 1)][1:]
+        case = "rebal fleet report of 2,000 groups" + (", as a page" if words else "")
+        yield Figure(f"{case}, whole process", tuple(times), "s", 5)
+
+
+def _dump(segment: Path) -> list[str]:
+    from tests.kafka import jars
+
+    path = jars.classpath("broker-4.1.1")
+    words = ["--offsets-decoder", "--files", str(segment)]
+    return [
+        jars.tool("java") or "java",
+        "-Xmx1g",
+        "-cp",
+        path,
+        "kafka.tools.DumpLogSegments",
+        *words,
+    ]
+
+
+def _in_session(what: str, path: Path) -> dict[str, Any]:
+    """Seconds of each run and the driver's peak megabytes, from a process with its own session."""
+    command = [sys.executable, "-m", "bench.fleet_bench", what, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}: {done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def measure(what: str, path: str) -> dict[str, Any]:
+    """One warm-up and `RUNS` runs in a session of this process."""
+    from pyspark.sql import functions as sql
+
+    from rebal.inspectors.fleet.job import ScanOrder, run_scan
+    from rebal.inspectors.fleet.session import SparkSettings, spark_session
+
+    found: dict[str, Any] = {"scan": [], "checksum": []}
+    settings = SparkSettings(
+        master="local[2]", conf=(("spark.driver.memory", "3g"), ("spark.ui.enabled", "false"))
+    )
+    given = {"offsets": (path,)} if what == "offsets" else {"request_logs": (path,)}
+    with spark_session(settings, kafka=False) as spark, tempfile.TemporaryDirectory() as out:
+        for run in range(RUNS + 1):
+            if what == "offsets":
+                begin = time.perf_counter()
+                spark.read.parquet(path).select(
+                    sql.sum(sql.crc32("key")), sql.sum(sql.crc32("value"))
+                ).collect()
+                found["checksum"].append(time.perf_counter() - begin)
+            begin = time.perf_counter()
+            run_scan(ScanOrder(out=Path(out) / str(run), **given), say=_silent)
+            found["scan"].append(time.perf_counter() - begin)
+    found["scan"], found["checksum"] = found["scan"][1:], found["checksum"][1:]
+    unit = 1024 if sys.platform == "linux" else 1024 * 1024
+    found["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    return found
+
+
+def _silent(text: str) -> None:
+    del text
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(*sys.argv[1:3])), flush=True)
