@@ -1,0 +1,116 @@
+"""The report on what was really captured: each group's story ends where its README says it does."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rebal.cli import app
+from rebal.cli.fleet import FleetGroup, FleetReport, make_fleet_report
+from rebal.cli.views.fleet_html_group import group_html
+from tests.fleet.tablefiles import write_tables
+from tests.fleet.timeline_input import captured_records, captured_requests, tables
+
+CAPTURES = Path(__file__).parents[1] / "data" / "captures"
+# Group → verdict, way, next step; what README.md beside the captures tells of each.
+ENDS = {
+    "abandoned": ("gone", None, None),
+    "billing": ("ready", "two_bounces", 1),
+    "checkout": ("done", "finished", None),
+    "flappy": ("blocked", "cut_over", 1),
+    "gosvc": ("done", "finished", None),
+    "inventory": ("ready", "two_bounces", 2),
+    "migrating": ("done", "already_incremental", None),
+    "ml-features": ("done", "finished", None),
+    "pyapp": ("done", "finished", None),
+    "reports": ("ready", "one_bounce", 1),
+    "shipping": ("ready", "two_bounces", 1),
+    "static-orders": ("done", "finished", None),
+    "streams-agg": ("ready", "streams_one_bounce", 1),
+    "web-node": ("blocked", "two_bounces", 1),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = tables([*captured_records(CAPTURES), *captured_requests(CAPTURES)])
+    return write_tables(tmp_path_factory.mktemp("captures"), rows)
+
+
+@pytest.fixture(scope="module")
+def report(folder: Path) -> FleetReport:
+    return make_fleet_report(folder)
+
+
+def group_of(report: FleetReport, name: str) -> FleetGroup:
+    (found,) = (group for group in report.groups if group.group_id == name)
+    return found
+
+
+def rules_of(group: FleetGroup) -> tuple[set[str], set[str], set[str]]:
+    ready = group.readiness
+    assert ready is not None
+    return (
+        {one.rule for one in ready.blockers},
+        {one.rule for one in ready.later},
+        {one.rule for one in ready.missing},
+    )
+
+
+def test_each_group_ends_as_its_story_ended(report: FleetReport) -> None:
+    found = {}
+    for group in report.groups:
+        plan = group.readiness.plan if group.readiness is not None else None
+        found[group.group_id] = (
+            group.verdict,
+            plan.path if plan is not None else None,
+            plan.next_step if plan is not None else None,
+        )
+    assert found == ENDS
+
+
+def test_what_stands_in_the_way_is_what_the_clients_are(report: FleetReport) -> None:
+    assert rules_of(group_of(report, "flappy"))[0] == {"RB104"}
+    assert rules_of(group_of(report, "web-node"))[0] == {"RB105"}
+    # Two of four have both lists: the others would get those refused that go on.
+    assert rules_of(group_of(report, "shipping"))[1] == {"RB102"}
+    assert rules_of(group_of(report, "reports"))[2] == {"RB113"}
+    assert rules_of(group_of(report, "inventory")) == (set(), set(), set())
+
+
+def test_a_roll_out_that_has_begun_is_taken_first(report: FleetReport) -> None:
+    ready = [(g.group_id, g.readiness.under_way) for g in report.to_take if g.readiness]
+    assert {name for name, begun in ready if begun} >= {"shipping", "inventory"}
+    assert [begun for _, begun in ready] == sorted((b for _, b in ready), reverse=True)
+
+
+def test_incidents_and_lists_tell_the_story(report: FleetReport) -> None:
+    checkout = group_of(report, "checkout")
+    assert [one.kind for one in checkout.history.incidents] == ["crash loop"]
+    part = group_html(checkout, "scan")
+    assert "checkout-0 was refused with [cooperative-sticky] 3 times" in part
+    assert "refused ×3: [cooperative-sticky]" in part
+    for client in ("checkout-0", "checkout-1", "checkout-2", "checkout-3"):
+        lists = [
+            one.assignors
+            for one in checkout.history.lists
+            if one.client_id == client and not one.refused
+        ]
+        assert lists == [("range",), ("cooperative-sticky", "range"), ("cooperative-sticky",)]
+    kinds = {one.kind for one in group_of(report, "static-orders").history.incidents}
+    assert "hidden list" in kinds
+    assert "storm" in {one.kind for one in group_of(report, "flappy").history.incidents}
+
+
+def test_the_tables_alone_make_the_plan(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("REBAL_")]:
+        monkeypatch.delenv(name)
+    assert app.run(["plan-upgrade", "shipping", "--evidence", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert "half-way through bounce 1 (2 of 4 done)" in said
+    assert app.run(["inspect", "migrating", "--evidence", str(folder), "-o", "json"]) == 0
+    assert '"type": "consumer"' in capsys.readouterr().out
