@@ -7,12 +7,14 @@ is shown only when Spark does not start (REBAL_DEBUG=1 leaves it on stderr).
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +35,8 @@ _OWN_OF_SPARK: Final = (
     "com.google.code.findbugs:jsr305,org.lz4:lz4-java,org.xerial.snappy:snappy-java,"
     "org.slf4j:slf4j-api,org.scala-lang.modules:scala-parallel-collections_2.13"
 )
+_LOG: Final = "spark.log"
+_STOP_SECONDS: Final = 20
 _SECRETS: Final = "(?i)secret|password|token|jaas|keystore|access[.]?key"
 _SQL: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -95,22 +99,48 @@ def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSess
     if SparkContext._active_spark_context is not None:
         yield _with_sql(SparkSession.builder.getOrCreate().newSession(), settings)
         return
+    # Py4j tells the root logger of each interrupted call, and that would print it.
+    quiet = logging.NullHandler()
+    logging.getLogger().addHandler(quiet)
     before = signal.getsignal(signal.SIGINT)
     with tempfile.TemporaryDirectory(prefix="rebal-spark-") as folder:
         context = _start(settings, kafka, Path(folder))
+        # PySpark's handler talks to the JVM on the connection that the interrupted call waits on.
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGINT, before)
         try:
-            if not settings.local:
-                from rebal.inspectors.fleet.shipping import build_zip
-
-                context.addPyFile(str(build_zip(Path(folder))))
-            yield _with_sql(SparkSession(context), settings)
+            yield _prepared(context, settings, Path(folder))
         finally:
-            with contextlib.suppress(Exception):
-                context.cancelAllJobs()
-            with contextlib.suppress(Exception):
-                context.stop()
-            with contextlib.suppress(ValueError):
-                signal.signal(signal.SIGINT, before)
+            _end(context)
+            logging.getLogger().removeHandler(quiet)
+
+
+def _prepared(context: Any, settings: SparkSettings, folder: Path) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    try:
+        if not settings.local:
+            from rebal.inspectors.fleet.shipping import build_zip
+
+            context.addPyFile(str(build_zip(folder)))
+        return _with_sql(SparkSession(context), settings)
+    except Exception as error:
+        log = (folder / _LOG).read_text(errors="replace")
+        raise SparkError(_why_not_started(error, log)) from None
+
+
+def _end(context: Any) -> None:
+    """Cancel what runs and stop Spark, from a thread: this one's connection may be mid-answer."""
+
+    def stop() -> None:
+        with contextlib.suppress(Exception):
+            context.cancelAllJobs()
+        with contextlib.suppress(Exception):
+            context.stop()
+
+    thread = threading.Thread(target=stop, daemon=True)
+    thread.start()
+    thread.join(_STOP_SECONDS)
 
 
 def _with_sql(session: SparkSession, settings: SparkSettings) -> SparkSession:
@@ -170,7 +200,7 @@ def _start(settings: SparkSettings, kafka: bool, folder: Path) -> Any:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if _loopback(settings):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    log = folder / "spark.log"
+    log = folder / _LOG
     talk = bool(os.environ.get("REBAL_DEBUG"))
     try:
         with log.open("wb") as sink:

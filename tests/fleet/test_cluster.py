@@ -21,6 +21,7 @@ from tests.kafka.broker import _free_ports
 from tests.kafka.processes import ChildProcess, wait_for
 
 REBAL = str(Path(sys.executable).with_name("rebal"))
+_SCALA = {"SPARK_SCALA_VERSION": "2.13"}
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -32,7 +33,8 @@ def daemon(name: str, folder: Path, role: str, *arguments: str) -> ChildProcess:
     classpath = str(Path(pyspark.__file__).parent / "jars" / "*")
     options = ["--host", "127.0.0.1", "--webui-port", "0"]
     command = [java, *_JVM, "-cp", classpath, f"org.apache.spark.deploy.{role}", *options]
-    env = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
+    home = str(Path(pyspark.__file__).parent)
+    env = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": home} | _SCALA
     return ChildProcess(name, [*command, *arguments], folder / f"{name}.log", env=env)
 
 

@@ -65,7 +65,7 @@ def test_a_stopped_scan_leaves_the_tables_and_no_process(
     child.send_signal(kind)
     rest = child.stderr.read()
     child.stderr.close()
-    assert child.wait(30) == (130 if kind is signal.SIGINT else -signal.SIGKILL)
+    assert child.wait(30) == (130 if kind is signal.SIGINT else -signal.SIGKILL), rest
     if kind is signal.SIGINT:
         assert rest == "rebal: stopped.\n"
         assert [path.name for path in (out / "runs").iterdir()] == [str(read_manifest(out).run)]
