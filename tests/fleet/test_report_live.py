@@ -1,0 +1,77 @@
+"""Scan a real broker, then look at one of its groups with what the scan saw: by member id only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rebal.cli.app import run
+from tests.kafka.members import wait_assigned
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+LISTS = {"kafka-python": ["range", "roundrobin"], "confluent-kafka": ["roundrobin", "range"]}
+
+
+def members_of(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert run(["inspect", *words, "-o", "json", "--exit-zero"]) == 0
+    (group,) = json.loads(capsys.readouterr().out)["groups"]
+    return {member["client_id"]: member for member in group["members"]}
+
+
+def test_lists_of_a_scan_bind_to_who_is_still_there(  # noqa: PLR0917 - fixtures
+    kafka41: Any,
+    members: Any,
+    group_id: str,
+    topic_name: str,
+    scan: Callable[..., str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kafka41.log_requests(True)
+    topic = kafka41.create_topic(topic_name, 4)
+    running = {}
+    for software, names in LISTS.items():
+        running[software] = members.start(
+            software, kafka41, software, group_id, topics=[topic], assignors=names
+        )
+        wait_assigned(list(running.values()), 4)
+    kafka41.wait_stable(group_id, 2)
+    kafka41.log_requests(False)
+    out = tmp_path / "scan"
+    scan("-b", kafka41.bootstrap, "--request-log", kafka41.request_log_path, "--out", out)
+
+    words = [group_id, "-b", kafka41.bootstrap]
+    blank = members_of(capsys, *words)
+    assert {one["assignors"]["knowledge"] for one in blank.values()} == {"bounded"}
+    told = members_of(capsys, *words, "--evidence", str(out))
+    assert {name: one["assignors"]["list"] for name, one in told.items()} == LISTS
+    assert {one["assignors"]["knowledge"] for one in told.values()} == {"exact"}
+
+    # The tables alone say the same group, member by member.
+    offline = members_of(capsys, group_id, "--evidence", str(out))
+    for name, one in offline.items():
+        assert one["member_id"] == told[name]["member_id"]
+        assert one["assignment"] == told[name]["assignment"]
+        assert one["assignors"]["list"] == LISTS[name]
+
+    # Restarted after the scan, with the log off: its new member id is nobody that the scan saw.
+    running["kafka-python"].stop()
+    again = members.start(
+        "kafka-python", kafka41, "kafka-python", group_id, topics=[topic], assignors=["roundrobin"]
+    )
+    wait_assigned([running["confluent-kafka"], again], 4)
+    kafka41.wait_stable(group_id, 2)
+    later = members_of(capsys, *words, "--evidence", str(out))
+    assert later["kafka-python"]["assignors"]["knowledge"] == "bounded"
+    assert later["confluent-kafka"]["assignors"]["list"] == LISTS["confluent-kafka"]
+
+    capsys.readouterr()
+    assert run(["fleet", "report", str(out), "--group", group_id, "-o", "json"]) in (0, 3, 4)
+    (group,) = json.loads(capsys.readouterr().out)["groups"]
+    assert group["members"] == 2
+    assert group["metrics"]["rebalance-total"] >= 2
