@@ -26,7 +26,8 @@ from rebal.inspectors.fleet.timeline_order import Raw
 RECORD: Final = ("key", "value", "partition", "offset")
 INPUT: Final = pa.schema([*(RECORDS.field(name) for name in RECORD), *REQUESTS])
 """A record's columns and a request's, side by side; `group_id`, `at` and `source` are both's.
-`at` is the record's timestamp. A row with an `api` is a request. Columns are found by name."""
+`at` is the record's timestamp (null only in a request's line without a time: it tells lists,
+and nothing of when). A row with an `api` is a request. Columns are found by name."""
 
 ORDER: Final = ("group_id", "at", "partition", "offset", "source", "position")
 """How rows are sorted: nulls first or last, but the same way each time."""
@@ -52,11 +53,10 @@ def make_tables(
                 if group is not None:
                     group.finish()
                 group = GroupTimeline(group_id, shared)
-            when = group.last_at if at is None else at
             if request is not None:
-                group.request(when, request)
+                group.request(at, request)
             else:
-                group.record(when, Raw._make(record))
+                group.record(at, Raw._make(record))
         if len(shared.rows) >= _MANY:
             yield from shared.rows.full()
     if group is not None:
@@ -67,7 +67,7 @@ def make_tables(
 _MANY: Final = 16_384
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[str, int | None, tuple[Any, ...], Any]]:
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[str, Any, tuple[Any, ...], Any]]:
     """Each row's group and time, with its record's fields or its request."""
     records = [_values(batch, name) for name in (*RECORD, "source")]
     times = _values(batch, "at")

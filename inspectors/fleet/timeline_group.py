@@ -100,8 +100,11 @@ class GroupTimeline:
         self._window.put(item)
         self._drain(self.last_at - DISORDER)
 
-    def request(self, at: int, request: Mapping[str, Any]) -> None:
+    def request(self, at: int | None, request: Mapping[str, Any]) -> None:
         """One line of a broker's request log about this group."""
+        if at is None:
+            self.requests.note_untimed(request)
+            return
         self._came(at, request["source"])
         round_ = self.requests.note(at, request)
         if round_ is None:

@@ -147,7 +147,7 @@ class History:
 
     def _sure(self, old: Generation, round_: Round | None) -> bool:
         """Did the log show all that happened since `old`."""
-        seen = round_ is not None and bool(round_.joins)
+        seen = round_ is not None and bool(round_.joins or round_.synced)
         return seen and self.log.since is not None and self.log.since <= old.completed
 
     def _row(

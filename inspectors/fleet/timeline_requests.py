@@ -60,6 +60,19 @@ class Requests:
             self._heartbeat(at, request)
         return None
 
+    def note_untimed(self, request: Mapping[str, Any]) -> None:
+        """Keep the list that a line without a time shows."""
+        error = request["error"] or 0
+        if request["api"] != "JOIN_GROUP" or request["probe"]:
+            return
+        names = tuple(one["name"] for one in request["protocols"] or ())
+        if error == _REFUSED:
+            self.lists.refused(request, None, names)
+            self.history.metrics.refused += 1
+        elif error in (0, _MEMBER_ID_REQUIRED) and request["member_id"]:
+            self.lists.joined(request, None, names, None)
+            self.log.person(request["member_id"]).assignors = names
+
     def _join(self, at: int, request: Mapping[str, Any], error: int) -> Replacement | None:
         if request["probe"] or error not in (0, _REFUSED, _MEMBER_ID_REQUIRED):
             return None

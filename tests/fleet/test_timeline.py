@@ -511,6 +511,19 @@ def test_a_member_that_owns_nothing_while_others_do() -> None:
     assert facts(incident, "kind", "members", "count") == ("owns nothing", ["idle"], 4)
 
 
+def test_a_line_without_a_time_tells_its_list_alone() -> None:
+    story = Story()
+    story.generation(10, 1, [M("a", (0,))])
+    story.join(0, "a", 1, ("sticky", "range"))
+    story.rows[-1]["at"] = None
+    made = tables(story.rows)
+    listed = only(made["assignor_lists"])
+    assert facts(listed, "at", "assignors", "generation") == (None, ["sticky", "range"], 1)
+    member = only(made["members"])
+    assert facts(member, "assignors") == (["sticky", "range"],)
+    assert at(only(made["groups"])["first_seen"]) == 10
+
+
 def test_two_brokers_logs_out_of_order_give_the_same_generations() -> None:
     story = Story()
     story.round(10, 1, [M("a", (0, 1))])

@@ -73,7 +73,7 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
     def key(row: Row) -> tuple[Any, ...]:
         return (
             row["group_id"],
-            row["at"],
+            row["at"] or 0,
             row["offset"] is None,
             row["offset"] or 0,
             row["source"] or "",

@@ -127,7 +127,7 @@ def _runs(name: str, group: dict[str, Any]) -> list[Run]:
                 client,
                 event["t_ms"],
                 tuple(event["assignors"]),
-                FAMILY[event["software"].split()[0]],
+                FAMILY.get(event["software"].split()[0], event["software"].split()[0]),
                 event["version"],
                 event["instance_id"],
                 event["group_protocol"],
