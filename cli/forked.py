@@ -6,7 +6,7 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Sequence
-from typing import BinaryIO, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -53,10 +53,9 @@ def _fork(work: Callable[[_T], _R], share: Sequence[_T]) -> tuple[int, BinaryIO]
         os._exit(1)
 
 
-def _received(child: int, results: BinaryIO) -> list[_R] | None:
+def _received(child: int, results: BinaryIO) -> list[Any] | None:
     """The results of one child; None where it could not finish."""
     with results:
         data = results.read()
     _, status = os.waitpid(child, 0)
-    found: list[_R] | None = pickle.loads(data) if status == 0 else None
-    return found
+    return pickle.loads(data) if status == 0 else None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
 from rebal.cli.fleet import GONE, FleetGroup, FleetReport
+from rebal.cli.output import escape
 from rebal.cli.views.common import (
     Column,
     FittingTable,
@@ -102,7 +103,7 @@ def _table(groups: Sequence[FleetGroup], *, verdict: bool = True) -> FittingTabl
         Column("IN THE WAY"),
     ]
     rows = map(_row, groups)
-    return FittingTable(columns, rows if verdict else ([n, *row] for n, _, *row in rows))
+    return _fitting(columns, rows if verdict else ([n, *row] for n, _, *row in rows))
 
 
 def _row(group: FleetGroup) -> tuple[str | Text, ...]:
@@ -148,7 +149,7 @@ def _suffering(report: FleetReport) -> Iterator[RenderableType]:
         Column("REFUSED", right=True, rank=1),
         Column("STANDS STILL/H", right=True),
     ]
-    yield FittingTable(columns, map(_worst_row, worst[:MOST]))
+    yield _fitting(columns, map(_worst_row, worst[:MOST]))
 
 
 def _worst_row(group: FleetGroup) -> tuple[str | Text, ...]:
@@ -172,10 +173,23 @@ def _next(report: FleetReport) -> Iterator[RenderableType]:
     )
     yield Text("next: one of them, whole; and all of them as a page:", style="bold")
     if chosen is not None:
-        words = ["rebal", "plan-upgrade", chosen.group_id, "--evidence", report.folder]
-        yield to_paste(command_line(words))
+        yield _plan_of(chosen, report)
     words = ["rebal", "fleet", "report", report.folder, "--out", "fleet.html"]
     yield to_paste(command_line(words))
+
+
+def _plan_of(group: FleetGroup, report: FleetReport) -> Text:
+    words = ["rebal", "plan-upgrade", escape(group.group_id), "--evidence", report.folder]
+    return to_paste(command_line(words))
+
+
+def _fitting(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> FittingTable:
+    """A table of which no cell has a line break, or anything else that a terminal obeys."""
+    return FittingTable(columns, ([_plain(cell) for cell in row] for row in rows))
+
+
+def _plain(cell: str | Text) -> str | Text:
+    return escape(cell) if isinstance(cell, str) else Text(escape(cell.plain), style=cell.style)
 
 
 def _first(number: int, what: str) -> str:
@@ -189,7 +203,7 @@ def _whole(
     yield Text("")
     yield _table([group])
     ready, history = group.readiness, group.history
-    rows: list[tuple[str | Text, RenderableType]] = []
+    rows: list[tuple[str | Text, str | Text]] = []
     if ready is not None:
         rows.append(("plan", ready.plan.summary))
         rows += [
@@ -205,13 +219,12 @@ def _whole(
         said = f"{one.kind}{times}{f' since {when(at, now)}' if at else ''}{detail}"
         rows.append((Text("incident", style="red"), said))
     yield Text("")
-    yield facts(rows)
+    yield facts((name, _plain(said)) for name, said in rows)
     yield from _rebalances(history.rebalances, wide)
     yield from _seen(history.lists, wide)
     yield Text("")
     yield Text("next:", style="bold")
-    words = ["rebal", "plan-upgrade", group.group_id, "--evidence", report.folder]
-    yield to_paste(command_line(words))
+    yield _plan_of(group, report)
 
 
 def _rebalances(found: Sequence[Rebalance], wide: bool) -> Iterator[RenderableType]:
@@ -231,7 +244,7 @@ def _rebalances(found: Sequence[Rebalance], wide: bool) -> Iterator[RenderableTy
         Column("MOVED", right=True),
         Column("STOPPED", right=True),
     ]
-    yield FittingTable(columns, map(_rebalance_row, newest))
+    yield _fitting(columns, map(_rebalance_row, newest))
 
 
 def _rebalance_row(one: Rebalance) -> tuple[str | Text, ...]:
@@ -264,7 +277,7 @@ def _seen(found: Sequence[ListSeen], wide: bool) -> Iterator[RenderableType]:
         Column("SOFTWARE", rank=2),
         Column("EVIDENCE", rank=1),
     ]
-    yield FittingTable(columns, map(_seen_row, newest))
+    yield _fitting(columns, map(_seen_row, newest))
 
 
 def _seen_row(one: ListSeen) -> tuple[str | Text, ...]:

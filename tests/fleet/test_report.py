@@ -46,7 +46,7 @@ WANTED = {
     "deleted": "gone",
     "dropped": "ready",
 }
-HOSTILE = "<script>alert(1)</script>|`x`\x1b[31m\u202egnp {{rows}} {{details}} </title>"
+HOSTILE = "<script>alert(1)</script>|`x`\x1b[31m\u202egnp {{rows}} {{details}} </title>\nforged: 1"
 
 
 @pytest.fixture(scope="module")
@@ -335,6 +335,7 @@ def test_hostile_names_stay_text_in_every_form(hostile: Path, capsys: Said) -> N
         assert "script" in text
         assert "\x1b" not in text
         assert "\u202e" not in text
+        assert not [line for line in text.splitlines() if line.lstrip("| ").startswith("forged")]
     lines = lines_of(hostile, capsys, "-o", "markdown")
     assert not any("<script" in line.replace("\\<", "") for line in lines)
     start = lines.index("## All groups, in the order to take them")

@@ -147,6 +147,7 @@ def test_hostile_texts_are_texts(hostile_report: FleetReport) -> None:
     assert "<script>alert" not in source
     assert "\x1b" not in source
     assert "\u202e" not in source
+    assert "\nforged" not in source
     assert source.count("{{rows}}") > 2, "the marks of a group's name stay what they are"
     assert source.count("<tbody") == 7
 
