@@ -5,7 +5,7 @@ Commits are nearly all of `__consumer_offsets`, so Python sees one row a group a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -106,7 +106,7 @@ def write_commits(rows: DataFrame, folder: str) -> DataFrame:
     hours = (sql.col("committed_at").cast("double") - sql.col("first_at").cast("double")) / 3600
     progress = sql.col("committed_offset") - sql.col("first_offset")
 
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _write(batches, folder)
 
     return (
@@ -127,7 +127,7 @@ def write_commits(rows: DataFrame, folder: str) -> DataFrame:
 def keep_commits(before: DataFrame, folder: str) -> DataFrame:
     """The `commits` table of the run before, written again as it is."""
 
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer = PartWriter(folder)
         for batch in batches:
             writer.write("commits", batch)
@@ -177,7 +177,7 @@ def _spark_schema() -> Any:
     return from_arrow_schema(_DECODED, prefer_timestamp_ntz=False)
 
 
-def _decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if batch.num_rows:
             yield _decoded(batch)
@@ -229,7 +229,7 @@ def _name_one_by_one(columns: dict[str, Any], nameless: Sequence[bool]) -> None:
         columns[name] = pa.array(values, _DECODED.field(name).type)
 
 
-def _write(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
+def _write(batches: Iterable[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
     writer = PartWriter(folder)
     for batch in batches:
         if not batch.num_rows:

@@ -26,6 +26,7 @@ Say = Callable[[str], None]
 Tasks = Callable[[int, int], None]
 """Called now and then with the tasks that are done and all tasks of the running stages."""
 _EVERY: Final = 0.5
+_LONGEST: Final = 300
 
 
 @dataclass(frozen=True)
@@ -190,4 +191,5 @@ def _in_words(error: Exception, order: ScanOrder) -> str:
         if line.startswith(("Caused by:", "pyarrow.", "ModuleNotFoundError", "ImportError"))
     ]
     reason = (causes or [str(error).split("\n", 1)[0]])[-1].rstrip(".")
+    reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} …"
     return f"the Spark job failed: {reason}; REBAL_DEBUG=1 shows all that it said."

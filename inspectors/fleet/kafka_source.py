@@ -29,7 +29,7 @@ from rebal.inspectors.raw_connection import Deadline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-GROUP_ID: Final = "rebal-fleet"
+GROUP_PREFIX: Final = "rebal-fleet"
 _KEY: Final = re.compile(
     r"-----BEGIN (?:ENCRYPTED )?PRIVATE KEY-----.*?-----END [A-Z ]*-----", re.DOTALL
 )
@@ -104,8 +104,9 @@ def read_kafka(spark: SparkSession, config: ClusterConfig, what: KafkaRange) -> 
         .option("assign", json.dumps({TOPIC: sorted(what.partitions)}))
         .option("startingOffsets", json.dumps({TOPIC: starts}))
         .option("endingOffsets", json.dumps({TOPIC: ends}))
-        # Spark's consumer asks for this group's commits; there are none, and none are made.
-        .option("kafka.group.id", GROUP_ID)
+        # Spark's consumer asks for its group's commits; there are none, and no group is made. Its
+        # name is another one each time: Spark keeps consumers by it, with their settings.
+        .option("groupIdPrefix", GROUP_PREFIX)
         # Compaction may remove records between two looks; the counts are compared all the same.
         .option("failOnDataLoss", "false")
         .load()
@@ -127,7 +128,7 @@ def read_kafka(spark: SparkSession, config: ClusterConfig, what: KafkaRange) -> 
 def _holds_records(config: ClusterConfig, what: KafkaRange) -> bool:
     """Whether librdkafka finds a record in `what`; offsets alone may be markers of transactions."""
     settings = config.to_confluent() | {
-        "group.id": GROUP_ID,
+        "group.id": GROUP_PREFIX,
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "isolation.level": "read_committed",
@@ -142,7 +143,8 @@ def _holds_records(config: ClusterConfig, what: KafkaRange) -> bool:
             if message is None:
                 continue
             number = message.partition()
-            if message.error() is None and message.offset() < what.partitions[number][1]:
+            assert number is not None
+            if message.error() is None and (message.offset() or 0) < what.partitions[number][1]:
                 return True
             left.discard(number)
         # Without an answer nothing is proven, and an empty report must not pass.
@@ -249,6 +251,6 @@ def needed_rights() -> str:
     """What to grant, to paste."""
     return (
         "grant kafka-acls.sh --add --allow-principal User:… --operation READ "
-        f"--topic {TOPIC}, and --operation READ --group {GROUP_ID} (the name that Spark's consumer "
-        "gives; no group is made)."
+        f"--topic {TOPIC}, and --operation READ --group {GROUP_PREFIX} "
+        "--resource-pattern-type prefixed (Spark's consumer has such a name; no group is made)."
     )

@@ -7,7 +7,7 @@ are counted, what is broken becomes a row of `errors`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -56,7 +56,7 @@ def is_commit() -> Column:
     )
 
 
-def sort_out(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
+def sort_out(batches: Iterable[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
     """Rows of a source that are no readable commits → reports (`parts.REPORT`).
 
     History goes to `records` files in `folder`, broken records to `errors` files.

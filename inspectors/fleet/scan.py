@@ -13,7 +13,7 @@ timeline anew from all inputs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -274,7 +274,7 @@ def _topic_names(spark: SparkSession, run: Run, totals: _Totals) -> Mapping[str,
 
 
 def _write_timeline(
-    batches: Iterator[pa.RecordBatch],
+    batches: Iterable[pa.RecordBatch],
     folder: str,
     topic_names: Mapping[str, str],
     observed: tuple[int, int] | None,

@@ -95,7 +95,7 @@ def read_segments(spark: SparkSession, found: Sequence[tuple[int, list[str]]]) -
     )
 
 
-def _read_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _read_tasks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
             yield from read_partition(row["partition"], row["files"])

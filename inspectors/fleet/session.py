@@ -208,7 +208,7 @@ def _start(settings: SparkSettings, kafka: bool, folder: Path) -> Any:
                 "stdout": sys.stderr if talk else sink,
                 "stderr": sys.stderr if talk else sink,
             }
-            gateway = launch_gateway(conf, streams)
+            gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
             return SparkContext(conf=conf, gateway=gateway)
     except Exception as error:
         raise SparkError(_why_not_started(error, log.read_text(errors="replace"))) from None

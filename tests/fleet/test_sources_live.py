@@ -227,9 +227,9 @@ def test_what_a_user_needs_and_what_is_said_without(
     assert "--operation READ --topic __consumer_offsets" in said
     busy.allow("limited", "topic", TOPIC, "DESCRIBE")
     said = scan("--command-config", as_user("limited"), "--out", out, code=1)
-    assert "--group rebal-fleet" in said
+    assert "--group rebal-fleet --resource-pattern-type prefixed" in said
     busy.allow("limited", "topic", TOPIC, "READ")
-    busy.allow("limited", "group", "rebal-fleet", "READ")
+    busy.allow("limited", "group", "rebal-fleet", "READ", prefixed=True)
     scan("--command-config", as_user("limited"), "--out", out)
     assert read_manifest(out).read > 0
 

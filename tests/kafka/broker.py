@@ -199,7 +199,9 @@ class Broker:
         left = producer.flush(20)
         assert left == 0, f"{left} records of {topic} were not written"
 
-    def allow(self, user: str, resource: str, name: str, *operations: str) -> None:
+    def allow(
+        self, user: str, resource: str, name: str, *operations: str, prefixed: bool = False
+    ) -> None:
         """ACLs for `User:<user>`: `resource` is topic, group or cluster (name: kafka-cluster).
 
         Operations in the tools' spelling: READ, DESCRIBE, DESCRIBE_CONFIGS… Returns when the
@@ -210,7 +212,7 @@ class Broker:
             AclBinding(
                 ResourceType[kind],
                 name,
-                ResourcePatternType.LITERAL,
+                ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL,
                 f"User:{user}",
                 "*",
                 AclOperation[operation.upper()],
