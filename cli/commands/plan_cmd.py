@@ -112,6 +112,13 @@ def command(
         from rebal.cli.commands.plan_many import plan_many
 
         _refuse_with_many(group, snapshot, out, assume, form)
+        if evidence is not None and scanned.is_offline(
+            bootstrap, command_config, overrides, profile, probe=probe
+        ):
+            raise UsageError(
+                "--all and --match ask brokers: name one with -b; all groups as the scan saw them: "
+                f"rebal fleet report {evidence}."
+            )
         return plan_many(
             options.connect(bootstrap, command_config, overrides, profile, timeout),
             wishes,

@@ -84,9 +84,7 @@ def fleet_html(report: FleetReport, now: datetime) -> str:
         "lists": "".join(_lists(report)),
         "rules": "".join(_rules(report)),
         "heads": "".join(_heads()),
-        "rows": "".join(
-            _row(n, group, report.folder, inline) for n, group in enumerate(report.groups)
-        ),
+        "rows": "".join(_row(n, group, report, inline) for n, group in enumerate(report.groups)),
         "total": f"{len(report.groups):,}",
         "details": "" if inline else _details(report),
         "without": "" if inline else "".join(_without(report)),
@@ -162,7 +160,7 @@ def _rate(group: FleetGroup) -> str:
 
 def _rules(report: FleetReport) -> Iterator[str]:
     known = rules()
-    for heading, missing in (("Blocked by", False), ("Not proven", True)):
+    for heading, missing in (("Blocked by", False), ("Cannot tell", True)):
         met = rules_met(report.groups, missing=missing)
         if met:
             yield f"<section><h2>{heading}</h2><ul>"
@@ -182,7 +180,7 @@ def _heads() -> Iterator[str]:
         yield f'<th scope="col" class="{kind}"{sort}{title}>{name}</th>'
 
 
-def _row(number: int, group: FleetGroup, folder: str, inline: bool) -> str:
+def _row(number: int, group: FleetGroup, report: FleetReport, inline: bool) -> str:
     ready = group.readiness
     outlay = ready.outlay if ready is not None else None
     metrics = group.history.metrics
@@ -204,7 +202,7 @@ def _row(number: int, group: FleetGroup, folder: str, inline: bool) -> str:
     if inline:
         more = (
             f'<tr class="more"><td colspan="{len(_COLUMNS)}"><details><summary>History of '
-            f"{text(group.group_id)}</summary>{group_html(group, folder)}</details></td></tr>"
+            f"{text(group.group_id)}</summary>{group_html(group, report)}</details></td></tr>"
         )
     return (
         f'<tbody id="g{number}" data-v="{group.verdict}"><tr>{"".join(cells)}</tr>{more}</tbody>\n'
@@ -236,7 +234,7 @@ def _hours(hours: float | None) -> str:
 
 def _details(report: FleetReport) -> str:
     """Each group's part, in the order of the rows: JSON, deflated, in base64."""
-    found: Sequence[str] = [group_html(group, report.folder) for group in report.groups]
+    found: Sequence[str] = [group_html(group, report) for group in report.groups]
     made = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
     return b64encode(zlib.compress(made.encode(), 6)).decode()
 

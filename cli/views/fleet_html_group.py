@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from html import escape as quoted
 from typing import Final
 
-from rebal.cli.fleet import FleetGroup, hurts
+from rebal.cli.fleet import FleetGroup, FleetReport, hurts
 from rebal.cli.output import escape
-from rebal.cli.views.common import command_line
 from rebal.cli.views.fleet_svg import timeline
-from rebal.cli.views.fleet_words import metrics_text, number_text
+from rebal.cli.views.fleet_words import metrics_text, number_text, plan_command
 from rebal.inspectors.fleet.tables_columns import moment
 from rebal.inspectors.fleet.tables_history import Rebalance
 
@@ -28,9 +27,9 @@ _COLUMNS: Final = (
 )
 
 
-def group_html(group: FleetGroup, folder: str) -> str:
+def group_html(group: FleetGroup, report: FleetReport) -> str:
     """The whole part, every text of the cluster escaped."""
-    return "".join(_parts(group, folder))
+    return "".join(_parts(group, report))
 
 
 def text(said: str) -> str:
@@ -38,7 +37,7 @@ def text(said: str) -> str:
     return quoted(escape(said))
 
 
-def _parts(group: FleetGroup, folder: str) -> Iterator[str]:
+def _parts(group: FleetGroup, report: FleetReport) -> Iterator[str]:
     history, ready = group.history, group.readiness
     if ready is not None:
         yield f"<p><b>{group.verdict}</b>: {text(ready.plan.summary)}</p>"
@@ -46,7 +45,7 @@ def _parts(group: FleetGroup, folder: str) -> Iterator[str]:
         yield from _reasons(
             "Blocks a later step", [(one.rule, one.what, "") for one in ready.later]
         )
-        yield from _reasons("Not proven", [(one.rule, one.what, one.how) for one in ready.missing])
+        yield from _reasons("Cannot tell", [(one.rule, one.what, one.how) for one in ready.missing])
     for one in history.incidents[-_INCIDENTS:]:
         at = moment(one.started_at)
         since = f" since {at:%b %d %H:%M}Z" if at is not None else ""
@@ -64,8 +63,7 @@ def _parts(group: FleetGroup, folder: str) -> Iterator[str]:
         yield "</dl>"
     yield from _rebalances(history.rebalances)
     if ready is not None:
-        words = ["rebal", "plan-upgrade", group.group_id, "--evidence", folder]
-        yield f"<p>Next: <code>{text(command_line(words))}</code></p>"
+        yield f"<p>Next: <code>{text(plan_command(group, report))}</code></p>"
 
 
 def _reasons(label: str, found: Sequence[tuple[str, str, str]]) -> Iterator[str]:

@@ -42,7 +42,7 @@ def _lines(report: FleetReport, code: int, now: datetime) -> Iterator[str]:
     yield f"{age_text(report, now)} (exit code {code}). Goal: {_text(report.to)}."
     sources = ", ".join(report.manifest.sources)
     yield f"Read from {_text(report.folder)}{f' ({_text(sources)})' if sources else ''}."
-    for heading, missing in (("Blocked by", False), ("Not proven", True)):
+    for heading, missing in (("Blocked by", False), ("Cannot tell", True)):
         met = rules_met(report.groups, missing=missing)
         if met:
             yield from ("", f"## {heading}", "")

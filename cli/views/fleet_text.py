@@ -28,6 +28,7 @@ from rebal.cli.views.fleet_words import (
     metrics_text,
     number_text,
     path_text,
+    plan_command,
     rules_met,
     runs_text,
     troubles_text,
@@ -127,7 +128,7 @@ def _row(group: FleetGroup) -> tuple[str | Text, ...]:
 def _rules(report: FleetReport) -> Iterator[tuple[str | Text, RenderableType]]:
     for label, style, missing in (
         ("blocked by", "bold red", False),
-        ("not proven", "bold yellow", True),
+        ("cannot tell", "bold yellow", True),
     ):
         for n, (rule, number) in enumerate(rules_met(report.groups, missing=missing).items()):
             head = Text(label if n == 0 else "", style=style)
@@ -174,13 +175,13 @@ def _next(report: FleetReport) -> Iterator[RenderableType]:
     yield Text("next: one of them, whole; and all of them as a page:", style="bold")
     if chosen is not None:
         yield _plan_of(chosen, report)
-    words = ["rebal", "fleet", "report", report.folder, "--out", "fleet.html"]
+    goal = ["--to", report.to] if report.to != "cooperative" else []
+    words = ["rebal", "fleet", "report", report.folder, *goal, "--out", "fleet.html"]
     yield to_paste(command_line(words))
 
 
 def _plan_of(group: FleetGroup, report: FleetReport) -> Text:
-    words = ["rebal", "plan-upgrade", escape(group.group_id), "--evidence", report.folder]
-    return to_paste(command_line(words))
+    return to_paste(escape(plan_command(group, report)))
 
 
 def _fitting(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> FittingTable:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rebal.cli.fleet import FleetGroup, FleetReport
-from rebal.cli.views.common import count, span_text
+from rebal.cli.views.common import command_line, count, span_text
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.fleet.tables_columns import moment
 
@@ -75,6 +75,12 @@ def latency_text(group: FleetGroup) -> str:
     if average is None or longest is None:
         return "·"
     return f"{number_text(average / 1000)} s, at most {number_text(longest / 1000)} s"
+
+
+def plan_command(group: FleetGroup, report: FleetReport) -> str:
+    """The command that shows the group's whole plan, to paste."""
+    words = ["rebal", "plan-upgrade", group.group_id, "--evidence", report.folder]
+    return command_line([*words, *(["--to", report.to] if report.to != "cooperative" else [])])
 
 
 def hindrance_text(group: FleetGroup) -> str:

@@ -89,7 +89,7 @@ def test_a_roll_out_that_has_begun_is_taken_first(report: FleetReport) -> None:
 def test_incidents_and_lists_tell_the_story(report: FleetReport) -> None:
     checkout = group_of(report, "checkout")
     assert [one.kind for one in checkout.history.incidents] == ["crash loop"]
-    part = group_html(checkout, "scan")
+    part = group_html(checkout, report)
     assert "checkout-0 was refused with [cooperative-sticky] 3 times" in part
     assert "refused ×3: [cooperative-sticky]" in part
     for client in ("checkout-0", "checkout-1", "checkout-2", "checkout-3"):

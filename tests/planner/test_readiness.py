@@ -1,0 +1,110 @@
+"""Readiness and order of groups side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rebal.planner.cost import by_arithmetic
+from rebal.planner.plan import Verdict
+from rebal.planner.readiness import Pauses, Readiness, in_order, readiness
+from rebal.planner.routes import make_plan
+from tests.planner.builder import group_of
+
+BOTH = ["cooperative-sticky", "range"]
+EVERY_MINUTE = Pauses(per_hour=60, seconds=2.0, stopped=12, moved=2)
+
+
+def ready_of(
+    name: str, lists: list[list[str] | None], pauses: Pauses = EVERY_MINUTE, **more: Any
+) -> Readiness:
+    members = [
+        {"id": f"{name}-{n}", **({"list": names} if names else {}), "family": "java"}
+        for n, names in enumerate(lists)
+    ]
+    spec = {"group_id": name, "members": members, "reloaded": False, **more}
+    return readiness(make_plan(group_of(spec), cost=by_arithmetic), pauses)
+
+
+def test_what_is_left_is_priced_and_what_it_saves_pays_it_back() -> None:
+    found = ready_of("fresh", [["range"]] * 3)
+    assert found.plan.verdict is Verdict.READY
+    assert found.outlay is not None
+    assert found.outlay.steps == 2
+    costs = [step.cost for step in found.plan.steps if step.cost]
+    assert found.outlay.rebalances == sum(cost.rebalances for cost in costs)
+    assert found.outlay.partition_seconds == sum(cost.partition_seconds or 0 for cost in costs)
+    assert found.saves == (12 - 2) * 2.0 * 60
+    assert found.pays_back == pytest.approx(found.outlay.partition_seconds / found.saves)
+    assert not found.assumed
+    later = ready_of("later", [BOTH] * 3, elected="cooperative-sticky")
+    assert later.plan.next_step == 2
+    assert later.outlay is not None
+    assert later.outlay.steps == 1
+    assert later.outlay.partition_seconds < found.outlay.partition_seconds
+
+
+@pytest.mark.parametrize(
+    ("pauses", "saves", "assumed"),
+    [
+        (Pauses(), None, False),
+        (Pauses(per_hour=60), None, False),
+        (Pauses(stopped=12), None, False),
+        (Pauses(per_hour=60, stopped=12), 12 * 3.0 * 60, True),
+        (Pauses(per_hour=60, seconds=1, stopped=2, moved=9), 0, False),
+        (Pauses(per_hour=0, seconds=1, stopped=2), 0, False),
+    ],
+)
+def test_what_was_not_seen_saves_nothing_that_is_known(
+    pauses: Pauses, saves: float | None, assumed: bool
+) -> None:
+    found = ready_of("g", [["range"]] * 3, pauses)
+    assert (found.saves, found.assumed) == (saves, assumed)
+    assert (found.pays_back is None) == (not saves)
+
+
+def test_blockers_of_now_and_of_later_and_what_is_missing_are_told_apart() -> None:
+    half = ready_of("half", [BOTH, ["range"], None])
+    assert [one.rule for one in half.blockers] == []
+    assert {one.rule for one in half.later} == {"RB102"}
+    (missing,) = half.missing
+    assert (missing.rule, missing.members, missing.before_step) == ("RB901", 1, 2)
+    assert missing.how
+
+
+def test_the_order() -> None:
+    done = ready_of("a-done", [["cooperative-sticky"]] * 2, elected="cooperative-sticky")
+    blocked = readiness(
+        make_plan(
+            group_of(
+                {
+                    "group_id": "b-blocked",
+                    "members": [
+                        {"id": "m", "list": ["range"], "family": "librdkafka", "version": "2.6.0"}
+                    ],
+                }
+            ),
+            cost=by_arithmetic,
+        ),
+        EVERY_MINUTE,
+    )
+    slow = ready_of("c-slow", [["range"]] * 3, Pauses(per_hour=1, seconds=2, stopped=12))
+    unseen = ready_of("d-unseen", [["range"]] * 3, Pauses())
+    soon = ready_of("e-soon", [["range"]] * 3)
+    begun = ready_of("f-begun", [BOTH, ["range"], ["range"]], Pauses())
+    moving = ready_of("g-moving", [["range"]], state="PreparingRebalance")
+    assert done.plan.verdict is Verdict.DONE
+    assert blocked.plan.verdict is Verdict.BLOCKED
+    assert moving.plan.verdict is Verdict.UNPROVEN
+    assert begun.under_way
+    ordered = in_order([done, blocked, slow, unseen, soon, begun, moving])
+    assert [(one.plan.group_id, one.place) for one in ordered] == [
+        ("f-begun", 1),
+        ("e-soon", 2),
+        ("c-slow", 3),
+        ("d-unseen", 4),
+        ("g-moving", 5),
+        ("b-blocked", 6),
+        ("a-done", None),
+    ]
