@@ -115,13 +115,12 @@ class GroupMetadataReader:
             length = data[at] << 8 | data[at + 1] if at + 2 <= size else 0
             member_id = data[at + 2 : at + 2 + length]
             old = before.get(member_id)
-            if old is not None and data.startswith(old.entry, at):
-                at += len(old.entry)
-            else:
+            if old is None or not data.startswith(old[1], at):
                 old = (old and _again(data, at, old)) or self._anew(reader, data, at, version)
-                at += len(old.entry)
             known[member_id] = old
-            members.append(old.member)
+            _, entry, member = old
+            at += len(entry)
+            members.append(member)
         self._known = known
         reader.offset = at
         return tuple(members)

@@ -36,11 +36,15 @@ class Cost:
         same = old is not None and old.assignor == new.assignor and old.type is new.type
         same = same and old is not None and old.protocol_type == new.protocol_type
         stopped: int | None = 0
+        steady = same and not log.persons
         for standing, seen in change.stayed:
-            profile = self._profile(old, new, standing, seen, same)
+            known = standing.profile
+            if steady and known is not None and seen is standing.seen and known.holds:
+                profile = known
+            else:
+                profile = self._profile(old, new, standing, seen, same)
             profiles.add(profile)
-            had = standing.seen.given.partitions
-            if stopped is not None and (had is None or had.count):
+            if stopped is not None and standing.seen.count:
                 ran = profile
                 if not same and old is not None:
                     ran = protocols.profile(_kind(seen, log, old, *profile.kind[6:8]))
@@ -51,8 +55,8 @@ class Cost:
             kept = owned is not None and owned.count > 0
             profiles.add(protocols.profile(_kind(seen, log, new, kept, False)))
         self.protocol = protocols.of_group(frozenset(profiles))
-        known = old.members is not None if old is not None else new.number == 1
-        self.stopped = stopped if known else None
+        told = old.members is not None if old is not None else new.number == 1
+        self.stopped = stopped if told else None
 
     def _profile(
         self, old: Generation | None, new: Generation, standing: Standing, seen: Seen, same: bool
@@ -63,7 +67,7 @@ class Cost:
         usable = profile is not None and same
         if usable and profile is not None and persons:
             usable = _tells(persons.get(seen.member_id), profile.kind)
-        if usable and profile is not None and seen is standing.seen and not profile.kind.gave_up:
+        if usable and profile is not None and seen is standing.seen and profile.holds:
             return profile
         kept, gave_up = self._showed(old, standing, seen)
         if usable and profile is not None and profile.kind[6:8] == (kept, gave_up):

@@ -19,14 +19,18 @@ from rebal.groups.wire.consumer_group_records import (
     ConsumerGroupMember,
     decode_consumer_group_record,
 )
-from rebal.groups.wire.group_metadata import GroupMetadata, GroupMetadataReader
+from rebal.groups.wire.group_metadata import (
+    GroupMetadata,
+    GroupMetadataReader,
+)
 from rebal.inspectors.fleet import timeline_causes as causes
+from rebal.inspectors.fleet import timeline_classic as classic
 from rebal.inspectors.fleet import timeline_incidents as incidents
 from rebal.inspectors.fleet.timeline_consumer import ConsumerGroup
 from rebal.inspectors.fleet.timeline_heartbeats import write_members
 from rebal.inspectors.fleet.timeline_history import History
 from rebal.inspectors.fleet.timeline_lists import Lists
-from rebal.inspectors.fleet.timeline_log import MILLI, Log, Round
+from rebal.inspectors.fleet.timeline_log import Log, Round
 from rebal.inspectors.fleet.timeline_members import NOT_GIVEN, Seen
 from rebal.inspectors.fleet.timeline_order import DISORDER, Item, Raw, Window
 from rebal.inspectors.fleet.timeline_protocol import Protocols
@@ -72,6 +76,7 @@ class GroupTimeline:
         self.deleted_at: int | None = None
         self.sources: dict[str, None] = {}
         self._window = Window()
+        self._key: tuple[bytes, kinds.Key] = (b"", kinds.UnknownKey(version=-1))
         self._reader = GroupMetadataReader()
         self._applied_offset = -1
         self._dying: Item | None = None
@@ -83,7 +88,9 @@ class GroupTimeline:
         self.partition = raw.partition if self.partition is None else self.partition
         item = Item(at, self.log.era, offset)
         try:
-            item.key = kinds.decode_key(raw.key)
+            if raw.key != self._key[0]:
+                self._key = (raw.key, kinds.decode_key(raw.key))
+            item.key = self._key[1]
             item.value = self._decoded(item.key, value)
         except WireError as error:
             self._error(at, raw, str(error))
@@ -264,51 +271,21 @@ class GroupTimeline:
 
     def _classic(self, at: int, value: GroupMetadata) -> None:
         self.protocol_type = value.protocol_type or self.protocol_type
-        speaks_consumer = value.protocol_type == "consumer"
-        values = self.shared.values
         members = self.history.roster.members
-        seen: list[Seen] = []
-        for entry in value.members:
-            standing = members.get(entry.member_id)
-            if standing is not None and standing.seen.entry is entry:
-                seen.append(standing.seen)
-                continue
-            seen.append(
-                Seen(
-                    entry.member_id,
-                    entry.instance_id,
-                    entry.client_id,
-                    entry.client_host,
-                    session_timeout_ms=entry.session_timeout_ms,
-                    rebalance_timeout_ms=entry.rebalance_timeout_ms,
-                    sent=values.sent(entry.subscription) if speaks_consumer else UNTOLD,
-                    given=values.given(entry.assignment) if speaks_consumer else NOT_GIVEN,
-                    entry=entry,
-                    protocol_type=value.protocol_type,
-                )
-            )
+        first = self.history.now is None
+        # what members did as they rejoined is only asked where a log tells of them too
+        alone = not self.log.persons
         self.history.advance(
             Generation(
                 value.generation,
-                self._ended(at, value),
-                seen,
+                classic.ended(at, value) if first else at,
+                classic.members(value, members, self.shared.values, alone),
                 TOPIC,
                 assignor=value.protocol,
                 leader=value.leader,
                 protocol_type=value.protocol_type or None,
             )
         )
-
-    def _ended(self, at: int, value: GroupMetadata) -> int:
-        """When the rebalance ended: the first record seen of a group may be a later rewrite of it.
-
-        The state's time is then far before the record's, for a static member's restart keeps it.
-        """
-        stamp = (value.state_timestamp_ms or -1) * MILLI
-        if self.history.now is not None or not value.members or stamp <= 0 or stamp > at:
-            return at
-        longest = max(one.rebalance_timeout_ms or one.session_timeout_ms for one in value.members)
-        return stamp if at - stamp > longest * MILLI else at
 
     def _apply_round(self, round_: Round) -> None:
         """A rebalance of which there is no record: what the leader was handed and what it sent."""

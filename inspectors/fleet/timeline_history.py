@@ -137,7 +137,7 @@ class History:
         """It left after the last rebalance; the next one is not there yet."""
         reason = said or causes.LEFT
         gone = self.roster.leave(member_id, self._last(), at, reason)
-        self.incidents.left(gone, at, reason, self.roster.clients())
+        self.incidents.left(gone, at, reason, self.roster.like(gone.seen))
 
     def _last(self) -> Place:
         now = self.now
@@ -224,7 +224,7 @@ class History:
             member_id = standing.seen.member_id
             at, reason = self._departure(standing, change, new, rebalance)
             roster.leave(member_id, last, at, reason)
-            self.incidents.left(standing, at or new.ended, reason, roster.clients())
+            self.incidents.left(standing, at or new.ended, reason, roster.like(standing.seen))
         for standing, seen in change.stayed:
             if seen is not standing.seen:
                 roster.go_on(standing, seen, last, now)
@@ -316,9 +316,5 @@ class History:
 def _assigned(generation: Generation) -> int | None:
     if generation.members is None:
         return None
-    count = 0
-    for seen in generation.members:
-        if seen.given.partitions is None:
-            return None
-        count += seen.given.partitions.count
-    return count
+    counts = [seen.count for seen in generation.members]
+    return None if -1 in counts else sum(counts)

@@ -119,15 +119,10 @@ class Incidents:
 
     def _owners(self, new: Generation) -> None:
         """Members that own nothing while others do."""
-        empty: set[str] = set()
-        owned = False
-        for seen in new.members or ():
-            partitions = seen.given.partitions
-            if partitions is not None:
-                if partitions.count:
-                    owned = True
-                else:
-                    empty.add(seen.member_id)
+        members = new.members or ()
+        counts = [seen.count for seen in members]
+        owned = max(counts, default=0) > 0
+        empty = {seen.member_id for seen in members if not seen.count} if 0 in counts else set()
         if not empty and not self._empty:
             return
         for member_id in [key for key in self._empty if key not in empty]:
@@ -144,14 +139,13 @@ class Incidents:
             )
 
     def left(self, gone: Standing, at: int, reason: str | None, others: Iterable[Seen]) -> None:
-        """A member went at `at`; `others` are those who are there."""
+        """A member went at `at`; `others` are those who are there with its client id."""
         seen = gone.seen
         if reason is not None and "poll timeout" in reason:
             self._add(SLOW, (at, at), (seen.member_id,), 1, reason)
         client = _client(seen)
         if client is None or any(
-            other.client_id == seen.client_id and other is not seen and _client(other) == client
-            for other in others
+            other is not seen and _client(other) == client for other in others
         ):
             return
         began = gone.joined_at

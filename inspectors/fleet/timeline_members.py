@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from copy import copy
 from typing import Final, NamedTuple
 
@@ -27,10 +26,12 @@ class Seen:
     """One member in one generation, as a source shows it; None: the source does not say.
 
     `entry` is what it was made from: the same object again is the same member, unchanged.
+    `count` is how many partitions it is given, -1 where that is not known.
     """
 
     __slots__ = (
         "client_id",
+        "count",
         "entry",
         "given",
         "host",
@@ -67,6 +68,7 @@ class Seen:
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.sent = sent
         self.given = given
+        self.count = -1 if given.partitions is None else given.partitions.count
         self.entry = entry
         self.protocol_type = protocol_type
         self.target: PartitionList | None = None
@@ -207,9 +209,14 @@ class Roster:
             self.write(standing, last, left_at, reason, current)
         self.members = {}
 
-    def clients(self) -> Iterable[Seen]:
+    def clients(self) -> list[Seen]:
         """The members as they were last seen."""
-        return (standing.seen for standing in self.members.values())
+        return [standing.seen for standing in self.members.values()]
+
+    def like(self, gone: Seen) -> list[Seen]:
+        """Those who are there with the client id of one that went."""
+        name = gone.client_id
+        return [one.seen for one in self.members.values() if one.seen.client_id == name]
 
 
 _NOBODY: Final = Person()

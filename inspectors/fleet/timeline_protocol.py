@@ -52,15 +52,19 @@ class Kind(NamedTuple):
 
 
 class Profile:
-    """A kind, made once, with the protocol that it runs (EAGER, COOPERATIVE; None: cannot tell)."""
+    """A kind, made once, with the protocol that it runs (EAGER, COOPERATIVE; None: cannot tell).
 
-    __slots__ = ("kind", "protocol")
+    `holds` is whether a member that sends nothing new stays of this kind.
+    """
+
+    __slots__ = ("holds", "kind", "protocol")
 
     def __init__(self, kind: Kind) -> None:
         member = _member(kind, "m")
         answer = member_protocol(member, _snapshot(kind, (member,))).value
         known = answer in (RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE)
         self.kind = kind
+        self.holds = not kind.gave_up
         self.protocol = answer if known else None
 
 
