@@ -188,11 +188,10 @@ class GroupTimeline:
         if until is None:
             return
         members = self.history.roster.members
+        self.lists.forget(until, members)
         dropped = self.log.forget(until, members)
-        if dropped:
-            self.lists.forget(until, members)
-            if self.consumer is None:
-                write_members(self.history, dropped)
+        if dropped and self.consumer is None:
+            write_members(self.history, dropped)
 
     def _apply(self, item: Item) -> None:
         if item.offset is not None:

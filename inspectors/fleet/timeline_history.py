@@ -174,8 +174,7 @@ class History:
             moved_now, self.withheld = moved(change, self.withheld)
         else:
             self.withheld = {}
-        refused = tuple(sorted({name for at, name in self.log.refused if at <= new.ended}))
-        self.log.refused = [one for one in self.log.refused if one[0] > new.ended]
+        refused = self.log.take_refused(new.ended)
         self.rows.add(
             "rebalances",
             (

@@ -143,7 +143,8 @@ class Log:
         self.persons: dict[str, Person] = {}
         self.instances: dict[str, str] = {}
         self.left: dict[str, tuple[int, str | None]] = {}
-        self.refused: list[tuple[int, str]] = []
+        # client -> when it was refused first and last since the last rebalance
+        self.refused: dict[str, tuple[int, int]] = {}
         self.since: int | None = None
         self._limit = _SPARE
 
@@ -216,6 +217,20 @@ class Log:
                 self.era.newest = found
         return found
 
+    def refuse(self, client: str, at: int) -> None:
+        """A join of this client was refused."""
+        first, last = self.refused.get(client, (at, at))
+        self.refused[client] = (min(first, at), max(last, at))
+
+    def take_refused(self, until: int) -> tuple[str, ...]:
+        """The clients that were refused up to this time, and not asked for yet."""
+        taken = [client for client, (first, _) in self.refused.items() if first <= until]
+        for client in taken:
+            _, last = self.refused.pop(client)
+            if last > until:
+                self.refused[client] = (last, last)
+        return tuple(sorted(taken))
+
     def reached(self, member_id: str, epoch: int, joined: bool, start: int, at: int) -> None:
         """A KIP-848 member was told an epoch that is new to it."""
         found = self._round(epoch, at)
@@ -240,5 +255,5 @@ class Log:
         if len(self.left) > _SPARE:
             self.left = {key: found for key, found in self.left.items() if found[0] >= before}
         if len(self.refused) > _SPARE:
-            self.refused = [one for one in self.refused if one[0] >= before]
+            self.refused = {key: one for key, one in self.refused.items() if one[1] >= before}
         return dropped

@@ -79,7 +79,7 @@ class Requests:
         names = tuple(one["name"] for one in request["protocols"] or ())
         if error == _REFUSED:
             self.lists.refused(request, at, names)
-            self.log.refused.append((at, request["instance_id"] or request["client_id"] or ""))
+            self.log.refuse(request["instance_id"] or request["client_id"] or "", at)
             self.history.metrics.refused += 1
             self.history.incidents.refused(request, names, at)
             return None
@@ -132,8 +132,11 @@ class Requests:
             self.log.left[member_id] = (at, None)
             person.left_at = at
             return
-        if asked == 0 and person.joined_at is None:
-            person.joined_at = at
+        if asked == 0:
+            # A member that was fenced, or a static one that was away, comes back with its id.
+            self.log.left.pop(member_id, None)
+            person.left_at = None
+            person.joined_at = at if person.joined_at is None else person.joined_at
         if request["subscribed_topics"] is not None:
             person.topics = tuple(request["subscribed_topics"])
         if answered is not None and answered > (person.last_epoch or 0):

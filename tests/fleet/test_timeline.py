@@ -621,6 +621,69 @@ def test_clocks_that_differ_a_little_change_no_fact(
         assert [row for row in rows if row not in got[name]] == [], name
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_broken_input_is_told_and_never_stops_the_rest(captured: list[Row], seed: int) -> None:
+    rand = random.Random(seed)
+    values = [row["value"] for row in captured if row["value"]]
+
+    def spoilt(row: Row) -> Row:
+        row, chance = dict(row), rand.random()
+        if row["api"] is None and row["value"] and chance < 0.15:
+            value = bytearray(row["value"])
+            value[rand.randrange(len(value))] ^= rand.randrange(1, 256)
+            row["value"] = bytes(value)
+        elif row["api"] is None and chance < 0.25:
+            row["value"] = rand.choice([None, b"", *values])
+        elif chance < 0.1:
+            row["at"] += rand.randrange(-30 * SECOND, 30 * SECOND)
+        elif row["api"] is not None and chance < 0.2:
+            names = ["generation", "member_id", "total_ms", "assignments", "members", "protocols"]
+            row[rand.choice(names)] = None
+        return row
+
+    made = tables([spoilt(row) for row in captured if rand.random() > 0.05])
+    assert {row["group_id"] for row in made["groups"]} == {row["group_id"] for row in captured}
+    assert made["errors"]
+    for row in made["members"]:
+        assert row["first_generation"] <= row["last_generation"]
+
+
+def test_refused_clients_stand_with_the_rebalance_after_them() -> None:
+    story = Story()
+    story.round(10, 1, [M("a", (0,))])
+    story.refuse(20, "x", ("sticky",))
+    story.refuse(21, "y", ("sticky",))
+    story.round(30, 2, [M("a", (0,))])
+    story.refuse(31, "x", ("sticky",))
+    story.round(60, 3, [M("a", (0,))])
+    rows = tables(story.rows)["rebalances"]
+    assert [row["refused"] for row in rows] == [[], ["x", "y"], ["x"]]
+
+
+def test_a_log_alone_tells_kip_848_members() -> None:
+    story = Story()
+
+    def beat(when: float, member: str, asked: int, answered: int, **more: Any) -> None:
+        who = {"member_id": member, "client_id": member, "host": "/h", **more}
+        story.ask(when, "CONSUMER_GROUP_HEARTBEAT", generation=asked, member_epoch=answered, **who)
+
+    beat(1, "n", 0, 1, subscribed_topics=["t"], software_name="apache-kafka-java",
+         software_version="4.1.1")  # fmt: skip
+    beat(20, "m", 0, 2)
+    beat(21, "n", 1, 2)
+    beat(40, "m", -1, -1)
+    beat(41, "n", 2, 3)
+    made = tables(story.rows)
+    assert only(made["groups"])["type"] == "consumer"
+    n, m = only(made["members"], member_id="n"), only(made["members"], member_id="m")
+    names = ("first_generation", "last_generation", "current", "topics", "software_version")
+    assert facts(n, *names) == (1, 3, True, ["t"], "4.1.1")
+    assert facts(m, *names) == (2, 2, False, None, None)
+    assert (at(m["left_at"]), m["left_reason"], m["assignment"]) == (40, causes.LEFT, None)
+    assert [row["generation"] for row in made["rebalances"]] == [1, 2, 3]
+    assert {row["members"] for row in made["rebalances"]} == {None}
+
+
 def test_memory_does_not_grow_with_history() -> None:
     """What is kept is bounded by the members there are, not by how many there have been."""
 
