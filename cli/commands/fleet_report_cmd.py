@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -75,6 +76,8 @@ def command(
     chosen = form or _by_ending(out)
     from rebal.cli.fleet import make_fleet_report
 
+    if sys.stderr.isatty():
+        output.say(f"reading {folder} …")
     report = make_fleet_report(folder, match=match, group=group, to=to)
     code = _code(report, fail_on, exit_zero)
     now = datetime.now(UTC)

@@ -30,6 +30,13 @@ _CHAR: Final = 6.6
 """Units that one character of a label needs."""
 
 
+_BARS_SAY: Final = {
+    "eager": "stopped partitions",
+    "coop": "stopped none",
+    "failed": "failed",
+}
+
+
 class _Scale(NamedTuple):
     """Microseconds → x."""
 
@@ -131,7 +138,8 @@ def _bars(found: Sequence[Rebalance], scale: _Scale) -> Iterator[str]:
         bar = f"M{scale.x(one.at):.1f} {14 + _BARS}v{-height:.0f}"
         paths.setdefault(kind, []).append(bar)
     for kind, bars in paths.items():
-        yield f'<path class="b {kind}" d="{"".join(bars)}"/>'
+        said = f"{len(bars)} {_BARS_SAY[kind]}"
+        yield f'<path class="b {kind}" d="{"".join(bars)}"><title>{said}</title></path>'
     yield f'<path class="ax" d="M{_LEFT} {14 + _BARS}H{_WIDTH - _RIGHT}"/>'
 
 
