@@ -38,7 +38,7 @@ def members(
                 sent=values.sent(entry.subscription) if consumer else UNTOLD,
                 given=values.given(entry.assignment) if consumer else NOT_GIVEN,
                 entry=entry,
-                protocol_type=value.protocol_type,
+                protocol_type="classic",
             )
         )
     return found

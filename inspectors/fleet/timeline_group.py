@@ -9,7 +9,7 @@ offset.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from rebal.groups.errors import WireError
 from rebal.groups.model import GroupType
@@ -38,8 +38,6 @@ from rebal.inspectors.fleet.timeline_rebalances import LOG, TOPIC, Generation
 from rebal.inspectors.fleet.timeline_requests import Replacement, Requests
 from rebal.inspectors.fleet.timeline_tables import Rows
 from rebal.inspectors.fleet.timeline_values import UNTOLD, Values
-
-_MOST_SOURCES: Final = 100
 
 
 class Shared:
@@ -74,7 +72,7 @@ class GroupTimeline:
         self.first_at: int | None = None
         self.last_at = 0
         self.deleted_at: int | None = None
-        self.sources: dict[str, None] = {}
+        self.sources: set[str] = set()
         self._window = Window()
         self._key: tuple[bytes, kinds.Key] = (b"", kinds.UnknownKey(version=-1))
         self._reader = GroupMetadataReader()
@@ -83,7 +81,7 @@ class GroupTimeline:
 
     def record(self, at: int, raw: Raw) -> None:
         """One record of `__consumer_offsets` whose key names this group."""
-        self._came(at, raw.source)
+        self._came(at, TOPIC)
         offset, value = raw.offset, raw.value
         self.partition = raw.partition if self.partition is None else self.partition
         item = Item(at, self.log.era, offset)
@@ -112,7 +110,7 @@ class GroupTimeline:
         if at is None:
             self.requests.note_untimed(request)
             return
-        self._came(at, request["source"])
+        self._came(at, LOG)
         round_ = self.requests.note(at, request)
         if round_ is None:
             self._drain(self.last_at - DISORDER)
@@ -166,12 +164,11 @@ class GroupTimeline:
             ),
         )
 
-    def _came(self, at: int, source: str | None) -> None:
+    def _came(self, at: int, source: str) -> None:
         if self.first_at is None or at < self.first_at:
             self.first_at = at
         self.last_at = max(at, self.last_at)
-        if source is not None and source not in self.sources and len(self.sources) < _MOST_SOURCES:
-            self.sources[source] = None
+        self.sources.add(source)
 
     def _decoded(self, key: kinds.Key, value: bytes | None) -> Any:
         if value is None:
@@ -316,7 +313,7 @@ class GroupTimeline:
                     rebalance_timeout_ms=person.rebalance_timeout_ms if person else None,
                     sent=self.shared.values.sent(metadata) if metadata and consumer else UNTOLD,
                     given=self.shared.values.given(blob) if consumer else NOT_GIVEN,
-                    protocol_type=round_.protocol_type or "consumer",
+                    protocol_type="classic",
                 )
             )
         self.history.advance(

@@ -182,11 +182,11 @@ class Incidents:
         if streak is not None and at - streak.last_at > _IDLE:
             self._end_refused(key)
             streak = None
+        who = request["instance_id"] or request["client_id"] or ""
         if streak is None:
-            who = request["instance_id"] or request["client_id"]
             text = f"{who} was refused with [{', '.join(names)}]"
             streak = self._refused[key] = _Streak(at, text)
-        streak.again(at)
+        streak.again(at, who)
         if len(self._refused) > _SPARE:
             for old in [k for k, one in self._refused.items() if at - one.last_at > _IDLE]:
                 self._end_refused(old)
@@ -195,7 +195,8 @@ class Incidents:
         streak = self._refused.pop(key)
         if streak.count >= LOOPS:
             detail = f"{streak.detail} {streak.count} times"
-            self._add(CRASH_LOOP, (streak.first_at, streak.last_at), (), streak.count, detail)
+            span = (streak.first_at, streak.last_at)
+            self._add(CRASH_LOOP, span, streak.members, streak.count, detail)
 
     def hidden(
         self, member_id: str, who: str, before: tuple[str, ...], now: tuple[str, ...], at: int

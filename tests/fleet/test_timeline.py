@@ -60,6 +60,7 @@ def test_a_group_from_its_birth_to_its_emptying() -> None:
         "classic", EMPTY, 5, 0, 1, 0,
     )  # fmt: skip
     assert facts(group, "rebalance_total", "failed_rebalance_total") == (3, 1)
+    assert group["sources"] == ["offsets topic"]
     assert group["rebalance_rate_per_hour"] == 3
     assert group["last_rebalance_seconds_ago"] == 3540
     assert facts(group, "refused_total", "rebalance_latency_avg_ms") == (None, None)
@@ -306,7 +307,7 @@ def test_connect_workers_have_no_topics() -> None:
     made = tables(story.rows)
     worker = only(made["members"])
     assert facts(worker, "protocol_type", "topics", "assignment", "error") == (
-        "connect", None, None, None,
+        "classic", None, None, None,
     )  # fmt: skip
     assert made["rebalances"][0]["protocol"] == "COOPERATIVE"
 
@@ -474,7 +475,8 @@ def test_refusals_are_counted_once_each_and_make_a_crash_loop() -> None:
     assert (at(refused["at"]), at(refused["last_at"])) == (20, 40)
     assert only(made["groups"])["refused_total"] == 4
     assert made["rebalances"][1]["refused"] == ["bad"]
-    assert facts(only(made["incidents"]), "kind", "count") == ("crash loop", 4)
+    loop = only(made["incidents"])
+    assert facts(loop, "kind", "count", "members") == ("crash loop", 4, ["bad"])
 
 
 def test_a_member_that_comes_and_dies_again_and_again() -> None:
