@@ -249,3 +249,21 @@ def test_records_of_another_topic_alone_are_no_report(scan: Scan, tmp_path: Path
     file.write_text(json.dumps(line(1, b"k", b"v", topic="orders")) + "\n")
     said = scan("--offsets", file, "--out", tmp_path / "out", code=1)
     assert "no record of __consumer_offsets is in there" in said
+
+
+def test_request_logs_alone_and_with_records_later(whole: Path, scan: Scan, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    said = scan("--request-log", REQUEST_LOG, "--out", out)
+    assert "4,052 lines of request logs" in said
+    assert read_manifest(out).read == 0
+    assert len(read_tables(out)["assignor_lists"]) > 50
+    scan("--offsets", OFFSETS, "--out", out)
+    assert read_tables(out) == read_tables(whole)
+    scan("--request-log", REQUEST_LOG, "--out", out)
+    assert read_tables(out) == read_tables(whole)
+
+
+def test_a_request_log_that_is_not_there(whole: Path, scan: Scan, tmp_path: Path) -> None:
+    said = scan("--request-log", tmp_path / "none.log", "--out", whole, code=1)
+    assert "none.log: no such file" in said
+    assert read_manifest(whole).run == 1

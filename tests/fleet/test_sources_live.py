@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ from tests.kafka.broker import Broker
 
 pytestmark = pytest.mark.live
 
+REBAL = str(Path(sys.executable).with_name("rebal"))
 TOPIC = "__consumer_offsets"
 Scan = Callable[..., str]
 
@@ -237,3 +241,22 @@ def test_what_a_user_needs_and_what_is_said_without(
 def test_nobody_at_the_address(scan: Scan, tmp_path: Path) -> None:
     said = scan("-b", "127.0.0.1:9", "--timeout", "2", "--out", tmp_path / "out", code=1)
     assert "127.0.0.1:9" in said
+
+
+@pytest.mark.full
+def test_the_jars_of_the_kafka_source_are_fetched(busy: Broker, tmp_path: Path) -> None:
+    """As a user's first scan does it: a fresh cache, no --spark-jars."""
+    done = subprocess.run(
+        [REBAL, "fleet", "scan", "-b", busy.bootstrap, "--out", str(tmp_path / "out")],
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stderr.splitlines() if not line.startswith("rebal: ")] == []
+    assert read_manifest(tmp_path / "out").read > 0
+    fetched = {path.name for path in (tmp_path / "cache").rglob("*.jar")}
+    assert any("spark-sql-kafka" in name for name in fetched)
+    assert not any("hadoop" in name for name in fetched)
