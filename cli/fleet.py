@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -95,9 +94,10 @@ class FleetReport(Record, frozen=True, kw_only=True):
         return {verdict: found[verdict] for verdict in VERDICTS if found[verdict]}
 
     @property
-    def until(self) -> datetime | None:
-        """The end of what the scan saw."""
-        return self.manifest.observed_until
+    def unread(self) -> int:
+        """How many records the scan could not read."""
+        errors = self.manifest.tables.get("errors")
+        return errors.rows if errors is not None else 0
 
     @property
     def to_take(self) -> tuple[FleetGroup, ...]:

@@ -22,6 +22,7 @@ def fleet_body(report: FleetReport, *, whole: bool) -> dict[str, Any]:
             "observed_until": manifest.observed_until,
             "sources": manifest.sources,
             "records_read": manifest.read,
+            "records_unreadable": report.unread,
         },
         "to": report.to,
         "counts": dict(report.counts),

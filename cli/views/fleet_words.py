@@ -29,7 +29,13 @@ def age_text(report: FleetReport, now: datetime) -> str:
     if until is None:
         return "what the scan read has no time: how old it is cannot be told"
     said = f"as seen until {until.astimezone(UTC):%Y-%m-%d %H:%MZ}, {span_text(now - until)} ago"
-    return f"{said}; {span_text(until - since)} of history" if since is not None else said
+    if since is not None:
+        said += f"; {span_text(until - since)} of history"
+    if report.unread:
+        said += (
+            f"; {count(report.unread, 'record')} could not be read, and what they say is missing"
+        )
+    return said
 
 
 def runs_text(group: FleetGroup) -> str:

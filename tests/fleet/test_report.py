@@ -345,6 +345,18 @@ def test_hostile_names_stay_text_in_every_form(hostile: Path, capsys: Said) -> N
     assert HOSTILE in {g["group_id"] for g in json.loads(capsys.readouterr().out)["groups"]}
 
 
+def test_records_that_could_not_be_read_are_said(tmp_path: Path, capsys: Said) -> None:
+    rows = fleet(20)
+    rows["errors"] = [{"source": "a.jsonl", "error": "cut off", "offset": n} for n in range(3)]
+    folder = write_tables(tmp_path, rows)
+    said = "3 records could not be read, and what they say is missing"
+    assert said in lines_of(folder, capsys)[1]
+    for form in ("markdown", "html"):
+        assert said in "\n".join(lines_of(folder, capsys, "-o", form))
+    body = json.loads("\n".join(lines_of(folder, capsys, "-o", "json")))
+    assert body["scan"]["records_unreadable"] == 3
+
+
 def test_an_empty_scan_is_no_error(tmp_path: Path, capsys: Said) -> None:
     folder = write_tables(tmp_path, {})
     for form in ("text", "json", "yaml", "markdown", "html"):
