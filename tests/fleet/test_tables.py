@@ -291,3 +291,15 @@ def test_reading_starts_no_jvm_and_imports_no_spark(scan: Path) -> None:
     assert "'pyarrow'" in done.stderr
     for heavy in ("pyspark", "py4j", "pandas", "confluent_kafka", "kafka"):
         assert f"'{heavy}'" not in done.stderr
+
+
+def test_without_pyarrow_it_says_what_to_install(
+    scan: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of the reader's modules needs it to be imported: the sentence is reached."""
+    code = "import sys, rebal.cli.fleet; print('pyarrow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+    monkeypatch.setattr("rebal.inspectors.fleet.tables.find_spec", lambda name: None)
+    with pytest.raises(RebalError, match=r"pip install 'rebal\[fleet\]'"):
+        open_tables(scan)
