@@ -164,7 +164,7 @@ class _Group:
         return {
             "group_id": self.group_id,
             "type": self.kind,
-            "protocol_type": self.protocol_type,
+            "protocol_type": self.protocol_type if self.count else None,
             "state": state,
             "partition": 3,
             "assignor": self.assignor if self.count else None,
@@ -186,7 +186,7 @@ class _Group:
             "last_rebalance_at": last,
             "last_rebalance_seconds_ago": (AT - last).total_seconds(),
             "refused_total": 12 if self.shape == "crash loop" else 0,
-            "sources": ["consumer_offsets.jsonl.gz", "kafka-request.log.gz"],
+            "sources": ["offsets topic", "request log"],
         }
 
     def _member(self, number: int, generation: int) -> Row:
@@ -209,7 +209,7 @@ class _Group:
             "instance_id": f"{self.group_id}-{number}" if self.shape == "static" else None,
             "client_id": self._client(number),
             "host": f"/10.0.{number % 250}.{len(self.group_id) % 250}",
-            "protocol_type": "consumer" if self.kind == "consumer" else self.protocol_type,
+            "protocol_type": self.kind,
             "software_name": name,
             "software_version": version,
             "leader": number == 0,
