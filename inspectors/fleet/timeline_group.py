@@ -9,7 +9,7 @@ offset.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from rebal.groups.errors import WireError
 from rebal.groups.model import GroupType
@@ -38,6 +38,9 @@ from rebal.inspectors.fleet.timeline_rebalances import LOG, TOPIC, Generation
 from rebal.inspectors.fleet.timeline_requests import Replacement, Requests
 from rebal.inspectors.fleet.timeline_tables import Rows
 from rebal.inspectors.fleet.timeline_values import UNTOLD, Values
+
+_MOST_ROUNDS: Final = 64
+"""More rebalances than these at once have no record and no leader's line: none will come."""
 
 
 class Shared:
@@ -185,6 +188,9 @@ class GroupTimeline:
         if until is None:
             return
         members = self.history.roster.members
+        if len(self.log.era.rounds) > _MOST_ROUNDS:
+            self.history.rounds = self.log.era.rounds
+            self.history.catch_up(until)
         self.lists.forget(until, members)
         dropped = self.log.forget(until, members)
         if dropped and self.consumer is None:

@@ -67,7 +67,7 @@ class History:
             self.roster.close(self._last(), None, None)
             self.protocol = None
             self._row(old, new, None, round_, None)
-            self.now = new
+            self._now_is(new)
             return
         change = Change(self.roster.members, new.members)
         if old is not None and old.number == new.number:
@@ -82,6 +82,9 @@ class History:
         cost = Cost(old, new, change, self.log, protocols=self.protocols, before=before)
         self._row(old, new, change, round_, cost)
         self._settle(old, new, change, (round_, sure))
+        self._now_is(new)
+
+    def _now_is(self, new: Generation) -> None:
         self.now = new
         for key in [key for key in self.rounds if key < new.number]:
             del self.rounds[key]
@@ -301,6 +304,16 @@ class History:
         )  # fmt: skip
         self.metrics.failed()
         self.incidents.failed(round_.last_at if round_ is not None else None)
+
+    def catch_up(self, before: int) -> None:
+        """Write the rebalances of which nothing more can come: last heard of before this time."""
+        late = [
+            number
+            for number, one in self.rounds.items()
+            if not one.applied and one.last_at < before
+        ]
+        if late:
+            self._unfinished(self.now, max(late) + 1)
 
     def advance_unseen(self, number: int, round_: Round) -> None:
         """A generation of which only followers' lines are there."""

@@ -712,6 +712,34 @@ def test_memory_does_not_grow_with_history() -> None:
     assert many < 1.2 * few, (few, many)
 
 
+def test_memory_does_not_grow_where_only_heartbeats_tell() -> None:
+    def kept(epochs: int) -> tuple[int, int]:
+        shared, story, rows = Shared(), Story(), 0
+        group = GroupTimeline("g", shared)
+        for epoch in range(1, epochs):
+            for member in ("a", "b", f"n{epoch}"):
+                asked = 0 if member.startswith("n") else epoch - 1
+                who = {"member_id": member, "client_id": member, "host": "/h"}
+                story.ask(
+                    epoch * 60,
+                    "CONSUMER_GROUP_HEARTBEAT",
+                    generation=asked,
+                    member_epoch=epoch,
+                    **who,
+                )
+            for row in story.rows:
+                group.request(row["at"], row)
+            story.rows.clear()
+            rows += sum(len(b) for name, b in shared.rows.rest() if name == "rebalances")
+        size = elements(group)
+        group.finish()
+        return size, rows + sum(len(b) for name, b in shared.rows.rest() if name == "rebalances")
+
+    (few, _), (many, rows) = kept(1_000), kept(3_000)
+    assert many < 1.2 * few, (few, many)
+    assert rows == 2_999
+
+
 def elements(root: object) -> int:
     """How many things hang on it, apart from the rows and values that all groups share."""
     seen: set[int] = set()
