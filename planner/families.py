@@ -46,6 +46,17 @@ def speak_kip848() -> frozenset[str]:
     return frozenset(k for k, known in families().items() if version_tuple(known.kip848_since))
 
 
+def stays_eager(key: str | None, version: str | None) -> bool:
+    """Has this client no cooperative assignor, and no version of it that takes mixed lists either?
+
+    An old version of such a client (Java, sarama) is upgraded in the first bounce.
+    """
+    known = family(key)
+    if known is None or known.mixed is Tri.YES:
+        return False
+    return known.cooperative(version) is Tri.NO
+
+
 @lru_cache(4096)
 def cooperative(assignor: str) -> Tri:
     """Does `assignor` support COOPERATIVE; `cannot tell` for one that is not known."""

@@ -64,7 +64,7 @@ def live_findings(
             speaks = _gates(plan, finding, step)
         else:
             expected = before if step is None else {*before, *_ON_THE_WAY}
-            speaks = finding.rule not in expected
+            speaks = plan.path != "none" and finding.rule not in expected
         if speaks or finding.rule in _ALWAYS:
             found.append(finding)
     return tuple(found)
@@ -80,7 +80,9 @@ def decides(finding: Finding, answer: Tri) -> bool:
 
 def _gates(plan: Plan, finding: Finding, step: Step | None) -> bool:
     if step is None:
-        return finding.rule in _NEXT_START
+        # What kept a plan from having a step at all still does.
+        unplanned = plan.path == "none" and finding.before_step is None
+        return unplanned or finding.rule in _NEXT_START
     # Which list a client takes matters to the mixed list; the target alone it has by the gate.
     if finding.rule == "RB906" and aim_of(plan, step) is Aim.NARROW:
         return False

@@ -210,8 +210,11 @@ def _rows(standing: Standing) -> Iterator[tuple[str | Text, RenderableType]]:
     for finding, more in _spoken(standing):
         weight = _weight(finding)
         yield Text(weight, style=_WEIGHTS.get(weight, "yellow")), _said(finding, more)
-        aside = f"ignored: {finding.ignored}" if finding.ignored else f"→ {finding.fix}"
-        yield "", Text(aside, style="dim")
+        aside = (
+            f"ignored: {finding.ignored}" if finding.ignored else finding.fix and f"→ {finding.fix}"
+        )
+        if aside:
+            yield "", Text(aside, style="dim")
     for n, why in enumerate(standing.why):
         yield ("gate" if n == 0 else ""), why
     if not standing.why:

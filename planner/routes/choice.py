@@ -11,9 +11,9 @@ from rebal.groups.protocol import group_protocol
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
 from rebal.planner.cost import CostModel, Speed
 from rebal.planner.cost_rounds import by_assignors
-from rebal.planner.families import cooperative
+from rebal.planner.families import cooperative, stays_eager
 from rebal.planner.kip848 import Answer
-from rebal.planner.plan import Accepted, Finding, Plan, Verdict
+from rebal.planner.plan import Accepted, Finding, Plan, Severity, Verdict
 from rebal.planner.routes.connect import connect
 from rebal.planner.routes.cut_over import cut_over, needs_cut_over
 from rebal.planner.routes.from_consumer import from_consumer
@@ -162,6 +162,9 @@ def _by_lists(context: Context, cost: CostModel) -> Way:
     """Of a classic consumer group whose members choose by partition.assignment.strategy."""
     if len(context.settled) == len(context.members):
         return Way(path="finished", reads_lists=True)
+    ahead = [facts for facts in context.members if facts not in context.settled]
+    if context.goal == COOPERATIVE and any(stays_eager(f.family, f.version) for f in ahead):
+        return Way(path="none")
     begun = not context.lacking and context.holding
     if context.split:
         path, steps, number = "mixed_families", mixed_families(context, cost), next_step(context)
@@ -192,13 +195,16 @@ _TITLES: Final = {
 
 
 def _findings(context: Context, way: Way, ignore: Mapping[str, str] | None) -> tuple[Finding, ...]:
-    """What the rules say, without what this way answers."""
-    return tuple(
+    """What the rules say, without what this way answers; where it has no step, nothing of steps."""
+    said = tuple(
         finding
         for finding in evaluate(context, ignore=ignore)
         if finding.rule not in way.answers
         or (finding.rule == "RB104" and will_not_start(context, finding))
     )
+    if way.path != "none":
+        return said
+    return tuple(f for f in said if f.severity is not Severity.ASK and f.before_step is None)
 
 
 def will_not_start(context: Context, finding: Finding) -> bool:

@@ -57,7 +57,8 @@ def code_of(
         facts.member.protocol_type == "classic" for facts in context.members
     ):
         says.add(Tri.CANNOT_TELL)
-    if way.path == "none" and not findings:
+    # Where no step can be planned nothing is done, whatever the user chose to ignore.
+    if way.path == "none":
         says.add(Tri.CANNOT_TELL)
     if way.path == "finished" and not way.reads_lists and context.missing:
         says.add(Tri.NO)

@@ -12,7 +12,6 @@ from rebal.planner.context import Context, ids
 from rebal.planner.cost import CostModel
 from rebal.planner.plan import Cost, Step, StepKind
 from rebal.planner.routes.rolling import (
-    METRICS,
     add_both,
     drop_old,
     expected_line,
@@ -75,7 +74,6 @@ def _stop_and_start(context: Context, number: int) -> Step:
             needs=(
                 f"every member's list holds {context.target}",
                 *expected_line(context),
-                METRICS,
             ),
             holds=Tri.NO,
         ),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -23,13 +22,9 @@ from rebal.planner.cost_timeouts import back_in_time
 from rebal.planner.families import able, cooperative
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
 from rebal.planner.routes.kubernetes import kubernetes_lines
+from rebal.planner.routes.metrics import metrics_lines
 from rebal.planner.routes.static import static_lines
 from rebal.planner.settings import noted, plain, settings_for
-
-METRICS: Final = (
-    "watch in each restarted client: rebalance-total, failed-rebalance-total and "
-    "last-rebalance-seconds-ago (consumer-coordinator-metrics, KIP-429)"
-)
 
 
 def add_both(
@@ -67,7 +62,6 @@ def add_both(
             needs=(
                 f"every member's list, or a probe that says yes for {context.target}",
                 *expected_line(context),
-                METRICS,
             ),
             holds=_answer(proven, bool(lacking or context.missing)),
         ),
@@ -111,7 +105,6 @@ def drop_old(context: Context, number: int, cost: CostModel) -> Step:
                 f"that {context.keep or 'the old assignor'} is no longer common proves nothing: "
                 "it is true after the first restart",
                 *expected_line(context),
-                METRICS,
             ),
             holds=_answer(proven, bool(to_do or context.missing)),
         ),
@@ -197,8 +190,10 @@ def gate_of(
 
     Where the plan is a file, `rebal verify` holds it against the live group, else the plan is made
     again on fresh evidence. `aim` names what proves the step where its list does not tell, and
-    `by_hand` what a person must look at: no evidence shows it, and verify takes their word.
+    `by_hand` what a person must look at: no evidence shows it, and verify takes their word. The
+    members' own metrics are named at each gate.
     """
+    needs = (*needs, *metrics_lines(context))
     if by_hand:
         needs = (*needs, f"{by_hand}; then say so: verify … --confirm STEP --reason TEXT")
     gate = Gate(command="", shows=shows, needs=needs, holds=holds, aim=aim, by_hand=by_hand)

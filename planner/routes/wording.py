@@ -21,13 +21,16 @@ def summary(context: Context, way: Way, code: int, findings: Sequence[Finding]) 
         for finding in findings
         if finding.severity is Severity.BLOCK
         and not finding.ignored
+        and (code != 3 or finding.result is Tri.YES)
         and (number is None or finding.before_step is None or finding.before_step <= number)
     ]
     by = ", ".join(sorted({finding.rule for finding in blocking}))
     if way.path == "none":
-        why = next(iter(blocking), None)
+        blocks = (finding for finding in findings if finding.severity is Severity.BLOCK)
+        why = next(iter((*blocking, *blocks)), None)
         said = why.message if why else next(iter(way.reasons), "what the group is cannot be told.")
-        return f"no step can be planned: {said.rstrip('.')}" + (f" ({why.rule})" if why else "")
+        rule = f" ({why.rule}{', ignored' if why.ignored else ''})" if why else ""
+        return f"no step can be planned: {said.rstrip('.')}{rule}"
     if number is None:
         if code == 0:
             return "nothing left to do: every member is proven to be done"

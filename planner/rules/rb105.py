@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rebal.groups.clients import family
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, Facts
+from rebal.planner.families import stays_eager
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
 
@@ -36,8 +37,9 @@ def eager_only_client(context: Context) -> Iterator[Finding]:
         return
     ahead = [facts for facts in context.members if facts not in context.settled]
     fix = "Move these members to a client (or a version of it) that has a cooperative assignor, or"
-    fix += " to a group of their own."
-    without = [facts for facts in ahead if _cannot(facts)]
+    fix += " to a group of their own, and plan again; or stay EAGER. If they are taken for the"
+    fix += " wrong client: --assume-family CLIENT_ID=FAMILY."
+    without = [facts for facts in ahead if stays_eager(facts.family, facts.version)]
     if without:
         yield found(
             f"{context.named(without)}: {_clients(without)} has no cooperative assignor, so this "
@@ -54,16 +56,6 @@ def eager_only_client(context: Context) -> Iterator[Finding]:
             members=maybe,
             fix=fix,
         )
-
-
-def _cannot(facts: Facts) -> bool:
-    """Has its client none, and would no version of it that takes mixed lists either?
-
-    An old version of such a client (Java, sarama) is upgraded in the first bounce (RB102).
-    """
-    known = family(facts.family)
-    upgradable = known is not None and known.mixed is Tri.YES
-    return known is not None and not upgradable and known.cooperative(facts.version) is Tri.NO
 
 
 def _never(key: str) -> bool:

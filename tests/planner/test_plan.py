@@ -249,9 +249,17 @@ def test_clients_that_refuse_mixed_lists_get_a_cut_over_and_no_bounces(family: s
 
 @pytest.mark.parametrize("family", ["kafkajs", "aiokafka", "segmentio"])
 def test_eager_only_clients_block(family: str) -> None:
-    made = plan([m("a", RANGE), m("b", RANGE, family=family)])
-    assert made.exit_code == 3
-    assert "RB105" in made.summary
+    members = [m("a", RANGE), m("b", RANGE, family=family)]
+    made = plan(members)
+    assert (made.path, made.steps, made.exit_code) == ("none", (), 3)
+    assert made.summary.startswith(f"no step can be planned: b: {family} ")
+    assert "(RB105)" in made.summary
+    assert not [f.rule for f in made.findings if f.severity == "ask" or f.before_step]
+    # What the client cannot do is not done by looking away.
+    ignored = plan(members, ignore={"RB105": "we know"})
+    assert (ignored.steps, ignored.verdict, ignored.exit_code) == ((), "unproven", 4)
+    assert "(RB105, ignored)" in ignored.summary
+    assert plan(members, "eager").path == "finished"
 
 
 def test_one_family_that_cannot_blocks_the_whole_group() -> None:
@@ -291,6 +299,8 @@ def test_groups_without_a_way_say_why(group: dict[str, Any], code: int, rule: st
 def test_an_empty_group() -> None:
     made = plan([], state="Empty", elected=None)
     assert (made.path, made.exit_code) == ("none", 4)
+    accepted = plan([], state="Empty", elected=None, ignore={"RB905": "it is the night"})
+    assert (accepted.verdict, accepted.exit_code) == ("unproven", 4)
 
 
 def test_a_kip_848_group_has_nothing_to_do() -> None:

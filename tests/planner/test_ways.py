@@ -15,6 +15,8 @@ from tests.planner.builder import group_of
 RANGE = ["range"]
 BOTH = ["cooperative-sticky", "range"]
 DONE = ["cooperative-sticky"]
+WORKERS = {"elected": "default", "protocol_type": "connect"}
+KIP_429 = ("rebalance-total", "failed-rebalance-total", "last-rebalance-seconds-ago", "KIP-429")
 
 
 def plan(members: list[dict[str, Any]], target: str = "cooperative", **more: Any) -> Plan:
@@ -300,3 +302,41 @@ def test_franz_go_stops_nothing_more_once_the_vote_is_for_the_target() -> None:
     assert "not restarted yet stop all" in theirs.cost.text
     assert ours.cost.partitions_stopped < theirs.cost.partitions_stopped
     assert any("no vote can turn them back" in line for line in ours.why)
+
+
+@pytest.mark.parametrize(
+    ("members", "target", "more", "names"),
+    [
+        ([{"id": "a", "list": ["range"]}], "cooperative", {}, KIP_429),
+        ([{"id": "a", "list": ["cooperative-sticky"]}], "eager", {"elected": DONE[0]}, KIP_429),
+        ([{"id": "a", "list": ["range"], "version": "4.1.1"}], "consumer", {}, KIP_429),
+        (
+            [{"id": "a", "family": "streams", "version": "3.9.1"}],
+            "cooperative",
+            {"elected": "stream"},
+            KIP_429,
+        ),
+        (
+            [{"id": "a", "family": "connect"}],
+            "cooperative",
+            WORKERS,
+            (*KIP_429, "connect-protocol"),
+        ),
+        ([{"id": "a", "family": "librdkafka"}], "cooperative", {}, ("rebalance_cnt", "KIP-429")),
+        ([{"id": "a", "list": ["range"], "family": "franz-go"}], "cooperative", {}, KIP_429),
+        (
+            [{"id": "a", "list": ["range"]}, {"id": "b", "family": "librdkafka"}],
+            "cooperative",
+            {},
+            (*KIP_429, "rebalance_cnt"),
+        ),
+    ],
+)
+def test_each_gate_names_the_metrics_to_look_at(
+    members: list[dict[str, Any]], target: str, more: dict[str, Any], names: tuple[str, ...]
+) -> None:
+    made = make_plan(group_of({"members": members, **more}), target)
+    assert made.steps
+    for step in made.steps:
+        said = "\n".join(step.gate.needs)
+        assert all(name in said for name in names), (step.title, said)
