@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
-from rebal.groups.streams import COOPERATIVE_SINCE
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
@@ -43,8 +42,7 @@ def streams_loop(context: Context) -> Iterator[Finding]:
             for facts in context.members
             if facts.version is None
             and facts.older_than(limit) is Tri.YES
-            # Below it nothing is worked on during a rebalance, which is what the fault needs.
-            and facts.older_than(COOPERATIVE_SINCE) is Tri.NO
+            and facts.older_than(fault.since) is Tri.NO
         ]
         if bounded:
             yield found(
