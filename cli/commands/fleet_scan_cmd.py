@@ -149,8 +149,10 @@ def _sum_up(manifest: Manifest, out: Path) -> None:
             f"{_others(manifest.skipped)}."
         )
     if manifest.requests:
-        lines = manifest.requests.get("lines", 0)
-        output.say(f"{lines:,} lines of request logs: {_others(manifest.requests, 'lines')[2:]}.")
+        lines, about = (manifest.requests.get(name, 0) for name in ("lines", "parsed"))
+        cut_off = manifest.requests.get("cut_off", 0)
+        more = f", {cut_off:,} cut off" if cut_off else ""
+        output.say(f"{lines:,} lines of request logs, {about:,} about groups{more}.")
     rows = {name: entry.rows for name, entry in manifest.tables.items()}
     made = ", ".join(
         f"{rows.get(table, 0):,} {table.replace('_', ' ')}"
@@ -173,10 +175,6 @@ def _kinds(records: Mapping[str, int]) -> str:
     return ", ".join(parts) + (f" ({', '.join(unknown)})" if unknown else "")
 
 
-def _others(counts: Mapping[str, int], left_out: str = "") -> str:
+def _others(counts: Mapping[str, int]) -> str:
     """`, 12 control records`: what else was counted."""
-    return "".join(
-        f", {amount:,} {name.replace('_', ' ')}"
-        for name, amount in counts.items()
-        if amount and name != left_out
-    )
+    return "".join(f", {amount:,} {name}" for name, amount in counts.items() if amount)

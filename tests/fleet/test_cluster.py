@@ -76,6 +76,7 @@ def bare_python(tmp_path: Path) -> Path:
 
 
 @pytest.mark.live
+@pytest.mark.timeout(300)
 def test_a_standalone_cluster_makes_the_same_tables(
     master: str, bare_python: Path, tmp_path: Path, local_tables: dict[str, list[object]]
 ) -> None:

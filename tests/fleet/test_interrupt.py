@@ -46,6 +46,7 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.live
+@pytest.mark.timeout(300)
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGKILL])
 def test_a_stopped_scan_leaves_the_tables_and_no_process(

@@ -20,7 +20,8 @@ from rebal.groups.wire.offsets_key import OffsetCommitKey, decode_key, kind_name
 from rebal.inspectors.fleet.manifest import read_manifest
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, without_sources
 
-pytestmark = pytest.mark.live
+# The first test of a run starts Spark, which takes its time on a busy machine.
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 Scan = Callable[..., str]
 Line = dict[str, Any]

@@ -25,7 +25,8 @@ from rebal.inspectors.fleet.manifest import Manifest, read_manifest
 from tests.fleet.conftest import read_tables, without_sources
 from tests.kafka.broker import Broker
 
-pytestmark = pytest.mark.live
+# The first test of a run starts Spark, which takes its time on a busy machine.
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 REBAL = str(Path(sys.executable).with_name("rebal"))
 TOPIC = "__consumer_offsets"
