@@ -32,6 +32,23 @@ FOLDER = Path(os.environ.get("REBAL_CAPTURES") or CAPTURES)
 SOON = 2_500
 """Milliseconds in which what was done must have reached the broker."""
 MODES = ("topic and log", "topic", "log")
+BY_LOG = (
+    "ordered list of a run",
+    "software of a run",
+    "version of a run",
+    "refused run",
+    "refused joins",
+    "refused_total",
+    "rebalance protocol of a generation",
+)
+BY_TOPIC = ("stop", "crash", "group deleted", "partitions that a member printed")
+BY_EITHER = (
+    "generation and its member count",
+    "rebalance that was not completed",
+    "members of a generation run",
+    "members are all there",
+)
+"""What a source can always show, and so must."""
 
 
 class Tally:
@@ -53,6 +70,14 @@ class Tally:
             self.matched[kind] += 1
         else:
             self.wrong.append(f"{kind}: {what}: {found!r}, really {wanted!r}")
+
+    def check(self) -> None:
+        """Nothing is wrong, and what the source can show is not unknown either."""
+        assert not self.wrong, "\n".join(self.wrong)
+        kinds = [*BY_EITHER, *(BY_LOG if "log" in self.mode else ())]
+        kinds += BY_TOPIC if "topic" in self.mode else ()
+        assert {kind: self.unknown[kind] for kind in kinds if self.unknown[kind]} == {}
+        assert self.expected["members of a generation run"]
 
     def lines(self) -> Iterator[str]:
         yield f"\n{FOLDER.name}, {self.mode}:"
@@ -200,8 +225,9 @@ def check_generations(truth: Truth, found: Tables, tally: Tally) -> None:
             common = all(elected in run.assignors for run in classic)
             tally.is_right("elected assignor is in every list", name, common, True)
         wanted = {protocol(run, elected) for run in there if run}
+        streams = any(run.family == "streams" for run in there if run)
         tally.is_right(
-            "rebalance protocol of a generation",
+            "rebalance protocol (Streams)" if streams else "rebalance protocol of a generation",
             (name, elected, [run and run.assignors for run in there]),
             row["protocol"],
             wanted.pop() if len(wanted) == 1 else "mixed",
@@ -303,7 +329,7 @@ def test_tables_tell_what_was_done(
         check(truth, found, tally)
     with capsys.disabled():
         print("\n".join(tally.lines()))
-    assert not tally.wrong, "\n".join(tally.wrong)
+    tally.check()
     assert not found["errors"]
 
 
@@ -322,5 +348,5 @@ def test_so_do_the_tables_that_spark_makes(
         check(truth, found, tally)
     with capsys.disabled():
         print("\n".join(tally.lines()))
-    assert not tally.wrong, "\n".join(tally.wrong)
+    tally.check()
     assert not found["errors"]
