@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import TaskContext
 
 from rebal.inspectors.fleet.schemas import RECORDS, TABLES
 
@@ -37,7 +38,10 @@ class PartWriter:
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
-        self._task = uuid.uuid4().hex
+        context = TaskContext.get()
+        # In the order of the partitions, so that the same input gives the same order of files.
+        number = context.partitionId() if context is not None else 0
+        self._task = f"{number:05d}-{uuid.uuid4().hex}"
         self._writers: dict[str, pq.ParquetWriter] = {}
         self._rows: Counter[str] = Counter()
         self._held: dict[str, list[Mapping[str, Any]]] = {}
