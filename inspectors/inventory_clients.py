@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypedDict
 
 from rebal.groups.clients import assignor_of, worker_list
-from rebal.inspectors.inventory_values import Environment, Flat, words
+from rebal.inspectors.inventory_values import Environment, Flat, span_ms, words
 
 _GROUP_ID: Final = "group.id"
 _STRATEGY: Final = "partition.assignment.strategy"
@@ -26,6 +26,8 @@ _UPGRADE_FROM: Final = "upgrade.from"
 # What clients with group.protocol=consumer refuse besides the list (KIP-848).
 _CLASSIC_ONLY: Final = ("heartbeat.interval.ms", "session.timeout.ms")
 _POLL: Final = "max.poll.interval.ms"
+# What frameworks and applications call the same, as a time with a unit (Spring's Duration, Go's).
+_SPANS: Final = {_CLASSIC_ONLY[1]: "session timeout", _POLL: "poll interval"}
 # By the letters of the last words of a key.
 _KEYS: Final = {
     "partitionassignmentstrategy": _STRATEGY,
@@ -41,6 +43,8 @@ _KEYS: Final = {
     "heartbeatinterval": _CLASSIC_ONLY[0],
     "sessiontimeoutms": _CLASSIC_ONLY[1],
     "maxpollintervalms": _POLL,
+    "sessiontimeout": _SPANS[_CLASSIC_ONLY[1]],
+    "maxpollinterval": _SPANS[_POLL],
     "clientid": _CLIENT_ID,
     "groupid": _GROUP_ID,
     "upgradefrom": _UPGRADE_FROM,
@@ -57,6 +61,7 @@ _NEUTRAL_ENDS: Final = (
     "consumer",
     "consumers",
 )
+_NEAR: Final = frozenset({"kafka", "consumer", "streams", "incoming"})
 _NO_CONSUMER: Final = frozenset({"producer", "admin", "template", "oauth", "oauthbearer", "oauth2"})
 _CONNECT_WORKER: Final = ("configstoragetopic", "offsetstoragetopic", "connectprotocol")
 _WORKER_PROTOCOL: Final = "connect.protocol"
@@ -184,9 +189,10 @@ def _put(key: str, value: str, rank: int, scopes: dict[tuple[str, ...], _Scope])
     parts = words(key)
     for length in range(min(_LONGEST_KEY, len(parts)), 0, -1):
         name = _KEYS.get("".join(parts[-length:]))
-        if name is None:
-            continue
         path = list(parts[:-length])
+        # Much else has a session timeout: servlets, databases, spring.session.
+        if name is None or (name in _SPANS.values() and not _NEAR & set(path)):
+            continue
         specific = len(path)
         while path and path[-1] in _NEUTRAL_ENDS:
             path.pop()
@@ -212,8 +218,7 @@ def _describes_a_consumer(path: tuple[str, ...], scopes: dict[tuple[str, ...], _
         )
     if not names & {_GROUP_ID, _APPLICATION_ID}:
         return False
-    near = {"kafka", "consumer", "streams", "incoming"} & set(path)
-    return bool(near) or any(
+    return bool(_NEAR & set(path)) or any(
         _SERVERS in scopes[path[:n]].values for n in range(len(path) + 1) if path[:n] in scopes
     )
 
@@ -235,7 +240,8 @@ def _client(
     known: dict[str, str | None] = {}
     for name, raw in values.items():
         known[name] = environment.resolve(raw, beside)
-        if known[name] is None and name not in (_SERVERS, _POLL, *_CLASSIC_ONLY):
+        unread = (_SERVERS, _POLL, *_CLASSIC_ONLY, *_SPANS.values())
+        if known[name] is None and name not in unread:
             notes.append(f"sets {name} from a placeholder whose value is not known")
     if any(name in values and known[name] is None for name in (_STRATEGY, _PROTOCOL)):
         # Unknown must not pass for unset: an unset list means the client's default.
@@ -269,12 +275,16 @@ def _client(
 
 
 def _timeouts(known: Mapping[str, str | None]) -> _Timeouts:
-    """In milliseconds, as clients spell them; a duration with a unit is not read."""
-    session, poll = known.get(_CLASSIC_ONLY[1]) or "", known.get(_POLL) or ""
+    """In milliseconds; Kafka's own keys take no unit, and the others none without one."""
     return {
-        "session_timeout_ms": int(session) if _MILLISECONDS.fullmatch(session) else None,
-        "max_poll_interval_ms": int(poll) if _MILLISECONDS.fullmatch(poll) else None,
+        "session_timeout_ms": _milliseconds(known, _CLASSIC_ONLY[1]),
+        "max_poll_interval_ms": _milliseconds(known, _POLL),
     }
+
+
+def _milliseconds(known: Mapping[str, str | None], name: str) -> int | None:
+    own = known.get(name) or ""
+    return int(own) if _MILLISECONDS.fullmatch(own) else span_ms(known.get(_SPANS[name]) or "")
 
 
 def _entries(value: str) -> list[str]:

@@ -18,6 +18,17 @@ _DEEPEST: Final = 60
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PLACEHOLDER: Final = re.compile(r"\$\{([^${}:]+)(?::(-?)([^${}]*))?\}")
 _UNRESOLVED: Final = re.compile(r"\$\{|\$\(|\{\{|#\{|<%|@[\w.]+@")
+# 45s, 500ms, 1m30s (Spring, Go), PT45S (ISO 8601).
+_SPAN: Final = re.compile(r"(?:PT)?((?:\d{1,9}(?:ms|[hms]))+)", re.IGNORECASE)
+_UNIT: Final = re.compile(r"(\d+)(ms|[hms])")
+_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+
+
+def span_ms(text: str) -> int | None:
+    """A time with its unit, in milliseconds; None for anything else, and for one that is zero."""
+    match = _SPAN.fullmatch(text.strip())
+    found = _UNIT.findall(match[1].lower()) if match else []
+    return sum(int(number) * _UNITS[unit] for number, unit in found) or None
 
 
 def words(key: str) -> tuple[str, ...]:

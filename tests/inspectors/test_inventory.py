@@ -219,7 +219,8 @@ def test_a_streams_application_is_its_application_id(tmp_path):
     ],
 )
 def test_a_connect_worker_declares_what_it_will_offer(tmp_path, line, offers, is_set):
-    text = f"group.id=workers\nbootstrap.servers=x\nconfig.storage.topic=c\nconsumer.group.id=g\n{line}"
+    fixed = "group.id=workers\nbootstrap.servers=x\nconfig.storage.topic=c\nconsumer.group.id=g\n"
+    text = f"{fixed}{line}"
     reading = read_inventory(write(tmp_path, "connect.properties", text))
     (one,) = reading.declared
     assert (one.group_id, one.family, one.list, one.list_set) == (

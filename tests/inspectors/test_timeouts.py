@@ -83,6 +83,43 @@ def test_files_declare_them(
     assert reading.notes == ()
 
 
+SPRING = """spring:
+  session:
+    timeout: 30m
+  kafka:
+    consumer:
+      group-id: g
+      client-id: c
+      {}: {}
+      {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "more", "expected"),
+    [
+        ("max-poll-interval", "10m", "session-timeout: 45s", (45_000, 600_000)),
+        ("max-poll-interval", "PT1M30S", "session-timeout: 500ms", (500, 90_000)),
+        ("session-timeout", "1m30s", "", (90_000, None)),
+        # The environment may set it otherwise.
+        ("session-timeout", "${S:20s}", "", (None, None)),
+        # Kafka's own key goes first; without a unit nobody can tell seconds from milliseconds.
+        ("session-timeout", "45s", 'properties: {session.timeout.ms: "6000"}', (6_000, None)),
+        ("session-timeout", "45", "", (None, None)),
+        ("session-timeout", "soon", "max-poll-interval: 0s", (None, None)),
+    ],
+)
+def test_times_with_a_unit_are_read(
+    tmp_path: Path, key: str, value: str, more: str, expected: tuple[int | None, int | None]
+) -> None:
+    path = tmp_path / "application.yaml"
+    path.write_text(SPRING.format(key, value, more))
+    reading = read_inventory(path)
+    (declared,) = reading.declared
+    assert (declared.session_timeout_ms, declared.max_poll_interval_ms) == expected
+    assert reading.notes == ()
+
+
 def joined(member: str, second: int, session: int | None, source: Source) -> Joined:
     return Joined(
         group_id="checkout",
