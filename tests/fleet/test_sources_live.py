@@ -261,3 +261,28 @@ def test_the_jars_of_the_kafka_source_are_fetched(busy: Broker, tmp_path: Path) 
     fetched = {path.name for path in (tmp_path / "cache").rglob("*.jar")}
     assert any("spark-sql-kafka" in name for name in fetched)
     assert not any("hadoop" in name for name in fetched)
+
+
+def test_an_open_transaction_is_said_and_read_later(
+    busy: Broker, live: Path, scan: Scan, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(live, tmp_path / "out", symlinks=True))
+    producer = Producer({"bootstrap.servers": busy.bootstrap, "transactional.id": "tx-open"})
+    reader = Consumer({"bootstrap.servers": busy.bootstrap, "group.id": "fleet-open"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    places = [TopicPartition("fleet-sources", 0, 21)]
+    producer.send_offsets_to_transaction(places, reader.consumer_group_metadata(), 30)
+    try:
+        said = scan("-b", busy.bootstrap, "--out", out)
+        assert "a transaction is open since offset" in said
+        assert commits_of(out, "fleet-open") == []
+        folder = shutil.copytree(busy.folder / "data", tmp_path / "broker-1")
+        said = scan("--segments", folder, "--out", tmp_path / "segments")
+        assert "records since an open transaction" in said
+        assert commits_of(tmp_path / "segments", "fleet-open") == []
+    finally:
+        producer.commit_transaction(30)
+        reader.close()
+    scan("-b", busy.bootstrap, "--out", out)
+    assert commits_of(out, "fleet-open") == [(21, 1, False)]
