@@ -150,8 +150,8 @@ class _Group:
 
     def next_generation(self, at: int) -> bytes:
         """One member is replaced, and each gets its share of the partitions."""
-        self.generation += 2
-        if self.generation > 2:
+        self.generation += 1
+        if self.generation > 1:
             self.members[self.random.randrange(len(self.members))] = self._member()
         size = len(self.members)
         parts = []
@@ -168,7 +168,7 @@ class _Group:
                 + self.topics
                 + struct.pack(">i", -1)
                 + (kept or struct.pack(">i", 0))
-                + struct.pack(">ih", self.generation - 2 if kept else -1, -1)
+                + struct.pack(">ih", self.generation - 1 if kept else -1, -1)
             )
             assignment = struct.pack(">h", 3) + dealt + struct.pack(">i", -1)
             owned[member] = dealt

@@ -8,7 +8,7 @@ brokers, in any order; folders are searched.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -71,14 +71,14 @@ def read_requests(
     )
     schema: StructType = from_arrow_schema(REQUESTS, prefer_timestamp_ntz=False)
 
-    def parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return parse_batches(batches, tz_offset)
 
     return RequestLogs(observed.where(is_request & wanted).mapInArrow(parse, schema), seen)
 
 
 def parse_batches(
-    batches: Iterator[pa.RecordBatch], tz_offset: timedelta = NO_OFFSET
+    batches: Iterable[pa.RecordBatch], tz_offset: timedelta = NO_OFFSET
 ) -> Iterator[pa.RecordBatch]:
     """Batches of (line, file name, where its part of the file begins) → batches of requests.
 
