@@ -13,6 +13,7 @@ from rebal.groups.model import Evidence, GroupSnapshot, Member, Record, Source, 
 # KIP-735 raised session.timeout.ms in 3.0; max.poll.interval.ms is of KIP-62.
 _SESSION: Final = 45.0
 _SESSION_BEFORE_3: Final = 10.0
+_JAVA: Final = ("java", "streams", "connect")
 _REBALANCE: Final = 300.0
 _BROKERS_SESSION: Final = "group.consumer.session.timeout.ms"
 
@@ -50,7 +51,8 @@ def waits(member: Member) -> Waits:
 
 
 def _default_session(member: Member) -> float:
-    old = member.software is not None and older(member.software, "3.0") is Tri.YES
+    software = member.software
+    old = software is not None and software.family in _JAVA and older(software, "3.0") is Tri.YES
     return _SESSION_BEFORE_3 if old else _SESSION
 
 

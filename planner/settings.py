@@ -30,7 +30,19 @@ _KAFKA_PYTHON: Final = {
     "sticky": ("sticky.sticky_assignor", "StickyPartitionAssignor"),
     "cooperative-sticky": ("cooperative_sticky", "CooperativeStickyAssignor"),
 }
-_SLASHES: Final = {"franz-go", "sarama", "confluent-kafka-go", "JS", "Java code"}
+_SPRING_CODE: Final = (
+    "code wins over this: a ConsumerFactory with a map of its own, @KafkaListener(properties = …)"
+)
+_AIOKAFKA: Final = {
+    "range": ("range", "RangePartitionAssignor"),
+    "roundrobin": ("roundrobin", "RoundRobinPartitionAssignor"),
+    "sticky": ("sticky.sticky_assignor", "StickyPartitionAssignor"),
+}
+_SEGMENTIO: Final = {
+    "range": "kafka.RangeGroupBalancer{}",
+    "roundrobin": "kafka.RoundRobinGroupBalancer{}",
+}
+_SLASHES: Final = {"franz-go", "sarama", "segmentio", "confluent-kafka-go", "JS", "Java code"}
 
 
 def settings_for(
@@ -62,7 +74,15 @@ def settings_for(
         )
         return (_setting(family, "sarama", f"// {head}\n{text}"),)
     if family == "kafka-python" and all(name in _KAFKA_PYTHON for name in names):
-        return (_setting(family, "Python", _python(names, head)),)
+        text = _python("kafka", "KafkaConsumer", [_KAFKA_PYTHON[name] for name in names])
+        return (_setting(family, "Python", f"# {head}\n{text}"),)
+    if family == "aiokafka" and all(name in _AIOKAFKA for name in names):
+        text = _python("aiokafka", "AIOKafkaConsumer", [_AIOKAFKA[name] for name in names])
+        return (_setting(family, "Python", f"# {head}\n{text}"),)
+    if family == "segmentio" and all(name in _SEGMENTIO for name in names):
+        balancers = ", ".join(_SEGMENTIO[name] for name in names)
+        text = f"config.GroupBalancers = []kafka.GroupBalancer{{{balancers}}}"
+        return (_setting(family, "segmentio", f"// {head}\n{text}"),)
     return ()
 
 
@@ -120,6 +140,12 @@ def program_settings(family: str, wanted: Mapping[str, str], head: str) -> tuple
     return (_setting(family, "Java properties", f"# {plain(head)}\n{lines}".rstrip()),)
 
 
+def no_text(family: str, names: Sequence[str], members: Sequence[str]) -> tuple[Setting, ...]:
+    """What stands where this family's text for this list is not known: a comment that says so."""
+    said = f"{plain(', '.join(members))}: how {family} is given [{plain(', '.join(names))}], and"
+    return (_setting(family, "by hand", f"# {said} whether it can be, is not known here"),)
+
+
 def noted(setting: Setting, notes: Sequence[str]) -> Setting:
     """`setting` with these notes before it, as comments of its language."""
     mark = "//" if setting.format in _SLASHES else "#"
@@ -152,7 +178,8 @@ def _java(wanted: Mapping[str, str], head: str, connector: bool) -> tuple[Settin
         _setting(
             "java",
             "Spring YAML",
-            f"# {head}\nspring:\n  kafka:\n    consumer:\n      properties:\n{yaml}",
+            f"# {head}\n# {_SPRING_CODE}\n"
+            f"spring:\n  kafka:\n    consumer:\n      properties:\n{yaml}",
         ),
         _setting("java", "Java code", f"// {head}\n{code}"),
     )
@@ -193,14 +220,12 @@ def _class(name: str) -> str:
     return next((c for c in classes if c.startswith("org.apache.kafka.")), f"THE-CLASS-OF-{name}")
 
 
-def _python(names: Sequence[str], head: str) -> str:
-    lines = [f"# {head}"]
-    lines += [
-        f"from kafka.coordinator.assignors.{_KAFKA_PYTHON[name][0]} import {_KAFKA_PYTHON[name][1]}"
-        for name in names
+def _python(package: str, consumer: str, classes: Sequence[tuple[str, str]]) -> str:
+    lines = [
+        f"from {package}.coordinator.assignors.{module} import {name}" for module, name in classes
     ]
-    classes = ", ".join(_KAFKA_PYTHON[name][1] for name in names)
-    return "\n".join([*lines, f"KafkaConsumer(…, partition_assignment_strategy=[{classes}])"])
+    named = ", ".join(name for _, name in classes)
+    return "\n".join([*lines, f"{consumer}(…, partition_assignment_strategy=[{named}])"])
 
 
 def _setting(family: str, form: str, text: str) -> Setting:

@@ -19,6 +19,7 @@ _LANGUAGES = {
     "connector configuration": "properties",
     "franz-go": "go",
     "sarama": "go",
+    "segmentio": "go",
     "confluent-kafka-go": "go",
     "JS": "js",
     "Python": "python",

@@ -38,7 +38,8 @@ def cut_over(context: Context) -> tuple[Step, ...]:
             title=f"Stop every member, then start all on {context.target}",
             kind=StepKind.CUT_OVER,
             precondition="an interruption is agreed: nothing of this group is consumed from the "
-            "last stop until the first rebalance of the new members has completed",
+            "last stop until the first rebalance of the new members has completed "
+            "(--ignore RB104 --reason TEXT records who agreed, and opens this step)",
             precondition_holds=Tri.NO,
             config=tuple(settings),
             target_list=names,

@@ -24,7 +24,7 @@ from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
 from rebal.planner.routes.kubernetes import kubernetes_lines
 from rebal.planner.routes.metrics import metrics_lines
 from rebal.planner.routes.static import static_lines
-from rebal.planner.settings import noted, plain, settings_for
+from rebal.planner.settings import no_text, noted, plain, settings_for
 
 
 def add_both(
@@ -132,7 +132,12 @@ def _why_both(context: Context) -> Iterator[str]:
                 else ""
             )
         )
-    if context.goal == EAGER:
+    if context.goal == EAGER and cooperative(context.keep or "") is Tri.NO:
+        yield (
+            f"no member may go straight to [{target}]: it has nothing in common with members that "
+            f"are on {keep} alone, is refused and stops (RB101)"
+        )
+    elif context.goal == EAGER:
         yield (
             f"no member may go straight to [{target}]: an eager-only member has nothing in common "
             "with members that are on a cooperative assignor alone, is refused and stops (RB108); "
@@ -272,17 +277,16 @@ def list_settings(
     for key in sorted(by_family):
         mine = by_family[key]
         whole = len(mine) == len(context.members)
+        named = [facts.name for facts in mine]
         notes = tuple(_notes(context, names, key, mine))
-        made += (
-            noted(setting, notes)
-            for setting in settings_for(
-                key,
-                names,
-                context.group.group_id,
-                () if whole else [facts.name for facts in mine],
-                connector=context.sink is not None,
-            )
+        settings = settings_for(
+            key,
+            names,
+            context.group.group_id,
+            () if whole else named,
+            connector=context.sink is not None,
         )
+        made += (noted(setting, notes) for setting in settings or no_text(key, names, named))
     return tuple(made)
 
 

@@ -115,6 +115,9 @@ def test_unknown_timeouts_are_called_defaults() -> None:
     assert made.worst_seconds == pytest.approx(2 * 45 + 4 * 300)
     old = by_assignors(restarts(group(2, ["range"], "range", version="2.8.2"), tuple(BOTH)))
     assert "session timeout 10 s" in old.text
+    # The versions of other clients are not Java's.
+    other = group(2, ["range"], "range", family="librdkafka", version="2.6.0")
+    assert "session timeout 45 s" in by_arithmetic(restarts(other, tuple(BOTH))).text
     members = [{"id": "a", "list": ["range"], "timeouts": [6000, 9000]}, {"id": "b"}]
     file = [{"id": "c", "list": ["range"], "timeouts": [6000, None]}]
     part = by_assignors(restarts(group_of({"members": file}), tuple(BOTH)))

@@ -234,6 +234,24 @@ def test_each_family_gets_its_own_text() -> None:
     assert ": b\n" in texts["franz-go"]
 
 
+def test_clients_that_stay_eager_get_their_text_from_one_assignor_to_another() -> None:
+    families = ("aiokafka", "segmentio", "kafkajs")
+    made = plan([m(key, RANGE, family=key) for key in families], "roundrobin")
+    texts = {setting.family: setting.text for setting in made.steps[0].config}
+    assert (
+        "from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor\n"
+        in texts["aiokafka"]
+    )
+    assert "=[RoundRobinPartitionAssignor, RangePartitionAssignor])" in texts["aiokafka"]
+    assert (
+        "[]kafka.GroupBalancer{kafka.RoundRobinGroupBalancer{}, kafka.RangeGroupBalancer{}}"
+        in texts["segmentio"]
+    )
+    assert "kafkajs: how kafkajs is given [roundrobin, range]" in texts["kafkajs"]
+    assert "RB101" in made.steps[0].why[1]
+    assert not any("RB108" in line for line in made.steps[0].why)
+
+
 @pytest.mark.parametrize("family", ["librdkafka", "kafka-python"])
 def test_clients_that_refuse_mixed_lists_get_a_cut_over_and_no_bounces(family: str) -> None:
     made = plan([m("a", RANGE, family=family), m("b", RANGE, family=family)])
