@@ -57,7 +57,7 @@ def read_requests(
     lines = (
         spark.read.option("recursiveFileLookup", "true")
         .text([spark_path(path) for path in paths])
-        .select("value", "_metadata.file_name", "_metadata.file_block_start")
+        .select("value", file_name().alias("file_name"), "_metadata.file_block_start")
     )
     value = sql.col("value")
     is_request, wanted = value.contains(MARK), _wanted(value)
@@ -98,6 +98,12 @@ def parse_batches(
             tz_offset,
         )
         number += batch.num_rows
+
+
+def file_name() -> Column:
+    """The name of the file that a row was read from, as its folder lists it."""
+    # Spark tells it as a part of a URI, in which a plus is a plus.
+    return sql.url_decode(sql.regexp_replace("_metadata.file_name", r"\+", "%2B"))
 
 
 def spark_path(path: str) -> str:
