@@ -53,7 +53,10 @@ def test_the_screen_is_what_rebal_prints() -> None:
 @pytest.mark.parametrize("typed", typed_commands())
 def test_every_command_and_option_named_exists(typed: str) -> None:
     _, command, *words = typed.split()
-    helped = subprocess.run([REBAL, command, "--help"], capture_output=True, text=True, check=False)
+    command_words = [command, words.pop(0)] if command == "fleet" else [command]
+    helped = subprocess.run(
+        [REBAL, *command_words, "--help"], capture_output=True, text=True, check=False
+    )
     assert helped.returncode == 0, helped.stderr
     options = {word.split("=")[0] for word in words if word.startswith("-")}
     assert {option for option in options if option not in helped.stdout} == set()
@@ -61,8 +64,10 @@ def test_every_command_and_option_named_exists(typed: str) -> None:
 
 def test_options_named_in_the_tables_exist() -> None:
     helped = "".join(
-        subprocess.run([REBAL, name, "--help"], capture_output=True, text=True, check=True).stdout
-        for name in re.findall(r"^\| `rebal ([a-z-]+)", README, re.MULTILINE)
+        subprocess.run(
+            [REBAL, *name.split(), "--help"], capture_output=True, text=True, check=True
+        ).stdout
+        for name in re.findall(r"^\| `rebal ([a-z-]+(?: [a-z]+)?)", README, re.MULTILINE)
     )
     named = set(re.findall(r"`(--[a-z-]+)", README))
     assert named
