@@ -6,8 +6,10 @@ import base64
 import gzip
 import json
 import os
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +32,29 @@ from rebal.groups.wire.group_metadata import GroupMetadata, decode_group_metadat
 from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
 from rebal.inspectors.request_log import read_request_log
 
-FOLDER = Path(os.environ.get("REBAL_CAPTURES") or Path(__file__).parents[1] / "data" / "captures")
+BUNDLED = Path(__file__).parents[1] / "data" / "captures"
+FOLDER = Path(os.environ.get("REBAL_CAPTURES") or BUNDLED)
 # A record is written while the join that made it is still being answered, and so not logged yet.
 SOON = timedelta(milliseconds=100)
-REFUSED = "InconsistentGroupProtocol"
+# What members print when the group refuses them (Java and kafka-python die of it, librdkafka and
+# franz-go go on asking), and when their own client refuses the list that they were given.
+REFUSED = re.compile(r"InconsistentGroupProtocol|INCONSISTENT_GROUP_PROTOCOL")
+WILL_NOT_START = re.compile(r"must have the same protocol type|do not support a common Rebalance")
 
 
 class Story:
     """One group's timeline, with a snapshot for each generation that had members."""
 
-    def __init__(self, name: str, timeline: list[dict[str, Any]], snapshots: list[GroupSnapshot]):
+    def __init__(
+        self,
+        name: str,
+        timeline: list[dict[str, Any]],
+        printed: list[dict[str, Any]],
+        snapshots: list[GroupSnapshot],
+    ):
         self.name = name
         self.timeline = timeline
+        self.errors = [event for event in printed if event["event"] == "ERROR"]
         self.snapshots = snapshots
 
     def running(self, at: datetime) -> dict[str, dict[str, Any]]:
@@ -57,29 +70,50 @@ class Story:
         return alive
 
     def next_start(self, at: datetime) -> dict[str, Any] | None:
-        """The next process that was started, with `refused` added: did the group refuse it?"""
+        """The next process that was started, as `starts` has it."""
+        return next((start for start in self.starts() if when(start) > at), None)
+
+    def starts(self) -> Iterator[dict[str, Any]]:
+        """Each start, with `refused` (did the group refuse it?) and `will_not_start` (its client?).
+
+        Both from what the member printed until its next event.
+        """
         for n, event in enumerate(self.timeline):
-            if event["action"] != "start" or when(event) <= at:
+            if event["action"] != "start":
                 continue
-            later = self.timeline[n + 1 :]
-            end = next((e for e in later if e.get("client_id") == event["client_id"]), {})
-            return {**event, "refused": REFUSED in end.get("error", "")}
-        return None
+            mine = [e for e in self.timeline[n + 1 :] if e.get("client_id") == event["client_id"]]
+            until = mine[0]["t_ms"] if mine else inf
+            said = "\n".join(
+                error["detail"]
+                for error in self.errors
+                if error["client_id"] == event["client_id"]
+                and event["t_ms"] <= error["t_ms"] <= until
+            )
+            yield {
+                **event,
+                "refused": bool(REFUSED.search(said)),
+                "will_not_start": bool(WILL_NOT_START.search(said)),
+            }
 
 
-def stories(log: bool = True) -> dict[str, Story]:
+def stories(log: bool = True, folder: Path = BUNDLED) -> dict[str, Story]:
     """All captured classic consumer groups by name; without `log` there is no request log."""
     seen: tuple[Observation, ...] = ()
     if log:
-        seen = read_request_log([FOLDER / "kafka-request.log.gz"]).observations
-    truth = json.loads((FOLDER / "truth.json").read_text(encoding="utf-8"))["groups"]
+        seen = read_request_log([folder / "kafka-request.log.gz"]).observations
+    truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))["groups"]
     points: dict[str, list[GroupSnapshot]] = {}
-    for group_id, at, value in _generations():
+    for group_id, at, value in _generations(folder):
         snapshot = _snapshot(group_id, at, value)
         known = [item for item in seen if item.group_id == group_id and _at(item) <= at + SOON]
         points.setdefault(group_id, []).append(merge(snapshot, known))
     return {
-        name: Story(name, sorted(truth[name]["timeline"], key=lambda e: e["t_ms"]), found)
+        name: Story(
+            name,
+            sorted(truth[name]["timeline"], key=lambda e: e["t_ms"]),
+            truth[name]["seen_by_clients"],
+            found,
+        )
         for name, found in points.items()
     }
 
@@ -94,8 +128,8 @@ def _at(item: Observation) -> datetime:
     return found
 
 
-def _generations() -> Iterator[tuple[str, datetime, GroupMetadata]]:
-    with gzip.open(FOLDER / "consumer_offsets.jsonl.gz", "rt", encoding="utf-8") as lines:
+def _generations(folder: Path) -> Iterator[tuple[str, datetime, GroupMetadata]]:
+    with gzip.open(folder / "consumer_offsets.jsonl.gz", "rt", encoding="utf-8") as lines:
         records = [json.loads(line) for line in lines]
     for record in sorted(records, key=lambda r: (r["timestamp"], r["partition"], r["offset"])):
         key = decode_key(base64.b64decode(record["key"]))
