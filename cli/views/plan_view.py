@@ -182,15 +182,17 @@ def _after(step: Step) -> Iterator[Row]:
 
 
 def _paces(paces: Sequence[Pace]) -> Table:
-    """What each pace costs, side by side."""
+    """What each pace costs, side by side; narrow enough for 80 columns."""
     made = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
+    head = ("pace", "takes", "partition-s", "rebalances", "at worst")
+    made.add_row(*(Text(word, style="dim") for word in head))
     for pace in paces:
         made.add_row(
             pace.name,
             duration(pace.seconds),
-            f"{pace.partition_seconds:,.0f} partition-seconds stopped",
-            count(pace.rebalances, "rebalance"),
-            "" if pace.worst_seconds is None else f"at worst {duration(pace.worst_seconds)}",
+            f"{pace.partition_seconds:,.0f}",
+            str(pace.rebalances),
+            "" if pace.worst_seconds is None else duration(pace.worst_seconds),
         )
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -121,14 +122,15 @@ def test_paces_stand_side_by_side(group: Make, tmp_path: Path, capsys: Said) -> 
     words = ["plan-upgrade", "--snapshot", path, "--restart-seconds", "60", "--batch", "2"]
     assert app.run(words) == 0
     said = capsys.readouterr().out
-    narrow = said[said.index("\n2  ") :]
-    paces = [line for line in narrow.splitlines() if "partition-seconds stopped  " in line]
-    assert [line.split("  ")[0].strip() or line.strip() for line in paces]
-    assert [name for name in ("one by one", "2 at a time", "all at once") if name in narrow] == [
-        "one by one",
-        "2 at a time",
-        "all at once",
-    ]
+    narrow = said[said.index("\n2  ") :].splitlines()
+    head = next(n for n, line in enumerate(narrow) if line.split()[:2] == ["pace", "takes"])
+    assert narrow[head].split() == ["pace", "takes", "partition-s", "rebalances", "at", "worst"]
+    rows = [line.strip() for line in narrow[head + 1 : head + 4]]
+    paces = ["one by one", "2 at a time", "all at once"]
+    assert [next(p for p in paces if row.startswith(p)) for row in rows] == paces
+    numbers = [int(re.split(r"  +", row)[2].replace(",", "")) for row in rows]
+    assert all(number > 0 for number in numbers)
+    assert max(map(len, narrow[head : head + 4])) <= 80
     assert app.run([*words[:3], "--batch", "all", "-o", "markdown"]) == 0
     assert "  - all at once: " in capsys.readouterr().out
 
