@@ -22,10 +22,11 @@ def incremental_assign(context: Context) -> Iterator[Finding]:
 
     Why it matters: a callback that calls assign() and unassign() is the most common way to end up
     with a member that joined, owns nothing and consumes nothing, with no error anywhere but one
-    log line about assign() having to be incremental.
+    log line.
 
     How to find out: search for rebalance_cb, on_assign, on_revoke, SetPartitionsAssignedHandler
-    and for assign( in them.
+    and for assign( in them. In a log it is: "Changes to the current assignment must be made using
+    incremental_assign() or incremental_unassign() when rebalance protocol type is COOPERATIVE".
 
     How to answer it: use incremental_assign() and incremental_unassign() when the consumer's
     rebalance protocol is COOPERATIVE, or have no callback at all.

@@ -36,8 +36,9 @@ def unknown_list(context: Context) -> Iterator[Finding]:
     - --probe: says whether ALL members support an assignor; enough to begin the second bounce,
       not to call it finished.
 
-    How to fix it: add that evidence and make the plan again; or accept the risk by name with
-    --ignore RB901 --reason "…", which the plan records.
+    How to fix it: add that evidence and make the plan again; or say what you know of the member
+    with --assume 'client-id=NAME:range,cooperative-sticky', or accept the risk by name with
+    --ignore RB901 --reason "…": the plan records either.
 
     It does not fire where bounds decide: a librdkafka member cannot hold both kinds, and a Java
     member that kept its partitions when it rejoined has no eager assignor. A configuration file

@@ -32,6 +32,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.partitions import Partitions
+from rebal.groups.wire.sticky import StickyUserData, encode_sticky
 from rebal.planner.context import Context
 
 AT = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
@@ -47,8 +48,8 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
 
     `members`: `{id, list | at_least | lacks, family, version, guess, instance, owned, declared,
     topics, protocol_type, rack, regex, bytes (version of the subscription; null: not read),
-    assigned_data, surge, upgrade_from, ran, classic_only, idle, timeouts: [session, rebalance] in
-    ms}`;
+    assigned_data, sticky (the generation in its user data), surge, upgrade_from, ran, classic_only,
+    idle, timeouts: [session, rebalance] in ms}`;
     `cluster: {version, settings, features}`;
     `reloaded` and `probe: {assignor: true | false | null}` in YAML's
     three values; `topics: {name: partitions}`.
@@ -160,6 +161,11 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
             version=m.get("bytes", 1),
             topics=tuple(m.get("topics", topics)),
             owned_partitions={"orders": mine} if m.get("owned") else {},
+            user_data=encode_sticky(
+                StickyUserData(previous=(("orders", number),), generation=m["sticky"])
+            )
+            if "sticky" in m
+            else None,
         )
         if m.get("bytes", 1) is not None
         else None,
