@@ -1,8 +1,8 @@
-"""What it costs to stop a whole group and to start it again."""
+"""What it costs to stop a whole group and start it again, or to move it to KIP-848 and back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from rebal.groups.model import Member
 from rebal.planner.cost import Speed
@@ -55,6 +55,34 @@ def stop_and_start(members: Sequence[Member], speed: Speed, *, kip848: bool = Fa
         partition_seconds=pause * owned,
         worst_seconds=longest,
         worst_partition_seconds=longest * owned,
+    )
+
+
+def move_online(
+    order: Sequence[Member], eager: Container[str], speed: Speed, while_it_moves: str
+) -> Cost:
+    """The members restart in this `order`, each with the other protocol (KIP-848).
+
+    What a member owns moves away and back. `eager` are the ids of those that run EAGER until they
+    are restarted: they stop all they own at each of these changes.
+    """
+    owned = [sum(len(numbers) for numbers in member.assignment.values()) for member in order]
+    waiting = [n if m.member_id in eager else 0 for m, n in zip(order, owned, strict=True)]
+    stops = [2 * (own + sum(waiting[i:])) for i, own in enumerate(owned, 1)]
+    seconds = len(order) * (speed.restart + 2 * speed.rebalance)
+    stopped = sum(stops) * speed.rebalance
+    told = (
+        f", about {stopped:,.0f} partition-seconds stopped in {seconds:,.0f} s, if a restart takes "
+        f"{speed.restart:g} s and each change {speed.rebalance:g} s"
+    )
+    return Cost(
+        rebalances=2 * len(order),
+        partitions_stopped=sum(stops),
+        partitions_moved=2 * sum(owned),
+        text=f"each restarted member's partitions move away and back ({sum(owned)} in all, twice)"
+        f"{told if order else ''}{while_it_moves}",
+        seconds=seconds,
+        partition_seconds=stopped,
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, ids
-from rebal.planner.cost_stop import see_it_empty, stop_and_start
+from rebal.planner.cost_stop import move_online, see_it_empty, stop_and_start
 from rebal.planner.cost_timeouts import waits, with_brokers_sessions
 from rebal.planner.families import speak_kip848
 from rebal.planner.kip848 import Answer, fits, policy, room, worst
@@ -39,7 +39,6 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
     rest = [facts for facts in context.members if facts not in done]
     allows = worst(answers)
     longest = max((waits(m).session for m in with_brokers_sessions(context.snapshot)), default=0)
-    owned = sum(len(n) for f in rest for n in f.member.assignment.values())
     return Step(
         id=1,
         title=f"Every member moves back to group.protocol=classic with {context.target}",
@@ -64,12 +63,11 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
         done=ids(done),
         gate=_gate(context, Tri.NO if rest else Tri.CANNOT_TELL),
         rollback="restart the members with group.protocol=consumer again, one by one",
-        cost=Cost(
-            rebalances=2 * len(rest),
-            partitions_stopped=2 * owned,
-            partitions_moved=2 * owned,
-            text=f"each restarted member's partitions move away and back ({owned} in all, twice); "
-            f"one that is killed keeps its own until its session ends ({longest:g} s)",
+        cost=move_online(
+            [facts.member for facts in rest],
+            (),
+            context.speed,
+            f"; one that is killed keeps its own until its session ends ({longest:g} s)",
         ),
         exit_code=CODES[allows],
     )

@@ -14,7 +14,7 @@ from typing import Final
 from rebal.groups.clients import family as known_family
 from rebal.groups.model import GroupType, Tri
 from rebal.planner.context import Context, Facts, ids
-from rebal.planner.cost_stop import see_it_empty, stop_and_start
+from rebal.planner.cost_stop import move_online, see_it_empty, stop_and_start
 from rebal.planner.cost_timeouts import in_words
 from rebal.planner.families import speak_kip848
 from rebal.planner.kip848 import (
@@ -55,7 +55,6 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
     done = [facts for facts in context.members if facts.member.protocol_type == "consumer"]
     rest = [facts for facts in context.members if facts not in done]
     allows = worst(answers)
-    owned = sum(len(n) for f in rest for n in f.member.assignment.values())
     return Step(
         id=1,
         title="Every member moves to group.protocol=consumer",
@@ -84,12 +83,11 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
         "with group.protocol=consumer has left, the coordinator converts the group back, if its "
         "migration policy is downgrade or bidirectional (--to cooperative-sticky, or --to range, "
         "plans it)",
-        cost=Cost(
-            rebalances=2 * len(rest),
-            partitions_stopped=2 * owned,
-            partitions_moved=2 * owned,
-            text=f"each restarted member's partitions move away and back ({owned} in all, twice); "
-            "classic members that run EAGER stop all they own whenever their part changes; one "
+        cost=move_online(
+            [facts.member for facts in rest],
+            ids(facts for facts in rest if facts not in context.settled),
+            context.speed,
+            "; classic members that run EAGER stop all they own whenever their part changes; one "
             "that is killed keeps its own until its session ends"
             + (f": {in_words([facts.member for facts in rest])}" if rest else ""),
         ),

@@ -62,6 +62,15 @@ def test_online_where_everything_allows_it() -> None:
         assert setting in text.splitlines()[0]
     assert "--to consumer" in step.gate.command
     assert "--probe" not in step.gate.command
+    cost = step.cost
+    assert cost is not None
+    # Each owns 6 of 12: the first's move twice while the EAGER other stops its own, then only 6.
+    assert (cost.partitions_moved, cost.partitions_stopped) == (24, 2 * (6 + 6) + 2 * 6)
+    assert (cost.partition_seconds, cost.seconds) == (36 * 3, 2 * (30 + 2 * 3))
+    assert "about 108 partition-seconds stopped in 72 s" in cost.text
+    calm = plan([{**java("a"), "list": ["cooperative-sticky"]}], elected="cooperative-sticky")
+    assert calm.steps[0].cost is not None
+    assert calm.steps[0].cost.partitions_stopped == 2 * 12
 
 
 def test_an_old_client_is_upgraded_first() -> None:
