@@ -41,6 +41,7 @@ def _stop_and_start(context: Context, number: int) -> Step:
     left = len(context.members) - len(stopped)
     owned = sum(len(n) for f in stopped for n in f.member.assignment.values())
     total = sum(len(n) for f in context.members for n in f.member.assignment.values())
+    pauses = 2 * len(stopped) * context.speed.rebalance
     others = {facts.member.member_id for facts in context.members} - set(ids(stopped))
     lacking = others & set(ids(context.lacking))
     unsure = others & set(ids(context.unsure))
@@ -84,7 +85,11 @@ def _stop_and_start(context: Context, number: int) -> Step:
             partitions_stopped=2 * len(stopped) * total,
             partitions_moved=2 * owned,
             text=f"up to {2 * len(stopped)} rebalances, fewer when they stop and start together; "
-            f"{owned} of {total} partitions move to the other {left} members and back",
+            f"{owned} of {total} partitions move to the other {left} members and back; up to "
+            f"{pauses * total:,.0f} partition-seconds stopped, if every member stops all it owns "
+            f"at each and a rebalance takes {context.speed.rebalance:g} s",
+            seconds=context.speed.restart + pauses,
+            partition_seconds=pauses * total,
         ),
         exit_code={Tri.YES: 0, Tri.NO: 3, Tri.CANNOT_TELL: 4}[holds],
     )
