@@ -60,6 +60,8 @@ def reduce_commits(rows: DataFrame) -> DataFrame:
             sql.count(sql.when(legacy, True)).alias("legacy"),
             sql.min("timestamp").alias("seen_from"),
             sql.max("timestamp").alias("seen_until"),
+            # Without an aggregate of this sort Spark sorts all records instead of hashing them.
+            sql.collect_set(sql.lit(None).cast("int")).alias("hashed"),
         )
         .select("newest.*", "first_value", *_SUMS, "seen_from", "seen_until")
     )

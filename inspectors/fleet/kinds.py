@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 from rebal.groups.errors import WireError
 from rebal.groups.wire.offset_commit import decode_offset_commit
 from rebal.groups.wire.offsets_key import (
-    CONSUMER_GROUP_REGULAR_EXPRESSION,
-    GROUP_METADATA,
+    KINDS,
     OFFSET_COMMITS,
     decode_key,
     kind_name,
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 UNREADABLE: Final = "UNREADABLE"
 REPEATED: Final = "REPEATED"
-HISTORY: Final = frozenset({*range(GROUP_METADATA, 9), CONSUMER_GROUP_REGULAR_EXPRESSION})
+HISTORY: Final = frozenset(KINDS) - frozenset(OFFSET_COMMITS)
 """The kinds that the timeline is made of."""
 _SHORTEST: Final = {0: 20, 1: 28, 2: 20, 3: 24, 4: 24}
 """Bytes of an offset commit's value with empty metadata, by its version."""

@@ -28,6 +28,7 @@ REPORT_DDL: Final = "what string, name string, file string, amount bigint"
 WRITTEN: Final = {**TABLES, "records": RECORDS}
 """What tasks write: the tables, and the raw records that the timeline is made of."""
 _AT_ONCE: Final = 4096
+_DRIVER: Final = 99_999
 
 
 class PartWriter:
@@ -39,8 +40,9 @@ class PartWriter:
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
         context = TaskContext.get()
-        # In the order of the partitions, so that the same input gives the same order of files.
-        number = context.partitionId() if context is not None else 0
+        # In the order of the partitions, so that the same input gives the same order of files;
+        # what the driver adds comes last.
+        number = context.partitionId() if context is not None else _DRIVER
         self._task = f"{number:05d}-{uuid.uuid4().hex}"
         self._writers: dict[str, pq.ParquetWriter] = {}
         self._rows: Counter[str] = Counter()
@@ -101,7 +103,11 @@ class PartWriter:
         if table not in self._writers:
             os.makedirs(self._folder, exist_ok=True)
             path = self._folder / self._name(table)
-            self._writers[table] = pq.ParquetWriter(path, WRITTEN[table], compression="zstd")
+            # A dictionary of raw keys and values would only be given up again.
+            names = [name for name in WRITTEN[table].names if name not in ("key", "value")]
+            self._writers[table] = pq.ParquetWriter(
+                path, WRITTEN[table], compression="zstd", use_dictionary=names
+            )
         self._writers[table].write_table(rows.cast(WRITTEN[table]))
         self._rows[table] += len(rows)
 

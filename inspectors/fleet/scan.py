@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rebal.groups.errors import DocumentError
+from rebal.inspectors.fleet.commit_groups import commit_groups
 from rebal.inspectors.fleet.kinds import REPEATED, is_commit, sort_out
 from rebal.inspectors.fleet.manifest import Manifest, TableEntry
 from rebal.inspectors.fleet.parts import REPORT_DDL, PartWriter
@@ -96,6 +97,7 @@ def scan(
         requests = _read_requests(spark, run, request_logs)
     say("putting each group's history in order")
     totals.files += _run_timeline(spark, run, totals)
+    totals.files += _add_commit_groups(run, totals)
     totals.files += run.lend_errors()
     tables = run.take(totals.files)
     manifest = _manifest(
@@ -262,6 +264,25 @@ def _run_timeline(spark: SparkSession, run: Run, totals: _Totals) -> list[tuple[
         observed=(_micros(first), _micros(until)) if first and until else None,
     )
     return totals.take(ordered.mapInArrow(write, REPORT_DDL))
+
+
+def _add_commit_groups(run: Run, totals: _Totals) -> list[tuple[str, str, int]]:
+    """The groups that the timeline could not hear of, as one more file of `groups`."""
+    files = {
+        table: [run.tasks / file for name, file, _ in totals.files if name == table]
+        for table in ("commits", "groups")
+    }
+    first, until = _extent(run, totals)
+    made = commit_groups(
+        files["commits"],
+        files["groups"],
+        (first, until) if first and until else None,
+        log=bool(_parquet_in(run.inputs("requests"))),
+    )
+    writer = PartWriter(str(run.tasks))
+    writer.write("groups", made)
+    reports = [row for batch in writer.report() for row in batch.to_pylist()]
+    return [(row["name"], row["file"], row["amount"]) for row in reports if row["what"] == "rows"]
 
 
 def _topic_names(spark: SparkSession, run: Run, totals: _Totals) -> Mapping[str, str]:

@@ -41,6 +41,10 @@ _SECRETS: Final = "(?i)secret|password|token|jaas|keystore|access[.]?key"
 _SQL: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "false",
+    # Commits are hashed by group and partition, with one row kept for each.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "200000",
+    # Groups differ in size: several smaller tasks even them out among the cores.
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
     # Records of group metadata are large: the default of 10,000 rows could be 1 GB.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",

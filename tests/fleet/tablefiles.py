@@ -21,7 +21,7 @@ def write_tables(
     folder: Path,
     rows: Rows,
     *,
-    schema: str = "rebal.fleet/1",
+    schema: str = "rebal.fleet-scan/1",
     files: int = 1,
     more: Mapping[str, pa.DataType] | None = None,
 ) -> Path:
