@@ -236,6 +236,8 @@ def test_what_a_user_needs_and_what_is_said_without(
     busy.allow("limited", "topic", TOPIC, "READ")
     busy.allow("limited", "group", "rebal-fleet", "READ", prefixed=True)
     scan("--command-config", as_user("limited"), "--out", out)
+    # Other tests of the shared broker begin with a user without rights.
+    busy.forbid("limited")
     assert read_manifest(out).read > 0
 
 

@@ -238,6 +238,26 @@ class Broker:
             involved=lambda: [self.process],
         )
 
+    def forbid(self, user: str) -> None:
+        """Take back every right that `allow` gave `User:<user>`."""
+        given = AclBindingFilter(
+            ResourceType.ANY,
+            None,
+            ResourcePatternType.ANY,
+            f"User:{user}",
+            None,
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+        for future in self.admin().delete_acls([given]).values():
+            future.result(20)
+        wait_for(
+            f"no right of {user}",
+            lambda: not self.admin().describe_acls(given).result(20),
+            timeout=20,
+            involved=lambda: [self.process],
+        )
+
     def set_scram_user(self, user: str, password: str) -> None:
         """Create or change one user of both SCRAM mechanisms (PLAIN is fixed at the start)."""
         # Kafka refuses two changes of one user in one request.

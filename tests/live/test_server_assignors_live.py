@@ -1,12 +1,16 @@
 """`uniform` and `range` against the target assignments of a real 4.1 broker, member by member.
 
 Each event's target is computed from the group as it was read just before it; who joins gets its
-member id from the group as it is after.
+member id from the group as it is after. Topics whose ids share a place in the coordinator's table
+of 16 are walked in an order that depends on its past and that no answer tells, so these have none.
 """
 
 from __future__ import annotations
 
+import base64
+
 import pytest
+from confluent_kafka import TopicCollection
 from msgspec.structs import replace
 
 from rebal.groups.assignors import SpecMember
@@ -41,6 +45,27 @@ def settled(broker: Broker, group_id: str, members: int) -> GroupSnapshot:
 
     wait_for(f"{group_id} to settle with {members} members", at_rest, timeout=30)
     return found[0]
+
+
+def place(topic_id: str) -> int:
+    """Where a HashMap of 16 keeps a topic id."""
+    raw = base64.urlsafe_b64decode(f"{topic_id}==")
+    folded = int.from_bytes(raw[:8]) ^ int.from_bytes(raw[8:])
+    code = (folded >> 32) ^ (folded & 0xFFFFFFFF)
+    return (code ^ (code >> 16)) & 15
+
+
+def topics_apart(broker: Broker, name: str, counts: tuple[int, ...]) -> list[str]:
+    """New topics with so many partitions, each with a place of its own in a table of 16."""
+    taken: dict[int, str] = {}
+    for number, partitions in enumerate(counts):
+        for attempt in range(100):
+            topic = broker.create_topic(f"{name}-{number}-{attempt}", partitions)
+            described = broker.admin().describe_topics(TopicCollection([topic]))
+            if taken.setdefault(place(str(described[topic].result(20).topic_id)), topic) == topic:
+                break
+    assert len(taken) == len(counts)
+    return list(taken.values())
 
 
 def targets(snapshot: GroupSnapshot) -> Targets:
@@ -80,9 +105,7 @@ def test_the_brokers_targets_are_foretold(
     assignor: str,
     kind: str,
 ) -> None:
-    topics = [f"{topic_name}-{n}" for n in range(3)]
-    for topic, partitions in zip(topics, (7, 12, 5), strict=True):
-        kafka41.create_topic(topic, partitions)
+    topics = topics_apart(kafka41, topic_name, (7, 12, 5))
     wanted = (
         [topics, topics[:2], topics[1:], topics[:1], topics] if kind == "mixed" else [topics] * 5
     )
