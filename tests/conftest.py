@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 
 def pytest_configure() -> None:
-    """Started in the background, a shell has SIGINT ignored, and so would each child have it."""
+    """What the caller's shell, or pytest-xdist, has set must not decide what a test sees.
+
+    Started in the background, a shell has SIGINT ignored, and so would each child have it. With
+    COLUMNS screens are cut to a width, which the tests that want one set themselves.
+    """
+    os.environ.pop("COLUMNS", None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
