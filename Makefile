@@ -29,7 +29,7 @@ test: $(READY)
 	$(PYTEST) --durations=0 --durations-min=0.05
 
 test-fast: $(READY)
-	$(PYTEST) -n auto -m "not live and not package"
+	$(PYTEST) -n auto -m "not live and not package and not slow"
 
 test-full: $(READY)
 	REBAL_FULL=1 $(PYTEST) --durations=0 --durations-min=0.05

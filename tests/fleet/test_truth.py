@@ -333,6 +333,7 @@ def test_tables_tell_what_was_done(
     assert not found["errors"]
 
 
+@pytest.mark.live
 def test_so_do_the_tables_that_spark_makes(
     truth: Truth, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
