@@ -17,7 +17,7 @@ from rebal.inspectors.fleet.manifest import read_manifest
 from rebal.inspectors.fleet.shipping import build_zip
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables
 from tests.kafka import jars
-from tests.kafka.broker import _free_ports
+from tests.kafka.broker import free_ports
 from tests.kafka.processes import ChildProcess, wait_for
 
 REBAL = str(Path(sys.executable).with_name("rebal"))
@@ -41,7 +41,7 @@ def daemon(name: str, folder: Path, role: str, *arguments: str) -> ChildProcess:
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
     """The URL of a master with two workers of one core each."""
-    (port,) = _free_ports(1)
+    (port,) = free_ports(1)
     url = f"spark://127.0.0.1:{port}"
     started = [daemon("master", tmp_path, "master.Master", "--port", str(port))]
     try:

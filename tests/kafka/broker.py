@@ -42,7 +42,9 @@ class Broker:
     bite for the others (`security.USERS`). With `secure=False` only PLAINTEXT is there.
 
     `settings` are broker properties that replace the defaults; `request_log` switches the request
-    log on from the first moment, else `log_requests` does it later.
+    log on from the first moment, else `log_requests` does it later. `tunnel` is the port of a
+    forwarder of the test: a listener TUNNEL (PLAINTEXT) is there then, `ports["TUNNEL"]` its own
+    port, and whoever comes through the forwarder is sent back to it.
     """
 
     def __init__(
@@ -52,13 +54,14 @@ class Broker:
         secure: bool = True,
         request_log: bool = False,
         settings: dict[str, str] | None = None,
+        tunnel: int | None = None,
     ) -> None:
         self.version = version
         self.secure = secure
         self.folder = Path(tempfile.mkdtemp(prefix=f"rebal-kafka-{version}-"))
-        self.ports = dict(
-            zip(brokerconf.LISTENERS, _free_ports(len(brokerconf.LISTENERS)), strict=True)
-        )
+        names = (*brokerconf.LISTENERS, *([brokerconf.TUNNEL] if tunnel else ()))
+        self.ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self._tunnel = tunnel
         self.certificates = security.make_certificates(self.folder / "tls")
         self.start_seconds = 0.0
         self._settings = settings or {}
@@ -356,6 +359,7 @@ class Broker:
             self.ports,
             self.folder / "data",
             self.certificates if self.secure else None,
+            self._tunnel,
         )
         properties.write_text(brokerconf.properties_text(settings | self._settings))
         logging = brokerconf.logging_text(
@@ -380,7 +384,7 @@ _SOON = {
 }
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports below those that systems hand out to clients.
 
     A client that keeps connecting to a stopped broker's port could else be given that very port,

@@ -6,6 +6,7 @@ from tests.kafka import security
 
 NODE_ID = 1
 LISTENERS = ("PLAINTEXT", "SASL_SSL", "SSL", "CONTROLLER")
+TUNNEL = "TUNNEL"
 _CLUSTER_ID = "cmViYWwtdGVzdC1jbHVzdA"
 
 
@@ -34,10 +35,16 @@ def server_settings(
     ports: dict[str, int],
     data: Path,
     certificates: security.Certificates | None,
+    tunnel: int | None = None,
 ) -> dict[str, str]:
-    """Broker properties; without certificates there is only the PLAINTEXT listener."""
+    """Broker properties; without certificates there is only the PLAINTEXT listener.
+
+    `tunnel` is the port under which the listener TUNNEL is advertised, where there is one.
+    """
     names = LISTENERS if certificates else ("PLAINTEXT", "CONTROLLER")
+    names = (*names, TUNNEL) if tunnel else names
     addresses = {name: f"{name}://127.0.0.1:{ports[name]}" for name in names}
+    advertised = addresses | ({TUNNEL: f"{TUNNEL}://127.0.0.1:{tunnel}"} if tunnel else {})
     settings = {
         "process.roles": "broker,controller",
         "node.id": str(NODE_ID),
@@ -46,10 +53,10 @@ def server_settings(
         "inter.broker.listener.name": "PLAINTEXT",
         "listeners": ",".join(addresses.values()),
         "advertised.listeners": ",".join(
-            address for name, address in addresses.items() if name != "CONTROLLER"
+            address for name, address in advertised.items() if name != "CONTROLLER"
         ),
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
-        "SASL_SSL:SASL_SSL,SSL:SSL",
+        "SASL_SSL:SASL_SSL,SSL:SSL,TUNNEL:PLAINTEXT",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:admin",
         "log.dirs": str(data),

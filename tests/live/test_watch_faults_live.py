@@ -1,0 +1,207 @@
+"""A roll-out that is watched through a tunnel that drops and with logins that expire.
+
+Blind is never an answer: the watch says since when, the journal keeps it, and what happened
+meanwhile is seen by the first look that comes through again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import ScramMechanism, UserScramCredentialDeletion
+
+from rebal.cli import app
+from tests.kafka.broker import Broker, free_ports
+from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.processes import wait_for
+from tests.kafka.tunnel import Tunnel
+
+PARTITIONS = 4
+OLD = ["range"]
+MIXED = ["cooperative-sticky", "range"]
+BLIND = re.compile(r"blind since \d\d:\d\d:\d\dZ: (.*)")
+
+
+@pytest.fixture(scope="module")
+def tunnel() -> Iterator[Tunnel]:
+    (port,) = free_ports(1)
+    with Tunnel(port) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def broker(tunnel: Tunnel) -> Iterator[Broker]:
+    """Behind the tunnel; on its SASL listener no login is good for more than two seconds."""
+    settings = {"connections.max.reauth.ms": "2000"}
+    with Broker("4.1.1", settings=settings, tunnel=tunnel.port) as made:
+        tunnel.target = made.ports["TUNNEL"]
+        yield made
+
+
+class Rollout:
+    """Two Java members on [range], a plan of them, and a watch that looks at what is done to them.
+
+    The members and the plan are on a listener that nothing happens to.
+    """
+
+    def __init__(
+        self, broker: Broker, members: Members, group: str, topic: str, folder: Path
+    ) -> None:
+        self.broker = broker
+        self.group = group
+        self.topic = topic
+        self.plan = folder / "plan.yaml"
+        self._members = members
+        self._said = folder / "watch.txt"
+        broker.wait_coordinator(group)
+        broker.create_topic(topic, PARTITIONS)
+        self.running = [self._start(number, OLD) for number in range(2)]
+        self._settled()
+        words = ["plan-upgrade", group, "--expect-members", "2", "--out", str(self.plan)]
+        assert app.run([*words, "-b", broker.bootstrap]) == 0
+
+    def _start(self, number: int, assignors: list[str]) -> Member:
+        return self._members.start(
+            "java-2.8.2", self.broker, f"app-{number}", self.group, topics=[self.topic],
+            assignors=assignors,
+        )  # fmt: skip
+
+    def _settled(self) -> None:
+        wait_assigned(self.running, PARTITIONS)
+        self.broker.wait_stable(self.group, len(self.running))
+
+    def restart(self, number: int) -> None:
+        """One member, with the first step's list."""
+        self.running[number].stop()
+        self.running[number] = self._start(number, MIXED)
+        self._settled()
+
+    def watch(self, *words: str, lasting: str = "90s") -> subprocess.Popen[bytes]:
+        """`rebal verify --watch`, as a user has it running beside the roll-out."""
+        command = [
+            str(Path(sys.executable).with_name("rebal")), "verify", str(self.plan), *words,
+            "--watch", "--every", "0.5", "--timeout", "2", "--for", lasting,
+        ]  # fmt: skip
+        with self._said.open("w") as out:
+            return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+
+    def said(self) -> str:
+        return self._said.read_text()
+
+    def hear(self, text: str) -> None:
+        wait_for(repr(text), lambda: text in self.said(), timeout=30, every=0.1)
+
+    def journal(self) -> list[dict[str, Any]]:
+        lines = self.plan.with_suffix(".journal.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def through(
+        self, words: list[str], darken: Callable[[], None], lighten: Callable[[], None]
+    ) -> str:
+        """The whole story: one restart seen, one while blind, and sight again; why it was blind."""
+        with self.watch(*words) as watching:
+            try:
+                self.hear("not yet, 0 of 2 done")
+                self.restart(0)
+                self.hear("app-0 is back with a new member id")
+                darken()
+                self.hear("blind since")
+                # From here on the gate would hold, if anybody could see it.
+                self.restart(1)
+                time.sleep(3)
+                assert watching.poll() is None, self.said()
+                lighten()
+                code = watching.wait(40)
+            finally:
+                watching.kill()
+        said = self.said()
+        assert code == 0, said
+        before, after = re.split(r"\S+ sees again, after having been blind since ", said)
+        assert "gate holds" not in before
+        assert "blind since" in before.splitlines()[-1], said
+        assert "app-1 is back with a new member id: done" in after, said
+        assert after.splitlines()[-1].endswith("gate holds, 2 of 2 done"), said
+        (why,) = BLIND.findall(before)
+        looks = self.journal()
+        blind = [number for number, look in enumerate(looks) if look.get("blind")]
+        assert [looks[number]["blind"] for number in blind] == [why]
+        assert all(look.get("gate") != "yes" for look in looks[: blind[0] + 1])
+        assert looks[-1]["gate"] == "yes"
+        assert len(looks[-1]["members"]) == 2
+        assert all(member.error is None for member in self.running)
+        return str(why)
+
+
+@pytest.fixture
+def rollout(
+    broker: Broker, members: Members, group_id: str, topic_name: str, tmp_path: Path
+) -> Rollout:
+    return Rollout(broker, members, group_id, topic_name, tmp_path)
+
+
+@pytest.mark.parametrize("fault", ["cut", "hush"])
+def test_a_tunnel_that_drops_and_comes_back(rollout: Rollout, tunnel: Tunnel, fault: str) -> None:
+    address = f"127.0.0.1:{tunnel.port}"
+    why = rollout.through(["-b", address, "--probe"], getattr(tunnel, fault), tunnel.mend)
+    reason = {"cut": "connection refused", "hush": "no answer"}[fault]
+    assert address in why
+    assert reason in why
+
+
+def test_a_watch_whose_time_ends_while_it_is_blind_is_not_yet(
+    rollout: Rollout, tunnel: Tunnel
+) -> None:
+    rollout.restart(0)
+    rollout.restart(1)
+    # The gate holds, and this watch never gets to see it.
+    with rollout.watch("-b", f"127.0.0.1:{tunnel.port}", "--step", "2", lasting="4s") as watching:
+        rollout.hear("not yet")
+        tunnel.hush()
+        try:
+            code = watching.wait(30)
+        finally:
+            watching.kill()
+            tunnel.mend()
+    assert code == 4, rollout.said()
+    assert BLIND.search(rollout.said().splitlines()[-1])
+    assert rollout.journal()[-1]["blind"]
+
+
+def test_a_login_that_is_taken_away_and_given_again(
+    broker: Broker, rollout: Rollout, tmp_path: Path
+) -> None:
+    broker.set_scram_user("watcher", "first-s3cret")
+    broker.allow("watcher", "group", rollout.group, "READ", "DESCRIBE")
+    broker.allow("watcher", "topic", rollout.topic, "DESCRIBE")
+    settings = tmp_path / "watcher.properties"
+
+    def write(password: str) -> None:
+        found = broker.client_properties("SCRAM-SHA-256", "watcher", password)
+        settings.write_text("".join(f"{key}={value}\n" for key, value in found.items()))
+
+    def expire() -> None:
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            gone = UserScramCredentialDeletion("watcher", mechanism)
+            broker.admin().alter_user_scram_credentials([gone])["watcher"].result(20)
+
+    def renew() -> None:
+        # As a secret that is rotated: the file is read again at each look.
+        broker.set_scram_user("watcher", "second-s3cret")
+        write("second-s3cret")
+
+    write("first-s3cret")
+    try:
+        why = rollout.through(["--command-config", str(settings)], expire, renew)
+    finally:
+        broker.forbid("watcher")
+    assert "refused the login of watcher with SCRAM-SHA-256" in why
+    assert "s3cret" not in rollout.said()
+    assert "s3cret" not in json.dumps(rollout.journal())
