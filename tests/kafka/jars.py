@@ -148,17 +148,17 @@ def classpath(name: str) -> str:
 
 @cache
 def compiled(source: str, name: str, sources: Path = SOURCES) -> str:
-    """The folder with the classes of `<source>.java`, compiled against one artifact set."""
-    path = sources / f"{source}.java"
+    """The folder with `<source>.java` and what it uses beside it, compiled for one artifact set."""
     against = classpath(name)
-    digest = hashlib.sha256(path.read_bytes() + against.encode()).hexdigest()[:12]
+    text = b"".join(path.read_bytes() for path in sorted(sources.glob("*.java")))
+    digest = hashlib.sha256(text + against.encode()).hexdigest()[:12]
     javac = tool("javac")
     if javac is None:
         raise ToolError("javac was not found: install a JDK 17 or newer, or set JAVA_HOME to one.")
 
     def compile_into(folder: Path) -> None:
-        options = ["--release", "17", "-nowarn", "-cp", against, "-d", str(folder)]
-        run([javac, *options, str(path)])
+        options = ["--release", "17", "-nowarn", "-cp", against, "-sourcepath", str(sources)]
+        run([javac, *options, "-d", str(folder), str(sources / f"{source}.java")])
 
     return str(made_once(cache_dir() / "classes" / f"{source}-{name}-{digest}", compile_into))
 
