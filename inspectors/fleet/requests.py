@@ -7,11 +7,9 @@ brokers, in any order; folders are searched.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -19,6 +17,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from rebal.inspectors.fleet.paths import file_name, spark_paths
 from rebal.inspectors.fleet.request_rows import request_rows
 from rebal.inspectors.fleet.schemas import REQUESTS
 from rebal.inspectors.log_lines import NO_OFFSET
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 MARK: Final = "Completed request:"
-_GLOB: Final = re.compile(r"([\\{}\[\]*?])")
 _WANTED: Final = ("JOIN_GROUP", "SYNC_GROUP", "LEAVE_GROUP", "CONSUMER_GROUP_HEARTBEAT")
 
 
@@ -56,7 +54,7 @@ def read_requests(
     """
     lines = (
         spark.read.option("recursiveFileLookup", "true")
-        .text([spark_path(path) for path in paths])
+        .text(spark_paths(paths))
         .select("value", file_name().alias("file_name"), "_metadata.file_block_start")
     )
     value = sql.col("value")
@@ -98,19 +96,6 @@ def parse_batches(
             tz_offset,
         )
         number += batch.num_rows
-
-
-def file_name() -> Column:
-    """The name of the file that a row was read from, as its folder lists it."""
-    # Spark tells it as a part of a URI, in which a plus is a plus.
-    return sql.url_decode(sql.regexp_replace("_metadata.file_name", r"\+", "%2B"))
-
-
-def spark_path(path: str) -> str:
-    """`path` for Spark's readers: a local one as it is, whatever characters its name holds."""
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", path):
-        return path
-    return "file:" + _GLOB.sub(r"\\\1", str(Path(path).absolute()))
 
 
 def _wanted(value: Column) -> Column:

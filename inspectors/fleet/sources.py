@@ -7,7 +7,6 @@ that are no records keep their place with a `problem`, so nothing is lost withou
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from rebal.groups.errors import DocumentError
+from rebal.inspectors.fleet.paths import file_name, is_remote, spark_paths
 from rebal.inspectors.fleet.schemas import RECORDS
 from rebal.inspectors.text_input import cannot_read
 
@@ -80,18 +80,6 @@ def read_files(spark: SparkSession, files: Sequence[tuple[str, str]]) -> Source:
     return Source(rows, names, may_repeat=len(files) > 1)
 
 
-def spark_paths(paths: Sequence[str]) -> list[str]:
-    """`paths` for Spark's readers, whatever characters the names hold."""
-    from rebal.inspectors.fleet.requests import spark_path
-
-    return [spark_path(path) for path in paths]
-
-
-def is_remote(path: str) -> bool:
-    """Whether only Spark can look there (`hdfs://…`, `s3a://…`)."""
-    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", path) is not None
-
-
 def _files(path: str) -> list[tuple[str, str]]:
     """Local files in `path`, each with its form; a remote path as it is, told by its name."""
     if is_remote(path):
@@ -140,7 +128,7 @@ def _lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
         .where(sql.trim("value") != "")
         .select(
             sql.col("value").alias("line"),
-            sql.col("_metadata.file_name").alias("source"),
+            file_name().alias("source"),
             sql.from_json("value", _LINE).alias("r"),
         )
     )
@@ -194,7 +182,7 @@ def _parquet(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
         _own("partition", problem).cast("int").alias("partition"),
         _own("offset", problem).cast("bigint").alias("offset"),
         timestamp.cast("timestamp").alias("timestamp"),
-        sql.col("_metadata.file_name").alias("source"),
+        file_name().alias("source"),
         problem.alias("problem"),
     )
 
