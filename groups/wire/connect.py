@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from rebal.groups.errors import WireError
 from rebal.groups.model import Record
 from rebal.groups.wire.primitives import Reader, Writer
@@ -59,7 +61,7 @@ def decode_worker(data: bytes) -> WorkerMetadata:
             null or not UTF-8.
     """
     reader = Reader(data, "Connect worker's metadata")
-    version = _version(reader)
+    version = reader.version()
     url = reader.string("the url")
     config_offset = reader.int64("the config offset")
     blob = None
@@ -71,15 +73,7 @@ def decode_worker(data: bytes) -> WorkerMetadata:
         config_offset=config_offset,
         assignment=None if blob is None else decode_worker_assignment(blob),
     )
-    if _write_worker(read) == data:
-        return read
-    return WorkerMetadata(
-        version=version,
-        url=url,
-        config_offset=config_offset,
-        assignment=read.assignment,
-        wire=bytes(data),
-    )
+    return read if _write_worker(read) == data else replace(read, wire=bytes(data))
 
 
 def encode_worker(metadata: WorkerMetadata) -> bytes:
@@ -101,7 +95,7 @@ def decode_worker_assignment(data: bytes) -> WorkerAssignment:
         WireError: as `decode_worker`.
     """
     reader = Reader(data, "Connect worker's assignment")
-    version = _version(reader)
+    version = reader.version()
     read = WorkerAssignment(
         version=version,
         error=reader.int16("the error"),
@@ -112,19 +106,7 @@ def decode_worker_assignment(data: bytes) -> WorkerAssignment:
         revoked=_read_tasks(reader, version, "what is revoked") if version else None,
         delay_ms=reader.int32("the delay") if version and reader.remaining else 0,
     )
-    if _write_assignment(read) == data:
-        return read
-    return WorkerAssignment(
-        version=version,
-        error=read.error,
-        leader=read.leader,
-        leader_url=read.leader_url,
-        config_offset=read.config_offset,
-        assigned=read.assigned,
-        revoked=read.revoked,
-        delay_ms=read.delay_ms,
-        wire=bytes(data),
-    )
+    return read if _write_assignment(read) == data else replace(read, wire=bytes(data))
 
 
 def encode_worker_assignment(assignment: WorkerAssignment) -> bytes:
@@ -139,13 +121,6 @@ def encode_worker_assignment(assignment: WorkerAssignment) -> bytes:
     return _write_assignment(assignment)
 
 
-def _version(reader: Reader) -> int:
-    version = reader.int16("the version")
-    if version < 0:
-        raise reader.error(f"the version is {version}")
-    return version
-
-
 def _read_tasks(reader: Reader, version: int, field: str) -> ConnectorTasks | None:
     if version and not reader.remaining:
         return None
@@ -156,7 +131,7 @@ def _read_tasks(reader: Reader, version: int, field: str) -> ConnectorTasks | No
     made = []
     for _ in range(count):
         connector = reader.string("a connector")
-        made.append((connector, reader.int32s(reader.count(4, "the tasks"), "the tasks")))
+        made.append((connector, reader.int32_array("the tasks")))
     return tuple(made)
 
 
@@ -193,9 +168,7 @@ def _write_tasks(writer: Writer, version: int, tasks: ConnectorTasks | None, fie
     writer.int32(len(tasks), field)
     for connector, numbers in tasks:
         writer.string(connector, "a connector")
-        writer.int32(len(numbers), "the tasks")
-        for number in numbers:
-            writer.int32(number, "a task")
+        writer.int32_array(numbers, "the tasks")
 
 
 def _writer(version: int) -> Writer:

@@ -161,9 +161,7 @@ def _member(reader: Reader) -> ConsumerGroupMember:
     rack_id = reader.compact_nullable_string("the rack")
     client_id = reader.compact_string("the client id")
     client_host = reader.compact_string("the client host")
-    topics = tuple(
-        reader.compact_string("a topic") for _ in range(reader.compact_count(1, "the topics"))
-    )
+    topics = _topics(reader)
     topic_regex = reader.compact_nullable_string("the regular expression")
     rebalance_timeout = reader.int32("the rebalance timeout")
     server_assignor = reader.compact_nullable_string("the server assignor")
@@ -229,14 +227,17 @@ def _current_assignment(reader: Reader) -> CurrentAssignment:
 
 def _regular_expression(reader: Reader) -> RegularExpression:
     value = RegularExpression(
-        topics=tuple(
-            reader.compact_string("a topic") for _ in range(reader.compact_count(1, "the topics"))
-        ),
+        topics=_topics(reader),
         version=reader.int64("the metadata version"),
         timestamp_ms=reader.int64("the timestamp"),
     )
     reader.skip_tagged_fields("the tagged fields")
     return value
+
+
+def _topics(reader: Reader) -> tuple[str, ...]:
+    count = reader.compact_count(1, "the topics")
+    return tuple(reader.compact_string("a topic") for _ in range(count))
 
 
 def _partitions(reader: Reader, field: str) -> TopicIdPartitions:

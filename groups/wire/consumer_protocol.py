@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from rebal.groups.errors import WireError
 from rebal.groups.model import Record, Subscription, TopicPartitions
 from rebal.groups.partitions import Partitions
@@ -42,7 +44,8 @@ def decode_subscription(data: bytes) -> Subscription:
             is not UTF-8, or a partition below zero.
     """
     reader = Reader(data, "consumer subscription")
-    version, known = _version(reader)
+    version = reader.version()
+    known = min(version, HIGHEST_VERSION)
     topics = tuple(reader.string("a topic") for _ in range(reader.count(2, "the topics")))
     user_data = reader.nullable_bytes("the user data")
     mislabelled = known == 1 and not reader.remaining
@@ -56,17 +59,7 @@ def decode_subscription(data: bytes) -> Subscription:
         rack_id=reader.nullable_string("the rack") if known >= 3 else None,
         user_data=user_data,
     )
-    if _write_subscription(read) == data:
-        return read
-    return Subscription(
-        version=version,
-        topics=topics,
-        owned_partitions=owned,
-        generation_id=read.generation_id,
-        rack_id=read.rack_id,
-        user_data=user_data,
-        wire=bytes(data),
-    )
+    return read if _write_subscription(read) == data else replace(read, wire=bytes(data))
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
@@ -88,17 +81,12 @@ def decode_assignment(data: bytes) -> ConsumerAssignment:
         WireError: as `decode_subscription`.
     """
     reader = Reader(data, "consumer assignment")
-    version, _ = _version(reader)
     read = ConsumerAssignment(
-        version=version,
+        version=reader.version(),
         partitions=_read_partitions(reader, "the assigned partitions"),
         user_data=reader.nullable_bytes("the user data"),
     )
-    if _write_assignment(read) == data:
-        return read
-    return ConsumerAssignment(
-        version=version, partitions=read.partitions, user_data=read.user_data, wire=bytes(data)
-    )
+    return read if _write_assignment(read) == data else replace(read, wire=bytes(data))
 
 
 def encode_assignment(assignment: ConsumerAssignment) -> bytes:
@@ -113,21 +101,12 @@ def encode_assignment(assignment: ConsumerAssignment) -> bytes:
     return _write_assignment(assignment)
 
 
-def _version(reader: Reader) -> tuple[int, int]:
-    """The version as sent, and the one to read by."""
-    version = reader.int16("the version")
-    if version < 0:
-        raise reader.error(f"the version is {version}")
-    return version, min(version, HIGHEST_VERSION)
-
-
 def _read_partitions(reader: Reader, field: str) -> TopicPartitions:
     """Partitions by topic, in the order of each topic's first entry."""
     read: dict[str, list[int]] = {}
     for _ in range(reader.count(6, field)):
         topic = reader.string("a topic")
-        numbers = reader.int32s(reader.count(4, field), field)
-        read.setdefault(topic, []).extend(numbers)
+        read.setdefault(topic, []).extend(reader.int32_array(field))
     try:
         return {topic: Partitions(numbers) for topic, numbers in read.items()}
     except ValueError as error:
@@ -138,9 +117,7 @@ def _write_partitions(writer: Writer, partitions: TopicPartitions, field: str) -
     writer.int32(len(partitions), field)
     for topic, numbers in partitions.items():
         writer.string(topic, "a topic")
-        writer.int32(len(numbers), field)
-        for number in numbers:
-            writer.int32(number, field)
+        writer.int32_array(numbers, field)
 
 
 def _write_subscription(subscription: Subscription) -> bytes:

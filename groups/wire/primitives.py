@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from base64 import urlsafe_b64encode
+from collections.abc import Collection
 from typing import Final
 
 from rebal.groups.errors import WireError
@@ -66,6 +67,17 @@ class Reader:
     def int64(self, field: str) -> int:
         """A signed 64-bit number."""
         return self._fixed(_INT64, field)
+
+    def version(self) -> int:
+        """The version that a message of a client begins with: a 16-bit number, not negative."""
+        version = self.int16("the version")
+        if version < 0:
+            raise self.error(f"the version is {version}")
+        return version
+
+    def int32_array(self, field: str) -> tuple[int, ...]:
+        """Signed 32-bit numbers after a 32-bit count; null is an error."""
+        return self.int32s(self.count(4, field), field)
 
     def int32s(self, count: int, field: str) -> tuple[int, ...]:
         """`count` signed 32-bit numbers; `count` comes from `count()` with an item size of 4."""
@@ -212,6 +224,12 @@ class Writer:
     def int64(self, value: int, field: str) -> None:
         """A signed 64-bit number."""
         self._fixed(_INT64, value, field)
+
+    def int32_array(self, values: Collection[int], field: str) -> None:
+        """Signed 32-bit numbers after a 32-bit count."""
+        self.int32(len(values), field)
+        for value in values:
+            self.int32(value, field)
 
     def raw(self, data: bytes) -> None:
         """Bytes as they are, without a length."""

@@ -117,6 +117,5 @@ def _read_previous(reader: Reader) -> tuple[tuple[str, int], ...]:
     previous: list[tuple[str, int]] = []
     for _ in range(reader.count(6, "the topics")):
         topic = reader.string("a topic")
-        partitions = reader.int32s(reader.count(4, "the partitions"), "the partitions")
-        previous.extend((topic, partition) for partition in partitions)
+        previous.extend((topic, partition) for partition in reader.int32_array("the partitions"))
     return tuple(previous)
