@@ -23,7 +23,8 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.planner.cost import Speed
-from rebal.planner.families import able, candidates, cooperative
+from rebal.planner.families import able, candidates, cooperative, stays_eager
+from rebal.planner.kinds import custom, kept_partitions, seen_cooperative
 
 COOPERATIVE: Final = "cooperative"
 EAGER: Final = "eager"
@@ -102,6 +103,7 @@ class Context:
         self.plan_file = plan_file
         self.speed = (speed or Speed()).at(snapshot.cluster)
         self._assumed = families or {}
+        self.seen_cooperative = seen_cooperative(snapshot)
 
     @cached_property
     def members(self) -> tuple[Facts, ...]:
@@ -207,11 +209,14 @@ class Context:
             yield Tri.NO
 
     def old(self, assignor: str) -> Tri:
-        """Is `assignor` of the kind that the change leaves: eager only (downgrade: cooperative)?"""
-        if self.only_target:
+        """Is `assignor` of the kind that the change leaves: eager only (downgrade: cooperative)?
+
+        An upgrade leaves each custom one too that nobody is seen to run COOPERATIVE with.
+        """
+        if self.only_target or assignor == self.target:
             return Tri.NO if assignor == self.target else Tri.YES
-        follows = cooperative(assignor)
-        if self.goal == EAGER or follows is Tri.CANNOT_TELL:
+        follows = Tri.YES if assignor in self.seen_cooperative else cooperative(assignor)
+        if self.goal == EAGER or (follows is Tri.CANNOT_TELL and not custom(assignor)):
             return follows
         return Tri.NO if follows is Tri.YES else Tri.YES
 
@@ -313,6 +318,12 @@ class Context:
         )
 
     @cached_property
+    def both_kinds(self) -> bool:
+        """Would the list between hold both kinds? Not from one eager assignor to another."""
+        ends = (self.elected, self.target)
+        return not all(name is not None and cooperative(name) is Tri.NO for name in ends)
+
+    @cached_property
     def unmixable(self) -> tuple[Facts, ...]:
         """Members that are not done and whose client has the target but refuses mixed lists."""
         return tuple(
@@ -321,7 +332,7 @@ class Context:
             if facts not in self.settled
             and facts.family is not None
             and able(facts.family, facts.version).mixed is Tri.NO
-            and able(facts.family, facts.version).cooperative is not Tri.NO
+            and not stays_eager(facts.family)
         )
 
     @cached_property
@@ -331,6 +342,7 @@ class Context:
         return bool(
             self.classic
             and self.stable
+            and self.both_kinds
             and self.unmixable
             and others
             and all(facts.takes_mixed is Tri.YES for facts in others)
@@ -371,14 +383,6 @@ class Context:
 def ids(found: Iterable[Facts]) -> tuple[str, ...]:
     """Their member ids."""
     return tuple(facts.member.member_id for facts in found)
-
-
-def kept_partitions(member: Member) -> bool:
-    """It sent owned partitions when it last joined: only who follows COOPERATIVE does."""
-    subscription = member.subscription
-    return subscription is not None and any(
-        len(numbers) for numbers in (subscription.owned_partitions or {}).values()
-    )
 
 
 def names(members: Iterable[Member]) -> dict[str, str]:

@@ -46,15 +46,14 @@ def speak_kip848() -> frozenset[str]:
     return frozenset(k for k, known in families().items() if version_tuple(known.kip848_since))
 
 
-def stays_eager(key: str | None, version: str | None) -> bool:
-    """Has this client no cooperative assignor, and no version of it that takes mixed lists either?
+def stays_eager(key: str | None) -> bool:
+    """Has no version of this client a cooperative assignor?
 
-    An old version of such a client (Java, sarama) is upgraded in the first bounce.
+    An old version of a client that has one is upgraded on the way: in the first bounce (Java,
+    sarama), or in the stop that clients need which refuse mixed lists (librdkafka, kafka-python).
     """
     known = family(key)
-    if known is None or known.mixed is Tri.YES:
-        return False
-    return known.cooperative(version) is Tri.NO
+    return known is not None and known.cooperative() is Tri.NO
 
 
 @lru_cache(4096)

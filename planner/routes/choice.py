@@ -163,7 +163,7 @@ def _by_lists(context: Context, cost: CostModel) -> Way:
     if len(context.settled) == len(context.members):
         return Way(path="finished", reads_lists=True)
     ahead = [facts for facts in context.members if facts not in context.settled]
-    if context.goal == COOPERATIVE and any(stays_eager(f.family, f.version) for f in ahead):
+    if context.goal == COOPERATIVE and any(stays_eager(f.family) for f in ahead):
         return Way(path="none")
     begun = not context.lacking and context.holding
     if context.split:

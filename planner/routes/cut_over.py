@@ -9,10 +9,9 @@ from __future__ import annotations
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, ids
 from rebal.planner.cost_stop import see_it_empty, stop_and_start
-from rebal.planner.families import able
+from rebal.planner.families import able, stays_eager
 from rebal.planner.plan import Step, StepKind
-from rebal.planner.routes.rolling import gate_of
-from rebal.planner.settings import settings_for
+from rebal.planner.routes.rolling import gate_of, list_settings
 
 
 def needs_cut_over(context: Context) -> bool:
@@ -20,18 +19,17 @@ def needs_cut_over(context: Context) -> bool:
     ahead = [facts for facts in context.members if facts not in context.settled]
     abilities = [able(facts.family, facts.version) for facts in ahead if facts.family is not None]
     return (
-        len(abilities) == len(ahead)
+        context.both_kinds
+        and len(abilities) == len(ahead)
         and any(can.mixed is Tri.NO for can in abilities)
-        and all(can.cooperative is not Tri.NO for can in abilities)
+        and not any(stays_eager(facts.family) for facts in ahead)
     )
 
 
 def cut_over(context: Context) -> tuple[Step, ...]:
     """The one step, with its interruption (its cost needs no model: all partitions stand still)."""
     members = context.snapshot.members
-    families = sorted({facts.family for facts in context.members if facts.family})
     names = (context.target,)
-    settings = [s for key in families for s in settings_for(key, names, context.group.group_id)]
     return (
         Step(
             id=1,
@@ -41,7 +39,7 @@ def cut_over(context: Context) -> tuple[Step, ...]:
             "last stop until the first rebalance of the new members has completed "
             "(--ignore RB104 --reason TEXT records who agreed, and opens this step)",
             precondition_holds=Tri.NO,
-            config=tuple(settings),
+            config=list_settings(context, names, context.members),
             target_list=names,
             order=(
                 "stop every member (all services and sites that use this group id)",

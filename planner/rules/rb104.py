@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
-from rebal.planner.context import Context, Facts
-from rebal.planner.families import able, cooperative
+from rebal.planner.context import CONSUMER, COOPERATIVE, Context, Facts
+from rebal.planner.families import able, cooperative, stays_eager
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
 
@@ -29,9 +29,11 @@ def no_mixed_list(context: Context) -> Iterator[Finding]:
     How to find out: the client software in the broker's request log, or the dependency itself.
 
     How to fix it: a full cut-over: stop every member of the group, make sure that the group is
-    empty, start all with [cooperative-sticky]. Nothing is consumed in between. Or, with brokers
-    from 4.0 and librdkafka from 2.12, the online way to KIP-848 (group.protocol=consumer), which
-    needs no assignor list at all. Do not paste a two-bounce runbook.
+    empty, start all with [cooperative-sticky]. Nothing is consumed in between. A version that has
+    no such assignor (kafka-python before 3.0, librdkafka before 1.6) is upgraded in that stop. Or,
+    with brokers from 4.0 and librdkafka from 2.12, the online way to KIP-848
+    (group.protocol=consumer), which needs no assignor list at all. Do not paste a two-bounce
+    runbook. (Where another member's client can never be COOPERATIVE, RB105 speaks instead.)
     """
     if not context.classic or not context.members:
         return
@@ -44,9 +46,12 @@ def no_mixed_list(context: Context) -> Iterator[Finding]:
             members=declared,
             fix="Give it one kind only: the one that the group runs.",
         )
-    if not context.planning or context.goal == "consumer":
+    if not context.planning or context.goal == CONSUMER or not context.both_kinds:
         return
-    named = [facts for facts in refusing if facts not in context.settled]
+    ahead = [facts for facts in context.members if facts not in context.settled]
+    if context.goal == COOPERATIVE and any(stays_eager(facts.family) for facts in ahead):
+        return
+    named = [facts for facts in ahead if facts in refusing]
     if named:
         families = ", ".join(sorted({str(facts.family) for facts in named}))
         guessed = [facts for facts in named if not facts.family_proven]
@@ -66,10 +71,9 @@ def no_mixed_list(context: Context) -> Iterator[Finding]:
 
 
 def _refuses_mixed(facts: Facts) -> bool:
-    if facts.family is None:
+    if facts.family is None or stays_eager(facts.family):
         return False
-    can = able(facts.family, facts.version)
-    return can.mixed is Tri.NO and can.cooperative is not Tri.NO
+    return able(facts.family, facts.version).mixed is Tri.NO
 
 
 def _declares_mixed(facts: Facts) -> bool:

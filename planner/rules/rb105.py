@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebal.groups.clients import family
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, Facts
 from rebal.planner.families import stays_eager
@@ -36,10 +35,10 @@ def eager_only_client(context: Context) -> Iterator[Finding]:
     if not context.planning or not context.classic or context.goal != "cooperative":
         return
     ahead = [facts for facts in context.members if facts not in context.settled]
-    fix = "Move these members to a client (or a version of it) that has a cooperative assignor, or"
+    fix = "Move these members to a client that has a cooperative assignor, or"
     fix += " to a group of their own, and plan again; or stay EAGER. If they are taken for the"
     fix += " wrong client: --assume-family CLIENT_ID=FAMILY."
-    without = [facts for facts in ahead if stays_eager(facts.family, facts.version)]
+    without = [facts for facts in ahead if stays_eager(facts.family)]
     if without:
         yield found(
             f"{context.named(without)}: {_clients(without)} has no cooperative assignor, so this "
@@ -47,7 +46,8 @@ def eager_only_client(context: Context) -> Iterator[Finding]:
             members=without,
             fix=fix,
         )
-    maybe = [facts for facts in ahead if facts.candidates and all(map(_never, facts.candidates))]
+    left = [facts for facts in ahead if facts.candidates]
+    maybe = [facts for facts in left if all(map(stays_eager, facts.candidates))]
     if maybe:
         yield found(
             f"{context.named(maybe)}: taken for {_clients(maybe)} by what they send, which has no "
@@ -56,11 +56,6 @@ def eager_only_client(context: Context) -> Iterator[Finding]:
             members=maybe,
             fix=fix,
         )
-
-
-def _never(key: str) -> bool:
-    known = family(key)
-    return known is not None and known.cooperative() is Tri.NO
 
 
 def _clients(members: list[Facts]) -> str:

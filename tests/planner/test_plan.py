@@ -159,10 +159,10 @@ def test_a_forgetful_coordinator_gets_one_restart_with_the_current_list_first(
 
 
 def test_a_forgetful_coordinator_between_two_bounces() -> None:
-    members = [m("a", ["acme", "cooperative-sticky"]), m("b", ["acme", "cooperative-sticky"])]
-    made = plan(members, elected="acme", ignore={"RB112": "it supports EAGER"}, reloaded=True)
+    members = [m("a", ["acme", "range"]), m("b", ["acme", "range"])]
+    made = plan(members, "eager", elected="acme", reloaded=True)
     assert (made.path, made.next_step, made.exit_code) == ("two_bounces", 2, 0)
-    lists = [("cooperative-sticky", "acme"), (), ("cooperative-sticky",)]
+    lists = [("range", "acme"), (), ("range",)]
     assert [step.target_list for step in made.steps] == lists
     assert made.steps[2].exit_code == 3
 
@@ -281,9 +281,37 @@ def test_eager_only_clients_block(family: str) -> None:
 
 
 def test_one_family_that_cannot_blocks_the_whole_group() -> None:
-    made = plan([m("a", RANGE), m("b", RANGE, family="librdkafka", version="1.5.0")])
-    assert made.exit_code == 3
+    others = [m("b", RANGE, family="kafkajs"), m("c", RANGE, family="librdkafka")]
+    made = plan([m("a", RANGE), *others])
+    assert (made.path, made.exit_code) == ("none", 3)
     assert "RB105" in made.summary
+
+
+@pytest.mark.parametrize(
+    ("family", "version", "first"),
+    [("librdkafka", "1.5.0", "1.6"), ("kafka-python", "2.3.3", "3.0")],
+)
+def test_a_client_that_is_stopped_is_upgraded_in_the_stop(
+    family: str, version: str, first: str
+) -> None:
+    old = [m("b", RANGE, family=family, version=version)]
+    alone, mixed = plan(old), plan([m("a", RANGE), *old])
+    assert (alone.path, alone.exit_code) == ("cut_over", 3)
+    assert (mixed.path, mixed.exit_code) == ("mixed_families", 0)
+    for step in (alone.steps[0], mixed.steps[1]):
+        (said,) = {s.text.splitlines()[0].lstrip("#/ ") for s in step.config}
+        assert said.startswith("needs ")
+        assert f" {first} or later: upgrade in this restart (b: {version})" in said
+
+
+@pytest.mark.parametrize("family", ["librdkafka", "kafka-python"])
+def test_from_one_eager_assignor_to_another_nobody_has_to_stop(family: str) -> None:
+    made = plan([m("a", RANGE, family=family), m("b", RANGE, family=family)], "roundrobin")
+    assert (made.path, made.exit_code) == ("two_bounces", 0)
+    assert made.steps[0].target_list == ("roundrobin", "range")
+    half = plan([m("a", ["roundrobin", "range"], family=family)], "roundrobin",
+                elected="roundrobin")  # fmt: skip
+    assert (half.path, half.next_step, half.exit_code) == ("two_bounces", 2, 0)
 
 
 def test_static_members_are_told_apart() -> None:
