@@ -1,8 +1,13 @@
 """Every test in this folder is live: it needs Java and real brokers on loopback."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.kafka.broker import Broker
+from tests.kafka.members import Members
+from tests.kafka.service import Service
 
 HERE = Path(__file__).parent
 
@@ -11,3 +16,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.live)
+
+
+@pytest.fixture
+def service(
+    broker: Broker,
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    *,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Service]:
+    """A service whose group is the test's, with the request log on."""
+    broker.log_requests(True)
+    yield Service(broker, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
+    broker.log_requests(False)

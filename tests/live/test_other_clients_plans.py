@@ -6,130 +6,16 @@ gave up its partitions at the next rebalance.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from rebal.cli import app
 from tests.kafka.broker import Broker
-from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.members import wait_assigned
+from tests.kafka.service import PARTITIONS, Service, by_answer, gave_up, texts
 
 pytestmark = pytest.mark.usefixtures("other_clients")
-PARTITIONS = 6
 OLD = ["range"]
 FINAL = ["cooperative-sticky"]
 BOTH = [*FINAL, *OLD]
-
-
-class Service:
-    """A group whose members are named after their client, and what rebal says of it.
-
-    `lists` is what each member was started with (empty: its client's default).
-    """
-
-    def __init__(
-        self,
-        broker: Broker,
-        members: Members,
-        group: str,
-        topic: str,
-        *,
-        folder: Path,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
-        self.broker = broker
-        self.members = members
-        self.group = group
-        self.topic = broker.create_topic(topic, PARTITIONS)
-        self.file = folder / "plan.yaml"
-        self.capsys = capsys
-        self.running: dict[str, Member] = {}
-        self.lists: dict[str, list[str]] = {}
-
-    def start(self, name: str, assignors: list[str], **options: str) -> Member:
-        """`name` is the software and a number: `franz-go-0`."""
-        software = name.rpartition("-")[0]
-        return self.members.start(
-            software, self.broker, name, self.group, topics=[self.topic],
-            assignors=assignors or None, **options,
-        )  # fmt: skip
-
-    def begin(self, names: list[str], assignors: list[str]) -> None:
-        for name in names:
-            self.running[name] = self.start(name, assignors)
-            self.lists[name] = assignors
-        self.settle()
-
-    def restart(self, name: str, assignors: list[str]) -> None:
-        self.running[name].stop()
-        self.begin([name], assignors)
-
-    def settle(self) -> None:
-        running = list(self.running.values())
-        wait_assigned(running, PARTITIONS)
-        self.broker.wait_stable(self.group, len(running))
-
-    def rebal(self, *words: str, log: bool = True) -> dict[str, Any]:
-        more = ["--request-log", str(self.broker.request_log_path)] if log else []
-        code = app.run([*words, "-b", self.broker.bootstrap, "-o", "json", *more])
-        told = self.capsys.readouterr()
-        assert told.out, told.err
-        body: dict[str, Any] = json.loads(told.out)
-        assert body.get("exit_code", code) == code
-        return body
-
-    def plan(self, *more: str, log: bool = True) -> dict[str, Any]:
-        words = ["plan-upgrade", self.group, "--probe", "--expect-members", str(len(self.running))]
-        return self.rebal(*words, *more, log=log)
-
-    def inspect(self, *, log: bool = True) -> dict[str, Any]:
-        (group,) = self.rebal("inspect", self.group, log=log)["groups"]
-        return dict(group)
-
-    def verify(self) -> dict[str, Any]:
-        return self.rebal("verify", str(self.file), "--probe")
-
-    def verify_unlogged(self) -> dict[str, Any]:
-        """With a journal of its own: it never learns what a log said."""
-        journal = str(self.file.with_suffix(".unlogged.jsonl"))
-        return self.rebal("verify", str(self.file), "--journal", journal, log=False)
-
-    def runs(self) -> dict[str, str]:
-        """What inspect says that each member runs."""
-        return {m["client_id"]: m["rebalance_protocol"] for m in self.inspect()["members"]}
-
-    def carry_out(self, step: dict[str, Any], order: list[str]) -> None:
-        """Each member gets the step's list; verify names the truth after each restart.
-
-        Without the log it says less, and nothing else.
-        """
-        wanted = step["target_list"]
-        for name in order:
-            self.restart(name, wanted)
-            told = self.verify()
-            truth = {name for name, names in self.lists.items() if names == wanted}
-            assert by_answer(told, "yes") == truth
-            assert by_answer(told, "no") == set(self.lists) - truth
-            assert (told["step"], told["dangers"]) == (step["id"], [])
-            gate = 0 if len(truth) == len(self.lists) else 4
-            assert told["exit_code"] == gate, told
-            unlogged = self.verify_unlogged()
-            assert by_answer(unlogged, "yes") <= truth
-            assert not by_answer(unlogged, "no") & truth
-            assert unlogged["exit_code"] in (gate, 4), unlogged
-
-
-def by_answer(body: dict[str, Any], answer: str) -> set[str]:
-    return {member["name"] for member in body["members"] if member["done"] == answer}
-
-
-def gave_up(member: Member, since: int) -> set[tuple[str, int]]:
-    """What it gave up from its event number `since` on."""
-    events = [event for event in member.events[since:] if event.kind in ("revoked", "lost")]
-    return set().union(*(event.partitions for event in events))
 
 
 @pytest.fixture(params=["kafka41", pytest.param("kafka39", marks=pytest.mark.full)])
@@ -137,26 +23,6 @@ def broker(request: pytest.FixtureRequest) -> Broker:
     """Both coordinators: the Java one and the Scala one."""
     found: Broker = request.getfixturevalue(request.param)
     return found
-
-
-@pytest.fixture
-def service(
-    broker: Broker,
-    members: Members,
-    group_id: str,
-    topic_name: str,
-    *,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> Iterator[Service]:
-    """With the request log on."""
-    broker.log_requests(True)
-    yield Service(broker, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
-    broker.log_requests(False)
-
-
-def texts(step: dict[str, Any], family: str) -> str:
-    return "\n".join(one["text"] for one in step["config"] if one["family"] == family)
 
 
 def test_java_and_franz_go_in_one_group(service: Service) -> None:
