@@ -1,6 +1,6 @@
 """The options that several commands share, and the one way from them to a group's snapshot.
 
-`connect` makes the connection description, `snapshot_for` finds the one group that a command is
+`Connection` holds those that name a cluster, `snapshot_for` finds the one group that a command is
 about: live by its name, or from a snapshot file.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -89,41 +90,57 @@ ExitZero = Annotated[
 ]
 
 
-def connect(
-    bootstrap: str | None = None,
-    command_config: Path | None = None,
-    overrides: Sequence[str] | None = None,
-    profile: str | None = None,
-    timeout: float = 10,
-) -> ClusterConfig:
-    """The connection that these options, the environment and the configuration files describe.
+@dataclass(frozen=True)
+class Connection:
+    """The options that name a cluster, as they were typed.
 
     `overrides` are KEY=VALUE texts, `timeout` is in seconds.
-
-    Raises:
-        RebalError: no broker named, or a setting that cannot be used; the message names it.
     """
-    from rebal.inspectors.connection import resolve
 
-    return resolve(
-        bootstrap=bootstrap,
-        overrides=tuple(overrides or ()),
-        command_config=command_config,
-        profile=profile,
-        env=os.environ,
-        timeout_ms=round(timeout * 1000),
-    )
+    bootstrap: str | None = None
+    command_config: Path | None = None
+    overrides: Sequence[str] | None = None
+    profile: str | None = None
+    timeout: float = 10
+
+    def config(self) -> ClusterConfig:
+        """The connection that they, the environment and the configuration files describe.
+
+        Raises:
+            RebalError: no broker named, or a setting that cannot be used; the message names it.
+        """
+        from rebal.inspectors.connection import resolve
+
+        return resolve(
+            bootstrap=self.bootstrap,
+            overrides=tuple(self.overrides or ()),
+            command_config=self.command_config,
+            profile=self.profile,
+            env=os.environ,
+            timeout_ms=round(self.timeout * 1000),
+        )
+
+    def typed(self, snapshot: Path | None = None) -> list[str]:
+        """The same options, and --snapshot, for a command to paste, without a secret's value."""
+        words: list[str] = []
+        for name, value in (
+            ("-b", self.bootstrap),
+            ("--command-config", self.command_config),
+            ("--profile", self.profile),
+            ("--snapshot", snapshot),
+        ):
+            words += [name, str(value)] if value else []
+        for pair in self.overrides or ():
+            key, _, value = pair.partition("=")
+            words += ["-X", f"{key}=…" if _SECRET.search(key) else f"{key}={value}"]
+        return words
 
 
 def snapshot_for(
     group: str | None,
     snapshot: Path | None,
+    connection: Connection = Connection(),
     *,
-    bootstrap: str | None = None,
-    command_config: Path | None = None,
-    overrides: Sequence[str] | None = None,
-    profile: str | None = None,
-    timeout: float = 10,
     probe: bool = False,
     assignors: Sequence[str] = (),
     request_log: Sequence[Path] | None = None,
@@ -151,15 +168,14 @@ def snapshot_for(
 
         found = read_snapshot(snapshot or _default_snapshot())
         seen = scanned.observations(evidence, [found.group.group_id])
-    elif evidence is not None and scanned.is_offline(
-        bootstrap, command_config, overrides, profile, probe=probe
-    ):
+    elif evidence is not None and scanned.is_offline(connection, probe=probe):
         (found,) = scanned.snapshots(evidence, [group])
     else:
         from rebal.inspectors.live import GroupFailure, read_groups
 
-        config = connect(bootstrap, command_config, overrides, profile, timeout)
-        (answer,) = read_groups(config, [group], probe=probe, assignors=tuple(assignors))
+        (answer,) = read_groups(
+            connection.config(), [group], probe=probe, assignors=tuple(assignors)
+        )
         if isinstance(answer, GroupFailure):
             raise ReadError(answer.message)
         found = answer
@@ -213,28 +229,6 @@ def with_evidence(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> Group
     from rebal.groups.evidence import merge
 
     return merge(snapshot, seen)
-
-
-def typed(
-    bootstrap: str | None = None,
-    command_config: Path | None = None,
-    overrides: Sequence[str] | None = None,
-    profile: str | None = None,
-    snapshot: Path | None = None,
-) -> list[str]:
-    """These options as they were typed, for a command to paste; a secret's value is left out."""
-    words: list[str] = []
-    for name, value in (
-        ("-b", bootstrap),
-        ("--command-config", command_config),
-        ("--profile", profile),
-        ("--snapshot", snapshot),
-    ):
-        words += [name, str(value)] if value else []
-    for pair in overrides or ():
-        key, _, value = pair.partition("=")
-        words += ["-X", f"{key}=…" if _SECRET.search(key) else f"{key}={value}"]
-    return words
 
 
 def _default_snapshot() -> Path:

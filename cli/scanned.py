@@ -20,6 +20,7 @@ from rebal.cli.errors import UsageError
 from rebal.cli.output import say
 
 if TYPE_CHECKING:
+    from rebal.cli.options import Connection
     from rebal.groups.model import GroupSnapshot
     from rebal.groups.observations import Observation
     from rebal.inspectors.fleet.manifest import Manifest
@@ -37,21 +38,14 @@ _BROKERS: Final = ("BOOTSTRAP", "COMMAND_CONFIG", "PROFILE", "X_BOOTSTRAP_SERVER
 _FEW: Final = 20
 
 
-def is_offline(
-    bootstrap: str | None,
-    command_config: Path | None,
-    overrides: Sequence[str] | None,
-    profile: str | None,
-    *,
-    probe: bool,
-) -> bool:
+def is_offline(connection: Connection, *, probe: bool) -> bool:
     """Is no broker named, neither by these options nor by the environment?
 
     Raises:
         UsageError: none is, and yet one is to be probed.
     """
-    named = bool(bootstrap or command_config or profile)
-    named |= any(pair.startswith("bootstrap.servers=") for pair in overrides or ())
+    named = bool(connection.bootstrap or connection.command_config or connection.profile)
+    named |= any(pair.startswith("bootstrap.servers=") for pair in connection.overrides or ())
     named |= any(os.environ.get(f"REBAL_{name}") for name in _BROKERS)
     if probe and not named:
         raise UsageError("--probe asks a live group: name a broker with -b HOST:PORT.")

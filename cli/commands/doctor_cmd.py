@@ -34,14 +34,15 @@ def command(
     """
     from rebal.inspectors.doctor import examine
 
-    report = examine(options.connect(bootstrap, command_config, overrides, profile, timeout), group)
+    connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
+    report = examine(connection.config(), group)
     code = DONE if _logged_in(report) else FAILED
     if form is Format.TEXT:
         from rebal.cli.views.common import command_line
         from rebal.cli.views.doctor_view import doctor_view
 
-        typed = options.typed(bootstrap, command_config, overrides, profile)
-        again = command_line(["rebal", "inspect", group or "GROUP", "--probe", *typed])
+        words = ["rebal", "inspect", group or "GROUP", "--probe", *connection.typed()]
+        again = command_line(words)
         output.page(doctor_view(output.shown(report), output.escape(again)), wide=wide)
     else:
         output.write(output.envelope("doctor", _body(report), code, form))

@@ -89,7 +89,8 @@ def command(
         raise UsageError(f"{named}: give one source of records for one scan.")
     config = None
     if not given and (bootstrap or profile or command_config or not request_log):
-        config = options.connect(bootstrap, command_config, overrides, profile, timeout)
+        connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
+        config = connection.config()
     from rebal.inspectors.fleet.job import ScanOrder, run_scan
     from rebal.inspectors.fleet.session import SparkSettings
 

@@ -72,6 +72,7 @@ def command(
         raise UsageError("--redact is for saving: add --save or --save-to FILE.")
     if assignors and not probe:
         raise UsageError("--assignor says what to probe for: add --probe.")
+    connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
     failures: Sequence[GroupFailure] = ()
     offline = False
     if snapshot is not None:
@@ -80,15 +81,12 @@ def command(
         seen: Sequence[GroupSnapshot] = [options.snapshot_for(None, snapshot, probe=probe)]
     elif not (groups or match or all_groups):
         raise UsageError("which group? Name one, or --all, or --match REGEX, or --snapshot FILE.")
-    elif evidence is not None and scanned.is_offline(
-        bootstrap, command_config, overrides, profile, probe=probe
-    ):
+    elif evidence is not None and scanned.is_offline(connection, probe=probe):
         seen = scanned.snapshots(evidence, groups or (), match=match, all_groups=all_groups)
         offline = True
     else:
-        config = options.connect(bootstrap, command_config, overrides, profile, timeout)
         seen, failures = _read(
-            config,
+            connection.config(),
             groups or (),
             match=match,
             all_groups=all_groups,
@@ -107,7 +105,7 @@ def command(
     codes = [judged(_code(report), report.findings, fail_on, exit_zero) for report in reports]
     code = worst([*codes, *(FAILED for _ in failures)])
     if form is FindingsFormat.TEXT:
-        typed = options.typed(bootstrap, command_config, overrides, profile, snapshot)
+        typed = connection.typed(snapshot)
         typed += ["--evidence", str(evidence)] if evidence is not None else []
         _print(output.shown(reports), wide, probe or snapshot is not None, typed)
     else:

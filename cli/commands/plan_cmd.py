@@ -99,6 +99,7 @@ def command(
     if assignors and not probe:
         raise UsageError("--assignor says what to probe for: add --probe.")
     ending = _ending(out)
+    connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
     wishes = Wishes(
         to=to,
         expect_members=expect_members,
@@ -106,21 +107,19 @@ def command(
         ignore=acceptance.ignored(ignore or (), reason or ()),
         restart_seconds=restart_seconds,
         batch=_batch(batch),
-        options=tuple(options.typed(bootstrap, command_config, overrides, profile)),
+        options=tuple(connection.typed()),
     )
     if all_groups or match is not None:
         from rebal.cli.commands.plan_many import plan_many
 
         _refuse_with_many(group, snapshot, out, assume, form)
-        if evidence is not None and scanned.is_offline(
-            bootstrap, command_config, overrides, profile, probe=probe
-        ):
+        if evidence is not None and scanned.is_offline(connection, probe=probe):
             raise UsageError(
                 "--all and --match ask brokers: name one with -b; all groups as the scan saw them: "
                 f"rebal fleet report {evidence}."
             )
         return plan_many(
-            options.connect(bootstrap, command_config, overrides, profile, timeout),
+            connection.config(),
             wishes,
             match=match,
             probe=probe,
@@ -135,11 +134,7 @@ def command(
     seen = options.snapshot_for(
         group,
         snapshot,
-        bootstrap=bootstrap,
-        command_config=command_config,
-        overrides=overrides,
-        profile=profile,
-        timeout=timeout,
+        connection,
         probe=probe,
         assignors=assignors or (),
         request_log=request_log,

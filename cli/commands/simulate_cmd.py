@@ -95,15 +95,8 @@ def command(
     most = _rounds(rounds)
     # What follows from the words alone is said before anything is read.
     asked = _pairs(add_partitions, "--add-partitions"), _pairs(add_topic, "--add-topic")
-    found = options.snapshot_for(
-        group,
-        snapshot,
-        bootstrap=bootstrap,
-        command_config=command_config,
-        overrides=overrides,
-        profile=profile,
-        timeout=timeout,
-    )
+    connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
+    found = options.snapshot_for(group, snapshot, connection)
     from rebal.planner.whatif import simulate
     from rebal.planner.whatif_changes import Changes, WhatIfError
     from rebal.planner.whatif_run import MOST_ROUNDS
@@ -134,7 +127,7 @@ def command(
     code = worst(_code(one, most) for one in made)
     if form is Format.TEXT:
         where = str(snapshot) if snapshot else "live" if group else "saved"
-        given = options.typed(bootstrap, command_config, overrides, profile, snapshot)
+        given = connection.typed(snapshot)
         _print(found, made, where, [group, *given] if group else given, wide)
     else:
         output.write(output.envelope("simulate", _body(found, made, changes), code, form))

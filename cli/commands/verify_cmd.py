@@ -123,18 +123,11 @@ def command(
         output.say(note)
     files = _Files(request_log, client_log, inventory)
     scan = scanned.observations(evidence, [made.group_id])
+    connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
 
     def look() -> GroupSnapshot:
-        seen = options.snapshot_for(
-            made.group_id if snapshot is None else None,
-            snapshot,
-            bootstrap=bootstrap,
-            command_config=command_config,
-            overrides=overrides,
-            profile=profile,
-            timeout=timeout,
-            probe=probe,
-        )
+        group = made.group_id if snapshot is None else None
+        seen = options.snapshot_for(group, snapshot, connection, probe=probe)
         _same(made, seen)
         return options.with_evidence(seen, (*files.read(), *scan))
 

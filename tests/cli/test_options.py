@@ -82,14 +82,13 @@ def test_a_live_group_is_read_and_its_failure_is_the_error(
     vars(module).update(read_groups=read_groups, GroupFailure=Failure)
     monkeypatch.setitem(sys.modules, "rebal.inspectors.live", module)
     monkeypatch.setenv("REBAL_SNAPSHOT", "not-read.yaml")
-    found = options.snapshot_for(
-        "checkout", None, bootstrap="127.0.0.1:1", timeout=2.5, probe=True, assignors=["x"]
-    )
+    somewhere = options.Connection(bootstrap="127.0.0.1:1", timeout=2.5)
+    found = options.snapshot_for("checkout", None, somewhere, probe=True, assignors=["x"])
     assert found.group == group().group
     assert asked == [(2500, ["checkout"], {"probe": True, "assignors": ("x",)})]
     answers[:] = [Failure("checkout: no such group.")]
     with pytest.raises(ReadError, match="no such group"):
-        options.snapshot_for("checkout", None, bootstrap="127.0.0.1:1")
+        options.snapshot_for("checkout", None, somewhere)
 
 
 JOIN = (
@@ -142,10 +141,9 @@ def test_a_client_log_and_an_inventory_are_read(folder: Path, group: Make) -> No
 
 
 def test_typed_options_come_back_without_secrets() -> None:
-    words = options.typed(
-        "b:1", Path("c.properties"), ["sasl.jaas.config=x", "ssl.key.password=y", "a.b=c=d"], "prod"
-    )
-    assert words == [
+    secret = ["sasl.jaas.config=x", "ssl.key.password=y", "a.b=c=d"]
+    connection = options.Connection("b:1", Path("c.properties"), secret, "prod")
+    assert connection.typed() == [
         "-b", "b:1", "--command-config", "c.properties", "--profile", "prod",
         "-X", "sasl.jaas.config=…", "-X", "ssl.key.password=…", "-X", "a.b=c=d",
     ]  # fmt: skip

@@ -221,10 +221,10 @@ def test_a_group_that_cannot_be_simulated_is_one_sentence(saved, capsys) -> None
 def test_a_group_is_read_live_with_the_connection_that_was_typed(
     group: Make, capsys, monkeypatch
 ) -> None:
-    seen: dict[str, object] = {}
+    seen: list[object] = []
 
-    def read(name: str | None, snapshot: Path | None, **given: object) -> GroupSnapshot:
-        seen.update(given, group=name, snapshot=snapshot)
+    def read(*given: object) -> GroupSnapshot:
+        seen.extend(given)
         return replace(group(), members=members(["0-5", "6-11"]))
 
     monkeypatch.setattr(options, "snapshot_for", read)
@@ -233,12 +233,5 @@ def test_a_group_is_read_live_with_the_connection_that_was_typed(
     out = capsys.readouterr().out
     assert out.startswith("checkout (live): range → sticky")
     assert "rebal simulate --assignor cooperative-sticky checkout -b kafka-1:9092 -X a=b" in out
-    assert seen == {
-        "group": "checkout",
-        "snapshot": None,
-        "bootstrap": "kafka-1:9092",
-        "command_config": None,
-        "overrides": ["a=b"],
-        "profile": None,
-        "timeout": 3,
-    }
+    typed = options.Connection("kafka-1:9092", overrides=["a=b"], timeout=3)
+    assert seen == ["checkout", None, typed]
