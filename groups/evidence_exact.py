@@ -73,7 +73,8 @@ def with_ran(member: Member, seen: Iterable[Ran]) -> tuple[Member, tuple[Contrad
 
     It is fixed when the member is built, so two answers cannot both be true: neither is kept.
     """
-    known = member.ran
+    seen, known = tuple(seen), member.ran
+    settings = {known.upgrade_from if known else None, *(one.upgrade_from for one in seen)} - {None}
     found: dict[RebalanceProtocol, list[Evidence]] = {}
     before = [(known.value, item) for item in known.evidence] if known is not None else []
     for value, item in [*before, *((one.value, one.evidence) for one in seen)]:
@@ -82,7 +83,12 @@ def with_ran(member: Member, seen: Iterable[Ran]) -> tuple[Member, tuple[Contrad
         return member, ()
     if len(found) == 1:
         value, items = next(iter(found.items()))
-        return replace(member, ran=RanProtocol(value=value, evidence=newest_by_source(items))), ()
+        ran = RanProtocol(
+            value=value,
+            upgrade_from=settings.pop() if len(settings) == 1 else None,
+            evidence=newest_by_source(items),
+        )
+        return replace(member, ran=ran), ()
     contradiction = Contradiction(
         member_id=member.member_id,
         what="one member id was seen to run both EAGER and COOPERATIVE",

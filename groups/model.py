@@ -163,10 +163,12 @@ class RanProtocol(Record, frozen=True, kw_only=True):
     """The rebalance protocol that a Streams member showed itself: its list does not tell.
 
     It printed it when it was built, or kept (COOPERATIVE) or gave up (EAGER) what it owned when it
-    rejoined; it is fixed when the member is built.
+    rejoined; it is fixed when the member is built. `upgrade_from` is the setting that it printed
+    then (empty: printed as not set; None: not seen).
     """
 
     value: RebalanceProtocol
+    upgrade_from: str | None = None
     evidence: tuple[Evidence, ...] = ()
 
 

@@ -75,12 +75,16 @@ class Introduced(Record, frozen=True, kw_only=True):
 
 
 class Ran(Record, frozen=True, kw_only=True):
-    """The rebalance protocol that one Streams member showed: printed, or seen when it rejoined."""
+    """The rebalance protocol that one Streams member showed: printed, or seen when it rejoined.
+
+    `upgrade_from` is the setting as it was printed (empty: not set; None: not seen).
+    """
 
     group_id: str
     member_id: str
     value: RebalanceProtocol
     evidence: Evidence
+    upgrade_from: str | None = None
 
 
 class Declared(Record, frozen=True, kw_only=True):

@@ -209,8 +209,10 @@ def _by_program(member: Member) -> ProtocolAnswer | None:
         value = member.ran.value
         shown = "kept" if value is _COOPERATIVE else "gave up"
         printed = any(item.source is Source.CLIENT_LOG for item in member.ran.evidence)
+        setting = member.ran.upgrade_from
+        by = "" if setting is None else f", with upgrade.from={setting or '(unset)'}"
         why = (
-            f"its log says that it was built to run {value}"
+            f"its log says that it was built to run {value}{by}"
             if printed
             else f"it {shown} its partitions when it rejoined"
         )

@@ -21,6 +21,15 @@ EAGER_VALUES: Final = (
 )  # fmt: skip
 
 
+def protocol_by_setting(software: Software, upgrade_from: str) -> RebalanceProtocol | None:
+    """What a Streams version runs with this upgrade.from (empty: unset); None: not to be told."""
+    if older(software, COOPERATIVE_SINCE) is Tri.NO:
+        eager = upgrade_from in EAGER_VALUES and older(software, EAGER_UNTIL) is Tri.YES
+        return RebalanceProtocol.EAGER if eager else RebalanceProtocol.COOPERATIVE
+    known = older(software, COOPERATIVE_SINCE) is Tri.YES
+    return RebalanceProtocol.EAGER if known else None
+
+
 def protocol_by_version(software: Software | None) -> tuple[RebalanceProtocol, str] | None:
     """What a Streams version runs whatever upgrade.from says, and why; None where that decides."""
     if software is None or software.family != "streams":

@@ -18,12 +18,14 @@ from msgspec.structs import replace
 from rebal.groups.clients import assignor_of, family_of
 from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software, Source
 from rebal.groups.observations import Joined, Left, Observation, Ran, Rebalanced, Refused
+from rebal.groups.streams import protocol_by_setting
 from rebal.inspectors import client_log_lines as lines
 from rebal.inspectors.client_log_configs import Config, Configs, Lookup
 from rebal.inspectors.log_lines import NO_OFFSET
 from rebal.inspectors.text_input import TextInput, files_in
 
 _JAVA: Final = "apache-kafka-java"
+_EAGER, _COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 
 
 class ClientLogCounts(Record, frozen=True, kw_only=True):
@@ -115,7 +117,7 @@ class _Reader:
                     reading_block.discard(line.program)
                 event = lines.event_of(line.text)
                 if isinstance(event, lines.ConfigStart):
-                    program.configs.begin(event.worker)
+                    program.configs.begin(event.of)
                     reading_block.add(line.program)
                 elif isinstance(event, lines.RefusalText):
                     unnamed_refusal = unnamed_refusal or not program.refused
@@ -150,7 +152,8 @@ class _Reader:
         elif isinstance(event, lines.Built):
             program.built.setdefault(event.client_id, []).append((event, evidence))
         elif isinstance(event, lines.Join):
-            self._ran(event, program)
+            if not event.worker:
+                self._ran(event, program, evidence)
             self._join(event, program, evidence, source)
         elif isinstance(event, lines.Refusal):
             program.refused = True
@@ -227,24 +230,36 @@ class _Reader:
             )
         )
 
-    def _ran(self, event: lines.Join, program: _Program) -> None:
-        """A member's first join is of the consumer that was built last with its client id."""
+    def _ran(self, event: lines.Join, program: _Program, seen: Evidence) -> None:
+        """A member's first join is of the consumer that was built last with its client id.
+
+        That line is missing where a program prints nothing of its assignor, and from 4.0 on: then
+        the version and the program's own configuration tell.
+        """
         key = (event.group_id, event.member_id)
         if not event.member_id or key in program.ran:
             return
         program.ran.add(key)
         built = program.built.pop(event.client_id, [])
         # Two that were built before either joined cannot be told apart, where they differ.
-        if not built or any(one.is_eager is not built[-1][0].is_eager for one, _ in built):
+        if any(one.is_eager is not built[-1][0].is_eager for one, _ in built):
             return
-        last, evidence = built[-1]
-        detail = f"upgrade.from={last.upgrade_from}" if last.upgrade_from else "Cooperative enabled"
+        setting = program.configs.upgrade_from(event.group_id, event.client_id, event.member_id)
+        value = None if setting is None else protocol_by_setting(_software(program, seen), setting)
+        if built:
+            last, seen = built[-1]
+            told, value = value, _EAGER if last.is_eager else _COOPERATIVE
+            setting = last.upgrade_from or (setting if told is value else None)
+        if value is None:
+            return
+        said = "Cooperative enabled" if setting is None else f"upgrade.from={setting or '(unset)'}"
         self.found.append(
             Ran(
                 group_id=event.group_id,
                 member_id=event.member_id,
-                value=RebalanceProtocol.EAGER if last.is_eager else RebalanceProtocol.COOPERATIVE,
-                evidence=replace(evidence, detail=f"{evidence.detail} {detail}"),
+                value=value,
+                upgrade_from=setting,
+                evidence=replace(seen, detail=f"{seen.detail} {said}"),
             )
         )
 

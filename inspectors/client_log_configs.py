@@ -8,7 +8,7 @@ from typing import Final
 
 from rebal.groups.clients import worker_list
 from rebal.groups.model import Record
-from rebal.inspectors.client_log_lines import Setting
+from rebal.inspectors.client_log_lines import Of, Setting
 
 _GROUP_ID: Final = "group.id"
 _CLIENT_ID: Final = "client.id"
@@ -16,22 +16,33 @@ _INSTANCE_ID: Final = "group.instance.id"
 _STRATEGY: Final = "partition.assignment.strategy"
 _PROTOCOL: Final = "group.protocol"
 _WORKER_PROTOCOL: Final = "connect.protocol"
+_APPLICATION: Final = "application.id"
+_UPGRADE_FROM: Final = "upgrade.from"
 _SESSION: Final = "session.timeout.ms"
 _POLL: Final = "max.poll.interval.ms"
 # Nothing else of a block is kept: it may hold secrets of custom components.
 _KEPT: Final = (
     *(_GROUP_ID, _CLIENT_ID, _INSTANCE_ID, _STRATEGY, _PROTOCOL),
-    *(_SESSION, _POLL, _WORKER_PROTOCOL),
+    *(_SESSION, _POLL, _WORKER_PROTOCOL, _APPLICATION, _UPGRADE_FROM),
 )
+# What tells that a block was printed to its end.
+_NEEDED: Final[dict[Of, tuple[str, str]]] = {
+    "Consumer": (_GROUP_ID, _STRATEGY),
+    "Distributed": (_GROUP_ID, _WORKER_PROTOCOL),
+    "Streams": (_APPLICATION, _UPGRADE_FROM),
+}
 # Clients before 2.4 print an unset client.id as empty and then call themselves consumer-1, -2, …;
 # Connect workers of any version call themselves connect-1 or connect-HOST:PORT.
 _GENERATED: Final = re.compile(r"consumer-\d+|connect-\S+")
+# How a Streams program calls the consumers of its threads, by its own client id.
+_THREAD: Final = re.compile(r"(.+)-StreamThread-\d+-consumer")
 
 
 class Config(Record, frozen=True, kw_only=True):
     """One block of values; `classes` are the assignors' class names, or a worker's protocols.
 
-    Timeouts are in milliseconds.
+    Timeouts are in milliseconds. `upgrade_from` is of the Streams program that built the consumer
+    (empty: not set; None: not seen).
     """
 
     group_id: str
@@ -42,6 +53,7 @@ class Config(Record, frozen=True, kw_only=True):
     session_timeout_ms: int | None = None
     max_poll_interval_ms: int | None = None
     worker: bool = False
+    upgrade_from: str | None = None
 
     @property
     def is_consumer_protocol(self) -> bool:
@@ -62,15 +74,16 @@ class Configs:
     def __init__(self) -> None:
         self._open: list[Config] = []
         self._block: dict[str, str] | None = None
-        self._worker = False
+        self._of: Of = "Consumer"
+        self._streams: list[dict[str, str]] = []
         self._last_key = ""
         self._spoiled = False
         self._bound: dict[tuple[str, str], Config] = {}
 
-    def begin(self, worker: bool = False) -> None:
-        """A block starts (a `worker`'s: Connect's own); its settings follow."""
+    def begin(self, of: Of = "Consumer") -> None:
+        """A block starts; its settings follow."""
         self._block = {}
-        self._worker = worker
+        self._of = of
         self._last_key = ""
 
     def add(self, setting: Setting) -> None:
@@ -85,19 +98,22 @@ class Configs:
             self._block[setting.key] = setting.value
 
     def end(self) -> Config | None:
-        """The block as a configuration; None when it has no group, or is not one whole block.
+        """The block as a member's configuration; None when it is none, or is not one whole block.
 
         After one that was not whole, members not yet bound may be of it: nobody can tell.
         """
         block, self._block = self._block, None
-        key = _WORKER_PROTOCOL if self._worker else _STRATEGY
-        if block is None or key not in block or _GROUP_ID not in block:
+        if block is None or not block.keys() >= set(_NEEDED[self._of]):
             self._spoiled = True
+            return None
+        if self._of == "Streams":
+            self._streams.append(block)
             return None
         if _unset(block[_GROUP_ID]):
             return None
-        listed = block[key].removeprefix("[").removesuffix("]")
-        if self._worker:
+        worker = self._of == "Distributed"
+        listed = block[_NEEDED[self._of][1]].removeprefix("[").removesuffix("]")
+        if worker:
             listed = ",".join(worker_list(listed) or ())
         config = Config(
             group_id=block[_GROUP_ID],
@@ -107,7 +123,8 @@ class Configs:
             group_protocol=block.get(_PROTOCOL),
             session_timeout_ms=_milliseconds(block.get(_SESSION)),
             max_poll_interval_ms=_milliseconds(block.get(_POLL)),
-            worker=self._worker,
+            worker=worker,
+            upgrade_from=self._upgrade_from(block[_GROUP_ID], block.get(_CLIENT_ID, "")),
         )
         self._open.append(config)
         return config
@@ -118,6 +135,25 @@ class Configs:
         # With several of one client id it is not known which one went.
         if len(found) == 1:
             self._open.remove(found[0])
+
+    def upgrade_from(self, group_id: str, client_id: str, member_id: str) -> str | None:
+        """The setting of the Streams program that the member is of; None: not to be told."""
+        found = self.of_member(group_id, client_id, member_id)
+        if not isinstance(found, Config):
+            return None
+        mine = (c for c in self._open if (c.group_id, c.client_id) == (group_id, client_id))
+        same = {config.upgrade_from for config in mine}
+        return found.upgrade_from if len(same) == 1 else None
+
+    def _upgrade_from(self, group_id: str, client_id: str) -> str | None:
+        """Of the newest program that names its threads so; its consumers are built right after."""
+        thread = _THREAD.fullmatch(client_id)
+        for block in reversed(self._streams if thread else ()):
+            own = block.get(_CLIENT_ID, "")
+            fits = thread[1] == own or (not own and thread[1].startswith(f"{group_id}-"))
+            if block[_APPLICATION] == group_id and fits:
+                return "" if _unset(block[_UPGRADE_FROM]) else block[_UPGRADE_FROM]
+        return None
 
     def of_member(
         self, group_id: str, client_id: str, member_id: str, worker: bool = False

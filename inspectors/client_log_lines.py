@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Literal, cast
 
 from rebal.groups.model import Record
 from rebal.inspectors.log_lines import time_of, unwrap
@@ -20,7 +20,7 @@ _SETTING: Final = re.compile(r"\s+([a-z][\w.]*) = ?(.*)")
 _CONTEXT: Final = r"\[(?:Consumer|Worker) (?:instanceId=(.*?), )?clientId=(.*?), groupId=(.*?)\] "
 # Connect's own layout ends a line with the class that wrote it.
 _CLASS: Final = r"(?: \([\w.$]+(?::\d+)?\))?$"
-_CONFIG: Final = re.compile(r"\b(?:Consumer|(Distributed))Config values: ?$")
+_CONFIG: Final = re.compile(r"\b(Consumer|Distributed|Streams)Config values: ?$")
 _VERSION: Final = re.compile(r"\bKafka version ?: (\S+)" + _CLASS)
 _WORKER: Final = re.compile(r"\[Worker ")
 _PROTOCOL: Final = re.compile(
@@ -41,9 +41,12 @@ _REFUSED: Final = re.compile(
 )
 _CLOSED: Final = re.compile(r"App info kafka\.(?:consumer|connect) for (.*) unregistered" + _CLASS)
 WANTED: Final = re.compile(
-    rb"(?:Consumer|Distributed)Config values|Kafka version|groupId=|App info"
+    rb"(?:Consumer|Distributed|Streams)Config values|Kafka version|groupId=|App info"
     rb"|InconsistentGroupProtocolException|rebalancing (?:protocol is )?enabled now"
 )
+
+
+Of = Literal["Consumer", "Distributed", "Streams"]
 
 
 class Setting(Record, frozen=True, kw_only=True):
@@ -54,9 +57,9 @@ class Setting(Record, frozen=True, kw_only=True):
 
 
 class ConfigStart(Record, frozen=True, kw_only=True):
-    """`ConsumerConfig values:` (a Connect worker's: `DistributedConfig`); its settings follow."""
+    """`ConsumerConfig values:` or, of a Connect worker or a Streams program, its own; settings."""
 
-    worker: bool = False
+    of: Of = "Consumer"
 
 
 class Version(Record, frozen=True, kw_only=True):
@@ -163,7 +166,7 @@ def setting_of(text: str) -> Setting | None:
 def event_of(text: str) -> Event | None:
     """What a line says of the group, if anything; settings are only told by `setting_of`."""
     if match := _CONFIG.search(text):
-        return ConfigStart(worker=match[1] is not None)
+        return ConfigStart(of=cast("Of", match[1]))
     if match := _PROTOCOL.search(text):
         return Built(client_id=match[1], is_eager=match[2] == "Eager", upgrade_from=match[3])
     if match := _VERSION.search(text):

@@ -110,7 +110,11 @@ def _member(member: Member, report: Report, lag: int | None) -> Body:
         "subscription_error": member.subscription_error,
         "ran": None
         if member.ran is None
-        else {"value": member.ran.value, "evidence": _evidence(member.ran.evidence)},
+        else {
+            "value": member.ran.value,
+            "upgrade_from": member.ran.upgrade_from,
+            "evidence": _evidence(member.ran.evidence),
+        },
         "worker": None
         if member.worker is None
         else {

@@ -26,9 +26,9 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
     value it goes on writing old formats. Nothing fails, so nobody notices.
 
     How to find out: look for upgrade.from in the configuration (--inventory). The log of an
-    instance of 2.4 to 3.9 says at its start which rebalance protocol is enabled (--client-log); a
-    member that gave up all partitions when it rejoined is EAGER (--request-log), one that kept
-    some is COOPERATIVE.
+    instance prints it at its start under `StreamsConfig values:`, and from 2.4 to 3.9 which
+    rebalance protocol is enabled (--client-log). A member that gave up all partitions when it
+    rejoined is EAGER (--request-log), one that kept some is COOPERATIVE.
 
     How to fix it: remove upgrade.from and restart the instances one by one.
     """
@@ -53,10 +53,22 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
         return
     eager = [f for f in running(context, RebalanceProtocol.EAGER) if f not in declared]
     if eager:
+        values = sorted({value for facts in eager if (value := _printed(facts))})
+        shown = f" ({', '.join(values)})" if values else ""
         yield found(
-            f"upgrade.from was left set, with EAGER as its effect, on {context.named(eager)}: no "
-            "instance is below 2.4.",
+            f"upgrade.from was left set{shown}, with EAGER as its effect, on "
+            f"{context.named(eager)}: no instance is below 2.4.",
             members=eager,
+            fix=fix,
+        )
+    later = [f for f in context.members if _printed(f) and f not in (*declared, *eager)]
+    if later:
+        values = sorted({str(_printed(facts)) for facts in later})
+        yield found(
+            f"{context.named(later)} runs with upgrade.from={', '.join(values)}, as its log says: "
+            "it is COOPERATIVE, and goes on writing old formats.",
+            members=later,
+            evidence=[item for f in later if f.member.ran for item in f.member.ran.evidence],
             fix=fix,
         )
     unknown = running(context, RebalanceProtocol.CANNOT_TELL)
@@ -68,6 +80,11 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
             members=unknown,
             fix="Look for upgrade.from in the configuration; remove it and restart one by one.",
         )
+
+
+def _printed(facts: Facts) -> str | None:
+    """What it runs with, where its log says so; empty where that is nothing."""
+    return facts.member.ran.upgrade_from if facts.member.ran is not None else None
 
 
 def _declared(facts: Facts) -> str | None:

@@ -35,6 +35,7 @@ from rebal.inspectors.request_log import read_request_log
 
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 AT = "[2026-11-21 11:29:33,657] INFO org.apache.kafka."
+STREAMS = Path(__file__).parent.parent / "data" / "streams_logs"
 UUID = "fd8f6556-045d-44e7-88b9-000000000001"
 
 
@@ -90,6 +91,94 @@ def test_two_that_cannot_be_told_apart_say_nothing(tmp_path: Path) -> None:
     both = "Cooperative rebalancing protocol is enabled now"
     line = next(line for line in streams_log("a", both).splitlines() if both in line)
     assert ran(f"{line}\n{eager}", tmp_path) == {}
+
+
+def printed(text: str, folder: Path) -> list[tuple[RebalanceProtocol, str | None]]:
+    (folder / "app.log").write_text(text)
+    found = read_client_logs([folder / "app.log"]).observations
+    return [(one.value, one.upgrade_from) for one in found if isinstance(one, Ran)]
+
+
+def without(text: str, *classes: str) -> str:
+    """The log of a program that is told to print nothing of these classes at INFO."""
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if not any(each in line for each in classes))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "setting"),
+    [
+        ("3.9.1-2.3", EAGER, "2.3"),
+        ("3.9.1-3.3", COOPERATIVE, "3.3"),
+        ("3.9.1-unset", COOPERATIVE, ""),
+        ("4.1.1-unset", COOPERATIVE, ""),
+    ],
+)
+def test_a_real_streams_log_tells_upgrade_from_and_what_it_does(
+    name: str, value: RebalanceProtocol, setting: str, tmp_path: Path
+) -> None:
+    text = (STREAMS / f"streams-{name}.log").read_text()
+    assert printed(text, tmp_path) == [(value, setting)]
+    # The configuration alone tells as much as the assignor's own line, once the version is known.
+    configured = without(text, "AssignorConfiguration")
+    assert printed(configured, tmp_path) == [(value, setting)]
+    assert printed(without(configured, "AppInfoParser"), tmp_path) == []
+    # Without the block there is what the assignor says of itself, which 4.0 and later do not.
+    bare = text[text.index("AdminClientConfig values") :]
+    known = [(value, setting if value is EAGER else None)]
+    assert printed(bare, tmp_path) == ([] if name.startswith("4") else known)
+
+
+def test_upgrade_from_is_of_the_program_that_the_member_is_of(tmp_path: Path) -> None:
+    eager, cooperative = (
+        (STREAMS / f"streams-3.9.1-{name}.log").read_text() for name in ("2.3", "unset")
+    )
+    # Another application of the same client id, which joins later: its block is not this one's.
+    other = cooperative.index("ConsumerConfig values")
+    mixed = cooperative[:other] + eager + cooperative[other:]
+    assert printed(mixed, tmp_path) == [(EAGER, "2.3"), (COOPERATIVE, "")]
+    # Killed and started again with another setting, into the same log: the newest line of the
+    # assignor tells, and where it is not printed nobody can say which block is whose.
+    again = eager + cooperative.replace("g-3.9.1-unset", "g-3.9.1-2.3")
+    again = without(again, "unregistered")
+    assert printed(again, tmp_path) == [(EAGER, "2.3"), (COOPERATIVE, None)]
+    assert printed(without(again, "AssignorConfiguration"), tmp_path) == [(EAGER, "2.3")]
+
+
+def test_a_program_without_a_client_id_is_known_by_its_application(tmp_path: Path) -> None:
+    text = (STREAMS / "streams-3.9.1-2.3.log").read_text()
+    named = text.replace("\tclient.id = a\n", "\tclient.id = \n", 1)
+    generated = f"g-3.9.1-2.3-{UUID}-StreamThread-1"
+    unnamed = without(named, "AssignorConfiguration").replace("a-StreamThread-1", generated)
+    assert printed(unnamed, tmp_path) == [(EAGER, "2.3")]
+    foreign = unnamed.replace(generated, f"other-{UUID}-StreamThread-1")
+    assert printed(foreign, tmp_path) == []
+
+
+def test_two_answers_of_one_member_are_at_odds_and_a_setting_is_kept(tmp_path: Path) -> None:
+    text = (STREAMS / "streams-3.9.1-3.3.log").read_text()
+    (tmp_path / "app.log").write_text(text)
+    found = read_client_logs([tmp_path / "app.log"]).observations
+    (one,) = (each for each in found if isinstance(each, Ran))
+    group = Group(
+        group_id=one.group_id, state=GroupState.STABLE, type=GroupType.CLASSIC,
+        protocol_type="consumer", assignor="stream",
+    )  # fmt: skip
+    member = Member(member_id=one.member_id, client_id="a-StreamThread-1-consumer", host="/h")
+    snapshot = GroupSnapshot(
+        group=group, captured_at=datetime(2026, 11, 21, 12, tzinfo=UTC), members=(member,)
+    )
+    merged = merge(snapshot, found)
+    assert merged.members[0].ran is not None
+    assert merged.members[0].ran.upgrade_from == "3.3"
+    told = group_protocol(merged)
+    assert told.value is COOPERATIVE
+    assert "upgrade.from=3.3" in told.why
+    seen = Ran(
+        group_id=one.group_id, member_id=one.member_id, value=EAGER,
+        evidence=Evidence(source=Source.REQUEST_LOG, at=snapshot.captured_at),
+    )  # fmt: skip
+    assert group_protocol(merge(merged, (seen,))).value is RebalanceProtocol.CANNOT_TELL
 
 
 def worker_log(client: str, set_to: str, protocol: str) -> str:

@@ -151,7 +151,11 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
         )
         if "declared" in m
         else None,
-        ran=RanProtocol(value=RebalanceProtocol(m["ran"]), evidence=(log,)) if "ran" in m else None,
+        ran=RanProtocol(
+            value=RebalanceProtocol(m["ran"]), upgrade_from=m.get("printed"), evidence=(log,)
+        )
+        if "ran" in m
+        else None,
         timeouts=Timeouts(
             session_ms=m["timeouts"][0], rebalance_ms=m["timeouts"][1], evidence=(log,)
         )
