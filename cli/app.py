@@ -19,16 +19,16 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
-from typer.core import TyperCommand, TyperGroup
-from typer.main import get_command
 
 from rebal.cli.errors import DONE, FAILED, STOPPED, USAGE, exit_code
-from rebal.cli.greedy import GreedyCommand
+from rebal.cli.lazy import lazy_group
 from rebal.groups.errors import RebalError
+
+if TYPE_CHECKING:
+    from typer.core import TyperGroup
 
 COMMANDS: Final = (
     ("inspect", "inspect_cmd", "Show what a group really runs, with evidence for each fact."),
@@ -46,28 +46,6 @@ _TYPED_WRONG: Final[type[Exception]] = next(
     for kind in typer.BadParameter.__mro__
     if kind.__name__ == "ClickException" and issubclass(kind, Exception)
 )
-
-
-class LazyCommand(TyperCommand):
-    """A name and one line of help that become the real command when it is typed.
-
-    A module with several commands under one name builds their group by its own `build`.
-    """
-
-    def __init__(self, name: str, module: str, summary: str) -> None:
-        super().__init__(name, help=summary, short_help=summary, rich_markup_mode=None)
-        self._module = f"rebal.cli.commands.{module}"
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
-    ) -> Any:
-        """The real command's context: what is parsed and run from here on is the real command."""
-        module = import_module(self._module)
-        if hasattr(module, "build"):
-            return module.build().make_context(info_name, args, parent, **extra)
-        single = typer.Typer(rich_markup_mode=None, add_completion=False)
-        single.command(self.name, cls=GreedyCommand)(module.command)
-        return get_command(single).make_context(info_name, args, parent, **extra)
 
 
 def _show_version(wanted: bool) -> None:
@@ -92,18 +70,7 @@ def _root(
 
 def build() -> TyperGroup:
     """The whole command line, with no command's module loaded."""
-    app = typer.Typer(
-        rich_markup_mode=None,
-        add_completion=False,
-        no_args_is_help=True,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    )
-    app.callback()(_root)
-    group = get_command(app)
-    assert isinstance(group, TyperGroup)
-    for name, module, summary in COMMANDS:
-        group.add_command(LazyCommand(name, module, summary))
-    return group
+    return lazy_group(_root, COMMANDS)
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -6,11 +6,12 @@ report        commands/fleet_report_cmd.py    which groups are ready, blocked, n
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import typer
-from typer.core import TyperGroup
-from typer.main import get_command
+from rebal.cli.lazy import lazy_group
+
+if TYPE_CHECKING:
+    from typer.core import TyperGroup
 
 COMMANDS: Final = (
     ("scan", "fleet_scan_cmd", "Read the history of all groups into tables, in one pass."),
@@ -20,21 +21,7 @@ COMMANDS: Final = (
 
 def build() -> TyperGroup:
     """The commands under `rebal fleet`, with no module of theirs loaded."""
-    from rebal.cli.app import LazyCommand
-
-    app = typer.Typer(
-        name="fleet",
-        rich_markup_mode=None,
-        add_completion=False,
-        no_args_is_help=True,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    )
-    app.callback()(_root)
-    group = get_command(app)
-    assert isinstance(group, TyperGroup)
-    for name, module, summary in COMMANDS:
-        group.add_command(LazyCommand(name, module, summary))
-    return group
+    return lazy_group(_root, COMMANDS)
 
 
 def _root() -> None:

@@ -88,7 +88,7 @@ def running(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("rebal.cli.app.LazyCommand.make_context", fail)
+    monkeypatch.setattr("rebal.cli.lazy.LazyCommand.make_context", fail)
 
 
 @pytest.mark.parametrize(
@@ -122,12 +122,12 @@ def test_a_fault_asks_for_a_report_and_shows_its_traceback_on_demand(
 def test_ctrl_c_is_one_line_and_130() -> None:
     code = (
         "import os, signal, sys, threading, time\n"
-        "from rebal.cli import app\n"
+        "from rebal.cli import app, lazy\n"
         "def make(*a, **k):\n"
         "    threading.Thread(target=time.sleep, args=(30,)).start()\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    time.sleep(30)\n"
-        "app.LazyCommand.make_context = make\n"
+        "lazy.LazyCommand.make_context = make\n"
         "app.main(['inspect'])\n"
     )
     done = subprocess.run(
