@@ -38,6 +38,15 @@ class DefaultList(Record, frozen=True, kw_only=True):
     list: tuple[str, ...]
 
 
+class DefaultTimeouts(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The timeouts in ms that versions from `since` on use when none are set."""
+
+    since: str
+    session: int
+    rebalance: int
+    source: str
+
+
 class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One client family; the fields are explained at the top of groups/data/clients.yaml."""
 
@@ -56,6 +65,9 @@ class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     defaults_source: str
     client_id: str | None
     client_id_source: str
+    timeouts: tuple[DefaultTimeouts, ...]
+    leaves_on_close: bool
+    leaves_source: str
 
     @property
     def follows_vote(self) -> bool:

@@ -6,13 +6,16 @@ as hazard RB110 does; cost_rounds.py rehearses the restarts with the real assign
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
 from rebal.groups.model import Cluster, GroupSnapshot, Record
 from rebal.planner.cost_timeouts import in_words, slowest
 from rebal.planner.plan import Cost
+
+FIRST_DELAY: Final = "group.initial.rebalance.delay.ms"
+RECONCILE_INTERVAL: Final = "group.consumer.heartbeat.interval.ms"
 
 
 class Speed(Record, frozen=True, kw_only=True):
@@ -21,18 +24,25 @@ class Speed(Record, frozen=True, kw_only=True):
     `restart` is from the stop of a process until its consumer joins; `rebalance` is how long one
     rebalance takes, which is mostly until the last member notices it at its next heartbeat;
     `first` is how long the coordinator waits for more members when a group had none
-    (group.initial.rebalance.delay.ms). `batch` members restart at a time (0: all).
+    (group.initial.rebalance.delay.ms); `reconcile` is how long a member of a KIP-848 group takes
+    to ask again (group.consumer.heartbeat.interval.ms, by default 5 s). `batch` members restart at
+    a time (0: all).
     """
 
     restart: float = 30.0
     rebalance: float = 3.0
     first: float = 3.0
+    reconcile: float = 5.0
     batch: int = 1
 
     def at(self, cluster: Cluster) -> Speed:
-        """This speed with the brokers' own `first`, where their settings were read."""
-        said = cluster.settings.get("group.initial.rebalance.delay.ms", "")
-        return replace(self, first=int(said) / 1000) if said.isdigit() else self
+        """This speed with the brokers' own `first` and `reconcile`, where they were read."""
+        said = {
+            field: int(text) / 1000
+            for field, key in (("first", FIRST_DELAY), ("reconcile", RECONCILE_INTERVAL))
+            if (text := cluster.settings.get(key, "")).isdigit()
+        }
+        return replace(self, **said)
 
 
 class Restarts(Record, frozen=True, kw_only=True):

@@ -1,20 +1,31 @@
-"""How long a group waits for its members: their own timeouts, or the defaults of Java's clients."""
+"""How long a group waits for its members: their own timeouts, or those their clients have unset."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import older
-from rebal.groups.model import Evidence, GroupSnapshot, Member, Record, Source, Timeouts, Tri
+from rebal.groups.clients import DefaultTimeouts, family, older
+from rebal.groups.model import (
+    Cluster,
+    Evidence,
+    GroupSnapshot,
+    Member,
+    Record,
+    Software,
+    Source,
+    Timeouts,
+    Tri,
+)
 
-# KIP-735 raised session.timeout.ms in 3.0; max.poll.interval.ms is of KIP-62.
-_SESSION: Final = 45.0
-_SESSION_BEFORE_3: Final = 10.0
-_JAVA: Final = ("java", "streams", "connect")
-_REBALANCE: Final = 300.0
+_UNKNOWN_FAMILY: Final = "java"
+_CALLED: Final = {
+    "java": "Java's clients",
+    "streams": "Kafka Streams",
+    "connect": "Connect's workers",
+}
 _BROKERS_SESSION: Final = "group.consumer.session.timeout.ms"
 
 
@@ -23,17 +34,18 @@ class Waits(Record, frozen=True, kw_only=True):
 
     `session` is how long it still counts when it is gone without leaving, `rebalance` how long a
     rebalance waits for it; `session_by` and `rebalance_by` say where they were read (empty: a
-    default).
+    default, of the clients that `default_of` names).
     """
 
     session: float
     rebalance: float
     session_by: tuple[Source, ...] = ()
     rebalance_by: tuple[Source, ...] = ()
+    default_of: str = ""
 
 
 def waits(member: Member) -> Waits:
-    """As it joined, else as its configuration file says, else by default."""
+    """As it joined, else as its configuration file says, else by its client's default."""
     seen, declared = member.timeouts or Timeouts(), member.declared
     by = tuple(sorted({item.source for item in seen.evidence}))
     session, rebalance = seen.session_ms, seen.rebalance_ms
@@ -42,36 +54,62 @@ def waits(member: Member) -> Waits:
         session, session_by = declared.session_timeout_ms, (declared.evidence.source,)
     if declared is not None and not rebalance and declared.max_poll_interval_ms:
         rebalance, rebalance_by = declared.max_poll_interval_ms, (declared.evidence.source,)
+    key, unset = _defaults(member.software)
     return Waits(
-        session=session / 1000 if session else _default_session(member),
-        rebalance=rebalance / 1000 if rebalance else _REBALANCE,
+        session=(session or unset.session) / 1000,
+        rebalance=(rebalance or unset.rebalance) / 1000,
         session_by=session_by,
         rebalance_by=rebalance_by,
+        default_of=key,
     )
 
 
-def _default_session(member: Member) -> float:
-    software = member.software
-    old = software is not None and software.family in _JAVA and older(software, "3.0") is Tri.YES
-    return _SESSION_BEFORE_3 if old else _SESSION
+def _defaults(software: Software | None) -> tuple[str, DefaultTimeouts]:
+    """The family and its unset timeouts; where the version is not known, those of the newest."""
+    known = family(software.family if software is not None else None)
+    if known is None or software is None:
+        unknown = family(_UNKNOWN_FAMILY)
+        assert unknown is not None
+        return _UNKNOWN_FAMILY, unknown.timeouts[0]
+    new = (each for each in known.timeouts if older(software, each.since) is not Tri.YES)
+    return known.key, next(new, known.timeouts[-1])
+
+
+def of_families(snapshot: GroupSnapshot, families: Mapping[str, str | None]) -> GroupSnapshot:
+    """The snapshot with these client families, by member id: what the user assumed counts too."""
+    return replace(
+        snapshot,
+        members=tuple(
+            replace(member, software=Software(family=key))
+            if (key := families.get(member.member_id)) is not None
+            and (member.software is None or member.software.family != key)
+            else member
+            for member in snapshot.members
+        ),
+    )
 
 
 def with_brokers_sessions(snapshot: GroupSnapshot) -> tuple[Member, ...]:
     """The members; with group.protocol=consumer the session timeout is the brokers' (KIP-848)."""
-    said = snapshot.cluster.settings.get(_BROKERS_SESSION, "")
-    if not said.isdigit():
-        return snapshot.members
-    by = Evidence(source=Source.DESCRIBE, at=snapshot.captured_at, detail=_BROKERS_SESSION)
-    own = Timeouts(session_ms=int(said), evidence=(by,))
     return tuple(
-        replace(member, timeouts=own) if member.protocol_type == "consumer" else member
+        of_the_brokers(member, snapshot.cluster) if member.protocol_type == "consumer" else member
         for member in snapshot.members
     )
 
 
+def of_the_brokers(member: Member, cluster: Cluster) -> Member:
+    """The member as one with group.protocol=consumer, where the brokers' session is known."""
+    said = cluster.settings.get(_BROKERS_SESSION, "")
+    if not said.isdigit():
+        return member
+    by = Evidence(source=Source.DESCRIBE, detail=_BROKERS_SESSION)
+    return replace(member, timeouts=Timeouts(session_ms=int(said), evidence=(by,)))
+
+
 def slowest(members: Sequence[Member]) -> float:
     """How long a rebalance of these members may last at most, in seconds."""
-    return max((waits(member).rebalance for member in members), default=_REBALANCE)
+    unset = _defaults(None)[1].rebalance / 1000
+    return max((waits(member).rebalance for member in members), default=unset)
 
 
 def back_in_time(member: Member, restart: float) -> bool:
@@ -79,24 +117,32 @@ def back_in_time(member: Member, restart: float) -> bool:
     return member.instance_id is not None and restart <= waits(member).session
 
 
+def leaves(member: Member) -> bool:
+    """Does it leave the group when it is closed: no static one does, nor Kafka Streams."""
+    known = family(member.software.family) if member.software is not None else None
+    return member.instance_id is None and (known is None or known.leaves_on_close)
+
+
 def in_words(members: Sequence[Member]) -> str:
     """`session timeout 6 s, rebalance timeout up to 300 s (request log)`."""
     found = [waits(member) for member in members]
-    sessions = sorted({one.session for one in found}) or [_SESSION]
+    sessions = sorted({one.session for one in found}) or [_defaults(None)[1].session / 1000]
     span = f"{sessions[0]:g} s" if len(sessions) == 1 else f"{sessions[0]:g} to {sessions[-1]:g} s"
     first, second = f"session timeout {span}", f"rebalance timeout up to {slowest(members):g} s"
-    session = _by([one.session_by for one in found])
-    rebalance = _by([one.rebalance_by for one in found])
+    session = _by([(one.session_by, one.default_of) for one in found])
+    rebalance = _by([(one.rebalance_by, one.default_of) for one in found])
     if session == rebalance:
         return f"{first}, {second} ({session})"
     return f"{first} ({session}), {second} ({rebalance})"
 
 
-def _by(sources: Sequence[tuple[Source, ...]]) -> str:
-    unread = sources.count(())
-    if unread == len(sources):
-        return "by default of Java's clients: nothing shows the members' own"
-    named = ", ".join(sorted({source for each in sources for source in each}))
+def _by(sources: Sequence[tuple[tuple[Source, ...], str]]) -> str:
+    unread = [key for read, key in sources if not read]
+    keys = sorted(set(unread)) or [_UNKNOWN_FAMILY]
+    whose = " and ".join(_CALLED.get(key, key) for key in keys)
+    if len(unread) == len(sources):
+        return f"by default of {whose}: nothing shows the members' own"
+    named = ", ".join(sorted({source for read, _ in sources for source in read}))
     if unread:
-        return f"{named}; of {unread} not known, and a default of Java's clients"
+        return f"{named}; of {len(unread)} not known, and a default of {whose}"
     return named

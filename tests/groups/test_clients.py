@@ -22,8 +22,11 @@ def test_every_family_and_assignor_has_its_sources():
             assert getattr(family, field) != "", f"{family.key}.{field}"
         for default in family.defaults:
             assert set(default.list) <= set(clients.assignors())
-        newest_first = [clients.version_tuple(default.since) for default in family.defaults]
-        assert newest_first == sorted(newest_first, reverse=True)
+        for known in (family.defaults, family.timeouts):
+            newest_first = [clients.version_tuple(default.since) for default in known]
+            assert newest_first == sorted(newest_first, reverse=True)
+        assert all(default.source for default in family.timeouts)
+        assert family.timeouts[-1].since == "0", "every version has a default"
     assert all(known.source for known in clients.assignors().values())
 
 

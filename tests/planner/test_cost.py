@@ -10,6 +10,7 @@ from rebal.groups.model import GroupSnapshot
 from rebal.planner.cost import Restarts, Speed, by_arithmetic
 from rebal.planner.cost_rounds import by_assignors
 from rebal.planner.cost_stop import see_it_empty, stop_and_start
+from rebal.planner.cost_timeouts import in_words, of_families
 from tests.planner.builder import group_of
 
 BOTH = ["cooperative-sticky", "range"]
@@ -115,15 +116,53 @@ def test_unknown_timeouts_are_called_defaults() -> None:
     assert made.worst_seconds == pytest.approx(2 * 45 + 4 * 300)
     old = by_assignors(restarts(group(2, ["range"], "range", version="2.8.2"), tuple(BOTH)))
     assert "session timeout 10 s" in old.text
-    # The versions of other clients are not Java's.
-    other = group(2, ["range"], "range", family="librdkafka", version="2.6.0")
-    assert "session timeout 45 s" in by_arithmetic(restarts(other, tuple(BOTH))).text
     members = [{"id": "a", "list": ["range"], "timeouts": [6000, 9000]}, {"id": "b"}]
     file = [{"id": "c", "list": ["range"], "timeouts": [6000, None]}]
     part = by_assignors(restarts(group_of({"members": file}), tuple(BOTH)))
     assert "session timeout 6 s (request log), rebalance timeout up to 300 s (by def" in part.text
     half = by_assignors(restarts(group_of({"members": members}), tuple(BOTH)))
     assert "6 to 45 s, rebalance timeout up to 300 s (request log; of 1 not known" in half.text
+
+
+@pytest.mark.parametrize(
+    ("family", "version", "session", "rebalance", "whose"),
+    [
+        ("java", "3.0.0", 45, 300, "Java's clients"),
+        ("java", "2.8.2", 10, 300, "Java's clients"),
+        ("streams", "4.1.1", 45, 300, "Kafka Streams"),
+        ("connect", "4.1.1", 10, 60, "Connect's workers"),
+        ("librdkafka", "2.16.1-rdkafka-2.16.0", 45, 300, "librdkafka"),
+        ("librdkafka", "1.6.2", 10, 300, "librdkafka"),
+        ("kafka-python", "3.0.12", 45, 300, "kafka-python"),
+        ("kafka-python", "2.3.1", 10, 300, "kafka-python"),
+        ("franz-go", "v1.22.2", 45, 60, "franz-go"),
+        ("kafkajs", "2.2.4", 30, 60, "kafkajs"),
+        ("aiokafka", "0.14.0", 10, 10, "aiokafka"),
+        ("sarama", "1.61.1", 10, 60, "sarama"),
+        ("segmentio", "0.4.51", 30, 30, "segmentio"),
+        (None, None, 45, 300, "Java's clients"),
+    ],
+)
+def test_unset_timeouts_are_those_of_the_members_own_client(
+    family: str | None, version: str | None, session: int, rebalance: int, whose: str
+) -> None:
+    members = group(2, ["range"], "range", family=family, version=version).members
+    assert in_words(members) == (
+        f"session timeout {session} s, rebalance timeout up to {rebalance} s "
+        f"(by default of {whose}: nothing shows the members' own)"
+    )
+
+
+def test_unset_timeouts_of_two_clients_and_of_an_assumed_one() -> None:
+    members = [{"id": "a", "family": "sarama"}, {"id": "b"}, {"id": "c", "timeouts": [6000, 9000]}]
+    snapshot = group_of({"members": members})
+    assert "6 to 45 s" in in_words(snapshot.members)
+    assert "of 2 not known, and a default of Java's clients and sarama" in in_words(
+        snapshot.members
+    )
+    bare = group_of({"members": [{"id": "a", "family": None}]})
+    ours = of_families(bare, {"a-0f0f": "sarama"})
+    assert "session timeout 10 s, rebalance timeout up to 60 s" in in_words(ours.members)
 
 
 def test_a_static_member_whose_session_ends_first_leaves_and_joins() -> None:
