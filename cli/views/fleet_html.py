@@ -19,7 +19,7 @@ from importlib.resources import files
 from typing import Final
 
 from rebal.cli.fleet import GONE, FleetGroup, FleetReport, hurts
-from rebal.cli.views.fleet_html_group import group_html, text
+from rebal.cli.views.fleet_html_group import group_html
 from rebal.cli.views.fleet_words import (
     age_text,
     hindrance_text,
@@ -28,6 +28,7 @@ from rebal.cli.views.fleet_words import (
     path_text,
     rules_met,
     runs_text,
+    text,
     troubles_text,
 )
 from rebal.planner.plan import Verdict
@@ -50,7 +51,7 @@ _COLUMNS: Final = (
     ("Verdict", "", ""),
     ("Group", "", ""),
     ("Runs", "", "rebalance protocol and elected assignor"),
-    ("Way", "", "the way to the goal, and the next step of how many"),
+    ("Path", "", "the way to the goal, and the next step of how many"),
     ("Members", "n", ""),
     ("Rebalances/h", "n", "rebalance-rate-per-hour"),
     ("Stands still/h", "n", "partition-seconds that rebalances stop in an hour"),

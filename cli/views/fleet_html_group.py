@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape as quoted
 from typing import Final
 
 from rebal.cli.fleet import FleetGroup, FleetReport, hurts
-from rebal.cli.output import escape
 from rebal.cli.views.fleet_svg import timeline
-from rebal.cli.views.fleet_words import metrics_text, number_text, plan_command
+from rebal.cli.views.fleet_words import metrics_text, number_text, plan_command, text
 from rebal.inspectors.fleet.tables_columns import moment
 from rebal.inspectors.fleet.tables_history import Rebalance
 
@@ -30,11 +28,6 @@ _COLUMNS: Final = (
 def group_html(group: FleetGroup, report: FleetReport) -> str:
     """The whole part, every text of the cluster escaped."""
     return "".join(_parts(group, report))
-
-
-def text(said: str) -> str:
-    """`said` as text: what a terminal would obey is written out, what HTML would is quoted."""
-    return quoted(escape(said))
 
 
 def _parts(group: FleetGroup, report: FleetReport) -> Iterator[str]:

@@ -8,10 +8,10 @@ attributes and classes: the page's style sheet, and nothing else, styles it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape as quoted
 from typing import Final, NamedTuple
 
 from rebal.cli.output import escape
+from rebal.cli.views.fleet_words import text
 from rebal.groups.model import Tri
 from rebal.inspectors.fleet.tables_columns import moment
 from rebal.inspectors.fleet.tables_history import GroupHistory, ListSeen, Rebalance
@@ -68,7 +68,7 @@ def timeline(history: GroupHistory) -> str:
         parts += _lane(lane, history.gone, scale, y)
         y += _LANE
     if folded:
-        parts.append(f'<text x="0" y="{y + 14}">{_text(folded)}</text>')
+        parts.append(f'<text x="0" y="{y + 14}">{text(folded)}</text>')
         y += _LANE
     for one in [one for one in history.lists if one.refused][-MOST_REFUSED:]:
         parts += _refused(one, scale, y)
@@ -183,14 +183,14 @@ def _refused(one: ListSeen, scale: _Scale, y: int) -> Iterator[str]:
     yield f'<path class="no" d="M{x - 5:.0f} {y + 4}l10 10m0 -10l-10 10"/>'
     end = _WIDTH - x - 12 < len(said) * _CHAR
     where = f'x="{x - 9:.0f}" text-anchor="end"' if end else f'x="{x + 9:.0f}"'
-    yield f'<text class="nt" {where} y="{y + 14}">{_text(said)}</text>'
+    yield f'<text class="nt" {where} y="{y + 14}">{text(said)}</text>'
 
 
 def _bar(left: float, right: float, y: int, kind: str, label: str) -> Iterator[str]:
     width = max(1.5, right - left)
     fits = len(escape(label)) * _CHAR <= width - 8
     rect = f'<rect class="{kind}" x="{left:.0f}" y="{y + 2}" width="{width:.1f}" height="16"'
-    yield f"{rect}/>" if fits else f"{rect}><title>{_text(label)}</title></rect>"
+    yield f"{rect}/>" if fits else f"{rect}><title>{text(label)}</title></rect>"
     if fits or width > 5 * _CHAR:
         yield f'<text class="in" x="{left + 4:.0f}" y="{y + 14}">{_cut(label, width - 8)}</text>'
 
@@ -213,11 +213,7 @@ def _axis(scale: _Scale, y: int) -> Iterator[str]:
     yield f'<path class="ax" d="{ticks}"/>'
 
 
-def _cut(text: str, room: float) -> str:
+def _cut(label: str, room: float) -> str:
     most = max(1, int(room / _CHAR))
-    shown = escape(text)
-    return quoted(shown if len(shown) <= most else f"{shown[: most - 1]}…")
-
-
-def _text(text: str) -> str:
-    return quoted(escape(text))
+    shown = escape(label)
+    return text(shown if len(shown) <= most else f"{shown[: most - 1]}…")

@@ -22,17 +22,13 @@ from rebal.cli.views.common import (
 )
 from rebal.cli.views.fleet_words import (
     age_text,
-    hindrance_text,
-    hours_text,
-    latency_text,
     metrics_text,
     number_text,
-    path_text,
     plan_command,
+    row_texts,
     rules_met,
-    runs_text,
-    troubles_text,
     verdicts_text,
+    worst_texts,
 )
 from rebal.inspectors.fleet.tables_columns import moment
 from rebal.inspectors.fleet.tables_history import ListSeen, Rebalance
@@ -108,21 +104,8 @@ def _table(groups: Sequence[FleetGroup], *, verdict: bool = True) -> FittingTabl
 
 
 def _row(group: FleetGroup) -> tuple[str | Text, ...]:
-    ready = group.readiness
-    verdict = Text(group.verdict, style=_STYLES[group.verdict])
-    outlay = ready.outlay if ready is not None else None
-    return (
-        str(ready.place) if ready is not None and ready.place is not None else "",
-        verdict,
-        group.group_id,
-        runs_text(group),
-        path_text(group),
-        str(group.history.members or 0),
-        number_text(outlay.partition_seconds) if outlay is not None else "",
-        number_text(ready.saves) if ready is not None and ready.saves is not None else "",
-        hours_text(ready.pays_back) if ready is not None and ready.pays_back is not None else "",
-        hindrance_text(group),
-    )
+    place, verdict, *rest = row_texts(group)
+    return (place, Text(verdict, style=_STYLES[verdict]), *rest)
 
 
 def _rules(report: FleetReport) -> Iterator[tuple[str | Text, RenderableType]]:
@@ -154,16 +137,8 @@ def _suffering(report: FleetReport) -> Iterator[RenderableType]:
 
 
 def _worst_row(group: FleetGroup) -> tuple[str | Text, ...]:
-    metrics = group.history.metrics
-    return (
-        group.group_id,
-        Text(troubles_text(group), style="red" if group.troubles else ""),
-        number_text(metrics["rebalance-rate-per-hour"]),
-        latency_text(group),
-        number_text(metrics["failed-rebalance-total"]),
-        number_text(group.history.refused_total),
-        number_text(group.stands_still),
-    )
+    name, troubles, *rest = worst_texts(group)
+    return (name, Text(troubles, style="red" if group.troubles else ""), *rest)
 
 
 def _next(report: FleetReport) -> Iterator[RenderableType]:

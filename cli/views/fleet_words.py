@@ -5,16 +5,47 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from html import escape as quoted
 
 from rebal.cli.fleet import FleetGroup, FleetReport
+from rebal.cli.output import escape
 from rebal.cli.views.common import command_line, count, span_text
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.fleet.tables_columns import moment
 
-_RUNS: Final = {
-    RebalanceProtocol.CANNOT_TELL: "not known",
-}
+
+def text(said: str) -> str:
+    """`said` as text in HTML or SVG: what a terminal or a browser would obey is written out."""
+    return quoted(escape(said))
+
+
+def row_texts(group: FleetGroup) -> tuple[str, ...]:
+    """Place, verdict, group, runs, path, members, costs, saves, pays in, and what is in the way."""
+    ready = group.readiness
+    place = costs = saves = pays_in = ""
+    if ready is not None:
+        place = "" if ready.place is None else str(ready.place)
+        costs = "" if ready.outlay is None else number_text(ready.outlay.partition_seconds)
+        saves = "" if ready.saves is None else number_text(ready.saves)
+        pays_in = "" if ready.pays_back is None else hours_text(ready.pays_back)
+    return (
+        *(place, group.verdict, group.group_id, runs_text(group), path_text(group)),
+        *(str(group.history.members or 0), costs, saves, pays_in, hindrance_text(group)),
+    )
+
+
+def worst_texts(group: FleetGroup) -> tuple[str, ...]:
+    """Group, incidents, rebalances an hour, each takes, failed, refused, stands still an hour."""
+    metrics = group.history.metrics
+    return (
+        group.group_id,
+        troubles_text(group),
+        number_text(metrics["rebalance-rate-per-hour"]),
+        latency_text(group),
+        number_text(metrics["failed-rebalance-total"]),
+        number_text(group.history.refused_total),
+        number_text(group.stands_still),
+    )
 
 
 def verdicts_text(report: FleetReport) -> str:
@@ -43,7 +74,7 @@ def runs_text(group: FleetGroup) -> str:
     if group.readiness is None:
         return ""
     plan = group.readiness.plan
-    name = _RUNS.get(plan.runs, plan.runs.value)
+    name = "not known" if plan.runs is RebalanceProtocol.CANNOT_TELL else plan.runs.value
     return f"{name} ({plan.assignor})" if plan.assignor else name
 
 
@@ -67,10 +98,27 @@ def number_text(value: float | None) -> str:
     return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
 
 
-def hours_text(hours: float | None) -> str:
+def cost_text(group: FleetGroup) -> str:
+    """Partition-seconds of all steps that are left; `~` where they are estimated; or nothing."""
+    outlay = group.readiness.outlay if group.readiness is not None else None
+    if outlay is None:
+        return ""
+    return f"{'~' if outlay.estimated else ''}{number_text(outlay.partition_seconds)}"
+
+
+def costs_are(report: FleetReport) -> str:
+    """Whose costs the report tells: the plans' own, but for those that are estimated."""
+    number = report.estimated
+    if not number:
+        return "costs are those of each group's own plan"
+    return (
+        f"costs are those of each group's own plan, but of {count(number, 'group')} only "
+        "estimated (~), for rehearsing all takes longer: --rehearse-all"
+    )
+
+
+def hours_text(hours: float) -> str:
     """After how long a change has paid for itself."""
-    if hours is None:
-        return "·"
     return span_text(timedelta(hours=hours))
 
 
