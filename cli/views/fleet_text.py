@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
@@ -16,22 +16,17 @@ from rebal.cli.views.common import (
     command_line,
     count,
     facts,
-    span_text,
     to_paste,
-    when,
 )
+from rebal.cli.views.fleet_text_group import group_view, plain_table
 from rebal.cli.views.fleet_words import (
     age_text,
-    metrics_text,
-    number_text,
     plan_command,
     row_texts,
     rules_met,
     verdicts_text,
     worst_texts,
 )
-from rebal.inspectors.fleet.tables_columns import moment
-from rebal.inspectors.fleet.tables_history import ListSeen, Rebalance
 from rebal.planner.plan import Verdict
 from rebal.planner.rules import rules
 
@@ -100,7 +95,7 @@ def _table(groups: Sequence[FleetGroup], *, verdict: bool = True) -> FittingTabl
         Column("IN THE WAY"),
     ]
     rows = map(_row, groups)
-    return _fitting(columns, rows if verdict else ([n, *row] for n, _, *row in rows))
+    return plain_table(columns, rows if verdict else ([n, *row] for n, _, *row in rows))
 
 
 def _row(group: FleetGroup) -> tuple[str | Text, ...]:
@@ -133,7 +128,7 @@ def _suffering(report: FleetReport) -> Iterator[RenderableType]:
         Column("REFUSED", right=True, rank=1),
         Column("STANDS STILL/H", right=True),
     ]
-    yield _fitting(columns, map(_worst_row, worst[:MOST]))
+    yield plain_table(columns, map(_worst_row, worst[:MOST]))
 
 
 def _worst_row(group: FleetGroup) -> tuple[str | Text, ...]:
@@ -159,15 +154,6 @@ def _plan_of(group: FleetGroup, report: FleetReport) -> Text:
     return to_paste(escape(plan_command(group, report)))
 
 
-def _fitting(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> FittingTable:
-    """A table of which no cell has a line break, or anything else that a terminal obeys."""
-    return FittingTable(columns, ([_plain(cell) for cell in row] for row in rows))
-
-
-def _plain(cell: str | Text) -> str | Text:
-    return escape(cell) if isinstance(cell, str) else Text(escape(cell.plain), style=cell.style)
-
-
 def _first(number: int, what: str) -> str:
     return f"{what} ({MOST} of {number:,}):" if number > MOST else f"{what}:"
 
@@ -175,101 +161,9 @@ def _first(number: int, what: str) -> str:
 def _whole(
     report: FleetReport, group: FleetGroup, now: datetime, wide: bool
 ) -> Iterator[RenderableType]:
-    """One group: where it stands, its metrics, incidents, rebalances and lists, newest first."""
     yield Text("")
     yield _table([group])
-    ready, history = group.readiness, group.history
-    rows: list[tuple[str | Text, str | Text]] = []
-    if ready is not None:
-        rows.append(("plan", ready.plan.summary))
-        rows += [
-            (one.rule, f"{one.what}{f' → {one.how}' if one.how else ''}") for one in ready.missing
-        ]
-        rows += [(one.rule, one.what) for one in (*ready.blockers, *ready.later)]
-    metrics = " · ".join(f"{name} {value}" for name, value in metrics_text(group))
-    rows.append(("metrics", metrics or "no rebalance was seen"))
-    for one in history.incidents:
-        at = moment(one.started_at)
-        times = f" ×{one.times}" if (one.times or 0) > 1 else ""
-        detail = f": {one.detail}" if one.detail else ""
-        said = f"{one.kind}{times}{f' since {when(at, now)}' if at else ''}{detail}"
-        rows.append((Text("incident", style="red"), said))
-    yield Text("")
-    yield facts((name, _plain(said)) for name, said in rows)
-    yield from _rebalances(history.rebalances, wide)
-    yield from _seen(history.lists, wide)
+    yield from group_view(group, now=now, wide=wide)
     yield Text("")
     yield Text("next:", style="bold")
     yield _plan_of(group, report)
-
-
-def _rebalances(found: Sequence[Rebalance], wide: bool) -> Iterator[RenderableType]:
-    if not found:
-        return
-    newest = list(reversed(found))[: None if wide else 2 * MOST]
-    yield Text("")
-    yield Text(_of("rebalances", len(newest), len(found)), style="bold")
-    columns = [
-        Column("ENDED"),
-        Column("GENERATION", right=True),
-        Column("TOOK", right=True),
-        Column("CAUSE"),
-        Column("ASSIGNOR"),
-        Column("RUNS", rank=1),
-        Column("MEMBERS", right=True, rank=1),
-        Column("MOVED", right=True),
-        Column("STOPPED", right=True),
-    ]
-    yield _fitting(columns, map(_rebalance_row, newest))
-
-
-def _rebalance_row(one: Rebalance) -> tuple[str | Text, ...]:
-    at = moment(one.at)
-    name = Text("failed", style="red") if one.failed else (one.assignor or "")
-    return (
-        f"{at:%Y-%m-%d %H:%M:%SZ}" if at is not None else "",
-        number_text(one.generation),
-        "·" if one.latency_ms is None else f"{one.latency_ms / 1000:.1f} s",
-        one.cause or "",
-        name,
-        one.protocol or "",
-        number_text(one.members),
-        number_text(one.moved),
-        number_text(one.stopped),
-    )
-
-
-def _seen(found: Sequence[ListSeen], wide: bool) -> Iterator[RenderableType]:
-    if not found:
-        return
-    newest = list(reversed(found))[: None if wide else 2 * MOST]
-    yield Text("")
-    yield Text(_of("assignor lists", len(newest), len(found)), style="bold")
-    columns = [
-        Column("FROM"),
-        Column("FOR", right=True, rank=1),
-        Column("CLIENT"),
-        Column("LIST"),
-        Column("SOFTWARE", rank=2),
-        Column("EVIDENCE", rank=1),
-    ]
-    yield _fitting(columns, map(_seen_row, newest))
-
-
-def _seen_row(one: ListSeen) -> tuple[str | Text, ...]:
-    at, last = moment(one.at), moment(one.last_at)
-    lasted = span_text(last - at) if at is not None and last is not None else "·"
-    names = f"[{', '.join(one.assignors or ())}]"
-    refused = f"{names} REFUSED{f' ×{one.times}' if (one.times or 0) > 1 else ''}"
-    return (
-        f"{at:%Y-%m-%d %H:%M:%SZ}" if at is not None else "",
-        lasted if last is None or at is None or last - at > timedelta(0) else "",
-        one.instance_id or one.client_id or one.member_id or "",
-        Text(refused, style="red") if one.refused else names,
-        f"{one.software_name or ''} {one.software_version or ''}".strip(),
-        one.evidence or "",
-    )
-
-
-def _of(what: str, number: int, total: int) -> str:
-    return f"{what} (the newest {number} of {total:,}):" if number < total else f"{what}:"
