@@ -77,16 +77,17 @@ def _without_long_slots(texts: list[str]) -> list[str] | None:
 
 
 class HashTable(Generic[_K]):
-    """A default-capacity HashMap's keys, in its iteration order; it never shrinks, as in Java.
+    """A HashMap's keys, in its iteration order; it never shrinks, as in Java.
 
+    `size` is the number of slots that it begins with: a power of 2, by default Java's own default.
     `add` takes the key, its unsigned 32-bit hash, and what orders it among keys of equal hash in
     a tree (unused for keys whose hashes differ). `first` costs O(log slots), amortised.
     """
 
     __slots__ = ("_heap", "_size", "_slots", "_where")
 
-    def __init__(self) -> None:
-        self._size = _FIRST_SIZE
+    def __init__(self, size: int = _FIRST_SIZE) -> None:
+        self._size = size
         self._where: dict[_K, tuple[int, Any]] = {}
         self._slots: dict[int, list[_K] | SlotTree[_K]] = {}
         self._heap: list[int] = []

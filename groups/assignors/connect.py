@@ -1,0 +1,319 @@
+"""How the leader of a Connect worker group shares out connectors and tasks, as Kafka 4.1.1 does.
+
+`eager` is EagerAssignor, `incremental` is IncrementalCooperativeAssignor (KIP-415, and KAFKA-12495
+of 3.4: the back-off of successive revocations), for `compatible` and `sessioned` alike. Both are
+pure: what a leader remembers from one rebalance to the next goes in and comes out as `Memory`.
+
+Kafka walks hash maps whose order these results depend on: a worker's connectors are sent in the
+order of a HashSet made from a collection, as Java up to 18 sizes it (from 19 on, one of exactly
+12, 24, 48, … connectors is smaller).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import cycle
+from math import log
+from typing import Final
+
+from rebal.groups.assignors.javatable import HashTable, hash_order, string_hash, utf16
+from rebal.groups.model import Record
+from rebal.groups.wire.connect import CONNECTOR, ConnectorTasks
+
+Item = tuple[str, int]
+"""A task as (connector, number); a connector itself has the number `CONNECTOR`."""
+Work = tuple[Item, ...]
+"""What one worker runs: its connectors, then its tasks, each in the order that it holds them."""
+
+_BACKOFF: Final = 40
+
+
+class Given(Record, frozen=True, kw_only=True):
+    """One worker's part of a rebalance: what it starts, what it stops, when it has to rejoin.
+
+    `delay_ms` is what is left of scheduled.rebalance.max.delay.ms (0: nothing is held back).
+    """
+
+    assigned: Work = ()
+    revoked: Work = ()
+    delay_ms: int = 0
+
+
+class Memory(Record, frozen=True, kw_only=True):
+    """What a leader remembers of the rebalances it led; a worker that never led has none.
+
+    `scheduled_ms` is when lost work is given away (0: none is held back), `candidates` the workers
+    that were empty while it was, in order.
+    """
+
+    generation: int = -1
+    members: frozenset[str] = frozenset()
+    previous: frozenset[Item] = frozenset()
+    revoked: frozenset[Item] = frozenset()
+    revoked_before: bool = False
+    revoking_rounds: int = 0
+    candidates: tuple[str, ...] = ()
+    scheduled_ms: int = 0
+    delay_ms: int = 0
+
+
+class Round(Record, frozen=True, kw_only=True):
+    """One rebalance as its leader sees it.
+
+    `workers` are what each says that it runs, in the coordinator's order; `configured` all that
+    should run. `last_generation` is the last that the leader completed itself (-1: none). Times in
+    milliseconds; `max_delay_ms` is the leader's own scheduled.rebalance.max.delay.ms.
+    """
+
+    workers: Mapping[str, Work]
+    configured: frozenset[Item]
+    generation: int
+    last_generation: int
+    now_ms: int
+    max_delay_ms: int
+
+
+def eager(workers: Iterable[str], configured: Iterable[Item]) -> dict[str, Work]:
+    """All connectors in turn, and then all tasks in turn, over the workers in order."""
+    made: dict[str, list[Item]] = {worker: [] for worker in sorted(workers, key=utf16)}
+    turns = cycle(made)
+    for item in _sorted(configured):
+        made[next(turns)].append(item)
+    return {worker: tuple(items) for worker, items in made.items()}
+
+
+def incremental(round_: Round, memory: Memory) -> tuple[dict[str, Given], Memory]:
+    """What each worker gets, and what the leader remembers of it."""
+    return _Leader(round_, memory).lead()
+
+
+def by_connector(work: Work, *, hashed: bool = True) -> ConnectorTasks:
+    """`work` as it is sent: by connector; `hashed`: in HashSet order (what is revoked is not)."""
+    connectors = [item for item in work if not _is_task(item)]
+    sent = {name: [CONNECTOR] for name, _ in (_hash_set(connectors) if hashed else connectors)}
+    for name, number in work:
+        if number != CONNECTOR:
+            sent.setdefault(name, []).append(number)
+    return tuple((name, tuple(numbers)) for name, numbers in sent.items())
+
+
+def work_of(sent: ConnectorTasks | None) -> Work:
+    """What a worker or leader makes of `sent` (None: nothing)."""
+    items = [(name, number) for name, numbers in sent or () for number in numbers]
+    return _connectors_first(items)
+
+
+def after(held: Work, given: Given) -> Work:
+    """What a worker holds once it has got `given` from an incremental leader."""
+    stopped = set(given.revoked)
+    kept = [item for item in held if item not in stopped]
+    return _connectors_first([*work_of(by_connector(given.assigned)), *kept])
+
+
+def _connectors_first(items: Iterable[Item]) -> Work:
+    return tuple(sorted(items, key=_is_task))
+
+
+def _is_task(item: Item) -> bool:
+    return item[1] != CONNECTOR
+
+
+def _sorted(items: Iterable[Item]) -> list[Item]:
+    """Connectors by name, then tasks by connector and number."""
+    return sorted(items, key=lambda item: (_is_task(item), utf16(item[0]), item[1]))
+
+
+def _hash_set(items: Collection[Item]) -> HashTable[Item]:
+    """`new HashSet<>(items)`, in the order that it is walked; all are connectors, or all tasks."""
+    table: HashTable[Item] = HashTable(1 << max(4, int(len(items) / 0.75).bit_length()))
+    for name, number in items:
+        hash_ = string_hash(name)
+        if number != CONNECTOR:
+            hash_ = (31 * hash_ + number) & 0xFFFFFFFF
+        table.add((name, number), hash_, (utf16(name), number))
+    return table
+
+
+def _backoff(rounds: int, max_delay_ms: int) -> int:
+    """How long the leader waits after so many revoking rebalances in a row (ExponentialBackoff)."""
+    if max_delay_ms <= 1:
+        return max_delay_ms
+    most = log(max_delay_ms) / log(_BACKOFF)
+    return min(int(_BACKOFF ** min(float(rounds), most)), max_delay_ms)
+
+
+class _Leader:
+    """One rebalance. Loads are per worker, connectors and tasks apart, in the leader's order."""
+
+    def __init__(self, round_: Round, memory: Memory) -> None:
+        self._round = round_
+        self._before = memory
+        self._workers = hash_order(round_.workers)
+        self._candidates = memory.candidates
+        self._scheduled, self._delay = memory.scheduled_ms, memory.delay_ms
+        self._revoked_before = memory.revoked_before
+        self._rounds = memory.revoking_rounds
+        held = {worker: dict.fromkeys(round_.workers[worker]) for worker in self._workers}
+        count = Counter(item for items in held.values() for item in items)
+        active = frozenset(count)
+        remembered = memory.generation == round_.last_generation
+        previous = memory.previous if remembered else frozenset()
+        if memory.revoked & active:
+            # The workers never got to know what they were to stop.
+            previous = active
+        deleted = previous - round_.configured
+        twice = {item for item, times in count.items() if times > 1}
+        self._lost = _sorted(previous - active - deleted)
+        self._new = _sorted(round_.configured - previous - active)
+        self._held = held
+        self._revoke = {
+            worker: dict.fromkeys([*_among(items, deleted), *_among(items, twice)])
+            for worker, items in held.items()
+        }
+        self._next = {
+            worker: dict.fromkeys(i for i in items if i not in deleted and i not in twice)
+            for worker, items in held.items()
+        }
+
+    def lead(self) -> tuple[dict[str, Given], Memory]:
+        start = [*self._new, *self._lost_to_share_out()]
+        if self._delay == 0:
+            self._balance()
+        else:
+            self._revoked_before = False
+        for kind in (False, True):
+            self._share_out(kind, [item for item in start if _is_task(item) is kind])
+        given = {
+            worker: Given(
+                assigned=_connectors_first(i for i in items if i not in self._held[worker]),
+                revoked=_connectors_first(self._revoke[worker]),
+                delay_ms=self._delay,
+            )
+            for worker, items in self._next.items()
+        }
+        revoked = frozenset(item for items in self._revoke.values() for item in items)
+        running = frozenset(item for items in self._next.values() for item in items)
+        return given, Memory(
+            generation=self._round.generation,
+            members=frozenset(self._workers),
+            previous=(running - revoked) | frozenset(self._lost),
+            revoked=revoked,
+            revoked_before=self._revoked_before,
+            revoking_rounds=self._rounds,
+            candidates=self._candidates,
+            scheduled_ms=self._scheduled,
+            delay_ms=self._delay,
+        )
+
+    def _lost_to_share_out(self) -> Sequence[Item]:
+        """Lost work that is shared out as new; the rest waits, or goes to the candidates here."""
+        if not self._lost and not self._revoked_before:
+            self._end_delay()
+            return ()
+        now = self._round.now_ms
+        nobody_left = self._before.members <= set(self._workers)
+        if (self._scheduled <= 0 and nobody_left) or self._round.max_delay_ms == 0:
+            return self._lost
+        if 0 < self._scheduled <= now:
+            candidates = [worker for worker in self._candidates if worker in self._next]
+            for kind in (False, True) if candidates else ():
+                lost = [item for item in self._lost if _is_task(item) is kind]
+                for item, worker in zip(lost, cycle(candidates), strict=False):
+                    self._next[worker][item] = None
+            self._end_delay()
+            self._revoked_before = False
+            return () if candidates else self._lost
+        empty = hash_order(worker for worker in self._workers if not self._next[worker])
+        self._candidates = tuple(dict.fromkeys([*self._candidates, *empty]))
+        waits = self._scheduled - now
+        self._delay = (
+            min(waits, self._round.max_delay_ms) if waits > 0 else self._round.max_delay_ms
+        )
+        self._scheduled = now + self._delay
+        return ()
+
+    def _end_delay(self) -> None:
+        self._candidates, self._scheduled, self._delay = (), 0, 0
+
+    def _balance(self) -> None:
+        """Takes from workers that have more than their share, unless the round before did so."""
+        excess = {worker: items for worker, items in self._excess().items() if items}
+        if not excess:
+            if self._revoked_before:
+                self._revoked_before, self._rounds = False, 0
+            return
+        if self._revoked_before:
+            self._rounds += 1
+            self._delay = _backoff(self._rounds, self._round.max_delay_ms)
+            if self._delay:
+                self._scheduled = self._round.now_ms + self._delay
+                return
+        self._revoked_before = True
+        for worker, items in excess.items():
+            for item in items:
+                self._revoke[worker][item] = None
+                self._next[worker].pop(item, None)
+
+    def _excess(self) -> dict[str, list[Item]]:
+        if not self._round.configured or not any(self._next.values()):
+            return {}
+        made: dict[str, list[Item]] = {worker: [] for worker in self._workers}
+        for kind in (False, True):
+            total = sum(_is_task(item) is kind for item in self._round.configured)
+            loads = {
+                worker: [item for item in items if _is_task(item) is kind]
+                for worker, items in self._next.items()
+            }
+            for worker, items in _over(loads, total):
+                made[worker] += items
+        return made
+
+    def _share_out(self, kind: bool, items: Sequence[Item]) -> None:
+        """In turn to the workers with the least, always beginning with the first of them."""
+        sizes = {
+            worker: sum(_is_task(item) is kind for item in held)
+            for worker, held in self._next.items()
+        }
+        order = sorted(self._workers, key=lambda worker: (sizes[worker], utf16(worker)))
+        waiting = iter(items)
+        for worker in _turns(order, sizes.__getitem__):
+            item = next(waiting, None)
+            if item is None:
+                return
+            self._next[worker][item] = None
+            sizes[worker] += 1
+
+
+def _among(items: Collection[Item], some: Collection[Item]) -> Iterator[Item]:
+    """Those of a worker's `items` that are in `some`, as Kafka's sets hold them."""
+    for kind in (False, True):
+        held = _hash_set([item for item in items if _is_task(item) is kind])
+        for item in [item for item in items if item not in some]:
+            held.remove(item)
+        yield from held
+
+
+def _over(loads: Mapping[str, list[Item]], total: int) -> Iterator[tuple[str, list[Item]]]:
+    """What each worker has beyond its share: the first of what it holds."""
+    least, extras = divmod(total, len(loads))
+    sizes = Counter(len(items) for items in loads.values())
+    if sizes[least + 1] == extras and sizes[least] + sizes[least + 1] == len(loads):
+        return
+    for worker, items in loads.items():
+        if len(items) <= least:
+            continue
+        most = least
+        if extras > 0:
+            extras -= 1
+            most += 1
+        if len(items) > most:
+            yield worker, items[: len(items) - most]
+
+
+def _turns(order: Sequence[str], size: Callable[[str], int]) -> Iterator[str]:
+    """The workers of `order` as they take one item each, without end."""
+    while True:
+        first = size(order[0])
+        level = next((n for n, worker in enumerate(order) if size(worker) > first), len(order))
+        yield from order[:level]
