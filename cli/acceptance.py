@@ -1,4 +1,4 @@
-"""What a person takes upon themselves: --ignore with its --reason, --assume-family, --assume."""
+"""What a person takes upon themselves: --expect-members, --assume, --assume-family, --ignore."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import typer
 
 from rebal.cli.errors import UsageError
 
+ExpectMembers = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="How many members the service has in all.")
+]
 Assume = Annotated[
     list[str] | None,
     typer.Option(

@@ -163,11 +163,10 @@ def _show(
     form: FindingsFormat,
 ) -> None:
     if form in (FindingsFormat.SARIF, FindingsFormat.GITHUB):
-        from rebal.cli.views.findings_export import to_github, to_sarif
+        from rebal.cli.views.findings_export import exported
 
-        made = to_sarif if form is FindingsFormat.SARIF else to_github
         unread = {failure.group_id: failure.message for failure in failures}
-        output.write(made(*reports, failures=unread))
+        output.write(exported(form, *reports, failures=unread))
         return
     from rebal.cli.views.inspect_body import inspect_body
 

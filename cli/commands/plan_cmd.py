@@ -60,10 +60,7 @@ def command(
     client_log: options.ClientLog = None,
     inventory: options.Inventory = None,
     evidence: scanned.Evidence = None,
-    expect_members: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="How many members the service has in all."),
-    ] = None,
+    expect_members: acceptance.ExpectMembers = None,
     assume: acceptance.Assume = None,
     assume_family: acceptance.AssumeFamily = None,
     ignore: acceptance.Ignore = None,
@@ -197,10 +194,9 @@ def _print(plan: Plan, form: PlanFormat, *, now: datetime | None, wide: bool) ->
 
         output.write(plan_markdown(plan))
     elif form in (PlanFormat.SARIF, PlanFormat.GITHUB):
-        from rebal.cli.views.findings_export import to_github, to_sarif
+        from rebal.cli.views.findings_export import exported
 
-        made = to_sarif if form is PlanFormat.SARIF else to_github
-        output.write(made(plan))
+        output.write(exported(form, plan))
     else:
         from rebal.planner.plan import dump_plan
 

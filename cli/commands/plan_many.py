@@ -65,10 +65,10 @@ def plan_many(
         view = plan_list_view(plans, (*words, *wishes.options))
         output.page(view, wide=wide)
     elif form in (PlanFormat.SARIF, PlanFormat.GITHUB):
-        from rebal.cli.views.findings_export import to_github, to_sarif
+        from rebal.cli.views.findings_export import exported
 
-        made = to_sarif if form is PlanFormat.SARIF else to_github
-        output.write(made(*plans, failures={each.group_id: each.message for each in failures}))
+        unread = {failure.group_id: failure.message for failure in failures}
+        output.write(exported(form, *plans, failures=unread))
     else:
         body = {
             "plans": [_line(plan) for plan in plans],

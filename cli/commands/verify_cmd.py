@@ -52,10 +52,7 @@ def command(
         int | None,
         typer.Option(metavar="N", min=1, help="The gate of this step, not of the current one."),
     ] = None,
-    expect_members: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="How many members the service has in all."),
-    ] = None,
+    expect_members: acceptance.ExpectMembers = None,
     assume: acceptance.Assume = None,
     assume_family: acceptance.AssumeFamily = None,
     ignore: acceptance.Ignore = None,

@@ -31,6 +31,11 @@ Source = Plan | Report
 Failures = Mapping[str, str]
 
 
+def exported(form: str, *sources: Source, failures: Failures = MappingProxyType({})) -> str:
+    """What `-o sarif` or `-o github` prints."""
+    return (to_sarif if form == "sarif" else to_github)(*sources, failures=failures)
+
+
 def to_sarif(*sources: Source, failures: Failures = MappingProxyType({})) -> str:
     """One SARIF document with one run: the findings of plans, or of groups as they run now.
 
