@@ -7,60 +7,42 @@ has gone while its offsets have not expired yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from rebal.groups.model import GroupState, GroupType
-from rebal.inspectors.fleet.schemas import COMMITS, GROUPS
+from rebal.inspectors.fleet.schemas import GROUPS
 from rebal.inspectors.fleet.timeline_rebalances import TOPIC
 
-_READ: Final = ("group_id", "tombstone", "first_at", "committed_at", "partition")
 _ZERO: Final = ("members", "rebalance_total", "failed_rebalance_total")
 
 
 def commit_groups(
-    commits: Iterable[Path],
-    groups: Iterable[Path],
-    observed: tuple[datetime, datetime] | None,
+    commits: pa.Table,
+    known: pa.ChunkedArray,
+    observed: tuple[int, int] | None,
     *,
     log: bool,
 ) -> pa.Table:
-    """Rows of `groups` for those in the `commits` files that are in none of the `groups` files.
+    """Rows of `groups` for those in `commits` that are not among the `known` group ids.
 
-    A commit that was deleted makes no group. `observed` is the time that all sources cover; with
-    `log` a request log was read, which would have shown refused joins.
+    A commit that was deleted makes no group. `observed` is the time that all sources cover, in
+    microseconds since 1970; with `log` a request log was read, which would have shown refused
+    joins.
     """
-    known = pa.concat_arrays(
-        [pa.array([], pa.string())]
-        + [
-            chunk
-            for path in groups
-            for chunk in pq.read_table(path, columns=["group_id"])["group_id"].chunks
-        ]
-    )
-    parts = [pa.schema([COMMITS.field(name) for name in _READ]).empty_table()]
-    for path in commits:
-        part = pq.read_table(path, columns=list(_READ))
-        known_here = pc.is_in(part["group_id"], known)
-        parts.append(part.filter(pc.invert(pc.or_(part["tombstone"], known_here))))
+    known_here = pc.is_in(commits["group_id"], known.combine_chunks())
     found = (
-        pa.concat_tables(parts)
-        .group_by("group_id")
+        commits.filter(pc.invert(pc.or_(commits["tombstone"], known_here)))
+        .group_by("group_id", use_threads=False)
         .aggregate([("first_at", "min"), ("committed_at", "max"), ("partition", "max")])
         .sort_by("group_id")
     )
     return _rows(found, observed, (*_ZERO, "refused_total") if log else _ZERO)
 
 
-def _rows(
-    found: pa.Table, observed: tuple[datetime, datetime] | None, zero: tuple[str, ...]
-) -> pa.Table:
+def _rows(found: pa.Table, observed: tuple[int, int] | None, zero: tuple[str, ...]) -> pa.Table:
     size = len(found)
     first, until = observed or (None, None)
     given: dict[str, pa.Array | pa.ChunkedArray] = {

@@ -14,9 +14,7 @@ import pyarrow as pa
 from rebal.groups.errors import WireError
 from rebal.groups.wire.offset_commit import decode_offset_commit
 from rebal.groups.wire.primitives import Reader
-
-Ints = np.ndarray[Any, np.dtype[np.int64]]
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
+from rebal.inspectors.fleet.binary_columns import Ints, Mask, buffers, numbers, raw_bytes
 
 VALUES: Final = pa.schema(
     [
@@ -33,22 +31,20 @@ VALUES: Final = pa.schema(
 """One row a value, in order; all null for a null value, all but `error` for one that is broken.
 Times are milliseconds since 1970, as written."""
 _TAGGED_TOPIC_ID: Final = np.frombuffer(b"\x01\x00\x10", np.uint8)
-_EXTRA: Final = 32
-"""Bytes that may be read past a value before its checks say that they are not its own."""
 
 
 def decode_values(values: pa.Array) -> pa.Table:
     """A binary column (32- or 64-bit offsets, nulls allowed, sliced or not) → `VALUES`."""
-    bounds, data = _buffers(values)
+    bounds, data = buffers(values)
     start, end = bounds[:-1], bounds[1:]
     size = len(values)
     given: Mask = values.is_valid().to_numpy(zero_copy_only=False)
     fast = given & (end - start >= 20)
-    version = np.where(fast, _read(data, start, "i2"), -1)
+    version = np.where(fast, numbers(data, start, "i2"), -1)
     newer, flexible = version >= 3, version == 4
     fast &= (version >= 0) & (version <= 4) & (end - start >= np.where(newer, 24, 20))
     length_at = start + np.where(newer, 14, 10)
-    length = np.where(flexible, _read(data, length_at, "u1") - 1, _read(data, length_at, "i2"))
+    length = np.where(flexible, numbers(data, length_at, "u1") - 1, numbers(data, length_at, "i2"))
     # A compact length of two bytes or more is left to the codec.
     fast &= (length >= 0) & (~flexible | (length < 127))
     length = np.where(fast, length, 0)
@@ -57,17 +53,17 @@ def decode_values(values: pa.Array) -> pa.Table:
     tail = after + 8
     fast &= tail + np.select([version == 1, flexible], [8, 1], 0) <= end
     after, tail = np.where(fast, after, 0), np.where(fast, tail, 0)
-    tags = _read(data, tail, "u1")
+    tags = numbers(data, tail, "u1")
     with_id = fast & flexible & (tags == 1) & (tail + 19 <= end)
-    with_id &= (_bytes(data, np.where(with_id, tail, 0), 3) == _TAGGED_TOPIC_ID).all(axis=1)
+    with_id &= (raw_bytes(data, np.where(with_id, tail, 0), 3) == _TAGGED_TOPIC_ID).all(axis=1)
     fast &= ~flexible | (tags == 0) | with_id
     columns: dict[str, list[Any] | pa.Array] = {
         "version": _masked(version, fast, pa.int32()),
-        "offset": _masked(_read(data, start + 2, "i8"), fast, pa.int64()),
-        "leader_epoch": _masked(_read(data, start + 10, "i4"), fast & newer, pa.int32()),
+        "offset": _masked(numbers(data, start + 2, "i8"), fast, pa.int64()),
+        "leader_epoch": _masked(numbers(data, start + 10, "i4"), fast & newer, pa.int32()),
         "metadata": _texts(data, text_at, length, fast),
-        "committed_ms": _masked(_read(data, after, "i8"), fast, pa.int64()),
-        "expires_ms": _masked(_read(data, tail, "i8"), fast & (version == 1), pa.int64()),
+        "committed_ms": _masked(numbers(data, after, "i8"), fast, pa.int64()),
+        "expires_ms": _masked(numbers(data, tail, "i8"), fast & (version == 1), pa.int64()),
         "topic_id": _topic_ids(data, tail + 3, with_id, size),
         "error": pa.nulls(size, pa.string()),
     }
@@ -83,36 +79,6 @@ class _Bad:
 
 
 _BAD: Final = _Bad()
-
-
-def _buffers(values: pa.Array) -> tuple[Ints, np.ndarray[Any, np.dtype[np.uint8]]]:
-    width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
-    _, offsets, data = values.buffers()
-    if offsets is None or not len(values):
-        bounds = np.zeros(len(values) + 1, np.int64)
-    else:
-        all_of_them = np.frombuffer(offsets, width)
-        bounds = all_of_them[values.offset : values.offset + len(values) + 1].astype(np.int64)
-    first = int(bounds[0])
-    raw = np.frombuffer(data, np.uint8)[first : int(bounds[-1])] if data is not None else None
-    padded = np.zeros((0 if raw is None else len(raw)) + _EXTRA, np.uint8)
-    if raw is not None:
-        padded[: len(raw)] = raw
-    return bounds - first, padded
-
-
-def _bytes(data: np.ndarray[Any, Any], at: Ints, width: int) -> np.ndarray[Any, Any]:
-    """`width` bytes from each position; positions past the end read the padding."""
-    places = np.minimum(at, len(data) - width)[:, None] + np.arange(width)
-    found: np.ndarray[Any, Any] = data[places]
-    return found
-
-
-def _read(data: np.ndarray[Any, Any], at: Ints, form: str) -> Ints:
-    """Big-endian numbers of a numpy form (`i8`, `u1`) from each position."""
-    kind = np.dtype(f">{form}")
-    found: Ints = _bytes(data, at, kind.itemsize).view(kind).ravel().astype(np.int64)
-    return found
 
 
 def _masked(numbers: Ints, good: Mask, kind: pa.DataType) -> pa.Array:
@@ -138,7 +104,7 @@ def _topic_ids(data: np.ndarray[Any, Any], at: Ints, good: Mask, size: int) -> l
     made: list[str | None] = [None] * size
     known: dict[bytes, str] = {}
     rows = np.flatnonzero(good)
-    for row, raw in zip(rows.tolist(), _bytes(data, at[rows], 16), strict=True):
+    for row, raw in zip(rows.tolist(), raw_bytes(data, at[rows], 16), strict=True):
         key = raw.tobytes()
         if key not in known:
             known[key] = Reader(key, "topic id").uuid("the topic id")

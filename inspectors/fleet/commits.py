@@ -1,249 +1,145 @@
-"""Offset commits: reduced in SQL to the newest and the first of each partition, then decoded.
-
-Commits are nearly all of `__consumer_offsets`, so Python sees one row a group and partition.
-"""
+"""The table `commits`: what tasks and earlier scans found of each partition, put together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rebal.groups.errors import WireError
-from rebal.groups.wire.offsets_key import OffsetCommitKey, decode_key, kind_name
-from rebal.inspectors.fleet.commit_values import decode_values
+from rebal.groups.wire.offsets_key import kind_name
+from rebal.inspectors.fleet.buckets import BUCKET, BucketWriter, Ints, bucket_of
+from rebal.inspectors.fleet.commit_sums import newest_and_first
 from rebal.inspectors.fleet.kinds import UNREADABLE, error_row
-from rebal.inspectors.fleet.parts import REPORT_DDL, PartWriter
-from rebal.inspectors.fleet.schemas import COMMITS, LONG, TEXT, TIME
+from rebal.inspectors.fleet.parts import PartWriter
+from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-_DERIVED: Final = ("commits_per_hour", "records_per_second")
-_KEPT: Final = [field for field in COMMITS if field.name not in _DERIVED]
-_DECODED: Final = pa.schema(
-    [
-        *_KEPT,
-        ("records", LONG),
-        ("legacy", LONG),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("timestamp", TIME),
-        ("source", TEXT),
-        ("error", TEXT),
-        ("seen_from", TIME),
-        ("seen_until", TIME),
-    ]
-)
-"""One reduced key: the columns of `commits` without rates, and what the counts and errors need."""
-_SUMS: Final = ("commits", "records", "legacy")
-_LATEST_MS: Final = 253_402_300_799_999
+_ABOUT: Final = ("group_id", "topic", "topic_partition")
+_FIRST: Final = ("first_offset", "first_at", "first_record")
+_SUMS: Final = ("commits", "records")
+_HOUR_US: Final = 3_600_000_000
+_NEVER: Final = np.iinfo(np.int64).max
 
 
-def reduce_commits(rows: DataFrame) -> DataFrame:
-    """Rows of a source that hold only commits → one row a (group, topic, partition), decoded."""
-    from pyspark.sql import functions as sql
+def again(
+    batches: Iterable[pa.RecordBatch], folder: str, tables: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The `commits` files of the scan before, as parts of this one; `batches` hold their numbers.
 
-    alive = sql.when(sql.col("value").isNotNull(), sql.col("offset"))
-    legacy = sql.substring("key", 1, 2) == sql.lit(b"\x00\x00")
-    columns = ("key", "value", "timestamp", "partition", "offset", "source")
-    reduced = (
-        rows.withColumn("about", sql.expr("substring(key, 3)"))
-        .groupBy("about")
-        .agg(
-            sql.max_by(sql.struct(*columns), "offset").alias("newest"),
-            sql.min_by("value", alive).alias("first_value"),
-            sql.count("value").alias("commits"),
-            sql.count(sql.lit(1)).alias("records"),
-            sql.count(sql.when(legacy, True)).alias("legacy"),
-            sql.min("timestamp").alias("seen_from"),
-            sql.max("timestamp").alias("seen_until"),
-            # Without an aggregate of this sort Spark sorts all records instead of hashing them.
-            sql.collect_set(sql.lit(None).cast("int")).alias("hashed"),
-        )
-        .select("newest.*", "first_value", *_SUMS, "seen_from", "seen_until")
-    )
-    return _with_key(reduced).mapInArrow(_decode, _spark_schema())
+    What they counted is in the manifest of that scan already.
+    """
+    import pyarrow.parquet as pq
 
-
-def merge_commits(rows: DataFrame, before: DataFrame | None) -> DataFrame:
-    """`rows` together with the `commits` table of the run before, one row a key again."""
-    from pyspark.sql import functions as sql
-
-    if before is None:
-        return rows
-    both = rows.unionByName(before.drop(*_DERIVED), allowMissingColumns=True)
-    about = [sql.col(name) for name in ("group_id", "topic", "topic_partition")]
-    first = sql.when(sql.col("first_offset").isNotNull(), sql.col("offset"))
-    summed = set(_SUMS)
-    merged = (
-        both.withColumn("broken", sql.when(sql.col("group_id").isNull(), sql.col("key")))
-        .groupBy(*about, "broken")
-        .agg(
-            sql.max_by(sql.struct(*(n for n in _DECODED.names if n not in summed)), "offset").alias(
-                "newest"
-            ),
-            sql.min_by(sql.struct("first_offset", "first_at"), first).alias("first"),
-            *(sql.sum(name).alias(name) for name in _SUMS),
-            sql.min("seen_from").alias("seen_from"),
-            sql.max("seen_until").alias("seen_until"),
-        )
-    )
-    chosen = {"first_offset": "first.first_offset", "first_at": "first.first_at"}
-    direct = summed | {"seen_from", "seen_until"}
-    return merged.select(
-        *(
-            sql.col(name if name in direct else chosen.get(name, f"newest.{name}")).alias(name)
-            for name in _DECODED.names
-        )
-    )
-
-
-def write_commits(rows: DataFrame, folder: str) -> DataFrame:
-    """Merged rows → `commits` files and reports (`parts.REPORT`) of what was read."""
-    from pyspark.sql import functions as sql
-
-    hours = (sql.col("committed_at").cast("double") - sql.col("first_at").cast("double")) / 3600
-    progress = sql.col("committed_offset") - sql.col("first_offset")
-
-    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _write(batches, folder)
-
-    return (
-        rows.withColumn(
-            "commits_per_hour",
-            sql.when((hours > 0) & (sql.col("commits") > 1), (sql.col("commits") - 1) / hours),
-        )
-        .withColumn(
-            "records_per_second",
-            sql.when((hours > 0) & (progress >= 0), progress / (hours * 3600)),
-        )
-        .repartition("group_id")
-        .sortWithinPartitions("group_id", "topic", "topic_partition")
-        .mapInArrow(write, REPORT_DDL)
-    )
-
-
-def keep_commits(before: DataFrame, folder: str) -> DataFrame:
-    """The `commits` table of the run before, written again as it is."""
-
-    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer = PartWriter(folder)
-        for batch in batches:
-            writer.write("commits", batch)
-        yield from writer.report()
-
-    ordered = before.repartition("group_id").sortWithinPartitions(*COMMITS.names[:3])
-    return ordered.mapInArrow(write, REPORT_DDL)
-
-
-def _with_key(reduced: DataFrame) -> DataFrame:
-    """Group, topic and partition out of the key; all null where it has another form."""
-    from pyspark.sql import functions as sql
-
-    group_size, topic_size = _number(3, 2), _number(sql.col("group_size") + 5, 2)
-    key = reduced.withColumn("group_size", group_size).withColumn("topic_size", topic_size)
-    group = sql.expr("substring(key, 5, group_size)")
-    topic = sql.expr("substring(key, 7 + group_size, topic_size)")
-    good = (
-        (sql.col("group_size") < 0x8000)
-        & (sql.col("topic_size") < 0x8000)
-        & (sql.octet_length("key") >= 10 + sql.col("group_size") + sql.col("topic_size"))
-        & sql.is_valid_utf8(group.cast("string"))
-        & sql.is_valid_utf8(topic.cast("string"))
-    )
-    number = _number(7 + sql.col("group_size") + sql.col("topic_size"), 4)
-    signed = sql.when(number >= 2**31, number - 2**32).otherwise(number)
-    return (
-        key.withColumn("group_id", sql.when(good, group.cast("string")))
-        .withColumn("topic", sql.when(good, topic.cast("string")))
-        .withColumn("topic_partition", sql.when(good, signed.cast("int")))
-        .drop("group_size", "topic_size")
-    )
-
-
-def _number(at: int | Column, size: int) -> Column:
-    """`size` big-endian bytes of the key, from its byte `at` (1 is the first), without a sign."""
-    from pyspark.sql import functions as sql
-
-    place = sql.lit(at) if isinstance(at, int) else at
-    part = sql.col("key").substr(place, sql.lit(size))
-    return sql.coalesce(sql.conv(sql.hex(part), 16, 10).cast("bigint"), sql.lit(1 << 40))
-
-
-def _spark_schema() -> Any:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(_DECODED, prefer_timestamp_ntz=False)
-
-
-def _decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        if batch.num_rows:
-            yield _decoded(batch)
-
-
-def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
-    newest = decode_values(batch.column("value"))
-    first = decode_values(batch.column("first_value"))
-    columns: dict[str, pa.Array | pa.ChunkedArray] = {
-        name: batch.column(name) for name in batch.schema.names
-    }
-    columns |= {
-        "committed_offset": newest["offset"],
-        "leader_epoch": newest["leader_epoch"],
-        "metadata": newest["metadata"],
-        "committed_at": _time(newest["committed_ms"]),
-        "expires_at": _time(newest["expires_ms"]),
-        "first_offset": first["offset"],
-        "first_at": _time(first["committed_ms"]),
-        "value_version": newest["version"],
-        "tombstone": pc.is_null(batch.column("value")),
-        "topic_id": newest["topic_id"],
-        "error": newest["error"],
-    }
-    nameless = pc.is_null(batch.column("group_id"))
-    if pc.any(nameless).as_py():
-        _name_one_by_one(columns, nameless.to_pylist())
-    arrays = [_whole(columns[field.name]).cast(field.type) for field in _DECODED]
-    return pa.RecordBatch.from_arrays(arrays, schema=_DECODED)
-
-
-def _name_one_by_one(columns: dict[str, Any], nameless: Sequence[bool]) -> None:
-    """Ask the one codec about keys of another form: it names them or says what is wrong."""
-    made = {
-        name: columns[name].to_pylist()
-        for name in ("group_id", "topic", "topic_partition", "error")
-    }
-    for row in (row for row, without in enumerate(nameless) if without):
-        try:
-            key = decode_key(columns["key"][row].as_py())
-        except WireError as error:
-            made["error"][row] = str(error)
-            continue
-        assert isinstance(key, OffsetCommitKey)
-        found = {"group_id": key.group_id, "topic": key.topic, "topic_partition": key.partition}
-        for name, value in found.items():
-            made[name][row] = value
-    for name, values in made.items():
-        columns[name] = pa.array(values, _DECODED.field(name).type)
-
-
-def _write(batches: Iterable[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
     writer = PartWriter(folder)
+    parts = BucketWriter(writer, "commit_parts")
     for batch in batches:
-        if not batch.num_rows:
-            continue
-        table = pa.Table.from_batches([batch])
-        named = table.filter(pc.is_valid(table["group_id"]))
-        writer.write("commits", named.select(COMMITS.names))
-        for row in table.filter(pc.is_valid(table["error"])).to_pylist():
-            _explain(writer, row)
-        read = table.filter(pc.is_valid(table["records"]))
-        _count(writer, read)
+        for number in batch.column(0).to_pylist():
+            parts.add(_as_parts(pq.read_table(tables[number], use_threads=False), writer))
+    parts.finish()
     yield from writer.report()
+
+
+def _as_parts(rows: pa.Table, writer: PartWriter) -> pa.Table:
+    ids = rows["group_id"].combine_chunks().dictionary_encode()
+    buckets = np.array([bucket_of(text.encode()) for text in ids.dictionary.to_pylist()], np.int64)
+    given = {
+        **{name: rows[name] for name in rows.column_names},
+        # Before any record that is read now.
+        "first_record": pc.if_else(
+            pc.is_valid(rows["first_offset"]), pa.scalar(-1), pa.scalar(None, pa.int64())
+        ),
+        BUCKET: pa.array(buckets[ids.indices.to_numpy()] if len(rows) else buckets),
+    }
+    columns = [
+        given[field.name].cast(field.type)
+        if field.name in given
+        else pa.nulls(len(rows), field.type)
+        for field in COMMIT_PARTS
+    ]
+    made = pa.table(columns, schema=COMMIT_PARTS)
+    name_topics(made, writer)
+    return made
+
+
+def name_topics(parts: pa.Table, writer: PartWriter) -> None:
+    """Report the names of topics by their ids, as commits of Kafka 4.1 and later tell them."""
+    told = parts.filter(pc.is_valid(parts["topic_id"])).select(["topic_id", "topic"])
+    for row in told.group_by(["topic_id", "topic"]).aggregate([]).to_pylist():
+        if row["topic"] is not None:
+            writer.topic(row["topic_id"], row["topic"])
+
+
+def merge_commits(parts: Sequence[pa.Table]) -> pa.Table:
+    """Parts of any number of tasks → one row a partition, still in the form of parts."""
+    whole = pa.concat_tables([COMMIT_PARTS.empty_table(), *parts]).combine_chunks()
+    if not len(whole):
+        return whole
+    codes = _codes(whole)
+    offset = pc.fill_null(whole["offset"], -1).to_numpy()
+    first_by = pc.fill_null(whole["first_record"], _NEVER).to_numpy()
+    newest, first = newest_and_first(codes, offset, first_by)
+    made = whole.take(pa.array(newest))
+    firsts = whole.select(_FIRST).take(pa.array(first))
+    for name in _FIRST:
+        made = _replaced(made, name, firsts[name])
+    for name in _SUMS:
+        amounts = pc.fill_null(whole[name], 0).to_numpy()
+        summed = np.bincount(codes, weights=amounts, minlength=len(made)).astype(np.int64)
+        made = _replaced(made, name, pa.array(summed))
+    return made.sort_by([(name, "ascending") for name in _ABOUT])
+
+
+def _codes(whole: pa.Table) -> Ints:
+    """A number for each group and partition; a broken key stands for itself."""
+    nameless = pc.is_null(whole["group_id"])
+    broken = pc.if_else(nameless, whole["key"], pa.scalar(None, pa.binary()))
+    columns = [
+        pc.fill_null(column.combine_chunks().dictionary_encode().indices, -1).to_numpy()
+        for column in (*(whole[name] for name in _ABOUT), broken)
+    ]
+    order = np.lexsort(columns)
+    changes = np.zeros(len(order), bool)
+    for column in columns:
+        changes[1:] |= column[order][1:] != column[order][:-1]
+    codes = np.empty(len(order), np.int64)
+    codes[order] = np.cumsum(changes)
+    return codes
+
+
+def write_commits(merged: pa.Table, writer: PartWriter) -> pa.Table:
+    """Write the table's rows, and say what is wrong with those that cannot be read; gives them."""
+    named = merged.filter(pc.is_valid(merged["group_id"]))
+    rows = _with_rates(named)
+    writer.write("commits", rows)
+    for row in merged.filter(pc.is_valid(merged["error"])).to_pylist():
+        _explain(writer, row)
+    return rows
+
+
+def _with_rates(rows: pa.Table) -> pa.Table:
+    """Rows of `COMMITS`: the rates are null where one commit, or no time, is all there is."""
+    first, last = (
+        pc.fill_null(rows[name].cast(pa.int64()), 0).to_numpy()
+        for name in ("first_at", "committed_at")
+    )
+    told = pc.and_(pc.is_valid(rows["first_at"]), pc.is_valid(rows["committed_at"])).to_numpy()
+    hours = np.where(told, (last - first) / _HOUR_US, 0.0)
+    commits = rows["commits"].to_numpy()
+    progress = pc.subtract(rows["committed_offset"], rows["first_offset"])
+    moved = pc.fill_null(progress, -1).to_numpy()
+    safe = np.where(hours > 0, hours, 1.0)
+    derived = {
+        "commits_per_hour": pa.array(
+            (commits - 1) / safe, mask=~((hours > 0) & (commits > 1)), type=pa.float64()
+        ),
+        "records_per_second": pa.array(
+            moved / (safe * 3600), mask=~((hours > 0) & (moved >= 0)), type=pa.float64()
+        ),
+    }
+    columns = [derived[name] if name in derived else rows[name] for name in COMMITS.names]
+    return pa.table(columns, schema=COMMITS)
 
 
 def _explain(writer: PartWriter, row: Mapping[str, Any]) -> None:
@@ -253,33 +149,8 @@ def _explain(writer: PartWriter, row: Mapping[str, Any]) -> None:
     writer.count(UNREADABLE, broken)
     writer.count(what, -broken)
     more = f" {broken} records have this key." if broken > 1 else ""
-    writer.add("errors", [error_row(row, what, row["group_id"], row["error"] + more)])
+    writer.add("broken", [error_row(row, what, row["group_id"], row["error"] + more)])
 
 
-def _count(writer: PartWriter, read: pa.Table) -> None:
-    if not len(read):
-        return
-    legacy = pc.sum(read["legacy"]).as_py()
-    writer.count(kind_name(0), legacy)
-    writer.count(kind_name(1), pc.sum(read["records"]).as_py() - legacy)
-    last = read.group_by("partition").aggregate([("offset", "max")])
-    for row in last.to_pylist():
-        writer.reach(str(row["partition"]), row["offset_max"])
-    first, until = (
-        pc.min(read["seen_from"].cast(pa.int64())).as_py(),
-        pc.max(read["seen_until"].cast(pa.int64())).as_py(),
-    )
-    if first is not None and until is not None:
-        writer.span(first, until)
-
-
-def _time(milliseconds: pa.ChunkedArray) -> pa.Array:
-    """Milliseconds since 1970 → a time; null for -1 and what no calendar holds."""
-    numbers = _whole(milliseconds)
-    sane = pc.and_(pc.greater_equal(numbers, 0), pc.less_equal(numbers, _LATEST_MS))
-    safe = pc.if_else(sane, numbers, pa.scalar(None, pa.int64()))
-    return safe.cast(pa.timestamp("ms", tz="UTC")).cast(TIME)
-
-
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+def _replaced(rows: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return rows.set_column(rows.schema.get_field_index(name), rows.field(name), column)

@@ -1,14 +1,13 @@
-"""What becomes of each record: told by its key's first two bytes in SQL, named as Kafka names it.
+"""What each record is: told by its key's first two bytes, named as Kafka names it.
 
-Offset commits that can be read are reduced in SQL (`commits`); everything else comes here: group
-and member records go to the timeline's inputs, share and streams groups' ones and unknown kinds
-are counted, what is broken becomes a row of `errors`.
+Offset commits that can be read are reduced (`commit_sums`), group and member records go to the
+timeline's inputs, unknown kinds are counted, and what is broken becomes a row of `errors`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +21,9 @@ from rebal.groups.wire.offsets_key import (
     decode_key,
     kind_name,
 )
+from rebal.inspectors.fleet.binary_columns import Ints, Mask, buffers, numbers
 from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.sources import SKIPPED
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 UNREADABLE: Final = "UNREADABLE"
 REPEATED: Final = "REPEATED"
@@ -36,76 +33,46 @@ _SHORTEST: Final = {0: 20, 1: 28, 2: 20, 3: 24, 4: 24}
 """Bytes of an offset commit's value with empty metadata, by its version."""
 
 
-def is_commit() -> Column:
-    """Whether a row of a source is an offset commit or its tombstone that `commits` can reduce."""
-    from pyspark.sql import functions as sql
+class Sorted(NamedTuple):
+    """Masks over the rows of a batch; a row that is in none of them is only counted."""
 
-    kinds = [bytes((0, version)) for version in OFFSET_COMMITS]
-    version = sql.substring("value", 1, 2)
-    readable = sql.col("value").isNull()
-    for number, shortest in _SHORTEST.items():
-        readable |= (version == sql.lit(bytes((0, number)))) & (
-            sql.octet_length("value") >= shortest
-        )
-    return (
-        sql.col("problem").isNull()
-        & sql.col("key").isNotNull()
-        & sql.substring("key", 1, 2).isin(kinds)
-        & readable
-    )
+    kinds: Ints
+    commits: Mask
+    history: Mask
+    doubtful: Mask
 
 
-def sort_out(batches: Iterable[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
-    """Rows of a source that are no readable commits → reports (`parts.REPORT`).
+def sort_out(keys: pa.Array, values: pa.Array, problems: pa.Array) -> Sorted:
+    """What each row of a source is, told by its key's first bytes.
 
-    History goes to `records` files in `folder`, broken records to `errors` files.
+    Commits are those that can be reduced: a tombstone, or a value of a known version that is long
+    enough. A doubtful row has a problem, or is not what its key says.
     """
-    writer = PartWriter(folder)
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        _note_extent(writer, batch)
-        kinds = _kinds(batch.column("key"), batch.column("problem"))
-        named = _names_a_group(batch.column("key"))
-        keep = np.isin(kinds, list(HISTORY)) & named
-        counted = kinds[keep | ~np.isin(kinds, [-1, *OFFSET_COMMITS, *HISTORY])]
-        for kind, amount in zip(*np.unique(counted, return_counts=True), strict=True):
-            writer.count(kind_name(int(kind)), int(amount))
-        if keep.any():
-            kept = batch.filter(pa.array(keep)).drop_columns(["problem"])
-            writer.write("records", kept)
-        doubtful = ~keep & np.isin(kinds, [-1, *OFFSET_COMMITS, *HISTORY])
-        if doubtful.any():
-            for row in batch.filter(pa.array(doubtful)).to_pylist():
-                _explain(writer, row)
-    yield from writer.report()
+    sizes = pc.fill_null(pc.binary_length(keys), 0).to_numpy()
+    bounds, data = buffers(keys)
+    whole = pc.is_null(problems).to_numpy(zero_copy_only=False) & (sizes >= 2)
+    kinds = np.where(whole, numbers(data, bounds[:-1], "i2"), -1)
+    of_commit = np.isin(kinds, OFFSET_COMMITS)
+    commits = of_commit.copy()
+    commits[of_commit] = _readable(values.filter(pa.array(of_commit)))
+    group = numbers(data, bounds[:-1] + 2, "i2")
+    history = np.isin(kinds, list(HISTORY)) & (sizes >= 4) & (group >= 0) & (sizes >= 4 + group)
+    known = np.isin(kinds, [-1, *OFFSET_COMMITS, *HISTORY])
+    return Sorted(kinds, commits, history, known & ~commits & ~history)
 
 
-def _kinds(keys: pa.Array, problems: pa.Array) -> np.ndarray[Any, Any]:
-    """Each key's kind; -1 for a row with a problem, a null key or one of less than two bytes."""
-    good = pc.and_(
-        pc.is_null(problems), pc.fill_null(pc.greater_equal(pc.binary_length(keys), 2), False)
-    ).to_numpy(zero_copy_only=False)
-    made = np.full(len(keys), -1, np.int32)
-    if good.any():
-        heads = pc.binary_slice(pc.filter(keys, pa.array(good)), 0, 2)
-        flat = b"".join(heads.to_pylist())
-        made[good] = np.frombuffer(flat, ">i2").astype(np.int32)
-    return made
+def _readable(values: pa.Array) -> Mask:
+    """Which commits' values are null, or of a known version and not too short for it."""
+    sizes = pc.fill_null(pc.binary_length(values), 0).to_numpy()
+    bounds, data = buffers(values)
+    versions = numbers(data, bounds[:-1], "i2")
+    least = np.full(len(values), np.iinfo(np.int32).max)
+    for version, shortest in _SHORTEST.items():
+        least[versions == version] = shortest
+    return np.asarray(values.is_null().to_numpy(zero_copy_only=False) | (sizes >= least))
 
 
-def _names_a_group(keys: pa.Array) -> np.ndarray[Any, Any]:
-    """Whether a key is long enough for the group's name that its bytes 2 and 3 announce."""
-    sizes = pc.fill_null(pc.binary_length(keys), 0).to_numpy(zero_copy_only=False)
-    made = sizes >= 4
-    if made.any():
-        heads = b"".join(pc.binary_slice(pc.filter(keys, pa.array(made)), 2, 4).to_pylist())
-        group = np.frombuffer(heads, ">i2").astype(np.int32)
-        made[made] = (group >= 0) & (sizes[made] >= 4 + group)
-    return np.asarray(made)
-
-
-def _explain(writer: PartWriter, row: Mapping[str, Any]) -> None:
+def explain(writer: PartWriter, row: Mapping[str, Any]) -> None:
     """Count a row that is not plain history, and say what is wrong with a broken one."""
     problem: str | None = row["problem"]
     if problem is not None and problem.startswith(SKIPPED):
@@ -124,7 +91,7 @@ def _explain(writer: PartWriter, row: Mapping[str, Any]) -> None:
             error = f"These bytes are not a record of the kind {what}."
         except WireError as wrong:
             error = str(wrong)
-    writer.add("errors", [error_row(row, what, group_id, error or "")])
+    writer.add("broken", [error_row(row, what, group_id, error or "")])
 
 
 def error_row(
@@ -142,17 +109,3 @@ def error_row(
         "key": row["key"],
         "value": row["value"],
     }
-
-
-def _note_extent(writer: PartWriter, batch: pa.RecordBatch) -> None:
-    """Report the last offset of each partition, and the first and last time of records."""
-    seen = pa.table({"p": batch.column("partition"), "o": batch.column("offset")})
-    for row in seen.group_by("p").aggregate([("o", "max")]).to_pylist():
-        if row["p"] is not None and row["o_max"] is not None:
-            writer.reach(str(row["p"]), row["o_max"])
-    batch = batch.filter(pc.is_null(batch.column("problem")))
-    times = pc.min_max(
-        batch.column("timestamp").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-    )
-    if times["min"].as_py() is not None:
-        writer.span(times["min"].as_py(), times["max"].as_py())

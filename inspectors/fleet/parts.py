@@ -17,16 +17,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 
-from rebal.inspectors.fleet.schemas import RECORDS, TABLES
+from rebal.inspectors.fleet.schemas import INPUTS, TABLES
 
 REPORT: Final = pa.schema(
     [("what", pa.string()), ("name", pa.string()), ("file", pa.string()), ("amount", pa.int64())]
 )
 """`what` is `rows` (a table's file and how many rows are in it), `count` (a number by name), `last`
-(the last offset read of the partition `name`), `from` or `until` (a time in microseconds)."""
+(the last offset read of the partition `name`), `from` or `until` (a time in microseconds), `topic`
+(a topic's id, and in `file` its name)."""
 REPORT_DDL: Final = "what string, name string, file string, amount bigint"
-WRITTEN: Final = {**TABLES, "records": RECORDS}
-"""What tasks write: the tables, and the raw records that the timeline is made of."""
+WRITTEN: Final = {**TABLES, **INPUTS}
+"""What tasks write: the tables, and what later tasks make them of."""
 _AT_ONCE: Final = 4096
 _DRIVER: Final = 99_999
 
@@ -50,6 +51,7 @@ class PartWriter:
         self._counts: Counter[str] = Counter()
         self._last: dict[str, int] = {}
         self._span: tuple[int, int] | None = None
+        self._topics: dict[str, str] = {}
 
     def add(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Rows as dicts by column name; a column that is left out is null."""
@@ -78,6 +80,10 @@ class PartWriter:
         before = self._span or (first, last)
         self._span = min(first, before[0]), max(last, before[1])
 
+    def topic(self, topic_id: str, name: str) -> None:
+        """Note the name of a topic by its id."""
+        self._topics[topic_id] = name
+
     def report(self) -> Iterator[pa.RecordBatch]:
         """Close every file and say what there is: rows of `REPORT`."""
         for table in list(self._held):
@@ -87,6 +93,7 @@ class PartWriter:
         rows = [("rows", name, self._name(name), amount) for name, amount in self._rows.items()]
         rows += [("count", name, "", amount) for name, amount in self._counts.items()]
         rows += [("last", name, "", offset) for name, offset in self._last.items()]
+        rows += [("topic", topic_id, name, 0) for topic_id, name in self._topics.items()]
         if self._span:
             rows += [("from", "", "", self._span[0]), ("until", "", "", self._span[1])]
         columns = [pa.array(column) for column in zip(*rows, strict=True)]

@@ -1,9 +1,11 @@
-"""The job: sources → commits, raw history and request lines → timeline → a finished run.
+"""The job: source and request logs → inputs by group → the tables → a finished run.
 
-    source ─┬─ commits that can be read ── reduced in SQL ── decoded ── commits
-            └─ the rest ── sorted out ─┬─ errors
-                                       └─ _inputs/records ─┐
-    request logs ── _inputs/requests ──────────────────────┴─ timeline ── all other tables
+    source ── tasks read, reduce and sort out ─┬─ errors
+                                               ├─ _inputs/records ── and those of earlier scans ─┐
+                                               └─ commit_parts ── and the commits table before ──┤
+    request logs ── _inputs/requests ── and those of earlier scans ──────────────────────────────┤
+                                                                                                 │
+    all tables ── tasks tell a range of groups each ── inputs by bucket ─────────────────────────┘
 
 Each record of the source is counted where it ends up, and the counts must add up to what the
 source gave. A run that goes on from an earlier one reads only later offsets, and makes the
@@ -13,8 +15,8 @@ timeline anew from all inputs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.metadata import version
@@ -22,20 +24,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.commit_groups import commit_groups
-from rebal.inspectors.fleet.kinds import REPEATED, is_commit, sort_out
+from rebal.inspectors.fleet.buckets import find_pieces, make_ranges
+from rebal.inspectors.fleet.commits import again
+from rebal.inspectors.fleet.intake import ROWS, only_new, take_in, take_requests
+from rebal.inspectors.fleet.kinds import REPEATED
 from rebal.inspectors.fleet.manifest import Manifest, TableEntry
-from rebal.inspectors.fleet.parts import REPORT_DDL, PartWriter
-from rebal.inspectors.fleet.schemas import COMMITS, ERRORS, RECORDS, REQUESTS
-from rebal.inspectors.fleet.sources import SKIPPED, TOPIC, Source
+from rebal.inspectors.fleet.parts import REPORT_DDL
+from rebal.inspectors.fleet.schemas import REQUESTS, TABLES
+from rebal.inspectors.fleet.sources import SKIPPED, TOPIC, Source, whole_rows
 from rebal.inspectors.fleet.store import Run, counted
-from rebal.inspectors.fleet.timeline import ORDER, make_tables
+from rebal.inspectors.fleet.telling import Tale, tell
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Observation, SparkSession
 
 Say = Callable[[str], None]
 _PLACE: Final = ("source", "position")
@@ -46,28 +51,47 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class _Totals:
     """What the tasks of this scan reported."""
 
-    read: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     last: dict[int, int] = field(default_factory=dict)
     first_us: int | None = None
     until_us: int | None = None
-    files: list[tuple[str, str, int]] = field(default_factory=list)
+    topics: dict[str, str] = field(default_factory=dict)
+    parts: list[Path] = field(default_factory=list)
+    tables: list[tuple[str, str, int]] = field(default_factory=list)
+    """Files of the tables as (table, file, rows)."""
 
-    def take(self, reports: DataFrame) -> list[tuple[str, str, int]]:
-        """Run the tasks and add up what they report; gives the files as (table, file, rows)."""
-        files: list[tuple[str, str, int]] = []
+    @property
+    def read(self) -> int:
+        """Records of the source."""
+        skipped = sum(n for name, n in self.counts.items() if name.startswith(SKIPPED))
+        return self.counts[ROWS] - skipped
+
+    @property
+    def ended(self) -> dict[str, int]:
+        """What became of the records, by the names of their kinds."""
+        return {n: c for n, c in self.counts.items() if n != ROWS and not n.startswith(SKIPPED)}
+
+    def take(self, run: Run, reports: DataFrame) -> None:
+        """Run the tasks, add up what they report, and put their inputs where later tasks look."""
+        inputs: list[tuple[str, str, int]] = []
         for what, name, file, amount in reports.collect():
-            if what == "rows":
-                files.append((name, file, amount))
+            if what == "rows" and name in TABLES:
+                self.tables.append((name, file, amount))
+            elif what == "rows" and name == "commit_parts":
+                self.parts.append(run.tasks / file)
+            elif what == "rows":
+                inputs.append((name, file, amount))
             elif what == "count":
                 self.counts[name] += amount
+            elif what == "topic":
+                self.topics[name] = file
             elif what == "last":
                 self.last[int(name)] = max(amount, self.last.get(int(name), amount))
             elif what == "from":
                 self.first_us = amount if self.first_us is None else min(amount, self.first_us)
             elif what == "until":
                 self.until_us = amount if self.until_us is None else max(amount, self.until_us)
-        return files
+        run.take_inputs(inputs)
 
 
 def scan(
@@ -86,20 +110,18 @@ def scan(
     """
     totals = _Totals()
     requests: Mapping[str, int] = {}
-    for kind in ("records", "requests", "errors"):
+    for kind in ("records", "requests", "broken"):
         run.keep_inputs(kind)
     if source is not None:
-        _read_records(spark, run, source, totals, say)
-    elif run.previous is not None:
-        _keep_commits(spark, run, totals)
+        say(f"reading {', '.join(source.names[:3])}{' …' if len(source.names) > 3 else ''}")
+        _read_records(run, source, totals)
+    _take_earlier_commits(spark, run, totals)
     if request_logs:
         say("reading the request logs")
-        requests = _read_requests(spark, run, request_logs)
+        requests = _read_requests(spark, run, request_logs, totals)
     say("putting each group's history in order")
-    totals.files += _run_timeline(spark, run, totals)
-    totals.files += _add_commit_groups(run, totals)
-    totals.files += run.lend_errors()
-    tables = run.take(totals.files)
+    _tell(spark, run, totals)
+    tables = run.take([*totals.tables, *run.lend_errors()])
     manifest = _manifest(
         run, totals, tables, source=source, request_logs=request_logs, requests=requests
     )
@@ -111,91 +133,59 @@ class ScanError(DocumentError):
     """The scan cannot vouch for its tables; says why."""
 
 
-def _read_records(spark: SparkSession, run: Run, source: Source, totals: _Totals, say: Say) -> None:
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as sql
-
-    rows = _after(spark, source.rows, run)
-    read = Observation("records read")
-    skipped = sql.col("problem").startswith(SKIPPED)
-    seen = rows.observe(
-        read,
-        sql.count(sql.lit(1)).alias("rows"),
-        sql.coalesce(sql.sum(skipped.cast("long")), sql.lit(0)).alias("skipped"),
-    )
-    say(f"reading {', '.join(source.names[:3])}{' …' if len(source.names) > 3 else ''}")
-    rest = _once(seen, source).where(~is_commit())
-    folder = str(run.tasks)
-    files = totals.take(rest.mapInArrow(partial(sort_out, folder=folder), REPORT_DDL))
-    run.take_inputs(files)
-    observed = read.get
-    totals.read = observed["rows"] - observed["skipped"]
-    say("reducing the offset commits")
-    _write_commits(spark, run, _once(rows, source).where(is_commit()), totals)
+def _read_records(run: Run, source: Source, totals: _Totals) -> None:
+    if run.previous is not None:
+        new = partial(
+            only_new, read=source.read, after=run.previous.offsets, broken=_broken_lines(run)
+        )
+        source = replace(source, read=new)
+    seen = None
+    if source.may_repeat:
+        source, seen = _each_once(source)
+    work = partial(take_in, folder=str(run.tasks), read=source.read)
+    totals.take(run, source.rows.mapInArrow(work, REPORT_DDL))
+    if seen is not None:
+        repeated = seen.get["rows"] - totals.counts[ROWS]
+        totals.counts[ROWS] += repeated
+        totals.counts[REPEATED] += repeated
     _account(run, source, totals)
 
 
-def _once(rows: DataFrame, source: Source) -> DataFrame:
-    """`rows` with each record once, where the source may hold one twice."""
-    if not source.may_repeat:
-        return rows
+def _each_once(source: Source) -> tuple[Source, Observation]:
+    """The source with each record once, where it may hold one twice, and the count of its rows."""
+    from pyspark.sql import Observation
     from pyspark.sql import functions as sql
 
+    seen = Observation("rows of the source")
+    rows = whole_rows(source).observe(seen, sql.count(sql.lit(1)).alias("rows"))
     whole = sql.col("problem").isNull()
-    return rows.where(whole).dropDuplicates(["partition", "offset"]).unionByName(rows.where(~whole))
+    once = rows.where(whole).dropDuplicates(["partition", "offset"])
+    return replace(source, rows=once.unionByName(rows.where(~whole)), read=None), seen
 
 
-def _after(spark: SparkSession, rows: DataFrame, run: Run) -> DataFrame:
-    """`rows` that the earlier run has not read."""
-    from pyspark.sql import functions as sql
-
-    if run.previous is None:
-        return rows
-    if run.previous.offsets:
-        pairs = [sql.lit(each) for pair in run.previous.offsets.items() for each in pair]
-        last = sql.element_at(sql.create_map(*pairs), sql.col("partition"))
-        rows = rows.where(sql.col("offset").isNull() | last.isNull() | (sql.col("offset") > last))
-    known = _parquet_in(run.inputs("errors"))
-    if known:
-        # A broken line has no offset to tell that it was read before.
-        mark = sql.when(sql.col("offset").isNull(), sql.xxhash64("source", "value"))
-        before = _frame(spark, known, ERRORS).select(mark.alias("mark")).dropna().distinct()
-        rows = rows.withColumn("mark", mark).join(sql.broadcast(before), "mark", "left_anti")
-        rows = rows.drop("mark")
-    return rows
+def _broken_lines(run: Run) -> frozenset[tuple[str, bytes]]:
+    """What earlier scans could not read and has no offset that says that it was read before."""
+    found: set[tuple[str, bytes]] = set()
+    for path in _parquet_in(run.inputs("broken")):
+        rows = pq.read_table(path, columns=["offset", "source", "value"])
+        rows = rows.filter(pc.is_null(rows["offset"]))
+        found |= set(zip(rows["source"].to_pylist(), rows["value"].to_pylist(), strict=True))
+    return frozenset(found)
 
 
-def _write_commits(spark: SparkSession, run: Run, rows: DataFrame, totals: _Totals) -> None:
-    from rebal.inspectors.fleet.commits import merge_commits, reduce_commits, write_commits
-
-    merged = merge_commits(reduce_commits(rows), _earlier_commits(spark, run))
-    files = totals.take(write_commits(merged, str(run.tasks)))
-    run.take_inputs([file for file in files if file[0] == "errors"])
-    totals.files += [file for file in files if file[0] == "commits"]
-
-
-def _earlier_commits(spark: SparkSession, run: Run) -> DataFrame | None:
+def _take_earlier_commits(spark: SparkSession, run: Run, totals: _Totals) -> None:
     if run.previous is None or run.previous_folder is None:
-        return None
+        return
     entry = run.previous.tables.get("commits", TableEntry())
-    paths = [str(run.previous_folder / file.path) for file in entry.files]
-    return _frame(spark, paths, COMMITS) if paths else None
-
-
-def _keep_commits(spark: SparkSession, run: Run, totals: _Totals) -> None:
-    """Without a source of records the commits stay those of the run before."""
-    before = _earlier_commits(spark, run)
-    if before is not None:
-        from rebal.inspectors.fleet.commits import keep_commits
-
-        totals.files += totals.take(keep_commits(before, str(run.tasks)))
+    tables = [str(run.previous_folder / file.path) for file in entry.files]
+    if tables:
+        numbers = spark.range(0, len(tables), 1, len(tables))
+        work = partial(again, folder=str(run.tasks), tables=tables)
+        totals.take(run, numbers.mapInArrow(work, REPORT_DDL))
 
 
 def _account(run: Run, source: Source, totals: _Totals) -> None:
-    ended = sum(n for name, n in totals.counts.items() if not name.startswith(SKIPPED))
-    if source.may_repeat and ended < totals.read:
-        totals.counts[REPEATED] = totals.read - ended
-        ended = totals.read
+    ended = sum(totals.ended.values())
     if ended != totals.read:
         raise ScanError(
             f"{', '.join(source.names)}: {totals.read:,} records were read and {ended:,} are "
@@ -214,7 +204,9 @@ def _account(run: Run, source: Source, totals: _Totals) -> None:
         )
 
 
-def _read_requests(spark: SparkSession, run: Run, paths: Sequence[str]) -> Mapping[str, int]:
+def _read_requests(
+    spark: SparkSession, run: Run, paths: Sequence[str], totals: _Totals
+) -> Mapping[str, int]:
     """Bring the lines that are not among the inputs yet to them; gives the log's counts."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
@@ -234,76 +226,29 @@ def _read_requests(spark: SparkSession, run: Run, paths: Sequence[str]) -> Mappi
     if known:
         before = _frame(spark, known, REQUESTS).select(mark.alias("mark")).distinct()
         fresh = fresh.join(before, "mark", "left_anti")
-    fresh.select(*REQUESTS.names).write.mode("append").parquet(run.inputs("requests").as_uri())
+    work = partial(take_requests, folder=str(run.tasks))
+    totals.take(run, fresh.select(*REQUESTS.names).mapInArrow(work, REPORT_DDL))
     return logs.counts()
 
 
-def _run_timeline(spark: SparkSession, run: Run, totals: _Totals) -> list[tuple[str, str, int]]:
-    from pyspark.sql import functions as sql
-
-    records = _frame(spark, _parquet_in(run.inputs("records")), RECORDS)
-    size = sql.conv(sql.hex(sql.substring("key", 3, 2)), 16, 10).cast("int")
-    group = sql.col("key").substr(sql.lit(5), size).cast("string")
-    history = records.select(
-        sql.make_valid_utf8(group).alias("group_id"),
-        sql.col("timestamp").alias("at"),
-        "key",
-        "value",
-        "partition",
-        "offset",
-        "source",
-    )
-    requests = _frame(spark, _parquet_in(run.inputs("requests")), REQUESTS)
-    events = history.unionByName(requests, allowMissingColumns=True)
-    ordered = events.repartition("group_id").sortWithinPartitions(*ORDER)
+def _tell(spark: SparkSession, run: Run, totals: _Totals) -> None:
+    """Make the tables of all inputs."""
+    pieces = [
+        piece
+        for kind in ("records", "requests")
+        for piece in find_pieces(kind, sorted(run.inputs(kind).glob("*.parquet")))
+    ]
+    pieces += find_pieces("commit_parts", totals.parts)
     first, until = _extent(run, totals)
-    write = partial(
-        _write_timeline,
-        folder=str(run.tasks),
-        topic_names=_topic_names(spark, run, totals),
-        observed=(_micros(first), _micros(until)) if first and until else None,
+    tale = Tale(
+        tuple(make_ranges(pieces, 2 * spark.sparkContext.defaultParallelism)),
+        totals.topics,
+        (_micros(first), _micros(until)) if first and until else None,
+        log=any(piece.kind == "requests" for piece in pieces),
     )
-    return totals.take(ordered.mapInArrow(write, REPORT_DDL))
-
-
-def _add_commit_groups(run: Run, totals: _Totals) -> list[tuple[str, str, int]]:
-    """The groups that the timeline could not hear of, as one more file of `groups`."""
-    files = {
-        table: [run.tasks / file for name, file, _ in totals.files if name == table]
-        for table in ("commits", "groups")
-    }
-    first, until = _extent(run, totals)
-    made = commit_groups(
-        files["commits"],
-        files["groups"],
-        (first, until) if first and until else None,
-        log=bool(_parquet_in(run.inputs("requests"))),
-    )
-    writer = PartWriter(str(run.tasks))
-    writer.write("groups", made)
-    reports = [row for batch in writer.report() for row in batch.to_pylist()]
-    return [(row["name"], row["file"], row["amount"]) for row in reports if row["what"] == "rows"]
-
-
-def _topic_names(spark: SparkSession, run: Run, totals: _Totals) -> Mapping[str, str]:
-    """Names by topic id, as the offset commits of Kafka 4.1 and later tell them."""
-    from pyspark.sql import functions as sql
-
-    paths = [str(run.tasks / file) for table, file, _ in totals.files if table == "commits"]
-    named = _frame(spark, paths, COMMITS).where(sql.col("topic_id").isNotNull())
-    return {row[0]: row[1] for row in named.select("topic_id", "topic").distinct().collect()}
-
-
-def _write_timeline(
-    batches: Iterable[pa.RecordBatch],
-    folder: str,
-    topic_names: Mapping[str, str],
-    observed: tuple[int, int] | None,
-) -> Iterator[pa.RecordBatch]:
-    writer = PartWriter(folder)
-    for table, rows in make_tables(batches, topic_names, observed):
-        writer.write(table, rows)
-    yield from writer.report()
+    numbers = spark.range(0, len(tale.ranges), 1, len(tale.ranges))
+    work = partial(tell, folder=str(run.tasks), tale=tale)
+    totals.take(run, numbers.mapInArrow(work, REPORT_DDL))
 
 
 def _frame(spark: SparkSession, paths: Sequence[str], schema: pa.Schema) -> DataFrame:
@@ -329,7 +274,6 @@ def _manifest(
     requests: Mapping[str, int],
 ) -> Manifest:
     before = run.previous
-    records = {n: c for n, c in totals.counts.items() if not n.startswith(SKIPPED)}
     skipped = {
         n.removeprefix(SKIPPED): c for n, c in totals.counts.items() if n.startswith(SKIPPED)
     }
@@ -343,7 +287,7 @@ def _manifest(
         observed_until=until,
         sources=tuple(sorted(names | set(before.sources if before else ()))),
         read=totals.read + (before.read if before else 0),
-        records=counted(before.records if before else {}, records),
+        records=counted(before.records if before else {}, totals.ended),
         skipped=counted({}, skipped),
         requests=counted({}, requests) or (before.requests if before else {}),
         offsets=dict(sorted({**(before.offsets if before else {}), **totals.last}.items())),

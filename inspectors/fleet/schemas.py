@@ -266,3 +266,29 @@ TABLES: Final = {
     "incidents": INCIDENTS,
     "errors": ERRORS,
 }
+
+BUCKET: Final = pa.field("bucket", LONG)
+"""Which bucket a group's raw inputs are in (`buckets`)."""
+_RATES: Final = ("commits_per_hour", "records_per_second")
+COMMIT_PARTS: Final = pa.schema(
+    [
+        *(field for field in COMMITS if field.name not in _RATES),
+        ("records", LONG),
+        ("first_record", LONG),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("timestamp", TIME),
+        ("source", TEXT),
+        ("error", TEXT),
+        BUCKET,
+    ]
+)
+"""What one task found of one partition's commits: the columns of `commits`, how many records with
+tombstones, the offset of the record of `first_offset`, and of a broken one what it was."""
+INPUTS: Final = {
+    "records": RECORDS.append(BUCKET),
+    "requests": REQUESTS.append(BUCKET),
+    "commit_parts": COMMIT_PARTS,
+    "broken": ERRORS,
+}
+"""What tasks write for later tasks and scans; `broken` become rows of `errors`."""

@@ -82,15 +82,13 @@ def find_segments(paths: Sequence[str]) -> list[tuple[int, list[str]]]:
 
 def read_segments(spark: SparkSession, found: Sequence[tuple[int, list[str]]]) -> Source:
     """The records in segments, as `find_segments` gives them; one task a partition's folder."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     numbers = [partition for partition, _ in found]
     tasks = spark.sparkContext.parallelize(found, max(1, len(found)))
     frame = spark.createDataFrame(tasks, "partition int, files array<string>")
-    schema: Any = from_arrow_schema(SOURCE, prefer_timestamp_ntz=False)
     return Source(
-        frame.mapInArrow(_read_tasks, schema),
+        frame,
         tuple(sorted({f"{TOPIC}-{number}" for number in numbers})),
+        _read_tasks,
         may_repeat=len(set(numbers)) < len(numbers),
     )
 

@@ -1,13 +1,14 @@
-"""Records of `__consumer_offsets` from captured files, as one DataFrame of the form of `SOURCE`.
+"""Records of `__consumer_offsets` from captured files, in the form of `SOURCE`.
 
 JSON lines have the columns of Spark's Kafka source with key and value in base64 (plain, or `.gz`),
-Parquet files have them as they are; `timestamp` is a timestamp or a number of milliseconds. Rows
-that are no records keep their place with a `problem`, so nothing is lost without a trace.
+Parquet files (`parquet_source`) have them as they are; `timestamp` is a timestamp or a number of
+milliseconds. Rows that are no records keep their place with a `problem`, so nothing is lost
+without a trace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,13 +22,13 @@ from rebal.inspectors.text_input import cannot_read
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 TOPIC: Final = "__consumer_offsets"
 SOURCE: Final = RECORDS.append(pa.field("problem", pa.string()))
 """`schemas.RECORDS` and `problem`: null for a record; else why it is none, or `SKIPPED` and what
 beside records it is."""
 SKIPPED: Final = "skipped: "
-_NEEDED: Final = ("key", "value", "partition", "offset", "timestamp")
 _LINE: Final = (
     "key string, value string, topic string, partition int, offset bigint, timestamp string"
 )
@@ -35,18 +36,21 @@ _TEXT: Final = (".jsonl", ".ndjson", ".json")
 _PARQUET_MAGIC: Final = b"PAR1"
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
+Read = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
 
 @dataclass(frozen=True)
 class Source:
-    """`rows` has the columns of `SOURCE`; `names` says where they come from.
+    """`rows` are what tasks are given; `names` says where they come from.
 
-    `may_repeat`: one record may come twice. `holds_records`: asks the source itself, in another
-    way, whether there is something to read, so that reading nothing can be an error. `notes` are
-    for the operator.
+    `read` makes batches of `SOURCE` of a task's rows (None: they are such rows). `may_repeat`: one
+    record may come twice. `holds_records`: asks the source itself, in another way, whether there is
+    something to read, so that reading nothing can be an error. `notes` are for the operator.
     """
 
     rows: DataFrame
     names: tuple[str, ...]
+    read: Read | None = None
     may_repeat: bool = False
     holds_records: Callable[[], bool] = lambda: False
     notes: tuple[str, ...] = ()
@@ -69,15 +73,32 @@ def read_files(spark: SparkSession, files: Sequence[tuple[str, str]]) -> Source:
     Raises:
         DocumentError: Parquet without the columns that are needed.
     """
+    from rebal.inspectors.fleet.parquet_source import spark_parquet, task_parquet
+
     text = [path for path, form in files if form == "text"]
-    parquet = [path for path, form in files if form == "parquet"]
+    remote = [path for path, form in files if form == "parquet" and is_remote(path)]
+    local = [path for path, form in files if form == "parquet" and not is_remote(path)]
     parts = [_lines(spark, text)] if text else []
-    parts += [_parquet(spark, parquet)] if parquet else []
-    rows = parts[0]
-    for part in parts[1:]:
-        rows = rows.unionByName(part)
+    parts += [spark_parquet(spark, remote)] if remote else []
+    parts += [task_parquet(spark, local)] if local else []
     names = tuple(sorted({Path(path).name for path, _ in files}))
-    return Source(rows, names, may_repeat=len(files) > 1)
+    repeat = len(files) > 1
+    if len(parts) == 1:
+        return Source(parts[0].rows, names, parts[0].read, may_repeat=repeat)
+    rows = whole_rows(parts[0])
+    for part in parts[1:]:
+        rows = rows.unionByName(whole_rows(part))
+    return Source(rows, names, may_repeat=repeat)
+
+
+def whole_rows(source: Source) -> DataFrame:
+    """The rows of `SOURCE` themselves, for what Spark alone can do with them."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    if source.read is None:
+        return source.rows
+    schema: StructType = from_arrow_schema(SOURCE, prefer_timestamp_ntz=False)
+    return source.rows.mapInArrow(source.read, schema)
 
 
 def _files(path: str) -> list[tuple[str, str]]:
@@ -120,7 +141,7 @@ def _form(path: Path) -> str:
     return "text"
 
 
-def _lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+def _lines(spark: SparkSession, paths: Sequence[str]) -> Source:
     from pyspark.sql import functions as sql
 
     parsed = (
@@ -140,11 +161,11 @@ def _lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
         )
         .when(sql.col("r.key").isNotNull() & key.isNull(), "the key is not base64")
         .when(sql.col("r.value").isNotNull() & value.isNull(), "the value is not base64")
-        .when(_of_other_topic(sql.col("r.topic")), f"{SKIPPED}records of other topics")
+        .when(sql.col("r.topic") != TOPIC, f"{SKIPPED}records of other topics")
     )
     # What cannot be read is kept as it is written.
     raw = sql.when(problem.isNotNull(), sql.encode("line", "UTF-8")).otherwise(value)
-    return parsed.select(
+    rows = parsed.select(
         key.alias("key"),
         raw.alias("value"),
         _own("r.partition", problem).cast("int").alias("partition"),
@@ -153,38 +174,7 @@ def _lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
         "source",
         problem.alias("problem"),
     )
-
-
-def _parquet(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    from pyspark.sql import functions as sql
-
-    rows = spark.read.parquet(*spark_paths(paths))
-    kinds = {each.name: each.dataType.simpleString() for each in rows.schema.fields}
-    missing = [name for name in _NEEDED if name not in kinds]
-    wrong = [name for name in ("key", "value") if kinds.get(name, "binary") != "binary"]
-    if missing or wrong:
-        lacking = f"no column {', '.join(missing)}" if missing else f"{wrong[0]} is not binary"
-        raise DocumentError(
-            f"{paths[0]}: {lacking}; expected the columns of Spark's Kafka source: "
-            "key and value (binary), partition, offset, timestamp."
-        )
-    topic = sql.col("topic") if "topic" in kinds else sql.lit(None).cast("string")
-    problem = sql.when(_of_other_topic(topic), f"{SKIPPED}records of other topics").when(
-        sql.col("partition").isNull() | sql.col("offset").isNull(),
-        "the row is no record: without partition or offset",
-    )
-    timestamp = sql.col("timestamp")
-    if not kinds["timestamp"].startswith("timestamp"):
-        timestamp = _time(timestamp.cast("string"))
-    return rows.select(
-        "key",
-        "value",
-        _own("partition", problem).cast("int").alias("partition"),
-        _own("offset", problem).cast("bigint").alias("offset"),
-        timestamp.cast("timestamp").alias("timestamp"),
-        file_name().alias("source"),
-        problem.alias("problem"),
-    )
+    return Source(rows, ())
 
 
 def _own(name: str, problem: Column) -> Column:
@@ -192,10 +182,6 @@ def _own(name: str, problem: Column) -> Column:
     from pyspark.sql import functions as sql
 
     return sql.when(problem.isNull() | ~problem.startswith(SKIPPED), sql.col(name))
-
-
-def _of_other_topic(topic: Column) -> Column:
-    return topic.isNotNull() & (topic != TOPIC)
 
 
 def _time(text: Column) -> Column:

@@ -63,7 +63,7 @@ class Run:
         return self._out / "runs" / str(self.previous.run) if self.previous else None
 
     def inputs(self, kind: str) -> Path:
-        """The folder of one kind of raw input: `records` or `requests`."""
+        """The folder of one kind of raw input: `records`, `requests` or `broken`."""
         return self.folder / INPUTS / kind
 
     def keep_inputs(self, kind: str) -> None:
@@ -94,15 +94,15 @@ class Run:
         }
 
     def take_inputs(self, files: Iterable[tuple[str, str, int]]) -> None:
-        """Move reported files (kind, file, rows) of raw records and errors to the inputs."""
+        """Move reported files (kind, file, rows) to the inputs."""
         for kind, file, _ in files:
             self.inputs(kind).mkdir(parents=True, exist_ok=True)
             self._move(file, self.inputs(kind) / file)
 
     def lend_errors(self) -> list[tuple[str, str, int]]:
-        """The errors among the inputs, all scans', as files that `take` can move to the table."""
+        """What was broken in all scans' sources, as files that `take` can move to `errors`."""
         found: list[tuple[str, str, int]] = []
-        for path in sorted(self.inputs("errors").glob("*.parquet")):
+        for path in sorted(self.inputs("broken").glob("*.parquet")):
             _link(path, self.tasks / path.name)
             found.append(("errors", path.name, pq.ParquetFile(path).metadata.num_rows))
         return found

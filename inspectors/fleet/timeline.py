@@ -26,8 +26,9 @@ from rebal.inspectors.fleet.timeline_order import Raw
 RECORD: Final = ("key", "value", "partition", "offset")
 INPUT: Final = pa.schema([*(RECORDS.field(name) for name in RECORD), *REQUESTS])
 """A record's columns and a request's, side by side; `group_id`, `at` and `source` are both's.
-`at` is the record's timestamp (null only in a request's line without a time: it tells lists,
-and nothing of when). A row with an `api` is a request. Columns are found by name."""
+Columns are found by name, and one that a batch has not is null in it. `at` is the record's
+timestamp (null only in a request's line without a time: it tells lists, and nothing of when). A row
+with an `api` is a request."""
 
 ORDER: Final = ("group_id", "at", "partition", "offset", "source", "position")
 """How rows are sorted: nulls first or last, but the same way each time."""
@@ -72,22 +73,23 @@ def _rows(batch: pa.RecordBatch) -> Iterator[tuple[str, Any, tuple[Any, ...], An
     records = [_values(batch, name) for name in (*RECORD, "source")]
     times = _values(batch, "at")
     groups = _values(batch, "group_id")
-    apis = batch.column("api")
+    apis = _values(batch, "api")
     requests: Iterable[Any] = itertools.repeat(None, len(batch))
-    if apis.null_count < len(batch):
+    if any(apis):
         names = REQUESTS.names
         columns = (_values(batch, name) for name in names)
         requests = (
             dict(zip(names, row, strict=True)) if api is not None else None
-            for api, row in zip(apis.to_pylist(), zip(*columns, strict=True), strict=True)
+            for api, row in zip(apis, zip(*columns, strict=True), strict=True)
         )
     return zip(groups, times, zip(*records, strict=True), requests, strict=True)
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
-    column = batch.column(name)
-    if column.null_count == len(column):
-        return [None] * len(column)
+    place = batch.schema.get_field_index(name)
+    if place < 0 or batch.column(place).null_count == len(batch):
+        return [None] * len(batch)
+    column = batch.column(place)
     if name == "at":
         column = column.cast(TIME).cast(pa.int64())
     values: list[Any] = column.to_pylist()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from rebal.inspectors.fleet.commit_groups import commit_groups
 from rebal.inspectors.fleet.schemas import COMMITS, GROUPS
@@ -21,14 +19,21 @@ def commit(group: str, minute: int, **more: Any) -> dict[str, Any]:
     return row | {"first_at": at, "committed_at": at, "tombstone": False} | more
 
 
-def test_groups_with_commits_and_no_record_of_their_own(tmp_path: Path) -> None:
-    commits = [tmp_path / "commits-0", tmp_path / "commits-1"]
-    rows = [commit("loader", 3), commit("known", 4), commit("deleted", 5, tombstone=True)]
-    pq.write_table(pa.Table.from_pylist(rows, COMMITS), commits[0])
-    pq.write_table(pa.Table.from_pylist([commit("loader", 1), commit("a", 2)], COMMITS), commits[1])
-    groups = tmp_path / "groups-0"
-    pq.write_table(pa.Table.from_pylist([{"group_id": "known"}], GROUPS), groups)
-    made = commit_groups(commits, [groups], (AT, AT + timedelta(hours=1)), log=True)
+def micros(at: datetime) -> int:
+    return int(at.timestamp()) * 1_000_000
+
+
+def test_groups_with_commits_and_no_record_of_their_own() -> None:
+    rows = [
+        commit("loader", 3),
+        commit("known", 4),
+        commit("deleted", 5, tombstone=True),
+        commit("loader", 1),
+        commit("a", 2),
+    ]
+    known = pa.chunked_array([["known"], ["other"]])
+    observed = micros(AT), micros(AT + timedelta(hours=1))
+    made = commit_groups(pa.Table.from_pylist(rows, COMMITS), known, observed, log=True)
     assert made.schema == GROUPS
     a, loader = made.to_pylist()
     assert a["group_id"] == "a"
@@ -51,4 +56,5 @@ def test_groups_with_commits_and_no_record_of_their_own(tmp_path: Path) -> None:
 
 
 def test_none() -> None:
-    assert commit_groups([], [], None, log=False).num_rows == 0
+    nobody = pa.chunked_array([[]], pa.string())
+    assert commit_groups(COMMITS.empty_table(), nobody, None, log=False).num_rows == 0

@@ -1,0 +1,223 @@
+"""Raw inputs on disk, sorted into buckets by group, so that a task reads the groups it is to tell.
+
+A task that reads the source writes each kind of input to one file, whose row groups hold one
+bucket each (column `bucket`, the group's CRC-32, in order). A later task is given a range of
+buckets and reads, of all files, the row groups in it: the records pass no shuffle.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rebal.inspectors.fleet import schemas
+from rebal.inspectors.fleet.parts import PartWriter
+
+Ints = np.ndarray[Any, np.dtype[Any]]
+
+BUCKET: Final = schemas.BUCKET.name
+_SPACE: Final = 1 << 32
+_PARTS: Final = 64
+"""Row groups end where one of so many equal parts of all buckets does."""
+_HELD: Final = 64 << 20
+"""Bytes that a task gathers before it writes them: fewer make many small row groups."""
+_READ: Final = 256 << 20
+"""Bytes of row groups that a task keeps in memory while it puts rows in order."""
+_RANGE: Final = 96 << 20
+"""Bytes of a range, about; a range of one bucket may be larger."""
+_CHUNK: Final = 2000
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A row group of an input file, with its first and last bucket and its bytes in memory."""
+
+    kind: str
+    path: str
+    number: int
+    first: int
+    last: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Range:
+    """Buckets from `first` up to, not including, `end`, and the pieces that may hold them."""
+
+    first: int
+    end: int
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a kind's rows become those to be put in order; `needed` are the columns for sorting."""
+
+    needed: list[str]
+    make: Callable[[pa.Table], pa.Table]
+
+
+def bucket_of(group: bytes) -> int:
+    """The bucket of a group, 0 to 2**32 - 1, the same in every process."""
+    return zlib.crc32(group)
+
+
+class BucketWriter:
+    """Gathers one kind of input and writes it sorted; `finish` before the task reports."""
+
+    def __init__(self, writer: PartWriter, kind: str) -> None:
+        self._writer = writer
+        self._kind = kind
+        self._held: list[pa.Table] = []
+        self._bytes = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """Rows with their `bucket`, in the columns of the kind's schema."""
+        self._held.append(rows)
+        self._bytes += rows.nbytes
+        if self._bytes >= _HELD:
+            self.finish()
+
+    def finish(self) -> None:
+        """Write what is left."""
+        if not self._held:
+            return
+        rows = pa.concat_tables(self._held).combine_chunks()
+        self._held, self._bytes = [], 0
+        buckets = rows[BUCKET].to_numpy()
+        order = np.argsort(buckets, kind="stable")
+        edges = np.arange(1, _PARTS, dtype=np.int64) * (_SPACE // _PARTS)
+        cuts = np.unique(np.searchsorted(buckets[order], edges)).tolist()
+        for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+            if end > start:
+                self._writer.write(self._kind, rows.take(pa.array(order[start:end])))
+
+
+def find_pieces(kind: str, paths: Iterable[Path]) -> list[Piece]:
+    """The row groups of these input files of one kind; only their footers are read."""
+    found: list[Piece] = []
+    for path in paths:
+        metadata = pq.read_metadata(path)
+        names = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
+        column = names.index(BUCKET)
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            seen = group.column(column).statistics
+            found.append(Piece(kind, str(path), number, seen.min, seen.max, group.total_byte_size))
+    return found
+
+
+def make_ranges(pieces: Sequence[Piece], least: int) -> list[Range]:
+    """All buckets in ranges of about the same size: `least`, or a multiple of it."""
+    sizes = [0] * _PARTS
+    for piece in pieces:
+        sizes[piece.first * _PARTS // _SPACE] += piece.size
+    total = sum(sizes)
+    wanted = least * max(1, -(-total // (_RANGE * least)))
+    ends: list[int] = []
+    held = 0
+    for part, size in enumerate(sizes):
+        held += size
+        if held * wanted > total * len(ends) + total or part == _PARTS - 1:
+            ends.append((part + 1) * (_SPACE // _PARTS))
+    return [
+        Range(first, end, tuple(one for one in pieces if one.first < end and one.last >= first))
+        for first, end in zip([0, *ends], ends, strict=False)
+    ]
+
+
+def read_range(within: Range, kind: str) -> list[pa.Table]:
+    """All rows of one kind in a range, as they come."""
+    return [
+        _inside(piece, within, _row_group(piece, None))
+        for piece in within.pieces
+        if piece.kind == kind
+    ]
+
+
+def in_order(
+    within: Range, shapes: Mapping[str, Shape], order: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a range, of all kinds in `shapes`, sorted by `order` (nulls last).
+
+    Only what they are sorted by is in memory of all of them, and a bounded part of the rows.
+    """
+    pieces = [piece for piece in within.pieces if piece.kind in shapes]
+    keys = []
+    for number, piece in enumerate(pieces):
+        shape = shapes[piece.kind]
+        rows = shape.make(_row_group(piece, shape.needed)).select([*order, BUCKET])
+        rows = rows.append_column("piece", pa.array(np.full(len(rows), number, np.int32)))
+        rows = rows.append_column("row", pa.array(np.arange(len(rows), dtype=np.int32)))
+        keys.append(_inside(piece, within, rows))
+    if not keys:
+        return
+    whole = pa.concat_tables(keys, promote_options="default")
+    by = [(name, "ascending") for name in order]
+    ordered = pc.sort_indices(whole, sort_keys=by)
+    places = whole.select(["piece", "row"]).take(ordered)
+    piece, row = places["piece"].to_numpy(), places["row"].to_numpy()
+    cache = _Cache(pieces, shapes)
+    for start in range(0, len(whole), _CHUNK):
+        yield from cache.rows(piece[start : start + _CHUNK], row[start : start + _CHUNK])
+
+
+class _Cache:
+    """Whole pieces, the last used of them in memory."""
+
+    def __init__(self, pieces: Sequence[Piece], shapes: Mapping[str, Shape]) -> None:
+        self._pieces = pieces
+        self._shapes = shapes
+        self._held: OrderedDict[int, pa.Table] = OrderedDict()
+        self._bytes = 0
+
+    def rows(self, piece: Ints, row: Ints) -> list[pa.RecordBatch]:
+        """These rows of these pieces, in this order."""
+        tables: list[pa.Table] = []
+        places = np.empty(len(row), np.int64)
+        size = 0
+        for number in np.unique(piece).tolist():
+            here = np.flatnonzero(piece == number)
+            tables.append(self._piece(number).take(pa.array(row[here])))
+            places[here] = np.arange(size, size + len(here))
+            size += len(here)
+        whole = pa.concat_tables(tables, promote_options="default")
+        made: list[pa.RecordBatch] = whole.take(pa.array(places)).combine_chunks().to_batches()
+        return made
+
+    def _piece(self, number: int) -> pa.Table:
+        held = self._held.pop(number, None)
+        if held is None:
+            piece = self._pieces[number]
+            held = self._shapes[piece.kind].make(_row_group(piece, None))
+            self._bytes += held.nbytes
+            while self._held and self._bytes > _READ:
+                self._bytes -= self._held.popitem(last=False)[1].nbytes
+        self._held[number] = held
+        return held
+
+
+def _row_group(piece: Piece, columns: list[str] | None) -> pa.Table:
+    wanted = None if columns is None else [*columns, BUCKET]
+    with pq.ParquetFile(piece.path) as file:
+        return file.read_row_group(piece.number, columns=wanted, use_threads=False)
+
+
+def _inside(piece: Piece, within: Range, rows: pa.Table) -> pa.Table:
+    if within.first <= piece.first and piece.last < within.end:
+        return rows
+    return rows.filter(_mask(rows, within))
+
+
+def _mask(rows: pa.Table, within: Range) -> pa.ChunkedArray:
+    buckets = rows[BUCKET]
+    return pc.and_(pc.greater_equal(buckets, within.first), pc.less(buckets, within.end))

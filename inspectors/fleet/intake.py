@@ -1,0 +1,137 @@
+"""What a task does with the rows of a source that it is given: reduce, sort out, count.
+
+rows ─┬─ commits ── reduced ───────────────── commit_parts ┐
+      ├─ group and member records ─────────── records      ├─ sorted into buckets by group
+      ├─ what is broken ───────────────────── errors       ┘
+      └─ all other kinds: only counted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rebal.groups.wire.offsets_key import kind_name
+from rebal.inspectors.fleet.buckets import BucketWriter, bucket_of
+from rebal.inspectors.fleet.commit_sums import CommitSums
+from rebal.inspectors.fleet.commits import name_topics
+from rebal.inspectors.fleet.kinds import explain, sort_out
+from rebal.inspectors.fleet.parts import PartWriter
+from rebal.inspectors.fleet.schemas import BUCKET, RECORDS, REQUESTS
+from rebal.inspectors.fleet.sources import Read
+
+ROWS: Final = "rows of the source"
+"""The count of what was read, records and others, before anything is done with it."""
+
+
+def only_new(
+    batches: Iterable[pa.RecordBatch],
+    read: Read | None,
+    after: Mapping[int, int],
+    broken: frozenset[tuple[str, bytes]],
+) -> Iterator[pa.RecordBatch]:
+    """A source's rows without those that an earlier scan has read.
+
+    That are those up to the offsets in `after` (by partition), and `broken` rows without an offset
+    (file and text).
+    """
+    for batch in batches if read is None else read(batches):
+        yield from _fresh(pa.Table.from_batches([batch]), after, broken).to_batches()
+
+
+def take_in(
+    batches: Iterable[pa.RecordBatch], folder: str, read: Read | None
+) -> Iterator[pa.RecordBatch]:
+    """One task's part of the source → its files in `folder`, and reports (`parts.REPORT`)."""
+    writer = PartWriter(folder)
+    commits = CommitSums()
+    history = BucketWriter(writer, "records")
+    for batch in batches if read is None else read(batches):
+        rows = pa.Table.from_batches([batch])
+        if not len(rows):
+            continue
+        writer.count(ROWS, len(rows))
+        _note_extent(writer, rows)
+        found = sort_out(*(batch.column(name) for name in ("key", "value", "problem")))
+        counted = found.kinds[~found.doubtful]
+        for kind, amount in zip(*np.unique(counted, return_counts=True), strict=True):
+            writer.count(kind_name(int(kind)), int(amount))
+        if found.commits.any():
+            commits.add(rows.filter(pa.array(found.commits)))
+        if found.history.any():
+            history.add(_records(rows.filter(pa.array(found.history))))
+        if found.doubtful.any():
+            for row in rows.filter(pa.array(found.doubtful)).to_pylist():
+                explain(writer, row)
+    history.finish()
+    parts = commits.parts()
+    name_topics(parts, writer)
+    sums = BucketWriter(writer, "commit_parts")
+    sums.add(parts)
+    sums.finish()
+    yield from writer.report()
+
+
+def take_requests(batches: Iterable[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
+    """Rows of `schemas.REQUESTS` → files in `folder`, and reports."""
+    writer = PartWriter(folder)
+    held = BucketWriter(writer, "requests")
+    for batch in batches:
+        groups = batch.column(REQUESTS.get_field_index("group_id")).to_pylist()
+        buckets = [bucket_of((group or "").encode()) for group in groups]
+        rows = pa.Table.from_batches([batch]).cast(REQUESTS)
+        held.add(rows.append_column(BUCKET, pa.array(buckets, pa.int64())))
+    held.finish()
+    yield from writer.report()
+
+
+def _fresh(
+    rows: pa.Table, after: Mapping[int, int], broken: frozenset[tuple[str, bytes]]
+) -> pa.Table:
+    if after:
+        partitions = rows["partition"].combine_chunks().dictionary_encode()
+        last = [after.get(number, -1) for number in partitions.dictionary.to_pylist()]
+        known = pa.array([*last, -1], pa.int64()).take(pc.fill_null(partitions.indices, len(last)))
+        newer = pc.or_(pc.is_null(rows["offset"]), pc.greater(rows["offset"], known))
+        rows = rows.filter(pc.fill_null(newer, True))
+    if broken and rows["offset"].null_count:
+        lines = zip(
+            *(rows[name].to_pylist() for name in ("offset", "source", "value")), strict=True
+        )
+        rows = rows.filter(
+            pa.array([offset is not None or (*of,) not in broken for offset, *of in lines])
+        )
+    return rows
+
+
+def _records(rows: pa.Table) -> pa.Table:
+    """Rows of a source that are history, as `records` with their buckets."""
+    keys = rows["key"].combine_chunks().dictionary_encode()
+    buckets = np.array(
+        [
+            bucket_of(key[4 : 4 + int.from_bytes(key[2:4], "big")])
+            for key in keys.dictionary.to_pylist()
+        ],
+        np.int64,
+    )
+    made = rows.select(RECORDS.names).cast(RECORDS)
+    return made.append_column(BUCKET, pa.array(buckets[keys.indices]))
+
+
+def _note_extent(writer: PartWriter, rows: pa.Table) -> None:
+    """Report the last offset of each partition, and the first and last time of records."""
+    last = rows.group_by("partition", use_threads=False).aggregate([("offset", "max")])
+    for partition, offset in zip(
+        last["partition"].to_pylist(), last["offset_max"].to_pylist(), strict=True
+    ):
+        if partition is not None and offset is not None:
+            writer.reach(str(partition), offset)
+    if rows["problem"].null_count < len(rows):
+        rows = rows.filter(pc.is_null(rows["problem"]))
+    times = pc.min_max(rows["timestamp"].cast(RECORDS.field("timestamp").type).cast(pa.int64()))
+    if times["min"].as_py() is not None:
+        writer.span(times["min"].as_py(), times["max"].as_py())
