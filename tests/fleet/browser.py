@@ -11,7 +11,6 @@ import subprocess
 import tempfile
 import urllib.request
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -95,12 +94,7 @@ class Browser:
     def __enter__(self) -> Browser:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._call("DELETE", "", None)
         finally:

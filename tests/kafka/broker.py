@@ -7,7 +7,6 @@ import socket
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, Producer
@@ -78,12 +77,7 @@ class Broker:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
