@@ -14,7 +14,7 @@ group is told by the offsets topic, not by comparing two clocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -71,7 +71,8 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
     shown = [with_ran(member, ran.get(member.member_id, ())) for member, _ in found]
     found += [(member, items) for member, items in shown]
     members = [_with_guess(member, snapshot) for member, _ in shown]
-    files = bind(members, (one for one in seen if isinstance(one, Declared)), group_id)
+    declared = _by_name((one for one in seen if isinstance(one, Declared)), members)
+    files = bind(members, declared, group_id)
     members = [_with_declared(m, files.by_member.get(m.member_id)) for m in members]
     absent = [join for member_joins in joins.values() for join in member_joins]
     bounded = with_bounds(replace(snapshot, members=tuple(members)))
@@ -86,6 +87,14 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
         unmatched=_joined(snapshot.unmatched, [*files.unmatched, *_absent(absent)]),
         expected_members=files.replicas if expected is None else expected,
     )
+
+
+def _by_name(files: Iterable[Declared], members: Iterable[Member]) -> Iterator[Declared]:
+    """`files` with the name of each class that the members' own logs gave a name."""
+    known = [member.assignors for member in members if member.assignors.classes]
+    names = {each: name for one in known for each, name in zip(one.classes, one.list, strict=True)}
+    for one in files:
+        yield replace(one, list=tuple(names.get(each, each) for each in one.list))
 
 
 def _introduced(member: Member, software: Software | None) -> Member:

@@ -48,7 +48,10 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
     bound = replace(
         member,
         assignors=AssignorList(
-            knowledge=Knowledge.EXACT, list=newest, evidence=newest_by_source(lists[newest])
+            knowledge=Knowledge.EXACT,
+            list=newest,
+            classes=next((one.classes for one in (known, *seen) if _has(one, newest)), ()),
+            evidence=newest_by_source(lists[newest]),
         ),
         software=_software(member.software, seen, newest),
         timeouts=_timeouts(member.timeouts, seen),
@@ -66,6 +69,10 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
         evidence=tuple(item for items in evidence for item in items),
     )
     return bound, (contradiction,)
+
+
+def _has(one: AssignorList | Joined, names: tuple[str, ...]) -> bool:
+    return bool(one.classes) and one.list == names
 
 
 def with_ran(member: Member, seen: Iterable[Ran]) -> tuple[Member, tuple[Contradiction, ...]]:

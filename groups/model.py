@@ -117,11 +117,13 @@ class AssignorList(Record, frozen=True, kw_only=True):
 
     `list` is in order of preference when `knowledge` is exact or declared, else empty.
     `at_least` are names proven to be in the running list, `lacks` names proven not to be in it;
-    both are empty when `knowledge` is exact (the list says it all).
+    both are empty when `knowledge` is exact (the list says it all). `classes` are Java's classes of
+    `list`, in its order, where they are known and one of them is not Kafka's own.
     """
 
     knowledge: Knowledge = Knowledge.UNKNOWN
     list: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
     at_least: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()

@@ -11,12 +11,14 @@ class Joined(Record, frozen=True, kw_only=True):
     """One join that was seen: an exact, ordered assignor list bound to a member id.
 
     `replaced_member_id` is set when a static member's restart took another member id's place;
-    `generation_id` and the timeouts (milliseconds) are None when the source does not say.
+    `generation_id` and the timeouts (milliseconds) are None when the source does not say. `classes`
+    are those of `list` in its order, as `AssignorList` has them.
     """
 
     group_id: str
     member_id: str
     list: tuple[str, ...]
+    classes: tuple[str, ...] = ()
     at: datetime | None = None
     client_id: str = ""
     instance_id: str | None = None

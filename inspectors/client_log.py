@@ -3,7 +3,8 @@
 A Java consumer prints `ConsumerConfig values:` when it is built (its assignors are fixed from then
 on), `Kafka version:`, and `Successfully joined group with generation …` at each rebalance, with
 its member id since 2.4. The three together are an exact list of one member; where two consumers
-of one program cannot be told apart, nothing is said of either.
+of one program cannot be told apart, nothing is said of either. Of an assignor of somebody's own it
+prints the class; its name on the wire is known where a join shows it (client_log_classes.py).
 """
 
 from __future__ import annotations
@@ -17,9 +18,18 @@ from msgspec.structs import replace
 
 from rebal.groups.clients import assignor_of, family_of
 from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software, Source
-from rebal.groups.observations import Joined, Left, Observation, Ran, Rebalanced, Refused
+from rebal.groups.observations import (
+    Introduced,
+    Joined,
+    Left,
+    Observation,
+    Ran,
+    Rebalanced,
+    Refused,
+)
 from rebal.groups.streams import protocol_by_setting
 from rebal.inspectors import client_log_lines as lines
+from rebal.inspectors.client_log_classes import ClassNames, own_classes
 from rebal.inspectors.client_log_configs import Config, Configs, Lookup
 from rebal.inspectors.log_lines import NO_OFFSET
 from rebal.inspectors.text_input import TextInput, files_in
@@ -71,7 +81,7 @@ def read_client_logs(paths: Sequence[Path], tz_offset: timedelta = NO_OFFSET) ->
     for path in files_in(paths):
         reader.read(TextInput(path))
     return ClientLogReading(
-        observations=tuple(reader.found),
+        observations=tuple(map(reader.named, reader.found)),
         counts=ClientLogCounts(**reader.tally),
         notes=tuple(reader.notes),
     )
@@ -93,6 +103,7 @@ class _Reader:
     def __init__(self, tz_offset: timedelta) -> None:
         self.found: list[Observation] = []
         self.tally: dict[str, int] = {}
+        self._classes = ClassNames()
         # A dict keeps the first of equal sentences and their order.
         self.notes: dict[str, None] = {}
         self._tz_offset = tz_offset
@@ -134,6 +145,31 @@ class _Reader:
         self._count("sources")
         self._count("lines", number)
         self._count("cut_off_sources", int(source.cut_off))
+
+    def named(self, seen: Observation) -> Observation:
+        """`seen` with the assignors' names in place of their classes, now that all logs are read.
+
+        Of a list that holds a class without a name nothing is said.
+        """
+        if not isinstance(seen, Joined | Refused):
+            return seen
+        names = self._classes.names(seen.list)
+        if names is not None:
+            return replace(seen, list=names)
+        own = " and ".join(each for each in seen.list if self._classes.names([each]) is None)
+        self._note(
+            f"client id {seen.client_id!r} of group {seen.group_id!r} has {own} in its list, and "
+            "no log given here shows that assignor's name: --request-log does, or the log of a "
+            "start at which it was elected."
+        )
+        if isinstance(seen, Refused) or seen.software is None:
+            return replace(seen, list=())
+        return Introduced(
+            group_id=seen.group_id,
+            member_id=seen.member_id,
+            software=seen.software,
+            evidence=seen.evidence,
+        )
 
     def _end_block(self, program: _Program) -> None:
         config = program.configs.end()
@@ -207,17 +243,19 @@ class _Reader:
             return
         if not event.member_id:
             self._count("joins_without_member_id")
-            names = ", ".join(_names(found))
+            names = ", ".join(assignor_of(each) or each for each in found.classes)
             self._note(
                 f"{source}: {who} joined with [{names}] but printed no member id (clients before "
                 "2.4 do not), so only the request log can tell which member it is."
             )
             return
+        self._classes.learn(found.classes, event.assignor)
         self.found.append(
             Joined(
                 group_id=event.group_id,
                 member_id=event.member_id,
-                list=_names(found),
+                list=found.classes,
+                classes=own_classes(found.classes),
                 at=evidence.at,
                 client_id=event.client_id,
                 instance_id=event.instance_id or found.instance_id,
@@ -270,7 +308,7 @@ class _Reader:
         self.found.append(
             Refused(
                 group_id=event.group_id,
-                list=_names(config) if config else (),
+                list=config.classes if config else (),
                 at=evidence.at,
                 client_id=event.client_id,
                 instance_id=event.instance_id or (config.instance_id if config else None),
@@ -284,10 +322,6 @@ class _Reader:
 
     def _note(self, sentence: str) -> None:
         self.notes.setdefault(sentence)
-
-
-def _names(config: Config) -> tuple[str, ...]:
-    return tuple(assignor_of(name) or name for name in config.classes)
 
 
 def _software(program: _Program, evidence: Evidence) -> Software:

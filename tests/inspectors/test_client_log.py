@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.errors import DocumentError
-from rebal.groups.observations import Joined, Left, Rebalanced, Refused
+from rebal.groups.observations import Introduced, Joined, Left, Rebalanced, Refused
 from rebal.inspectors.client_log import read_client_logs
 
 LOGS = Path(__file__).parents[1] / "data/client_logs"
@@ -106,7 +106,9 @@ def test_a_directory_of_all_of_them():
     assert len(of_kind(reading, Joined)) == 6
 
 
-def _member(n, client_id="app", assignors=RANGE, group="g", clock="2026-11-21 02:00:0"):
+def _member(
+    n, client_id="app", assignors=RANGE, group="g", clock="2026-11-21 02:00:0", *, elected="range"
+):
     """One consumer's lines in Java's usual layout: start to first join."""
     return [
         f"[{clock}{n},000] INFO ConsumerConfig values: ",
@@ -118,15 +120,15 @@ def _member(n, client_id="app", assignors=RANGE, group="g", clock="2026-11-21 02
         "\tsasl.jaas.config = [hidden]",
         "",
         f"[{clock}{n},100] INFO Kafka version: 3.9.1",
-        joined(n, client_id, group, clock),
+        joined(n, client_id, group, clock, elected),
     ]
 
 
-def joined(n, client_id="app", group="g", clock="2026-11-21 02:00:0"):
+def joined(n, client_id="app", group="g", clock="2026-11-21 02:00:0", elected="range"):
     return (
         f"[{clock}{n},200] INFO [Consumer clientId={client_id}, groupId={group}] "
         f"Successfully joined group with generation Generation{{generationId={n}, "
-        f"memberId='{client_id}-{n}', protocol='range'}}"
+        f"memberId='{client_id}-{n}', protocol='{elected}'}}"
     )
 
 
@@ -224,9 +226,41 @@ def test_a_refusal_that_names_no_group_is_said(tmp_path):
     assert "InconsistentGroupProtocolException" in reading.notes[0]
 
 
-def test_an_assignor_of_ones_own_keeps_its_class_name(tmp_path):
-    (seen,) = of_kind(read(_member(1, assignors="class com.acme.Mine"), tmp_path), Joined)
-    assert seen.list == ("com.acme.Mine",)
+MINE = "class com.acme.Mine"
+
+
+def test_an_assignor_of_ones_own_has_the_name_that_was_elected(tmp_path):
+    lines = _member(1, assignors=MINE, elected="mine")
+    (seen,) = of_kind(read(lines, tmp_path), Joined)
+    assert (seen.list, seen.classes) == (("mine",), ("com.acme.Mine",))
+    # Known from one member, it is known of the others, wherever it stands in their lists.
+    lines += _member(2, "other", assignors=f"{COOPERATIVE}, {MINE}", elected="cooperative-sticky")
+    seen = of_kind(read(lines, tmp_path), Joined)[1]
+    assert seen.list == ("cooperative-sticky", "mine")
+    assert seen.classes[1] == "com.acme.Mine"
+
+
+@pytest.mark.parametrize(
+    ("assignors", "elected"),
+    [
+        (f"{COOPERATIVE}, {MINE}", "cooperative-sticky"),
+        (f"{MINE}, class com.acme.Other", "mine"),
+    ],
+)
+def test_a_class_whose_name_nothing_shows_is_no_name(tmp_path, assignors, elected):
+    reading = read(_member(1, assignors=assignors, elected=elected), tmp_path)
+    assert of_kind(reading, Joined) == []
+    (told,) = of_kind(reading, Introduced)
+    assert (told.member_id, told.software.version) == ("app-1", "3.9.1")
+    (note,) = reading.notes
+    assert "has com.acme.Mine" in note
+    assert "--request-log" in note
+
+
+def test_a_class_with_two_names_has_none(tmp_path):
+    lines = _member(1, assignors=MINE, elected="mine")
+    lines += _member(2, "other", assignors=MINE, elected="yours")
+    assert of_kind(read(lines, tmp_path), Joined) == []
 
 
 def test_no_secret_of_a_configuration_comes_out(tmp_path):
