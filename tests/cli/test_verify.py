@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -22,18 +21,10 @@ from rebal.groups.snapshot import dump_snapshot
 from rebal.planner.plan import Plan, dump_plan
 from rebal.planner.routes import make_plan
 from rebal.planner.verify import Standing, verify
-from tests.planner.builder import AT, group_of
+from tests.planner.builder import AT
+from tests.planner.looks import look, pods
 
 MIXED = ["cooperative-sticky", "range"]
-
-
-def look(minutes: float, members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
-    made = group_of({"members": members, "reloaded": False, **more})
-    return msgspec.structs.replace(made, captured_at=AT + timedelta(minutes=minutes))
-
-
-def pods(*starts: int, **more: Any) -> list[dict[str, Any]]:
-    return [{"id": f"app-{n}.{s}", "client": f"app-{n}", **more} for n, s in enumerate(starts)]
 
 
 BEFORE = look(0, pods(1, 1))

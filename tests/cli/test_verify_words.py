@@ -19,19 +19,10 @@ from rebal.groups.snapshot import dump_snapshot
 from rebal.planner.plan import Plan, dump_plan
 from rebal.planner.routes import make_plan
 from rebal.planner.verify import entry_of, verify
-from tests.planner.builder import AT, group_of
+from tests.planner.looks import look, pods
 
 MIXED = ["cooperative-sticky", "range"]
 Said = pytest.CaptureFixture[str]
-
-
-def look(minutes: float, members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
-    made = group_of({"members": members, "reloaded": False, **more})
-    return replace(made, captured_at=AT + timedelta(minutes=minutes))
-
-
-def pods(*starts: int, **more: Any) -> list[dict[str, Any]]:
-    return [{"id": f"app-{n}.{s}", "client": f"app-{n}", **more} for n, s in enumerate(starts)]
 
 
 @pytest.fixture

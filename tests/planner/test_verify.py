@@ -13,17 +13,11 @@ from rebal.groups.model import Evidence, GroupSnapshot, Refusal, Source, Tri
 from rebal.groups.partitions import Partitions
 from rebal.planner.plan import Plan
 from rebal.planner.routes import make_plan
-from rebal.planner.verify import Standing, entry_of, verify
-from rebal.planner.verify_journal import JournalEntry
-from tests.planner.builder import AT, group_of
+from rebal.planner.verify import Standing, verify
+from tests.planner.looks import Story, look
 
 MIXED = ["cooperative-sticky", "range"]
 FINAL = ["cooperative-sticky"]
-
-
-def look(minutes: float, members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
-    made = group_of({"members": members, "reloaded": False, **more})
-    return msgspec.structs.replace(made, captured_at=AT + timedelta(minutes=minutes))
 
 
 def app(number: int, start: int = 1, **more: Any) -> dict[str, Any]:
@@ -42,19 +36,6 @@ def id_of(number: int, start: int = 1) -> str:
 def plan() -> Plan:
     """Three members on range, and nobody's list is known."""
     return make_plan(look(0, [bare(n) for n in range(3)]), expect_members=3)
-
-
-class Story:
-    """Looks in their order, with the journal between them."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.entries: list[JournalEntry] = []
-
-    def __call__(self, snapshot: GroupSnapshot, **more: Any) -> Standing:
-        standing = verify(self.plan, self.entries, snapshot, **more)
-        self.entries.append(entry_of(self.plan, standing, snapshot))
-        return standing
 
 
 def done(standing: Standing) -> dict[str, str]:

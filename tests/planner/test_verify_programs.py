@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -11,27 +10,21 @@ from msgspec.structs import replace
 from rebal.groups.model import GroupSnapshot, Member, Subscription, Tri
 from rebal.groups.wire.streams import StreamsUserData, encode_streams
 from rebal.planner.context import Context
-from rebal.planner.plan import Plan
 from rebal.planner.programs import comes_from, instances
 from rebal.planner.routes import make_plan
-from rebal.planner.verify import Standing, entry_of, verify
-from rebal.planner.verify_journal import JournalEntry
-from tests.planner.builder import AT, group_of
+from rebal.planner.verify import verify
+from tests.planner.looks import Story, done, look
 
 SESSIONED = ["sessioned", "compatible", "default"]
 
 
-def look(minutes: float, members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
-    made = group_of({"members": members, **more})
-    return replace(made, captured_at=AT + timedelta(minutes=minutes))
-
-
 def streams(minutes: float, *members: dict[str, Any]) -> GroupSnapshot:
-    return look(minutes, list(members), elected="stream")
+    return look(minutes, list(members), reloaded=None, elected="stream")
 
 
 def workers(minutes: float, elected: str, *members: dict[str, Any]) -> GroupSnapshot:
-    return look(minutes, list(members), elected=elected, protocol_type="connect")
+    more = {"elected": elected, "protocol_type": "connect"}
+    return look(minutes, list(members), reloaded=None, **more)
 
 
 def one(number: int, start: int, version: str | None, **more: Any) -> dict[str, Any]:
@@ -45,23 +38,6 @@ def worker(number: int, start: int, names: list[str] | None = None) -> dict[str,
     listed = {"list": names} if names else {}
     return {"id": f"w-{number}.{start}", "client": f"w-{number}", "family": "connect",
             "guess": True, "topics": [], **listed}  # fmt: skip
-
-
-class Story:
-    """Looks in their order, with the journal between them."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.entries: list[JournalEntry] = []
-
-    def __call__(self, snapshot: GroupSnapshot, **more: Any) -> Standing:
-        standing = verify(self.plan, self.entries, snapshot, **more)
-        self.entries.append(entry_of(self.plan, standing, snapshot))
-        return standing
-
-
-def done(standing: Standing) -> dict[str, str]:
-    return {member.name: str(member.done) for member in standing.members}
 
 
 def test_a_new_version_is_proven_by_its_bytes_and_cooperative_by_what_it_does() -> None:

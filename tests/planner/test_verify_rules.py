@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from rebal.groups.assume import apply_assumptions
-from rebal.groups.model import GroupSnapshot, Tri
+from rebal.groups.model import Tri
 from rebal.planner.plan import Accepted, Plan
 from rebal.planner.routes import make_plan
 from rebal.planner.verify import Standing, entry_of, verify
 from rebal.planner.verify_journal import JournalEntry
-from tests.planner.builder import AT, group_of
+from tests.planner.looks import look
 
 RANGE = ["range"]
 MIXED = ["cooperative-sticky", "range"]
@@ -22,11 +21,6 @@ DEFAULT = ["range", "cooperative-sticky"]
 FINAL = ["cooperative-sticky"]
 COOP = {"elected": "cooperative-sticky"}
 WHY = "tried on staging"
-
-
-def look(minutes: float, members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
-    made = group_of({"members": members, "reloaded": False, **more})
-    return replace(made, captured_at=AT + timedelta(minutes=minutes))
 
 
 def app(number: int, start: int, names: list[str] | None = None, **more: Any) -> dict[str, Any]:

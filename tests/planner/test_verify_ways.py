@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,11 +11,10 @@ from rebal.groups.model import GroupSnapshot, Tri
 from rebal.planner.aims import Aim
 from rebal.planner.plan import Plan
 from rebal.planner.routes import make_plan
-from rebal.planner.verify import Standing, entry_of, verify
+from rebal.planner.verify import entry_of, verify
 from rebal.planner.verify_confirm import ContradictedError, NothingToConfirmError, confirm
 from rebal.planner.verify_gates import GATES, aim_of
-from rebal.planner.verify_journal import JournalEntry
-from tests.planner.builder import AT, group_of
+from tests.planner.looks import Story, done, look
 
 RANGE = ["range"]
 BOTH = ["cooperative-sticky", "range"]
@@ -33,11 +31,6 @@ KIP848 = {
 }
 
 
-def look(minutes: float, members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
-    made = group_of({"members": members, "reloaded": False, **more})
-    return replace(made, captured_at=AT + timedelta(minutes=minutes))
-
-
 def java(number: int, start: int, names: list[str], **more: Any) -> dict[str, Any]:
     return {"id": f"j-{number}.{start}", "client": f"j-{number}", "list": names, **more}
 
@@ -46,23 +39,6 @@ def rd(start: int, names: list[str] | None, **more: Any) -> dict[str, Any]:
     known = {"family": "librdkafka", "version": "2.6.0"} if names else {"family": None}
     listed = {"list": names} if names else {}
     return {"id": f"rd-0.{start}", "client": "rd-0", **known, **listed, **more}
-
-
-class Story:
-    """Looks in their order, with the journal between them."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.entries: list[JournalEntry] = []
-
-    def __call__(self, snapshot: GroupSnapshot, **more: Any) -> Standing:
-        standing = verify(self.plan, self.entries, snapshot, **more)
-        self.entries.append(entry_of(self.plan, standing, snapshot))
-        return standing
-
-
-def done(standing: Standing) -> dict[str, str]:
-    return {member.name: str(member.done) for member in standing.members}
 
 
 # --- mixed families ---------------------------------------------------------------------------

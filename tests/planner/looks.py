@@ -1,0 +1,43 @@
+"""Looks at a group in their order, for what `verify` says of one after another."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from rebal.groups.model import GroupSnapshot
+from rebal.planner.plan import Plan
+from rebal.planner.verify import Standing, entry_of, verify
+from rebal.planner.verify_journal import JournalEntry
+from tests.planner.builder import AT, group_of
+
+
+def look(minutes: float, members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
+    """The group (in the builder's shorthand) so long after the plan was made; not reloaded."""
+    made = group_of({"members": members, "reloaded": False, **more})
+    return replace(made, captured_at=AT + timedelta(minutes=minutes))
+
+
+def pods(*starts: int, **more: Any) -> list[dict[str, Any]]:
+    """Members with a client id each; the number counts the starts of the process."""
+    return [{"id": f"app-{n}.{s}", "client": f"app-{n}", **more} for n, s in enumerate(starts)]
+
+
+class Story:
+    """Each look held against the plan, with the journal between them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.entries: list[JournalEntry] = []
+
+    def __call__(self, snapshot: GroupSnapshot, **more: Any) -> Standing:
+        standing = verify(self.plan, self.entries, snapshot, **more)
+        self.entries.append(entry_of(self.plan, standing, snapshot))
+        return standing
+
+
+def done(standing: Standing) -> dict[str, str]:
+    """Member's name → whether it has made the step."""
+    return {member.name: str(member.done) for member in standing.members}
