@@ -20,14 +20,7 @@ from rebal.groups.wire.group_metadata import (
     decode_group_metadata,
 )
 from rebal.groups.wire.offsets_key import GroupMetadataKey, OffsetCommitKey, decode_key
-
-
-def varint(value: int) -> bytes:
-    out = b""
-    while value > 0x7F:
-        out += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return out + bytes([value])
+from tests.groups.written import compact, int32, short, varint
 
 
 def written(value: GroupMetadata) -> bytes:
@@ -36,9 +29,9 @@ def written(value: GroupMetadata) -> bytes:
     flexible = version >= 4
 
     def text(item: str | None) -> bytes:
-        raw = None if item is None else item.encode()
         if flexible:
-            return varint(0) if raw is None else varint(len(raw) + 1) + raw
+            return compact(item)
+        raw = None if item is None else item.encode()
         return struct.pack(">h", -1) if raw is None else struct.pack(">h", len(raw)) + raw
 
     def blob(item: bytes) -> bytes:
@@ -59,10 +52,6 @@ def written(value: GroupMetadata) -> bytes:
         out += blob(member.subscription) + blob(member.assignment)
         out += b"\x01\x05\x02hi" if flexible else b""
     return out + (b"\x00" if flexible else b"")
-
-
-short = st.text(st.characters(codec="utf-8"), max_size=200)
-int32 = st.integers(-(2**31), 2**31 - 1)
 
 
 @st.composite

@@ -26,23 +26,10 @@ from rebal.groups.wire.offsets_key import (
     UnknownKey,
     decode_key,
 )
+from tests.groups.written import compact, int32, int64, short, varint
 
 GROUP = b"\x00\x01g"
 TOPIC_ID = "8puPsrA7R9e6PednZ9e7Iw"
-
-
-def varint(value: int) -> bytes:
-    out = b""
-    while value > 0x7F:
-        out += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return out + bytes([value])
-
-
-def compact(text: str | None) -> bytes:
-    if text is None:
-        return varint(0)
-    return varint(len(text.encode()) + 1) + text.encode()
 
 
 def key(kind: int, rest: bytes = b"") -> bytes:
@@ -100,9 +87,6 @@ def test_kinds_have_kafkas_names_and_the_type_of_their_group():
     assert kinds.group_type(1) == kinds.group_type(99) == GroupType.UNKNOWN
 
 
-short = st.text(st.characters(codec="utf-8"), max_size=200)
-int32 = st.integers(-(2**31), 2**31 - 1)
-int64 = st.integers(-(2**63), 2**63 - 1)
 topic_ids = st.binary(min_size=16, max_size=16).map(
     lambda raw: base64.urlsafe_b64encode(raw)[:22].decode()
 )
