@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rebal.groups.model import Evidence, GroupSnapshot, Member, Record, Tri
 from rebal.planner.aims import Aim, Proof
 from rebal.planner.context import Context, Facts, names
-from rebal.planner.plan import Plan, Step
+from rebal.planner.plan import Plan, Step, StepKind
 from rebal.planner.verify_context import assumed, context_of
 from rebal.planner.verify_gates import aim_of, proof_of
 from rebal.planner.verify_journal import JournalEntry
@@ -128,6 +128,16 @@ class Ledger:
         """The ids that were in the group before the step began."""
         return frozenset(self._before.get(step, ()))
 
+    def came_finished(self, step: Step, facts: Facts) -> bool:
+        """May this member have come with the last list at once, before `step` began?
+
+        So do clients that an earlier step stops together (its others leave them out).
+        """
+        aside = {family for each in self._plan.steps for family in each.left_out}
+        stops = [s.id for s in self._plan.steps if s.kind is StepKind.CUT_OVER and s.id < step.id]
+        maybe = facts.family is None or facts.family in aside
+        return maybe and any(facts.member.member_id not in self.before(number) for number in stops)
+
 
 def left_out(step: Step, facts: Facts) -> bool:
     """Is it proven that this member's client takes no part in `step`?"""
@@ -161,7 +171,7 @@ def _standing(
             why = f"not restarted since the step began: {why}"
     elif word is not None:
         done, why = Tri.YES, word
-    elif there and aim is not Aim.REFRESH and not _may_be_done(step, proof, member.member_id):
+    elif there and aim is not Aim.REFRESH and not _may_be_done(step, proof, facts, ledger):
         done, why = Tri.NO, "not restarted since the step began: the same member id"
     else:
         by_hand = proof.by_hand
@@ -184,9 +194,10 @@ def _standing(
     )
 
 
-def _may_be_done(step: Step, proof: Proof, member_id: str) -> bool:
-    """Nobody knew its setting when the plan was made, and nobody can: it may have been right."""
-    return proof.by_hand and member_id in step.unknown
+def _may_be_done(step: Step, proof: Proof, facts: Facts, ledger: Ledger) -> bool:
+    """Its setting may have been right before the step began, and no evidence tells."""
+    unknown = proof.by_hand and facts.member.member_id in step.unknown
+    return unknown or ledger.came_finished(step, facts)
 
 
 def _why(proof: Proof, done: Tri, where: str) -> str:

@@ -2,8 +2,8 @@
 
 confluent-kafka and kafka-python are in this environment. What the others need is made once under
 `.cache/`, as jars.py does it: go/ built with its pinned modules, node/ with its locked package,
-aiokafka from pinned wheels. Go and Node are those on PATH; where there is none, or an old one, they
-too come from a wheel with a pinned hash (wheels/*.txt).
+aiokafka and kafka-python 2 from pinned wheels. Go and Node are those on PATH; where there is none,
+or an old one, they too come from a wheel with a pinned hash (wheels/*.txt).
 """
 
 import hashlib
@@ -24,7 +24,8 @@ NODE = HERE / "node"
 WHEELS = HERE / "wheels"
 PYTHON_SOFTWARE = ("confluent-kafka", "kafka-python")
 GO_SOFTWARE = ("franz-go", "sarama", "segmentio")
-OTHER_SOFTWARE = (*GO_SOFTWARE, "kafkajs", "aiokafka")
+WHEEL_SOFTWARE = ("aiokafka", "kafka-python-2")
+OTHER_SOFTWARE = (*GO_SOFTWARE, "kafkajs", *WHEEL_SOFTWARE)
 _OLDEST_NODE = (14,)
 
 
@@ -43,7 +44,7 @@ def prepare(say: Callable[[str], None]) -> None:
     made = {
         "franz-go": _go_folder(),
         "kafkajs": _node_folder(),
-        "aiokafka": _wheels_folder("aiokafka"),
+        **{name: _wheels_folder(name) for name in WHEEL_SOFTWARE},
     }
     for software in OTHER_SOFTWARE:
         if software in made and not made[software].is_dir():

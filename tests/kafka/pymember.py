@@ -2,10 +2,12 @@
 
 The same interface as java/Member.java: standard input takes `start`, `stop`, `hold` and `exit`
 lines with words separated by tabs, standard output gives one JSON event a line, standard error is
-the client's log. Run as `pymember.py SOFTWARE [FOLDER_OF_ITS_PACKAGES]`.
+the client's log. Run as `pymember.py SOFTWARE [FOLDER_OF_ITS_PACKAGES]`. The setting `plan.text`
+holds a plan's own text for this client, in hexadecimals: it is run as it is, and gives the list.
 """
 
 import asyncio
+import importlib
 import json
 import logging
 import os
@@ -90,7 +92,8 @@ def _run_librdkafka(report: _Reporter, settings: dict[str, str], topics: list[st
 
 
 def _run_kafka_python(report: _Reporter, settings: dict[str, Any], topics: list[str]) -> int:
-    from kafka import ConsumerRebalanceListener, KafkaConsumer
+    from kafka import KafkaConsumer
+    from kafka.consumer.subscription_state import ConsumerRebalanceListener
 
     class Listener(ConsumerRebalanceListener):
         def on_partitions_revoked(self, revoked: Any) -> None:
@@ -103,6 +106,15 @@ def _run_kafka_python(report: _Reporter, settings: dict[str, Any], topics: list[
             report.partitions("lost", lost)
 
     consumer = KafkaConsumer(**settings)
+
+    def identity() -> tuple[str, int]:
+        if hasattr(consumer, "group_metadata"):
+            metadata = consumer.group_metadata()
+            return metadata.member_id, metadata.generation_id
+        # kafka-python 2 tells it nowhere else.
+        generation = consumer._coordinator._generation
+        return generation.member_id, generation.generation_id
+
     report.emit("started", pid=os.getpid())
     # A leader that has not yet read a topic's metadata assigns nothing, and kafka-python 3.0 can
     # then stay without an assignment for ever. So the metadata is read before the first join.
@@ -112,8 +124,7 @@ def _run_kafka_python(report: _Reporter, settings: dict[str, Any], topics: list[
     records, joined = 0, ("", -1)
     while not _held_or_stopped():
         records += sum(map(len, consumer.poll(timeout_ms=100).values()))
-        metadata = consumer.group_metadata()
-        now = (metadata.member_id, metadata.generation_id)
+        now = identity()
         if now != joined and now[1] is not None and now[1] >= 0:
             joined = now
             report.emit("joined", member_id=now[0], generation=now[1])
@@ -146,30 +157,17 @@ async def _run_aiokafka(report: _Reporter, settings: dict[str, Any], topics: lis
     return records
 
 
-def _aiokafka_settings(settings: dict[str, str]) -> dict[str, Any]:
-    """Kafka's dotted keys as aiokafka's keyword arguments: its default list alone is asked for."""
-    named = {key.replace(".", "_"): value for key, value in settings.items()}
-    return {k: int(value) if k.endswith(_NUMBER_KEYS) else value for k, value in named.items()}
+def _arguments(package: str, settings: dict[str, str]) -> dict[str, Any]:
+    """Kafka's dotted keys as the keyword arguments of kafka-python and aiokafka, with their types.
 
-
-def _kafka_python_settings(settings: dict[str, str]) -> dict[str, Any]:
-    """Kafka's dotted keys as kafka-python's keyword arguments, with its class objects and types."""
-    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-    from kafka.coordinator.assignors.range import RangePartitionAssignor
-    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-    from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-
-    classes = {
-        "range": RangePartitionAssignor,
-        "roundrobin": RoundRobinPartitionAssignor,
-        "sticky": StickyPartitionAssignor,
-        "cooperative-sticky": CooperativeStickyAssignor,
-    }
-    arguments: dict[str, Any] = {}
+    A list is given by the assignors' names, or by a plan's text.
+    """
+    text = settings.pop("plan.text", None)
+    arguments: dict[str, Any] = _from_text(bytes.fromhex(text).decode()) if text else {}
     for key, value in settings.items():
         name = key.replace(".", "_")
         if name == "partition_assignment_strategy":
-            arguments[name] = tuple(classes[each] for each in value.split(","))
+            arguments[name] = tuple(_assignor(package, each) for each in value.split(","))
         elif name.endswith(_NUMBER_KEYS):
             arguments[name] = int(value)
         elif value in ("true", "false"):
@@ -177,6 +175,24 @@ def _kafka_python_settings(settings: dict[str, str]) -> dict[str, Any]:
         else:
             arguments[name] = value
     return arguments
+
+
+def _assignor(package: str, name: str) -> Any:
+    module, kind = {
+        "range": ("range", "RangePartitionAssignor"),
+        "roundrobin": ("roundrobin", "RoundRobinPartitionAssignor"),
+        "sticky": ("sticky.sticky_assignor", "StickyPartitionAssignor"),
+        "cooperative-sticky": ("cooperative_sticky", "CooperativeStickyAssignor"),
+    }[name]
+    return getattr(importlib.import_module(f"{package}.coordinator.assignors.{module}"), kind)
+
+
+def _from_text(text: str) -> dict[str, Any]:
+    """The keyword arguments that a plan's text adds to those that stand there already (`…`)."""
+    made: dict[str, Any] = {}
+    consumers = dict.fromkeys(("KafkaConsumer", "AIOKafkaConsumer"), made.update)
+    exec(text.replace("(…, ", "("), consumers)
+    return made
 
 
 def main() -> None:
@@ -193,11 +209,11 @@ def main() -> None:
     topics = settings.pop("topics").split(",")
     report = _Reporter(words[1])
     try:
-        if sys.argv[1] == "kafka-python":
-            records = _run_kafka_python(report, _kafka_python_settings(settings), topics)
+        sys.path[:0] = sys.argv[2:]
+        if sys.argv[1].startswith("kafka-python"):
+            records = _run_kafka_python(report, _arguments("kafka", settings), topics)
         elif sys.argv[1] == "aiokafka":
-            sys.path.insert(0, sys.argv[2])
-            records = asyncio.run(_run_aiokafka(report, _aiokafka_settings(settings), topics))
+            records = asyncio.run(_run_aiokafka(report, _arguments("aiokafka", settings), topics))
         else:
             records = _run_librdkafka(report, settings, topics)
         report.emit("closed", records=records)

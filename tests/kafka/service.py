@@ -13,6 +13,14 @@ from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 
 PARTITIONS = 6
+FAMILIES = {"java": "java", "confluent-kafka": "librdkafka", "kafka-python": "kafka-python"}
+FORMATS = {
+    "java": "Java properties",
+    "librdkafka": "librdkafka properties",
+    "kafka-python": "Python",
+    "aiokafka": "Python",
+    "kafkajs": "JS",
+}
 
 
 class Service:
@@ -40,7 +48,7 @@ class Service:
         self.running: dict[str, Member] = {}
         self.lists: dict[str, list[str]] = {}
 
-    def start(self, name: str, assignors: list[str], **options: str) -> Member:
+    def start(self, name: str, assignors: list[str], **options: Any) -> Member:
         """`name` is the software and a number: `franz-go-0`."""
         software = name.rpartition("-")[0]
         return self.members.start(
@@ -53,6 +61,13 @@ class Service:
             self.running[name] = self.start(name, assignors)
             self.lists[name] = assignors
         self.settle()
+
+    def start_as(self, name: str, step: dict[str, Any]) -> None:
+        """Start `name` with the step's own text for its client (Go's with the step's list)."""
+        settings = settings_of(step, name)
+        assignors = [] if settings else step["target_list"]
+        self.running[name] = self.start(name, assignors, settings=settings)
+        self.lists[name] = step["target_list"]
 
     def restart(self, name: str, assignors: list[str]) -> None:
         self.running[name].stop()
@@ -80,37 +95,44 @@ class Service:
         (group,) = self.rebal("inspect", self.group, log=log)["groups"]
         return dict(group)
 
-    def verify(self) -> dict[str, Any]:
-        return self.rebal("verify", str(self.file), "--probe")
+    def verify(self, *words: str) -> dict[str, Any]:
+        return self.rebal("verify", str(self.file), "--probe", *words)
 
     def verify_unlogged(self) -> dict[str, Any]:
         """With a journal of its own: it never learns what a log said."""
         journal = str(self.file.with_suffix(".unlogged.jsonl"))
         return self.rebal("verify", str(self.file), "--journal", journal, log=False)
 
+    def look_unlogged(self, done: set[str], gate: int) -> None:
+        """Without the log verify says less of the step than this, and nothing else."""
+        told = self.verify_unlogged()
+        assert by_answer(told, "yes") <= done
+        assert not by_answer(told, "no") & done
+        assert told["exit_code"] in (gate, 4), told
+
     def runs(self) -> dict[str, str]:
         """What inspect says that each member runs."""
         return {m["client_id"]: m["rebalance_protocol"] for m in self.inspect()["members"]}
 
-    def carry_out(self, step: dict[str, Any], order: list[str]) -> None:
-        """Each member gets the step's list; verify names the truth after each restart.
+    def carry_out(self, step: dict[str, Any], order: list[str], *words: str) -> None:
+        """Each member gets the step's list, by the step's own text where the client reads it.
 
-        Without the log it says less, and nothing else.
+        verify (with these further words) names the truth after each restart. Without the log it
+        says less, and nothing else.
         """
         wanted = step["target_list"]
         for name in order:
-            self.restart(name, wanted)
-            told = self.verify()
+            self.running[name].stop()
+            self.start_as(name, step)
+            self.settle()
+            told = self.verify(*words)
             truth = {name for name, names in self.lists.items() if names == wanted}
             assert by_answer(told, "yes") == truth
             assert by_answer(told, "no") == set(self.lists) - truth
             assert (told["step"], told["dangers"]) == (step["id"], [])
             gate = 0 if len(truth) == len(self.lists) else 4
             assert told["exit_code"] == gate, told
-            unlogged = self.verify_unlogged()
-            assert by_answer(unlogged, "yes") <= truth
-            assert not by_answer(unlogged, "no") & truth
-            assert unlogged["exit_code"] in (gate, 4), unlogged
+            self.look_unlogged(truth, gate)
 
 
 def by_answer(body: dict[str, Any], answer: str) -> set[str]:
@@ -125,3 +147,23 @@ def gave_up(member: Member, since: int) -> set[tuple[str, int]]:
 
 def texts(step: dict[str, Any], family: str) -> str:
     return "\n".join(one["text"] for one in step["config"] if one["family"] == family)
+
+
+def settings_of(step: dict[str, Any], name: str) -> dict[str, str]:
+    """What the step's own text sets for the client of the member `name`.
+
+    Properties are read as they are, Python's and JavaScript's text is run by the member itself.
+    Empty for Go, whose text would have to be compiled.
+    """
+    software = name.rpartition("-")[0]
+    family = next((FAMILIES[key] for key in FAMILIES if software.startswith(key)), software)
+    if family not in FORMATS:
+        return {}
+    (text,) = (
+        one["text"]
+        for one in step["config"]
+        if (one["family"], one["format"]) == (family, FORMATS[family])
+    )
+    if not FORMATS[family].endswith("properties"):
+        return {"plan.text": text.encode().hex()}
+    return dict(line.split("=", 1) for line in text.splitlines() if not line.startswith("#"))

@@ -21,6 +21,7 @@ DEFAULT_LISTS = {
     "segmentio": ("range", "roundrobin"),
     "kafkajs": ("RoundRobinAssigner",),
     "aiokafka": ("roundrobin",),
+    "kafka-python-2": ("range", "roundrobin"),
 }
 # What describing the group alone tells: a family, or the clients that the bytes leave.
 BY_BYTES = {
@@ -29,8 +30,10 @@ BY_BYTES = {
     "segmentio": (None, "segmentio or sarama-cluster"),
     "kafkajs": ("kafkajs", None),
     "aiokafka": (None, None),
+    "kafka-python-2": (None, None),
 }
 # The clients that introduce themselves (KIP-511), with the release that the tests pin.
+# kafka-python 2 does so at its first connection only, not at the one that it joins with.
 BY_HANDSHAKE = {"franz-go": ("kgo", "v1.22.2"), "sarama": ("sarama", "v1.61.1")}
 
 

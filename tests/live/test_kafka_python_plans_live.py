@@ -1,0 +1,167 @@
+"""Plans for groups with kafka-python members, carried out on real ones by the plans' own texts.
+
+kafka-python 3 has cooperative-sticky and refuses to be built with an eager assignor beside it;
+kafka-python 2 has eager assignors alone. After every start and stop the plan's and verify's word is
+held to the truth.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.kafka.broker import Broker
+from tests.kafka.service import Service, by_answer, gave_up, texts
+
+pytestmark = pytest.mark.usefixtures("other_clients")
+OLD = ["range"]
+FINAL = ["cooperative-sticky"]
+
+
+@pytest.fixture(params=["kafka41", pytest.param("kafka39", marks=pytest.mark.full)])
+def broker(request: pytest.FixtureRequest) -> Broker:
+    """Both coordinators: the Java one and the Scala one."""
+    found: Broker = request.getfixturevalue(request.param)
+    return found
+
+
+def stop_all(service: Service) -> None:
+    """As the step's order says; nobody is done, and the gate does not hold, at any time of it."""
+    for name in list(service.running):
+        service.running.pop(name).stop()
+        service.lists.pop(name)
+        if service.running:
+            service.settle()
+        told = service.verify()
+        assert (told["exit_code"], told["dangers"]) == (4, []), told
+        assert by_answer(told, "yes") == set()
+        assert by_answer(told, "no") == set(service.running)
+    assert service.inspect()["state"] == "Empty"
+
+
+def start_all(service: Service, step: dict[str, Any], names: list[str]) -> None:
+    """With the step's own text; the gate holds when the last one is back, and not before."""
+    for name in names:
+        service.start_as(name, step)
+        service.settle()
+        told = service.verify()
+        assert (by_answer(told, "yes"), by_answer(told, "no")) == (set(service.running), set())
+        assert told["exit_code"] == (0 if len(service.running) == len(names) else 4), told
+        assert told["dangers"] == []
+    assert told["finished"]
+    assert all(member.error is None for member in service.running.values())
+
+
+def roll(service: Service, step: dict[str, Any], names: list[str]) -> None:
+    """Restart these one by one with the step's text; another client takes no part in it."""
+    for name in names:
+        service.running[name].stop()
+        service.start_as(name, step)
+        service.settle()
+        told = service.verify()
+        truth = {one for one in names if service.lists[one] == step["target_list"]}
+        assert (by_answer(told, "yes"), told["dangers"]) == (truth, []), told
+        assert by_answer(told, "no") == set(service.lists) - truth
+        gate = 0 if len(truth) == len(names) else 4
+        assert told["exit_code"] == gate, told
+        service.look_unlogged(truth, gate)
+
+
+def replace(service: Service, step: dict[str, Any], name: str) -> None:
+    """Stop one, see the others carry on, start kafka-python 3 in its place with the step's text."""
+    service.running.pop(name).stop()
+    service.lists.pop(name)
+    service.settle()
+    told = service.verify()
+    assert (told["step"], told["exit_code"], told["dangers"]) == (step["id"], 4, []), told
+    service.start_as("kafka-python-0", step)
+    service.settle()
+    told = service.verify()
+    assert (told["step"], told["exit_code"], told["dangers"]) == (step["id"], 0, []), told
+    service.look_unlogged(set(service.lists), 0)
+
+
+def dies(service: Service, assignors: list[str], saying: str) -> None:
+    """A newcomer with this list does not live, and the group goes on without it."""
+    newcomer = service.start("kafka-python-9", assignors)
+    newcomer.wait_for("error")
+    assert saying in str(newcomer.error)
+    newcomer.stop()
+    service.settle()
+
+
+@pytest.mark.parametrize("old", ["kafka-python-2", "kafka-python"])
+def test_a_cut_over_of_kafka_python_alone(old: str, service: Service) -> None:
+    service.begin([f"{old}-0", f"{old}-1"], OLD)
+    plan = service.plan("--out", str(service.file))
+    (step,) = plan["steps"]
+    assert (plan["path"], plan["verdict"], plan["exit_code"]) == ("cut_over", "blocked", 3)
+    assert "RB104" in plan["summary"]
+    agreed = service.plan("--ignore", "RB104", "--reason", "the night of the change")
+    assert (agreed["verdict"], agreed["next_step"], agreed["exit_code"]) == ("ready", 1, 0)
+    needs = "needs kafka-python 3.0 or later; not every version is known"
+    assert (needs in texts(step, "kafka-python")) is (old == "kafka-python-2")
+    # Neither the list of the documentation for Java nor the last one lives in this group.
+    dies(service, [*FINAL, *OLD], "common RebalanceProtocol")
+    dies(service, FINAL, "InconsistentGroupProtocol")
+    service.rebal(
+        "plan-upgrade", service.group, "--expect-members", "2", "--out", str(service.file)
+    )
+
+    stop_all(service)
+    start_all(service, step, ["kafka-python-0", "kafka-python-1"])
+    assert set(service.runs().values()) == {"COOPERATIVE"}
+    done = service.plan()
+    assert (done["verdict"], done["from"]) == ("done", "COOPERATIVE")
+    # The truth of it: one more member comes, and those that are there keep what they keep.
+    before = {name: (member.owned, len(member.events)) for name, member in service.running.items()}
+    service.begin(["kafka-python-2"], FINAL)
+    for name, (owned, since) in before.items():
+        assert gave_up(service.running[name], since) < owned
+
+
+def test_java_rolls_while_kafka_python_is_stopped_and_upgraded(service: Service) -> None:
+    java, python = ["java-2.8.2-0", "java-2.8.2-1"], ["kafka-python-2-0"]
+    service.begin([*java, *python], OLD)
+    # kafka-python 2 does not introduce itself where it joins: the user says which client it is.
+    said = ("--assume-family", "kafka-python-2-0=kafka-python", "--out", str(service.file))
+    plan = service.plan(*said)
+    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("mixed_families", 1, 0)
+    first, second, third = plan["steps"]
+    assert first["left_out"] == ["kafka-python"]
+    assert not texts(first, "kafka-python")
+    assert "needs kafka-python 3.0 or later" in texts(second, "kafka-python")
+    roll(service, first, java)
+    # Who does not stop but takes the last list at once, beside the old one, is refused.
+    dies(service, FINAL, "InconsistentGroupProtocol")
+    told = service.verify()
+    assert (told["exit_code"], told["dangers"][0]["kind"]) == (3, "refused")
+    service.file = service.file.with_name("again.yaml")
+    service.plan(*said[:2], "--out", str(service.file))
+
+    replace(service, second, python[0])
+    assert service.runs() == dict.fromkeys(java, "EAGER") | {"kafka-python-0": "COOPERATIVE"}
+    service.carry_out(third, java)
+    assert service.verify()["finished"]
+    assert service.plan()["verdict"] == "done"
+    assert all(member.error is None for member in service.running.values())
+
+
+def test_the_way_back_of_kafka_python_and_java(service: Service) -> None:
+    names = ["java-3.9.1-0", "kafka-python-0"]
+    # Java leads: kafka-python 3.0 as a leader can hand out nothing at all, and be stuck in that.
+    for name in names:
+        service.begin([name], FINAL)
+    # An eager-only member in a cooperative group: what a hasty roll-back of one service does.
+    dies(service, OLD, "InconsistentGroupProtocol")
+    plan = service.plan("--to", "eager", "--out", str(service.file))
+    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("mixed_families", 1, 0)
+    first, second, third = plan["steps"]
+    roll(service, first, names[:1])
+    replace(service, second, names[1])
+    assert set(service.runs().values()) == {"EAGER"}
+    service.carry_out(third, names[:1])
+    assert service.verify()["finished"]
+    assert service.plan("--to", "eager")["verdict"] == "done"
+    assert all(member.error is None for member in service.running.values())
