@@ -93,6 +93,7 @@ def _declared(claimed: Sequence[Declared]) -> DeclaredAssignors:
         classic_only=tuple(sorted({name for other in claimed for name in other.classic_only})),
         session_timeout_ms=_same_in_all(other.session_timeout_ms for other in claimed),
         max_poll_interval_ms=_same_in_all(other.max_poll_interval_ms for other in claimed),
+        held_back_ms=_same_in_all(other.held_back_ms for other in claimed),
         max_surge=next((surge for surge in surges if surge != "0"), next(iter(surges), None)),
         upgrade_from=one.upgrade_from,
         evidence=one.evidence,

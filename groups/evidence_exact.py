@@ -150,6 +150,7 @@ def _timeouts(known: Timeouts | None, joins: Sequence[Joined]) -> Timeouts | Non
         told = Timeouts(
             session_ms=join.session_timeout_ms,
             rebalance_ms=join.rebalance_timeout_ms,
+            held_back_ms=join.held_back_ms,
             evidence=(join.evidence,),
         )
         found += [told] if (told.session_ms, told.rebalance_ms) != (None, None) else []
@@ -161,7 +162,9 @@ def _timeouts(known: Timeouts | None, joins: Sequence[Joined]) -> Timeouts | Non
     said = (newest.session_ms, newest.rebalance_ms)
     agreeing = (told for told in found if (told.session_ms, told.rebalance_ms) == said)
     evidence = newest_by_source(item for told in agreeing for item in told.evidence)
-    return replace(newest, evidence=evidence)
+    # The requests that a log of the broker's shows have no such field.
+    held_back = next((t.held_back_ms for t in reversed(found) if t.held_back_ms is not None), None)
+    return replace(newest, held_back_ms=held_back, evidence=evidence)
 
 
 def _told(timeouts: Timeouts) -> tuple[list[tuple[datetime, str, str]], int, int]:

@@ -19,6 +19,7 @@ from rebal.groups.by_topic import ByTopic
 from rebal.groups.lag import NO_LAG, Lags
 from rebal.groups.partitions import Partitions
 from rebal.groups.replicas import NO_REPLICAS, Replicas
+from rebal.groups.worker import WorkerState
 
 if TYPE_CHECKING:
     TopicPartitions = Mapping[str, Partitions]
@@ -134,11 +135,13 @@ class Timeouts(Record, frozen=True, kw_only=True):
 
     `session_ms` is how long it still counts after its last heartbeat (`session.timeout.ms`),
     `rebalance_ms` how long a rebalance waits for it (JoinGroup's rebalance timeout; consumers send
-    `max.poll.interval.ms`, KIP-62).
+    `max.poll.interval.ms`, KIP-62). `held_back_ms` is how long a Connect worker, when it leads,
+    holds a lost worker's tasks back (`scheduled.rebalance.max.delay.ms`, KIP-415).
     """
 
     session_ms: int | None = None
     rebalance_ms: int | None = None
+    held_back_ms: int | None = None
     evidence: tuple[Evidence, ...] = ()
 
 
@@ -148,7 +151,8 @@ class DeclaredAssignors(Record, frozen=True, kw_only=True):
     `list` is empty when the file leaves the list unset; `group_protocol` is `group.protocol`;
     `classic_only` names other settings of the file that KIP-848 clients refuse. `max_surge` is that
     of a Kubernetes Deployment (None: not known, or a deployment of another kind). The timeouts are
-    in milliseconds (None: the file leaves them unset), `upgrade_from` is Streams' (None: unset).
+    in milliseconds (None: the file leaves them unset; `held_back_ms` as `Timeouts` has it),
+    `upgrade_from` is Streams' (None: unset).
     """
 
     list: tuple[str, ...] = ()
@@ -156,6 +160,7 @@ class DeclaredAssignors(Record, frozen=True, kw_only=True):
     classic_only: tuple[str, ...] = ()
     session_timeout_ms: int | None = None
     max_poll_interval_ms: int | None = None
+    held_back_ms: int | None = None
     max_surge: str | None = None
     upgrade_from: str | None = None
     evidence: Evidence
@@ -172,14 +177,6 @@ class RanProtocol(Record, frozen=True, kw_only=True):
     value: RebalanceProtocol
     upgrade_from: str | None = None
     evidence: tuple[Evidence, ...] = ()
-
-
-class WorkerState(Record, frozen=True, kw_only=True):
-    """A Connect worker as it joined: its REST address, and what it ran then (None: not said)."""
-
-    url: str
-    connectors: int | None = None
-    tasks: int | None = None
 
 
 class Software(Record, frozen=True, kw_only=True):

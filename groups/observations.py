@@ -28,6 +28,7 @@ class Joined(Record, frozen=True, kw_only=True):
     generation_id: int | None = None
     session_timeout_ms: int | None = None
     rebalance_timeout_ms: int | None = None
+    held_back_ms: int | None = None
     protocol_type: str = "consumer"
     replaced_member_id: str | None = None
     evidence: Evidence
@@ -109,6 +110,7 @@ class Declared(Record, frozen=True, kw_only=True):
     classic_only: tuple[str, ...] = ()
     session_timeout_ms: int | None = None
     max_poll_interval_ms: int | None = None
+    held_back_ms: int | None = None
     family: str | None = None
     replicas: int | None = None
     max_surge: str | None = None

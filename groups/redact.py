@@ -1,9 +1,10 @@
 """`redact`: a snapshot without client ids, hosts and instance ids, with the same plan.
 
-What stays: the group's id, topics, racks, broker ids, times, versions, partitions, offsets, and
-the random end of each member id. What is replaced, everywhere it stands (also in notes and in the
-details of evidence): client ids and instance ids by `id-1` …, member ids by `member-1-<random>`,
-hosts by `host-1` …, any other network address by `address` and the names of files by `file`.
+What stays: the group's id, topics, connectors, racks, broker ids, times, versions, partitions,
+offsets, and the random end of each member id. What is replaced, everywhere it stands (also in notes
+and in the details of evidence): client ids and instance ids by `id-1` …, member ids by
+`member-1-<random>`, hosts by `host-1` …, any other network address by `address` and the names of
+files by `file`.
 
 The pseudonyms sort as the real names did, and assignors see members in that order, so a plan and a
 simulation of range and roundrobin are the same before and after. The sticky assignors walk hash

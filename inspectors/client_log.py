@@ -262,7 +262,8 @@ class _Reader:
                 software=_software(program, evidence),
                 generation_id=event.generation_id,
                 session_timeout_ms=found.session_timeout_ms,
-                rebalance_timeout_ms=found.max_poll_interval_ms,
+                rebalance_timeout_ms=found.rebalance_timeout_ms,
+                held_back_ms=found.held_back_ms,
                 protocol_type="connect" if event.worker else "consumer",
                 evidence=evidence,
             )

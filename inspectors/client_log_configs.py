@@ -20,10 +20,12 @@ _APPLICATION: Final = "application.id"
 _UPGRADE_FROM: Final = "upgrade.from"
 _SESSION: Final = "session.timeout.ms"
 _POLL: Final = "max.poll.interval.ms"
+_REBALANCE: Final = "rebalance.timeout.ms"
+_HELD_BACK: Final = "scheduled.rebalance.max.delay.ms"
 # Nothing else of a block is kept: it may hold secrets of custom components.
 _KEPT: Final = (
     *(_GROUP_ID, _CLIENT_ID, _INSTANCE_ID, _STRATEGY, _PROTOCOL),
-    *(_SESSION, _POLL, _WORKER_PROTOCOL, _APPLICATION, _UPGRADE_FROM),
+    *(_SESSION, _POLL, _REBALANCE, _HELD_BACK, _WORKER_PROTOCOL, _APPLICATION, _UPGRADE_FROM),
 )
 # What tells that a block was printed to its end.
 _NEEDED: Final[dict[Of, tuple[str, str]]] = {
@@ -51,7 +53,8 @@ class Config(Record, frozen=True, kw_only=True):
     classes: tuple[str, ...]
     group_protocol: str | None
     session_timeout_ms: int | None = None
-    max_poll_interval_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
+    held_back_ms: int | None = None
     worker: bool = False
     upgrade_from: str | None = None
 
@@ -122,7 +125,8 @@ class Configs:
             classes=tuple(c for part in listed.split(",") if (c := _class(part))),
             group_protocol=block.get(_PROTOCOL),
             session_timeout_ms=_milliseconds(block.get(_SESSION)),
-            max_poll_interval_ms=_milliseconds(block.get(_POLL)),
+            rebalance_timeout_ms=_milliseconds(block.get(_REBALANCE if worker else _POLL)),
+            held_back_ms=_milliseconds(block.get(_HELD_BACK)) if worker else None,
             worker=worker,
             upgrade_from=self._upgrade_from(block[_GROUP_ID], block.get(_CLIENT_ID, "")),
         )
@@ -148,9 +152,10 @@ class Configs:
     def _upgrade_from(self, group_id: str, client_id: str) -> str | None:
         """Of the newest program that names its threads so; its consumers are built right after."""
         thread = _THREAD.fullmatch(client_id)
-        for block in reversed(self._streams if thread else ()):
+        name = thread[1] if thread is not None else ""
+        for block in reversed(self._streams if name else ()):
             own = block.get(_CLIENT_ID, "")
-            fits = thread[1] == own or (not own and thread[1].startswith(f"{group_id}-"))
+            fits = name == own or (not own and name.startswith(f"{group_id}-"))
             if block[_APPLICATION] == group_id and fits:
                 return "" if _unset(block[_UPGRADE_FROM]) else block[_UPGRADE_FROM]
         return None

@@ -134,6 +134,7 @@ def _declared(where: str, client: Client, replicas: int | None, max_surge: str |
         classic_only=client.classic_only,
         session_timeout_ms=client.session_timeout_ms,
         max_poll_interval_ms=client.max_poll_interval_ms,
+        held_back_ms=client.held_back_ms,
         family=client.family,
         replicas=replicas,
         max_surge=max_surge,

@@ -65,10 +65,15 @@ _NEAR: Final = frozenset({"kafka", "consumer", "streams", "incoming"})
 _NO_CONSUMER: Final = frozenset({"producer", "admin", "template", "oauth", "oauthbearer", "oauth2"})
 _CONNECT_WORKER: Final = ("configstoragetopic", "offsetstoragetopic", "connectprotocol")
 _WORKER_PROTOCOL: Final = "connect.protocol"
+_WORKER_REBALANCE: Final = "rebalance.timeout.ms"
+_HELD_BACK: Final = "scheduled.rebalance.max.delay.ms"
 _WORKER_KEYS: Final = {
     "groupid": _GROUP_ID,
     "clientid": _CLIENT_ID,
     "connectprotocol": _WORKER_PROTOCOL,
+    "sessiontimeoutms": _CLASSIC_ONLY[1],
+    "rebalancetimeoutms": _WORKER_REBALANCE,
+    "scheduledrebalancemaxdelayms": _HELD_BACK,
 }
 _LIBRDKAFKA_ONLY: Final = (
     "enable.auto.offset.store",
@@ -105,6 +110,7 @@ class Client:
     family: str | None
     session_timeout_ms: int | None = None
     max_poll_interval_ms: int | None = None
+    held_back_ms: int | None = None
     upgrade_from: str | None = None
 
 
@@ -160,6 +166,7 @@ def _worker(beside: Flat, environment: Environment, notes: list[str]) -> Client 
     if _WORKER_PROTOCOL in known and offers is None:
         notes.append("is of a Connect worker whose connect.protocol cannot be told; it is left out")
         return None
+    held_back = known.get(_HELD_BACK)
     return Client(
         group_id=known.get(_GROUP_ID),
         client_id=known.get(_CLIENT_ID) or None,
@@ -169,6 +176,10 @@ def _worker(beside: Flat, environment: Environment, notes: list[str]) -> Client 
         group_protocol=None,
         classic_only=(),
         family="connect",
+        session_timeout_ms=_number(known.get(_CLASSIC_ONLY[1])),
+        # How long a rebalance waits for it, as max.poll.interval.ms is for consumers.
+        max_poll_interval_ms=_number(known.get(_WORKER_REBALANCE)),
+        held_back_ms=0 if held_back == "0" else _number(held_back),
     )
 
 
@@ -283,8 +294,12 @@ def _timeouts(known: Mapping[str, str | None]) -> _Timeouts:
 
 
 def _milliseconds(known: Mapping[str, str | None], name: str) -> int | None:
-    own = known.get(name) or ""
-    return int(own) if _MILLISECONDS.fullmatch(own) else span_ms(known.get(_SPANS[name]) or "")
+    own = _number(known.get(name))
+    return span_ms(known.get(_SPANS[name]) or "") if own is None else own
+
+
+def _number(value: str | None) -> int | None:
+    return int(value) if value and _MILLISECONDS.fullmatch(value) else None
 
 
 def _entries(value: str) -> list[str]:

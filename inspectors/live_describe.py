@@ -13,6 +13,7 @@ from typing import Any, Final
 from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
 from msgspec.structs import replace
 
+from rebal.groups.assignors.connect import Given, after, running_of, work_of
 from rebal.groups.errors import WireError
 from rebal.groups.model import (
     GroupState,
@@ -21,11 +22,11 @@ from rebal.groups.model import (
     Record,
     Subscription,
     TopicPartitions,
-    WorkerState,
 )
 from rebal.groups.partitions import Partitions
-from rebal.groups.wire.connect import CONNECTOR, decode_worker
+from rebal.groups.wire.connect import decode_worker, decode_worker_assignment
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
+from rebal.groups.worker import WorkerState
 from rebal.inspectors.errors import RequestError
 from rebal.inspectors.raw import RawCluster, retry
 from rebal.inspectors.raw_connection import Connection, Deadline, error_name
@@ -180,12 +181,22 @@ def _worker(member: Any) -> Member:
         told = decode_worker(bytes(member.member_metadata))
     except WireError as wrong:
         return replace(made, subscription_error=str(wrong))
-    ran = told.assignment.assigned if told.assignment is not None else None
-    numbers = [number for _, some in ran for number in some] if ran is not None else None
+    if not member.member_assignment:
+        return replace(made, worker=WorkerState(url=told.url))
+    try:
+        given = decode_worker_assignment(bytes(member.member_assignment))
+    except WireError as wrong:
+        return replace(made, worker=WorkerState(url=told.url), subscription_error=str(wrong))
+    # The incremental protocols say only what changes, against what the worker said that it had.
+    before = told.assignment.assigned if given.version and told.assignment is not None else ()
+    now = after(
+        work_of(before), Given(assigned=work_of(given.assigned), revoked=work_of(given.revoked))
+    )
     state = WorkerState(
         url=told.url,
-        connectors=None if numbers is None else numbers.count(CONNECTOR),
-        tasks=None if numbers is None else len(numbers) - numbers.count(CONNECTOR),
+        running=running_of(now),
+        leader=given.leader == made.member_id,
+        held_back_ms=given.delay_ms,
     )
     return replace(made, worker=state)
 

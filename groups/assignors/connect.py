@@ -20,6 +20,7 @@ from typing import Final
 from rebal.groups.assignors.javatable import HashTable, hash_order, string_hash, utf16
 from rebal.groups.model import Record
 from rebal.groups.wire.connect import CONNECTOR, ConnectorTasks
+from rebal.groups.worker import Running
 
 Item = tuple[str, int]
 """A task as (connector, number); a connector itself has the number `CONNECTOR`."""
@@ -102,6 +103,20 @@ def work_of(sent: ConnectorTasks | None) -> Work:
     """What a worker or leader makes of `sent` (None: nothing)."""
     items = [(name, number) for name, numbers in sent or () for number in numbers]
     return _connectors_first(items)
+
+
+def running_of(work: Work) -> tuple[Running, ...]:
+    """`work` as a snapshot has it."""
+    return tuple(
+        Running(name, CONNECTOR in numbers, tuple(n for n in numbers if n != CONNECTOR))
+        for name, numbers in by_connector(work, hashed=False)
+    )
+
+
+def held_of(running: Iterable[Running]) -> Work:
+    """The work that a snapshot says is `running`."""
+    numbers = ((one, [CONNECTOR] if one.itself else []) for one in running)
+    return work_of(tuple((one.connector, (*itself, *one.tasks)) for one, itself in numbers))
 
 
 def after(held: Work, given: Given) -> Work:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.errors import WireError
-from rebal.groups.model import Group, GroupSnapshot, Member, Subscription, WorkerState
+from rebal.groups.model import Group, GroupSnapshot, Member, Subscription
 from rebal.groups.redact import redact
 from rebal.groups.snapshot import dump_snapshot
 from rebal.groups.streams_releases import releases_of, user_data_of
@@ -33,6 +33,7 @@ from rebal.groups.wire.streams import (
     decode_streams,
     encode_streams,
 )
+from rebal.groups.worker import Running, WorkerState
 
 # Joins of real programs, as Kafka 4.1.1's request log printed them.
 SUBSCRIPTIONS = {
@@ -223,10 +224,12 @@ def test_a_worker_without_its_fields_is_refused() -> None:
 
 
 def test_a_redacted_worker_has_no_address() -> None:
-    worker = WorkerState(url="http://connect-7.example.org:8083/", connectors=1, tasks=2)
+    running = (Running("orders-sink", itself=True, tasks=(0, 2)), Running("audit", tasks=(1,)))
+    worker = WorkerState(url="http://connect-7.example.org:8083/", running=running)
+    assert (worker.connectors, worker.tasks) == (1, 3)
     member = Member(member_id="w-1", client_id="w", worker=worker)
     group = Group(group_id="g", protocol_type="connect")
     at = datetime(2026, 11, 21, tzinfo=UTC)
     made = redact(GroupSnapshot(group=group, captured_at=at, members=(member,)))
-    assert made.members[0].worker == WorkerState(url="", connectors=1, tasks=2)
+    assert made.members[0].worker == WorkerState(url="", running=running)
     assert "example" not in dump_snapshot(made, "json")

@@ -229,6 +229,17 @@ def test_a_connect_worker_declares_what_it_will_offer(tmp_path, line, offers, is
     assert reading.notes == ()
 
 
+def test_a_connect_worker_declares_its_timeouts(tmp_path):
+    text = (
+        "group.id=w\nconfig.storage.topic=c\nsession.timeout.ms=12000\nrebalance.timeout.ms=70000\n"
+        "scheduled.rebalance.max.delay.ms={}\nconsumer.session.timeout.ms=1\n"
+    )
+    for value, read in (("0", 0), ("60000", 60_000), ("soon", None)):
+        (one,) = read_inventory(write(tmp_path, "w.properties", text.format(value))).declared
+        timeouts = (one.session_timeout_ms, one.max_poll_interval_ms, one.held_back_ms)
+        assert timeouts == (12_000, 70_000, read)
+
+
 def test_a_connect_worker_whose_protocol_is_not_known_declares_nothing(tmp_path):
     for value in ("${PROTOCOL}", "newest"):
         text = f"group.id=w\nconfig.storage.topic=c\nconnect.protocol={value}"

@@ -189,6 +189,8 @@ def worker_log(client: str, set_to: str, protocol: str) -> str:
         "[class org.apache.kafka.clients.consumer.RangeAssignor]\n\n"
         "[2026-11-21 11:32:52,096] INFO DistributedConfig values: \n"
         f"\tclient.id = {set_to}\n\tconnect.protocol = {protocol}\n\tgroup.id = workers\n"
+        "\trebalance.timeout.ms = 60000\n\tscheduled.rebalance.max.delay.ms = 300000\n"
+        "\tsession.timeout.ms = 10000\n"
         " (org.apache.kafka.connect.runtime.distributed.DistributedConfig)\n"
         "[2026-11-21 11:32:52,714] INFO Kafka version: 4.1.1 "
         "(org.apache.kafka.common.utils.AppInfoParser)\n"
@@ -209,6 +211,8 @@ def test_a_worker_says_its_protocol(client: str, protocol: str, tmp_path: Path) 
     assert join.software is not None
     assert (join.member_id, join.protocol_type) == (f"{client}-{UUID}", "connect")
     assert join.software.version == "4.1.1"
+    timeouts = (join.session_timeout_ms, join.rebalance_timeout_ms, join.held_back_ms)
+    assert timeouts == (10_000, 60_000, 300_000)
 
 
 def test_connect_protocol_has_three_values() -> None:
