@@ -23,6 +23,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from rebal.inspectors.connection_oauth import OAuth
 from rebal.inspectors.connection_properties import parse_properties
 from rebal.inspectors.connection_settings import Pem, Settings, layer, merge, typed
 from rebal.inspectors.errors import SettingError
@@ -37,7 +38,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach one cluster; secrets are in it, so its repr leaves them out.
 
     `timeout_ms` is the total time of one operation. `ca`, `certificate` and `key` are PEM, in a
-    file or inline; `pkcs12` is a keystore file that only librdkafka reads.
+    file or inline; `pkcs12` is a keystore file that only librdkafka reads. `oauth` is where the
+    tokens of OAUTHBEARER come from, which has no user name.
     """
 
     bootstrap: str
@@ -46,6 +48,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     mechanism: str | None = None
     username: str | None = None
     password: str | None = None
+    oauth: OAuth | None = None
     ca: Pem | None = None
     certificate: Pem | None = None
     key: Pem | None = None
@@ -55,12 +58,17 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     verify_hostname: bool = True
 
     def __repr__(self) -> str:
-        login = f", {self.mechanism} as {self.username}" if self.mechanism else ""
+        login = f", {self.mechanism} as {self.who}" if self.mechanism else ""
         return f"ClusterConfig({self.bootstrap}, {self.protocol}{login}, {self.timeout_ms} ms)"
 
     def __rich_repr__(self) -> Any:
         """What rich prints: as little as repr."""
         yield repr(self)
+
+    @property
+    def who(self) -> str | None:
+        """Who logs in with SASL, as far as the settings say."""
+        return self.oauth.who if self.oauth is not None else self.username
 
     @property
     def tls(self) -> bool:
@@ -80,6 +88,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     def scrub(self, text: str) -> str:
         """`text` (a client library's own words) without any secret of this description."""
         secrets = [self.password, self.key_password, self.pkcs12_password]
+        secrets += [self.oauth.client_secret] if self.oauth is not None else []
         secrets += [pem.inline for pem in (self.key, self.certificate, self.ca) if pem]
         for secret in secrets:
             if secret:

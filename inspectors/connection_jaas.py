@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from rebal.inspectors.connection_oauth import MECHANISM, of_jaas
 from rebal.inspectors.errors import SettingError
 
 _CONFIG: Final = re.compile(
@@ -18,16 +19,16 @@ _OPTION: Final = re.compile(
 _MODULES: Final = {
     "PlainLoginModule": ("PLAIN",),
     "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+    "OAuthBearerLoginModule": (MECHANISM,),
 }
 _REFUSED: Final = {
-    "OAuthBearerLoginModule": "OAUTHBEARER",
     "Krb5LoginModule": "Kerberos (GSSAPI)",
     "IAMLoginModule": "AWS_MSK_IAM",
 }
 
 
-def parse_jaas(text: str, mechanism: str | None) -> tuple[str, str]:
-    """User name and password of a `PlainLoginModule` or `ScramLoginModule` line.
+def parse_jaas(text: str, mechanism: str | None) -> dict[str, str]:
+    """The login of a `PlainLoginModule`, `ScramLoginModule` or `OAuthBearerLoginModule` line.
 
     `mechanism` is `sasl.mechanism` (None: not set yet); the module must be the one it needs.
 
@@ -45,12 +46,12 @@ def parse_jaas(text: str, mechanism: str | None) -> tuple[str, str]:
     if module in _REFUSED:
         raise SettingError(
             f"sasl.jaas.config: {module} ({_REFUSED[module]}) is not supported: use a listener "
-            "with PLAIN, SCRAM or mutual TLS."
+            "with PLAIN, SCRAM, OAUTHBEARER or mutual TLS."
         )
     if module not in _MODULES:
         raise SettingError(
             f"sasl.jaas.config: the login module {match['module']} is not known: "
-            "use PlainLoginModule or ScramLoginModule."
+            "use PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule."
         )
     if mechanism is not None and mechanism not in _MODULES[module]:
         raise SettingError(
@@ -58,10 +59,12 @@ def parse_jaas(text: str, mechanism: str | None) -> tuple[str, str]:
             f"it serves {' and '.join(_MODULES[module])}."
         )
     options = {key: _unquote(value) for key, value in _OPTION.findall(match["options"])}
+    if _MODULES[module] == (MECHANISM,):
+        return of_jaas(options)
     for needed in ("username", "password"):
         if needed not in options:
             raise SettingError(f"sasl.jaas.config: {module} needs {needed}=….")
-    return options["username"], options["password"]
+    return {f"sasl.{name}": options[name] for name in ("username", "password")}
 
 
 def _unquote(value: str) -> str:

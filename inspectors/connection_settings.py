@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from rebal.inspectors import connection_oauth as oauth
 from rebal.inspectors.connection_jaas import parse_jaas
 from rebal.inspectors.errors import SettingError
 
@@ -17,6 +18,7 @@ Settings = dict[str, str]
 _ALIASES: Final = {
     "sasl.mechanisms": "sasl.mechanism",
     "metadata.broker.list": "bootstrap.servers",
+    **oauth.ALIASES,
 }
 _CA: Final = frozenset(
     {"ssl.ca.location", "ssl.ca.pem", "ssl.truststore.location", "ssl.truststore.certificates",
@@ -34,7 +36,7 @@ _LOGIN: Final = frozenset({"sasl.mechanism", "sasl.username", "sasl.password", "
 _OTHER: Final = frozenset(
     {"bootstrap.servers", "security.protocol", "ssl.endpoint.identification.algorithm"}
 )
-_KNOWN: Final = _CA | _IDENTITY | _LOGIN | _OTHER
+_KNOWN: Final = _CA | _IDENTITY | _LOGIN | _OTHER | oauth.KEYS
 # Keys of Kafka's clients that change nothing in what is read here; files of real services are full
 # of them, so they pass without a word.
 _IGNORED_NAMES: Final = """
@@ -68,14 +70,15 @@ _IGNORED: Final = frozenset(_IGNORED_NAMES.split())
 _REFUSED: Final = {
     "ssl.engine.factory.class": "Java classes cannot be loaded here",
     "sasl.client.callback.handler.class": "Java classes cannot be loaded here",
-    "sasl.login.callback.handler.class": "Java classes cannot be loaded here",
     "sasl.login.class": "Java classes cannot be loaded here",
     "sasl.kerberos.service.name": "Kerberos is not supported",
+    "sasl.oauthbearer.config": oauth.UNSECURED,
+    "enable.sasl.oauthbearer.unsecure.jwt": oauth.UNSECURED,
     "enable.ssl.certificate.verification": (
         "certificates are always checked; give the authority's certificate as ssl.ca.location"
     ),
 }
-_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", oauth.MECHANISM)
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -104,9 +107,11 @@ def layer(raw: Mapping[str, str], where: str) -> Settings:
         key = _ALIASES.get(raw_key, raw_key)
         if key in _REFUSED:
             raise SettingError(f"{where}: {raw_key} is not supported: {_REFUSED[key]}.")
-        if key.startswith("sasl.oauthbearer."):
-            raise SettingError(f"{where}: {raw_key}: {_no_mechanism('OAUTHBEARER')}")
-        if key in _IGNORED:
+        if key in oauth.CLASSES:
+            if value.strip().rsplit(".", 1)[-1] in oauth.CLASSES[key]:
+                continue
+            raise SettingError(f"{where}: {raw_key}: Java classes cannot be loaded here.")
+        if key in _IGNORED or key.startswith(oauth.IGNORED):
             continue
         if key not in _KNOWN:
             near = difflib.get_close_matches(key, _KNOWN, 1, 0.8)
@@ -133,9 +138,8 @@ def merge(layers: Sequence[Settings]) -> Settings:
         found = dict(one)
         jaas = found.pop("sasl.jaas.config", None)
         if jaas is not None:
-            user, password = parse_jaas(jaas, _mechanism(mechanism) if mechanism else None)
-            found.setdefault("sasl.username", user)
-            found.setdefault("sasl.password", password)
+            login = parse_jaas(jaas, _mechanism(mechanism) if mechanism else None)
+            found = {**login, **found}
         for group in (_CA, _IDENTITY):
             if found.keys() & (group - _PASSWORDS):
                 merged = {key: value for key, value in merged.items() if key not in group}
@@ -159,7 +163,9 @@ def typed(settings: Settings) -> dict[str, Any]:
                 f"security.protocol={protocol} needs sasl.mechanism: {', '.join(_MECHANISMS)}."
             )
         made["mechanism"] = _mechanism(settings["sasl.mechanism"])
-        for name in ("username", "password"):
+        if made["mechanism"] == oauth.MECHANISM:
+            made["oauth"] = oauth.oauth_of(settings)
+        for name in ("username", "password") if "oauth" not in made else ():
             if f"sasl.{name}" not in settings:
                 raise SettingError(
                     f"sasl.mechanism={made['mechanism']} needs a {name}: set sasl.{name} or "
@@ -177,7 +183,10 @@ def typed(settings: Settings) -> dict[str, Any]:
 
 
 def _no_mechanism(mechanism: str) -> str:
-    return f"{mechanism} is not supported: use a listener with PLAIN, SCRAM or mutual TLS."
+    return (
+        f"{mechanism} is not supported: use a listener with PLAIN, SCRAM, OAUTHBEARER or mutual "
+        "TLS."
+    )
 
 
 def _mechanism(text: str) -> str:

@@ -6,6 +6,7 @@ import os
 import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rebal.inspectors.connection_settings import Pem
@@ -13,6 +14,7 @@ from rebal.inspectors.errors import SettingError
 
 if TYPE_CHECKING:
     from rebal.inspectors.connection import ClusterConfig
+    from rebal.inspectors.connection_oauth import OAuth
 
 
 def to_confluent(config: ClusterConfig) -> dict[str, Any]:
@@ -29,8 +31,11 @@ def to_confluent(config: ClusterConfig) -> dict[str, Any]:
     }
     if config.sasl:
         made["sasl.mechanism"] = config.mechanism
-        made["sasl.username"] = config.username
-        made["sasl.password"] = config.password
+        if config.oauth is None:
+            made["sasl.username"] = config.username
+            made["sasl.password"] = config.password
+        else:
+            made["oauth_cb"] = partial(_token_for_librdkafka, config.oauth, config.timeout_ms)
     if config.tls:
         made["ssl.endpoint.identification.algorithm"] = (
             "https" if config.verify_hostname else "none"
@@ -52,7 +57,7 @@ def to_confluent(config: ClusterConfig) -> dict[str, Any]:
 
 
 def to_kafka_python(config: ClusterConfig) -> dict[str, Any]:
-    """kafka-python's settings, with a ready `ssl_context`.
+    """kafka-python's settings, with a ready `ssl_context`; without what gives a login its token.
 
     Raises:
         SettingError: a PKCS12 keystore (Python's TLS reads PEM only), or a PEM that does not load.
@@ -67,12 +72,23 @@ def to_kafka_python(config: ClusterConfig) -> dict[str, Any]:
     }
     if config.sasl:
         made["sasl_mechanism"] = config.mechanism
-        made["sasl_plain_username"] = config.username
-        made["sasl_plain_password"] = config.password
+        if config.oauth is None:
+            made["sasl_plain_username"] = config.username
+            made["sasl_plain_password"] = config.password
     if config.tls:
         made["ssl_context"] = _ssl_context(config)
         made["ssl_check_hostname"] = config.verify_hostname
     return made
+
+
+def _token_for_librdkafka(
+    oauth: OAuth, timeout_ms: int, _: str
+) -> tuple[str, float, str, dict[str, str]]:
+    """Token, its end in seconds of the epoch, principal (not used by brokers), extensions."""
+    from rebal.inspectors.connection_tokens import token_of
+
+    token = token_of(oauth, timeout_ms / 1000)
+    return token.value, token.expires, "", dict(oauth.extensions)
 
 
 def _ssl_context(config: ClusterConfig) -> ssl.SSLContext:

@@ -317,6 +317,8 @@ def _topic(name: str, error: RequestError) -> _Unavailable:
 
 
 def _principal(config: ClusterConfig) -> str:
+    if config.oauth is not None:
+        return "User:NAME-IN-YOUR-TOKEN"
     if config.sasl:
         return f"User:{config.username}"
     if config.certificate is not None or config.pkcs12 is not None:

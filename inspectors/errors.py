@@ -6,7 +6,7 @@ from typing import Literal
 
 from rebal.groups.errors import RebalError
 
-ConnectKind = Literal["unreachable", "timeout", "authentication", "tls", "protocol"]
+ConnectKind = Literal["unreachable", "timeout", "authentication", "tls", "protocol", "token"]
 
 
 class SettingError(RebalError):

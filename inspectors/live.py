@@ -147,8 +147,9 @@ def _connect(config: ClusterConfig) -> Session:
     try:
         raw.any(deadline)
     except ConnectError as error:
-        # Nobody is there, or nobody that speaks Kafka: the other client would only take longer.
-        if error.kind in ("unreachable", "timeout", "protocol"):
+        # Nobody is there, or nobody that speaks Kafka, or no token is to be had: the other client
+        # would only take longer.
+        if error.kind in ("unreachable", "timeout", "protocol", "token"):
             raise
         raw_error = error
     except (SettingError, RequestError) as error:

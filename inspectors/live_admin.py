@@ -34,6 +34,7 @@ from rebal.groups.model import Broker, GroupState, GroupType, Member, Topic
 from rebal.groups.partitions import Partitions
 from rebal.groups.replicas import Replicas
 from rebal.inspectors.connection import ClusterConfig
+from rebal.inspectors.connection_tokens import forget
 from rebal.inspectors.errors import ConnectError, RequestError
 from rebal.inspectors.live_describe import CONSUMER, Described
 from rebal.inspectors.raw_connection import Deadline, seconds
@@ -230,6 +231,8 @@ class Admin:
 
     def _on_error(self, error: Any) -> None:
         if error.name() == "_AUTHENTICATION":
+            if self._config.oauth is not None:
+                forget(self._config.oauth)
             self._broken = ConnectError("librdkafka could not log in.", "authentication")
         elif error.name() == "_SSL":
             self._broken = ConnectError("librdkafka's TLS handshake failed.", "tls")

@@ -22,6 +22,7 @@ from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from rebal.inspectors.connection import CLIENT_ID, ClusterConfig
+from rebal.inspectors.connection_tokens import TokenProvider, forget
 from rebal.inspectors.errors import ConnectError, RequestError
 
 _SOFTWARE: Final = "rebal"
@@ -197,7 +198,10 @@ class Connection:
                 f"{', '.join(answer.mechanisms) or 'nothing'}: set sasl.mechanism.",
                 "authentication",
             )
-        mechanism = get_sasl_mechanism(config.mechanism)(host=host, **self._settings)
+        login = dict(self._settings)
+        if config.oauth is not None:
+            login["sasl_oauth_token_provider"] = TokenProvider(config.oauth, deadline.left())
+        mechanism = get_sasl_mechanism(config.mechanism)(host=host, **login)
         while not mechanism.is_done():
             reply = self.send(SaslAuthenticateRequest, deadline, auth_bytes=mechanism.auth_bytes())
             if reply.error_code:
@@ -232,6 +236,13 @@ def api_key(request: type) -> int:
 
 
 def _wrong_login(address: str, config: ClusterConfig) -> str:
+    if config.oauth is not None:
+        # The next login must not come with the same token again.
+        forget(config.oauth)
+        return (
+            f"{address} refused {config.who} with {config.mechanism} (expired, or not from the "
+            "issuer, for the audience or with the claims that it asks for). Check --command-config."
+        )
     return (
         f"{address} refused the login of {config.username} with {config.mechanism} "
         "(wrong user name or password, or not set up for this mechanism). Check --command-config."

@@ -91,6 +91,8 @@ def command(
     if not given and (bootstrap or profile or command_config or not request_log):
         connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
         config = connection.config()
+        if config.oauth is not None:
+            raise UsageError("a fleet scan does not log in with OAUTHBEARER: use PLAIN or SCRAM.")
     from rebal.inspectors.fleet.job import ScanOrder, run_scan
     from rebal.inspectors.fleet.session import SparkSettings
 

@@ -11,6 +11,11 @@ from rebal.inspectors.errors import SettingError
 
 SECRET = "hunter2-s3cret"
 JAAS = 'sasl.jaas.config=x.ScramLoginModule required username="a" password="b";'
+OAUTH = ("security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER")
+TOKENS = "sasl.oauthbearer.token.endpoint.url"
+BEARER = (
+    "sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+)
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -158,10 +163,20 @@ def test_what_services_have_in_their_files_passes(tmp_path: Path) -> None:
         (("security.protocol=SASL_SSL",), "needs sasl.mechanism"),
         (("security.protocol=SASL_SSL", "sasl.mechanism=PLAIN"), "needs a username"),
         (("security.protocol=SASL_SSL", "sasl.mechanism=GSSAPI"), "GSSAPI is not supported"),
-        (("security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER"), "OAUTHBEARER is not"),
+        ((*OAUTH,), "needs sasl.oauthbearer.token.endpoint.url"),
+        ((*OAUTH, "sasl.oauthbearer.token.endpoint.url=x"), "(https://…/token), or of a file"),
+        ((*OAUTH, f"{TOKENS}=https://i/token"), "client.id, or clientId=… and clientSecret=…"),
+        ((*OAUTH, f"{TOKENS}=https://u:p@i/token"), "a login does not belong there"),
+        ((*OAUTH, f"{TOKENS}=file:"), "expected file:///PATH"),
+        ((*OAUTH, f"{TOKENS}=file:/t", "sasl.oauthbearer.extensions=a"), "expected name=value"),
+        ((*OAUTH, "sasl.oauthbearer.method=default"), "unsigned tokens are for tests only"),
+        (("enable.sasl.oauthbearer.unsecure.jwt=true",), "unsigned tokens are for tests only"),
+        ((f'{BEARER} unsecuredLoginStringClaim_sub="a";',), "unsigned tokens are for tests only"),
+        (("sasl.login.callback.handler.class=my.Handler",), "Java classes cannot be loaded"),
+        (("sasl.oauthbearer.jwt.retriever.class=a.JwtBearerJwtRetriever",), "cannot be loaded"),
+        (("sasl.mechanism=PLAIN", f"{BEARER};"), "OAuthBearerLoginModule does not serve"),
         (("security.protocol=SASL_SSL", "sasl.mechanism=AWS_MSK_IAM"), "AWS_MSK_IAM is not"),
         (("sasl.kerberos.service.name=kafka",), "Kerberos is not supported"),
-        (("sasl.oauthbearer.token.endpoint.url=x",), "OAUTHBEARER is not supported"),
         (("sasl.client.callback.handler.class=x",), "Java classes cannot be loaded"),
         (("enable.ssl.certificate.verification=false",), "certificates are always checked"),
         (("sasl.password=${file:/x:y}",), "is a placeholder"),
@@ -200,6 +215,42 @@ def test_jaas_values_keep_their_quotes_and_escapes() -> None:
         f'sasl.jaas.config={SCRAM} required username="a b" password="p\\"w;=d" ;',
     )
     assert (config.username, config.password) == ("a b", 'p"w;=d')
+
+
+def test_a_token_endpoint_in_javas_spelling_and_in_librdkafkas(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
+        f"{TOKENS}=https://issuer/token\n"
+        "sasl.login.callback.handler.class=org.apache.kafka.common.security.oauthbearer.secured."
+        f'OAuthBearerLoginCallbackHandler\n{BEARER} clientId="me" clientSecret="{SECRET}" '
+        'scope="kafka" extension_logicalCluster="lkc-1";\nsasl.oauthbearer.jwks.endpoint.url=x\n'
+    )
+    java = made(command_config=file)
+    librdkafka = made(
+        *OAUTH, f"{TOKENS}=https://issuer/token", "sasl.oauthbearer.method=OIDC",
+        "sasl.oauthbearer.client.id=me", f"sasl.oauthbearer.client.secret={SECRET}",
+        "sasl.oauthbearer.scope=kafka", "sasl.oauthbearer.extensions=logicalCluster=lkc-1",
+    )  # fmt: skip
+    newest = made(
+        *OAUTH, f"{TOKENS}=https://issuer/token", "sasl.oauthbearer.scope=kafka",
+        "sasl.oauthbearer.client.credentials.client.id=me",
+        f"sasl.oauthbearer.client.credentials.client.secret={SECRET}",
+        "sasl.oauthbearer.extensions=logicalCluster=lkc-1",
+        "sasl.oauthbearer.jwt.retriever.class=a.ClientCredentialsJwtRetriever",
+    )  # fmt: skip
+    assert java.oauth == librdkafka.oauth == newest.oauth
+    assert java.oauth is not None
+    assert java.oauth.extensions == (("logicalCluster", "lkc-1"),)
+    assert SECRET not in repr(java) + repr(java.oauth)
+    assert "OAUTHBEARER as client me" in repr(java)
+    assert SECRET not in java.scrub(f"no {SECRET}")
+    confluent = java.to_confluent()
+    assert callable(confluent["oauth_cb"])
+    assert "sasl.username" not in confluent
+    held = made(*OAUTH, f"{TOKENS}=file:///run/a%20token").oauth
+    assert held is not None
+    assert held.file == "/run/a token"
 
 
 def test_no_bootstrap_server_says_where_it_can_come_from() -> None:

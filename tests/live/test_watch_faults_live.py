@@ -6,6 +6,7 @@ meanwhile is seen by the first look that comes through again.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import subprocess
@@ -14,12 +15,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from confluent_kafka.admin import ScramMechanism, UserScramCredentialDeletion
 
 from rebal.cli import app
 from tests.kafka.broker import Broker, free_ports
+from tests.kafka.issuer import Issuer, token
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.kafka.processes import wait_for
 from tests.kafka.tunnel import Tunnel
@@ -205,3 +208,76 @@ def test_a_login_that_is_taken_away_and_given_again(
     assert "refused the login of watcher with SCRAM-SHA-256" in why
     assert "s3cret" not in rollout.said()
     assert "s3cret" not in json.dumps(rollout.journal())
+
+
+def oauth_words(broker: Broker, url: str, *more: str) -> list[str]:
+    settings = [
+        f"bootstrap.servers={broker.bootstrap_sasl}",
+        "security.protocol=SASL_SSL",
+        f"ssl.ca.location={broker.certificates.ca}",
+        "sasl.mechanism=OAUTHBEARER",
+        f"sasl.oauthbearer.token.endpoint.url={url}",
+        *more,
+    ]
+    return [word for setting in settings for word in ("-X", setting)]
+
+
+CLIENT = ("sasl.oauthbearer.client.id=me", "sasl.oauthbearer.client.secret=client-s3cret")
+
+
+def test_tokens_that_expire_are_renewed_and_an_issuer_that_gives_none_makes_blind(
+    broker: Broker, rollout: Rollout
+) -> None:
+    with Issuer(5, sub="admin") as issuer:
+
+        def dry_up() -> None:
+            wait_for("a token renewed in time", lambda: len(issuer.asked) > 1, timeout=20)
+            issuer.status = 401
+
+        why = rollout.through(
+            ["--probe", *oauth_words(broker, issuer.url, *CLIENT)],
+            dry_up,
+            lambda: setattr(issuer, "status", 200),
+        )
+    assert why.endswith(f"the token endpoint {issuer.url} refused client me (401: invalid_client).")
+    login = base64.b64encode(b"me:client-s3cret").decode()
+    expected = {"grant_type": "client_credentials", "authorization": f"Basic {login}"}
+    assert all(asked == expected for asked in issuer.asked)
+    assert "s3cret" not in rollout.said() + json.dumps(rollout.journal())
+
+
+def test_a_token_in_a_file_that_expires_and_is_put_there_anew(
+    broker: Broker, rollout: Rollout, tmp_path: Path
+) -> None:
+    file = tmp_path / "kafka token"
+    file.write_text(token(60, sub="admin"))
+    why = rollout.through(
+        oauth_words(broker, f"file://{quote(str(file))}"),
+        lambda: file.write_text(token(-1, sub="admin")) and None,
+        lambda: file.write_text(token(60, sub="admin") + "\n") and None,
+    )
+    assert re.fullmatch(
+        rf"the token in {file} expired at \d\d:\d\d:\d\dZ: put a fresh one there\.", why
+    )
+
+
+def test_a_token_that_the_broker_refuses_and_both_clients_with_a_good_one(
+    broker: Broker, rollout: Rollout, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Issuer(60, nobody="here") as issuer:
+        words = oauth_words(broker, issuer.url, *CLIENT, "sasl.oauthbearer.scope=kafka")
+        assert app.run(["verify", str(rollout.plan), *words]) == 1
+        assert (
+            f"{broker.bootstrap_sasl} refused client me with OAUTHBEARER" in capfd.readouterr().err
+        )
+        issuer.claims = {"sub": "admin"}
+        assert app.run(["inspect", rollout.group, "--probe", "-o", "json", *words]) == 0
+        assert {asked["scope"] for asked in issuer.asked} == {"kafka"}
+        told = json.loads(capfd.readouterr().out)
+        assert app.run(["doctor", rollout.group, "-o", "json", *words]) == 0
+        doctor = json.loads(capfd.readouterr().out)
+    (group,) = told["groups"]
+    assert group["notes"] == []
+    assert group["probe"]["refused"] is None
+    logins = [row for row in doctor["rows"] if row["source"].startswith("login")]
+    assert [row["available"] for row in logins] == ["yes", "yes"]

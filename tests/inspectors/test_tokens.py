@@ -1,0 +1,173 @@
+"""Tokens for OAUTHBEARER: from an endpoint and from a file, renewed in time, refused by name."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rebal.inspectors import connection_tokens as tokens
+from rebal.inspectors.connection_oauth import OAuth
+from rebal.inspectors.errors import ConnectError
+from tests.kafka.issuer import Issuer, token
+
+SECRET = "client s3cret+"
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with Issuer(60, sub="me") as made:
+        yield made
+
+
+def client(issuer: Issuer, **more: object) -> OAuth:
+    fields = {"url": issuer.url, "client_id": "me", "client_secret": SECRET, **more}
+    return OAuth(**fields)  # type: ignore[arg-type]
+
+
+def refused(oauth: OAuth, timeout: float = 5) -> str:
+    with pytest.raises(ConnectError) as error:
+        tokens.token_of(oauth, timeout)
+    assert error.value.kind == "token"
+    text = str(error.value)
+    assert SECRET not in text
+    assert text.endswith(".")
+    assert "\n" not in text
+    return text
+
+
+def test_a_token_serves_for_four_fifths_of_its_life(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oauth = client(issuer)
+    first = tokens.token_of(oauth, 5)
+    assert tokens.token_of(oauth, 5) is first
+    assert len(issuer.asked) == 1
+    assert repr(first) == "Token([secret])"
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 46)
+    assert tokens.token_of(oauth, 5) is first
+    monkeypatch.setattr(time, "time", lambda: now + 49)
+    renewed = tokens.token_of(oauth, 5)
+    assert renewed.expires > first.expires
+    assert len(issuer.asked) == 2
+    tokens.forget(oauth)
+    tokens.token_of(oauth, 5)
+    assert len(issuer.asked) == 3
+
+
+def test_the_login_is_encoded_where_that_is_asked_for(issuer: Issuer) -> None:
+    tokens.token_of(client(issuer), 5)
+    tokens.token_of(client(issuer, encode=True, scope="a b"), 5)
+    plain, encoded = (
+        base64.b64decode(asked["authorization"].removeprefix("Basic ")).decode()
+        for asked in issuer.asked
+    )
+    assert plain == f"me:{SECRET}"
+    assert encoded == "me:client+s3cret%2B"
+    assert [asked.get("scope") for asked in issuer.asked] == [None, "a b"]
+
+
+@pytest.mark.parametrize(
+    ("body", "seconds"),
+    [
+        ({"access_token": "opaque", "expires_in": 30}, 30),
+        ({"access_token": "opaque"}, 300),
+        ({"access_token": "a.b.c", "expires_in": 30}, 30),
+        ({"access_token": "opaque", "expires_in": "soon"}, 300),
+    ],
+)
+def test_a_token_that_only_its_issuer_can_read(
+    issuer: Issuer, body: dict[str, object], seconds: float
+) -> None:
+    issuer.body = json.dumps(body).encode()
+    found = tokens.token_of(client(issuer), 5)
+    assert found.expires - time.time() == pytest.approx(seconds, abs=3)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"<html>", "did not answer in JSON"),
+        (b"[]", "answered without a token"),
+        (b"\xff\xfe", "did not answer in JSON"),
+        (b"{}", "answered without a token"),
+        (b'{"access_token": 7}', "answered without a token"),
+        (b'{"access_token": "a\\u0001auth=b"}', "answered without a token"),
+    ],
+)
+def test_an_answer_that_is_none(issuer: Issuer, body: bytes, words: str) -> None:
+    issuer.body = body
+    assert words in refused(client(issuer))
+
+
+def test_a_token_that_has_expired_when_it_comes(issuer: Issuer) -> None:
+    issuer.life = -5
+    assert "has expired already: compare the clocks" in refused(client(issuer))
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (None, "refused client me (401: invalid_client)"),
+        (b"no", "refused client me (401)"),
+        (b'{"error": "<b>client s3cret+</b>"}', "refused client me (401)"),
+    ],
+)
+def test_an_endpoint_that_refuses(issuer: Issuer, body: bytes | None, words: str) -> None:
+    issuer.status, issuer.body = 401, body
+    assert words in refused(client(issuer))
+    issuer.status, issuer.body = 200, None
+    assert tokens.token_of(client(issuer), 5).value
+
+
+def test_a_redirect_never_gets_the_secret(issuer: Issuer) -> None:
+    with Issuer(60) as other:
+        issuer.status, issuer.location = 302, other.url
+        assert "(302" in refused(client(issuer))
+        assert other.asked == []
+
+
+def test_nobody_there_and_nobody_who_answers(issuer: Issuer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/token"
+        began = time.monotonic()
+        assert "did not answer within 0.4 s" in refused(client(issuer, url=url), 0.4)
+        assert time.monotonic() - began < 2
+    assert "cannot reach the token endpoint" in refused(client(issuer, url=url))
+    secure = issuer.url.replace("http:", "https:")
+    assert "cannot reach the token endpoint" in refused(client(issuer, url=secure))
+
+
+def test_an_authority_that_is_no_certificate(issuer: Issuer, tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("x")
+    text = refused(client(issuer, ca=str(tmp_path / "ca.pem")))
+    assert "ca.pem holds no certificate in PEM" in text
+
+
+def test_a_file_is_read_at_each_login(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    oauth = OAuth(file=str(file))
+    assert refused(oauth) == f"cannot read the token in {file}: No such file or directory."
+    file.write_text("")
+    assert refused(oauth) == f"{file}: it holds no token."
+    file.write_bytes(b"\xff\x00")
+    assert refused(oauth) == f"cannot read the token in {file}: it is no token."
+    for life in (60, 90):
+        text = token(life, sub="me")
+        file.write_text(f"{text}\n")
+        assert tokens.token_of(oauth, 5).value == text
+    file.write_text(token(-1, sub="me"))
+    assert "put a fresh one there" in refused(oauth)
+
+
+def test_what_kafka_python_is_given(issuer: Issuer) -> None:
+    oauth = client(issuer, extensions=(("logicalCluster", "lkc-1"),))
+    provider = tokens.TokenProvider(oauth, 5)
+    assert provider.token() == tokens.token_of(oauth, 5).value
+    assert provider.extensions() == {"logicalCluster": "lkc-1"}
