@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from rebal.groups.model import Tri
 from rebal.planner.aims import Aim
@@ -12,6 +13,8 @@ from rebal.planner.verify_gates import aim_of
 from rebal.planner.verify_members import Missing
 from rebal.planner.verify_rules import decides
 from rebal.planner.verify_steps import StepStanding
+
+STOP: Final = "restart nothing more until this is dealt with (→)"
 
 
 def what_next(
@@ -25,7 +28,7 @@ def what_next(
 ) -> str:
     """The one thing to do from here; `current` is the step that the group is in."""
     if danger:
-        return "restart nothing more until this is dealt with (→)"
+        return STOP
     if current is not None and current.gate is Tri.YES:
         return _onward(plan, current, findings)
     if current is None or not plan.steps:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rebal.cli import acceptance, options, output, scanned
-from rebal.cli.errors import FileError, UsageError
+from rebal.cli.errors import DONE, FailOn, FileError, UsageError, judged
 
 if TYPE_CHECKING:
     from rebal.groups.model import GroupSnapshot
@@ -83,13 +83,22 @@ def command(
         VerifyFormat, typer.Option("--output", "-o", help="How to print the answer.")
     ] = VerifyFormat.TEXT,
     wide: options.Wide = False,
+    fail_on: options.Severity = FailOn.BLOCK,
+    exit_zero: Annotated[
+        bool,
+        typer.Option(
+            "--exit-zero", help="Exit 0 wherever the roll-out stands; -o json still has the code."
+        ),
+    ] = False,
 ) -> int:
     """Hold a plan's current step against the live group: who has made it, and does its gate hold?
 
     Exits with 0 when the gate holds, 4 when not yet or when it cannot be proven, 3 when a danger
     shows (a refused member, a rebalance storm, a member that owns nothing, lag that grows, or what
-    the plan's rules say of the group as it is now). Nothing is changed; what was seen, and what you
-    accept or confirm, is added to the plan's journal, so that a later look knows it.
+    the plan's rules say of the group as it is now; with --fail-on warning a new warning too), 1
+    when the first look fails. While a --watch cannot read the group it is blind: it says since
+    when, and goes on. Nothing is changed; what was seen, and what you accept or confirm, is added
+    to the plan's journal, so that a later look knows it.
     """
     from rebal.cli.watch import duration
 
@@ -137,10 +146,15 @@ def command(
         lists=assume or (),
         watching=watch,
     )
+
+    def judge(seen: GroupSnapshot) -> Standing:
+        return _strict(verifying.judge(seen), fail_on)
+
     if not watch:
-        standing = verifying.confirm(look(), *word) if word else verifying.judge(look())
+        asked = verifying.confirm(look(), *word) if word else verifying.judge(look())
+        standing = _strict(asked, fail_on)
         _print(standing, form, wide)
-        return standing.exit_code
+        return DONE if exit_zero else standing.exit_code
     from rebal.cli.views.verify_live import shower
     from rebal.cli.watch import watch as follow
 
@@ -149,10 +163,22 @@ def command(
         shower(seconds, book, made, jsonl=form is VerifyFormat.JSONL, wide=wide) as show,
         redirect_stderr(io.StringIO()) as talk,
     ):
-        standing = follow(look, verifying.judge, show, seconds=seconds, every=every)
+        standing = follow(look, judge, show, seconds=seconds, every=every)
     for line in dict.fromkeys(talk.getvalue().splitlines()):
         print(line, file=sys.stderr)
-    return standing.exit_code
+    return DONE if exit_zero else standing.exit_code
+
+
+def _strict(standing: Standing, fail_on: FailOn) -> Standing:
+    """What stands, with a warning as a danger where --fail-on says so."""
+    code = judged(standing.exit_code, standing.findings, fail_on, exit_zero=False)
+    if code == standing.exit_code:
+        return standing
+    from msgspec.structs import replace
+
+    from rebal.planner.verify_next import STOP
+
+    return replace(standing, exit_code=code, next=STOP, finished=False)
 
 
 def _word(

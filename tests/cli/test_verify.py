@@ -319,3 +319,37 @@ def test_a_watch_ends_with_its_time_and_is_not_yet(
     feed(monkeypatch, [BEFORE])
     assert run("plan.yaml", "--watch", "--every", "0.2", "--for", "0.5s") == 4
     assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_a_warning_is_a_danger_and_nothing_is_where_that_is_asked_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """More members than expected are a warning: the gate holds all the same."""
+    more = look(2, pods(2, 2, 2, list=MIXED), elected="cooperative-sticky")
+    (folder / "more.yaml").write_text(dump_snapshot(more))
+    plain = ["plan.yaml", "--snapshot", "more.yaml", "-o", "json"]
+    strict = [*plain, "--fail-on", "warning"]
+    told = []
+    for words, code in ((plain, 0), (strict, 3), ([*strict, "--exit-zero"], 0)):
+        assert run(*words) == code
+        told.append(json.loads(capsys.readouterr().out))
+    assert [body["gate"] for body in told] == ["yes"] * 3
+    # Whoever reads the document is told the truth, whatever the shell is told.
+    assert [body["exit_code"] for body in told] == [0, 3, 3]
+    assert told[0]["next"].startswith("begin step 2")
+    assert told[1]["next"].startswith("restart nothing more")
+    assert [finding["rule"] for finding in told[1]["findings"]] == ["RB607"]
+    feed(monkeypatch, [BEFORE, more, BEFORE])
+    assert run("plan.yaml", "--watch", "--every", "0.2", "--fail-on", "warning") == 3
+    said = capsys.readouterr()
+    assert said.out.splitlines()[-1].endswith("DANGER, 3 of 2 done")
+    assert "restart nothing more" in said.err
+    feed(monkeypatch, [BEFORE])
+    words = ["--watch", "--every", "0.2", "--for", "0.5s", "--exit-zero", "--journal", "other"]
+    assert run("plan.yaml", *words) == 0
+    assert "not yet" in capsys.readouterr().out
+
+
+def test_exit_zero_keeps_a_failure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("plan.yaml", "--snapshot", "none.yaml", "--exit-zero") == 1
+    assert "none.yaml" in capsys.readouterr().err
