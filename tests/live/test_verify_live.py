@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,10 @@ import pytest
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from rebal.cli import app
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.kafka.processes import wait_for
+from tests.live_support.rollout import Plan, named
 
 PARTITIONS = 6
 OLD = ["range"]
@@ -25,8 +27,8 @@ MIXED = ["cooperative-sticky", "range"]
 FINAL = ["cooperative-sticky"]
 
 
-class Rollout:
-    """Three Java members, a plan of them, and what verify says with and without a request log."""
+class Rollout(Plan):
+    """A plan of Java members, and what verify says with and without a request log."""
 
     def __init__(
         self,
@@ -38,60 +40,77 @@ class Rollout:
         folder: Path,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
-        self.broker = broker
+        super().__init__(broker, group, folder, capsys)
         self.members = members
-        self.group = group
-        self.topic = topic
-        self.plan = folder / "plan.yaml"
+        self.topic = broker.create_topic(topic, PARTITIONS)
         self.log = ["--request-log", str(broker.request_log_path)]
         self.blind = ["--journal", str(folder / "blind.jsonl")]
-        self.capsys = capsys
         self.running: list[Member] = []
 
     def start(self, number: int, assignors: list[str]) -> Member:
+        return self.other("java-2.8.2", f"app-{number}", assignors)
+
+    def other(self, software: str, client_id: str, assignors: list[str]) -> Member:
         return self.members.start(
-            "java-2.8.2", self.broker, f"app-{number}", self.group, topics=[self.topic],
-            assignors=assignors,
-        )  # fmt: skip
+            software, self.broker, client_id, self.group, topics=[self.topic], assignors=assignors
+        )
+
+    def settle(self) -> None:
+        wait_assigned(self.running, PARTITIONS)
+        self.broker.wait_stable(self.group, len(self.running))
 
     def restart(self, number: int, assignors: list[str]) -> None:
         self.running[number].stop()
         self.running[number] = self.start(number, assignors)
-        wait_assigned(self.running, PARTITIONS)
-        self.broker.wait_stable(self.group, len(self.running))
+        self.settle()
 
-    def rebal(self, *words: str) -> tuple[int, str]:
-        code = app.run([*words, "-b", self.broker.bootstrap])
-        told = self.capsys.readouterr()
-        assert "fault of rebal" not in told.err
-        assert told.out, told.err
-        return code, told.out
+    def write(self, *more: str) -> None:
+        """Make the plan of the group as it is now."""
+        self.rebal("plan-upgrade", self.group, "--out", str(self.file), *more)
 
-    def verify(self, *more: str) -> dict[str, Any]:
-        code, out = self.rebal("verify", str(self.plan), "-o", "json", *more)
-        body: dict[str, Any] = json.loads(out)
-        assert body["exit_code"] == code
-        return body
+    @contextmanager
+    def logged(self) -> Iterator[None]:
+        """With the broker's request log on."""
+        self.broker.log_requests(True)
+        try:
+            yield
+        finally:
+            self.broker.log_requests(False)
+
+    @contextmanager
+    def watched(self, heard: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A watch in a process of its own, from its first "not yet" on; `heard` gets its words."""
+        words = [
+            str(Path(sys.executable).with_name("rebal")), "verify", str(self.file),
+            "-b", self.broker.bootstrap, "--timeout", "2", "--watch", "--every", "0.5",
+            "--for", "90s", *more,
+        ]  # fmt: skip
+        with heard.open("w") as out, subprocess.Popen(words, stdout=out) as watching:
+            try:
+                wait_for("not yet", lambda: "not yet" in heard.read_text(), timeout=30)
+                yield watching
+            finally:
+                watching.kill()
+
+    def journal(self) -> list[dict[str, Any]]:
+        lines = self.file.with_suffix(".journal.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
 
     def check(self, gate: int | None, done: set[str], *more: str) -> dict[str, Any]:
         """With the log the answer is the truth; without it, never more than the truth."""
         told = self.verify(*self.log, *more)
-        assert names(told, "yes") == done
-        assert names(told, "no") == {member.client_id for member in self.running} - done
+        assert named(told, "yes") == done
+        assert named(told, "no") == {member.client_id for member in self.running} - done
         assert told["exit_code"] == gate, told
         unlogged = self.verify(*self.blind, *more)
-        assert names(unlogged, "yes") <= done
-        assert not names(unlogged, "no") & done
+        assert named(unlogged, "yes") <= done
+        assert not named(unlogged, "no") & done
         assert unlogged["exit_code"] == gate or unlogged["exit_code"] == 4, unlogged
         return unlogged
 
 
-def names(body: dict[str, Any], answer: str) -> set[str]:
-    return {member["name"] for member in body["members"] if member["done"] == answer}
-
-
 @pytest.fixture
-def rollout(
+def empty(
     kafka41: Broker,
     members: Members,
     group_id: str,
@@ -100,29 +119,32 @@ def rollout(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> Rollout:
-    kafka41.create_topic(topic_name, PARTITIONS)
-    made = Rollout(kafka41, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
-    made.running = [made.start(number, OLD) for number in range(3)]
-    wait_assigned(made.running, PARTITIONS)
-    kafka41.wait_stable(group_id, 3)
-    made.rebal("plan-upgrade", group_id, "--expect-members", "3", "--out", str(made.plan))
-    return made
+    """A group that nobody has joined, and no plan of it."""
+    return Rollout(kafka41, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
+
+
+@pytest.fixture
+def rollout(empty: Rollout) -> Rollout:
+    """Three Java members on range, and a plan of them."""
+    empty.running = [empty.start(number, OLD) for number in range(3)]
+    empty.settle()
+    empty.write("--expect-members", "3")
+    return empty
 
 
 def test_two_bounces_with_a_forgotten_member_and_a_refusal(rollout: Rollout) -> None:
-    rollout.broker.log_requests(True)
-    try:
+    with rollout.logged():
         before = rollout.verify()
         assert (before["step"], before["exit_code"]) == (1, 4)
-        assert names(before, "no") == {"app-0", "app-1", "app-2"}
+        assert named(before, "no") == {"app-0", "app-1", "app-2"}
 
         rollout.restart(0, MIXED)
         unlogged = rollout.check(4, {"app-0"})
         # The ids of the two others are still there: named without any log.
-        assert names(unlogged, "no") == {"app-1", "app-2"}
+        assert named(unlogged, "no") == {"app-1", "app-2"}
         rollout.restart(1, MIXED)
         unlogged = rollout.check(4, {"app-0", "app-1"})
-        assert names(unlogged, "no") == {"app-2"}
+        assert named(unlogged, "no") == {"app-2"}
 
         # app-2 is forgotten, and somebody begins the second bounce all the same.
         rollout.running[0].stop()
@@ -144,12 +166,10 @@ def test_two_bounces_with_a_forgotten_member_and_a_refusal(rollout: Rollout) -> 
         wait_assigned(rollout.running, PARTITIONS)
         rollout.restart(2, MIXED)
         told = rollout.verify(*rollout.log, "--probe")
-        assert names(told, "yes") == {"app-0", "app-1", "app-2"}
+        assert named(told, "yes") == {"app-0", "app-1", "app-2"}
         # Everybody is there again, but the refusal is not a minute old.
         assert [danger["kind"] for danger in told["dangers"]] == ["refused"]
         assert told["gate"] == "yes"
-    finally:
-        rollout.broker.log_requests(False)
     # Without a log the elected target proves the same.
     told = rollout.verify(*rollout.blind)
     assert (told["step"], told["gate"], told["exit_code"]) == (1, "yes", 0)
@@ -158,8 +178,7 @@ def test_two_bounces_with_a_forgotten_member_and_a_refusal(rollout: Rollout) -> 
 
 
 def test_the_second_bounce_is_done_only_when_every_list_is_seen(rollout: Rollout) -> None:
-    rollout.broker.log_requests(True)
-    try:
+    with rollout.logged():
         for number in range(3):
             rollout.restart(number, MIXED)
         rollout.check(0, {"app-0", "app-1", "app-2"}, "--probe")
@@ -169,24 +188,18 @@ def test_the_second_bounce_is_done_only_when_every_list_is_seen(rollout: Rollout
             unlogged = rollout.check(0 if number == 2 else 4, done)
             assert unlogged["step"] == 2
             assert unlogged["exit_code"] == 4
-    finally:
-        rollout.broker.log_requests(False)
     # The log is gone, its word stays in the journal; without either nothing is called done.
     assert rollout.verify()["finished"]
-    nothing = rollout.verify("--journal", str(rollout.plan) + ".other", "--step", "2")
+    nothing = rollout.verify("--journal", str(rollout.file) + ".other", "--step", "2")
     assert nothing["exit_code"] == 4
-    assert not names(nothing, "yes")
+    assert not named(nothing, "yes")
 
 
 def test_a_client_that_joins_after_the_plan_was_made_is_a_danger(rollout: Rollout) -> None:
-    rollout.broker.log_requests(True)
-    try:
+    with rollout.logged():
         rollout.restart(0, MIXED)
         rollout.check(4, {"app-0"})
-        other = rollout.members.start(
-            "confluent-kafka", rollout.broker, "rd-0", rollout.group, topics=[rollout.topic],
-            assignors=OLD,
-        )  # fmt: skip
+        other = rollout.other("confluent-kafka", "rd-0", OLD)
         wait_assigned([*rollout.running, other], PARTITIONS)
         rollout.broker.wait_stable(rollout.group, 4)
         told = rollout.verify(*rollout.log)
@@ -198,77 +211,50 @@ def test_a_client_that_joins_after_the_plan_was_made_is_a_danger(rollout: Rollou
         words = ["--ignore", "RB104", "--reason", "it has its own change", "--expect-members", "4"]
         heard = rollout.verify(*rollout.log, *words)
         assert heard["exit_code"] == 4
-        assert names(heard, "no") == {"app-1", "app-2", "rd-0"}
+        assert named(heard, "no") == {"app-1", "app-2", "rd-0"}
         other.stop()
         rollout.broker.wait_stable(rollout.group, 3)
         assert rollout.verify(*rollout.log)["exit_code"] == 4
-    finally:
-        rollout.broker.log_requests(False)
-    journal = rollout.plan.with_suffix(".journal.jsonl").read_text().splitlines()
-    looks = [json.loads(line) for line in journal]
+    looks = rollout.journal()
     assert [look.get("findings", []) for look in looks[-3:]] == [["RB104"], [], []]
     assert "RB104 is ignored: it has its own change" in looks[-2]["accepted"]
 
 
-def test_java_and_librdkafka_in_one_group_step_by_step(
-    kafka41: Broker,
-    members: Members,
-    group_id: str,
-    topic_name: str,
-    *,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_java_and_librdkafka_in_one_group_step_by_step(empty: Rollout) -> None:
     """Two Java members roll, the librdkafka one stops alone: each gate looks at those it is of."""
-    kafka41.create_topic(topic_name, PARTITIONS)
-    made = Rollout(kafka41, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
-
-    def librdkafka(assignors: list[str]) -> Member:
-        return members.start(
-            "confluent-kafka", kafka41, "rd-0", group_id, topics=[topic_name], assignors=assignors
-        )
-
-    def settled() -> None:
-        wait_assigned(made.running, PARTITIONS)
-        kafka41.wait_stable(group_id, len(made.running))
-
-    kafka41.log_requests(True)
-    try:
-        made.running = [made.start(0, OLD), made.start(1, OLD), librdkafka(OLD)]
-        settled()
+    with empty.logged():
+        rdkafka = empty.other("confluent-kafka", "rd-0", OLD)
+        empty.running = [empty.start(0, OLD), empty.start(1, OLD), rdkafka]
+        empty.settle()
         # The members are known to the plan, and its baseline brings that to each later look.
-        made.rebal(
-            "plan-upgrade", group_id, "--expect-members", "3", "--out", str(made.plan), *made.log
-        )
-        made.restart(0, MIXED)
-        told = made.verify(*made.log)
+        empty.write("--expect-members", "3", *empty.log)
+        empty.restart(0, MIXED)
+        told = empty.verify(*empty.log)
         assert (told["step"], told["exit_code"], told["why"]) == (1, 4, ["not done: app-1"])
-        made.restart(1, MIXED)
-        told = made.verify(*made.log, "--probe")
+        empty.restart(1, MIXED)
+        told = empty.verify(*empty.log, "--probe")
         # librdkafka cannot hold both: the first step is not its own, and its gate holds.
         assert (told["step"], told["exit_code"]) == (1, 0)
         assert [one["name"] for one in told["members"] if not one["concerned"]] == ["rd-0"]
         assert told["next"].startswith("begin step 2: Stop every librdkafka member")
 
-        made.running.pop().stop()
-        settled()
-        told = made.verify(*made.log)
+        empty.running.pop().stop()
+        empty.settle()
+        told = empty.verify(*empty.log)
         assert (told["step"], told["exit_code"]) == (2, 4)
         assert [one["name"] for one in told["missing"]] == ["rd-0"]
-        made.running.append(librdkafka(FINAL))
-        settled()
-        told = made.verify(*made.log)
+        empty.running.append(empty.other("confluent-kafka", "rd-0", FINAL))
+        empty.settle()
+        told = empty.verify(*empty.log)
         assert (told["step"], told["exit_code"], told["assignor"]) == (2, 0, FINAL[0])
 
         for number, code in ((0, 4), (1, 0)):
-            made.restart(number, FINAL)
-            told = made.verify(*made.log)
+            empty.restart(number, FINAL)
+            told = empty.verify(*empty.log)
             assert (told["step"], told["exit_code"]) == (3, code)
-            assert names(told, "yes") == {"rd-0", *(f"app-{n}" for n in range(number + 1))}
+            assert named(told, "yes") == {"rd-0", *(f"app-{n}" for n in range(number + 1))}
         assert told["finished"]
-    finally:
-        kafka41.log_requests(False)
-    assert all(member.error is None for member in made.running)
+    assert all(member.error is None for member in empty.running)
 
 
 def test_a_watch_goes_blind_with_its_broker_and_sees_the_gate_hold(
@@ -280,31 +266,21 @@ def test_a_watch_goes_blind_with_its_broker_and_sees_the_gate_hold(
 ) -> None:
     with Broker("4.1.1", secure=False) as broker:
         broker.wait_coordinator(group_id)
-        broker.create_topic(topic_name, PARTITIONS)
         rollout = Rollout(broker, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
         rollout.running = [rollout.start(0, OLD)]
         try:
             wait_assigned(rollout.running, PARTITIONS)
-            rollout.rebal("plan-upgrade", group_id, "--out", str(rollout.plan))
+            rollout.write()
             heard = tmp_path / "watch.txt"
-            words = [
-                str(Path(sys.executable).with_name("rebal")), "verify", str(rollout.plan),
-                "-b", broker.bootstrap, "--timeout", "2", "--watch", "--every", "0.5",
-                "--for", "90s",
-            ]  # fmt: skip
-            with heard.open("w") as out, subprocess.Popen(words, stdout=out) as watching:
-                try:
-                    wait_for("not yet", lambda: "not yet" in heard.read_text(), timeout=30)
-                    broker.kill()
-                    wait_for("blindness", lambda: "blind since" in heard.read_text(), timeout=30)
-                    broker.start()
-                    wait_for("sight", lambda: "sees again" in heard.read_text(), timeout=30)
-                    # The watch itself says when the group is Stable again.
-                    rollout.running[0].stop()
-                    rollout.running[0] = rollout.start(0, MIXED)
-                    code = watching.wait(60)
-                finally:
-                    watching.kill()
+            with rollout.watched(heard) as watching:
+                broker.kill()
+                wait_for("blindness", lambda: "blind since" in heard.read_text(), timeout=30)
+                broker.start()
+                wait_for("sight", lambda: "sees again" in heard.read_text(), timeout=30)
+                # The watch itself says when the group is Stable again.
+                rollout.running[0].stop()
+                rollout.running[0] = rollout.start(0, MIXED)
+                code = watching.wait(60)
             said = heard.read_text()
             assert code == 0, said
             assert "gate holds" in said.split("sees again")[1]
@@ -312,23 +288,17 @@ def test_a_watch_goes_blind_with_its_broker_and_sees_the_gate_hold(
 
             # The next watch waits for the next step, and ends when somebody is refused.
             broker.log_requests(True)
-            words += ["--request-log", str(broker.request_log_path), "-o", "jsonl"]
-            with heard.open("w") as out, subprocess.Popen(words, stdout=out) as watching:
-                try:
-                    wait_for("not yet", lambda: "not yet" in heard.read_text(), timeout=30)
-                    wrong = rollout.start(9, ["roundrobin"])
-                    wrong.wait_for("error")
-                    code = watching.wait(60)
-                finally:
-                    watching.kill()
+            with rollout.watched(heard, *rollout.log, "-o", "jsonl") as watching:
+                wrong = rollout.start(9, ["roundrobin"])
+                wrong.wait_for("error")
+                code = watching.wait(60)
             lines = [json.loads(line) for line in heard.read_text().splitlines()]
             assert (code, [line["exit_code"] for line in lines]) == (3, [4, 3])
             assert [line["step"] for line in lines] == [2, 2]
             assert [danger["kind"] for danger in lines[-1]["dangers"]] == ["refused"]
         finally:
             rollout.running[0].stop()
-    journal = rollout.plan.with_suffix(".journal.jsonl").read_text().splitlines()
-    assert any(json.loads(line).get("blind") for line in journal)
+    assert any(look.get("blind") for look in rollout.journal())
 
 
 class Greedy(RangePartitionAssignor):  # type: ignore[misc]
@@ -349,21 +319,13 @@ class Greedy(RangePartitionAssignor):  # type: ignore[misc]
 
 @pytest.mark.full
 def test_a_member_that_stays_empty_is_a_danger_and_its_first_seconds_are_none(
-    kafka41: Broker,
-    members: Members,
-    group_id: str,
-    topic_name: str,
-    *,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    empty: Rollout,
 ) -> None:
-    kafka41.create_topic(topic_name, PARTITIONS)
-    rollout = Rollout(kafka41, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
     ending, owns_all = threading.Event(), threading.Event()
 
     def poll() -> None:
         consumer = KafkaConsumer(
-            topic_name, bootstrap_servers=kafka41.bootstrap, group_id=group_id,
+            empty.topic, bootstrap_servers=empty.broker.bootstrap, group_id=empty.group,
             client_id="greedy", partition_assignment_strategy=[Greedy],
         )  # fmt: skip
         while not ending.is_set():
@@ -376,15 +338,15 @@ def test_a_member_that_stays_empty_is_a_danger_and_its_first_seconds_are_none(
     polling.start()
     try:
         assert owns_all.wait(30)
-        kafka41.wait_stable(group_id, 1)
-        rollout.rebal("plan-upgrade", group_id, "--expect-members", "2", "--out", str(rollout.plan))
-        late = rollout.start(0, OLD)
+        empty.broker.wait_stable(empty.group, 1)
+        empty.write("--expect-members", "2")
+        late = empty.start(0, OLD)
         late.wait_for("assigned")
-        kafka41.wait_stable(group_id, 2)
+        empty.broker.wait_stable(empty.group, 2)
         began = time.monotonic()
         codes: list[int] = []
         while 3 not in codes and time.monotonic() - began < 60:
-            told = rollout.verify()
+            told = empty.verify()
             codes.append(told["exit_code"])
             if told["exit_code"] == 4:
                 assert told["notes"][0].startswith("owns nothing yet: app-0 (since ")
