@@ -12,6 +12,7 @@ from typing import Final
 
 from rebal.groups.clients import eager_only, family, protocols_of
 from rebal.groups.model import (
+    AssignorList,
     Evidence,
     GroupSnapshot,
     GroupState,
@@ -127,7 +128,7 @@ def member_protocol(member: Member, snapshot: GroupSnapshot) -> ProtocolAnswer:
     if eager_only(elected) is Tri.YES:
         why = f"the elected assignor {elected} supports EAGER alone, and every member has it"
         return _answer(_EAGER, why, _described(snapshot, why))
-    return owned or _by_family(member, elected) or _unknown(elected)
+    return owned or _by_family(member, elected) or _unknown(elected, known)
 
 
 def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
@@ -276,7 +277,7 @@ def _by_family(member: Member, elected: str) -> ProtocolAnswer | None:
     return None
 
 
-def _unknown(elected: str) -> ProtocolAnswer:
+def _unknown(elected: str, known: AssignorList) -> ProtocolAnswer:
     if elected == "stream":
         return _cannot_tell(
             "Kafka Streams from 2.4 to 3.9 runs COOPERATIVE unless upgrade.from is 2.3 or less: "
@@ -284,6 +285,9 @@ def _unknown(elected: str) -> ProtocolAnswer:
         )
     if eager_only(elected) is Tri.CANNOT_TELL:
         return _cannot_tell(f"the assignor {elected} is not known, nor is its rebalance protocol")
+    if known.knowledge is Knowledge.EXACT:
+        own = ", ".join(n for n in known.list if eager_only(n) is Tri.CANNOT_TELL)
+        return _cannot_tell(f"which rebalance protocols {own} supports is not known")
     return _cannot_tell(
         f"its list is not known: with {elected} alone it runs COOPERATIVE, with an eager assignor "
         "beside it EAGER"

@@ -11,6 +11,17 @@ def custom(assignor: str) -> bool:
     return assignor not in assignors()
 
 
+def classes_of(snapshot: GroupSnapshot) -> dict[str, str]:
+    """Custom assignor → its Java class, where a member's own log shows it."""
+    known = [member.assignors for member in snapshot.members if member.assignors.classes]
+    return {
+        name: each
+        for one in known
+        for name, each in zip(one.list, one.classes, strict=True)
+        if custom(name)
+    }
+
+
 def kept_partitions(member: Member) -> bool:
     """It sent owned partitions when it last joined: only who follows COOPERATIVE does."""
     subscription = member.subscription

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from rebal.groups.clients import assignors
@@ -52,17 +53,21 @@ def settings_for(
     members: Sequence[str] = (),
     *,
     connector: bool = False,
+    classes: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Setting, ...]:
     """What to put into the configuration of clients of `family`, so that they use this list.
 
     `names` are assignors in order of preference. A comment names the group, and `members` where
     not all of the group are meant. `connector`: the members are tasks of a sink connector, whose
-    configuration takes the setting. Empty for a family whose configuration is not known here.
+    configuration takes the setting. `classes` are Java's classes of assignors that are not Kafka's.
+    Empty for a family whose configuration is not known here.
     """
+    own = {plain(name): plain(each) for name, each in classes.items()}
     names = [plain(name) for name in names]
     head = _head(group_id, members)
     if family == "java":
-        return _java({KEY: ",".join(map(_class, names))}, head, connector)
+        wanted = ",".join(own.get(name) or _class(name) for name in names)
+        return _java({KEY: wanted}, head, connector)
     if family == "librdkafka":
         return _librdkafka({KEY: ",".join(names)}, head)
     if family == "franz-go" and all(name in _GO for name in names):

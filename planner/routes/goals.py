@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from rebal.groups.clients import assignors
 from rebal.groups.errors import RebalError
-from rebal.groups.model import GroupSnapshot, GroupType, Knowledge, Record, Tri
+from rebal.groups.model import (
+    GroupSnapshot,
+    GroupType,
+    Knowledge,
+    RebalanceProtocol,
+    Record,
+    Tri,
+)
+from rebal.groups.protocol import group_protocol
 from rebal.planner.context import CONSUMER, COOPERATIVE, COOPERATIVE_STICKY, EAGER
 from rebal.planner.families import cooperative
+from rebal.planner.kinds import custom, seen_cooperative
 
 
 class NotPlannedError(RebalError):
@@ -35,11 +44,17 @@ def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
     kip848 = snapshot.group.type is GroupType.CONSUMER
     if target in (COOPERATIVE, COOPERATIVE_STICKY):
         back = kip848 and target == COOPERATIVE_STICKY
-        return Goal(kind=COOPERATIVE, target=COOPERATIVE_STICKY, only_target=back, back=back)
+        own = _own_cooperative(snapshot) if target == COOPERATIVE else None
+        assignor = own or COOPERATIVE_STICKY
+        return Goal(kind=COOPERATIVE, target=assignor, only_target=back, back=back)
     if target == CONSUMER:
         return Goal(kind=CONSUMER, target=COOPERATIVE_STICKY)
     if target == EAGER:
         return Goal(kind=EAGER, target=_old_one(snapshot), back=kip848)
+    if custom(target) and target == _own_cooperative(snapshot):
+        return Goal(kind=COOPERATIVE, target=target)
+    if custom(target) and target == _old_one(snapshot):
+        return Goal(kind=EAGER, target=target)
     if cooperative(target) is Tri.NO and target in assignors() and _of_consumers(target):
         elected = snapshot.group.assignor
         aside = elected not in (None, target) and cooperative(str(elected)) is not Tri.YES
@@ -47,7 +62,7 @@ def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
         return Goal(kind=EAGER, target=target, only_target=aside or mixed or kip848, back=kip848)
     raise NotPlannedError(
         f"--to {target}: expected cooperative, eager, consumer, or one of range, roundrobin, "
-        "sticky, cooperative-sticky."
+        "sticky, cooperative-sticky; or an own assignor that every member's list holds."
     )
 
 
@@ -64,11 +79,22 @@ def _others(snapshot: GroupSnapshot, target: str) -> bool:
     )
 
 
+def _own_cooperative(snapshot: GroupSnapshot) -> str | None:
+    """The group's own assignor, where it is elected and all members are proven COOPERATIVE."""
+    elected = snapshot.group.assignor
+    if elected not in seen_cooperative(snapshot):
+        return None
+    return elected if group_protocol(snapshot).value is RebalanceProtocol.COOPERATIVE else None
+
+
 def _old_one(snapshot: GroupSnapshot) -> str:
-    """The eager assignor to go back to: the elected one, one that the lists name, else range."""
+    """The eager assignor to go back to: the elected one, one that the lists name, else range.
+
+    One that is not Kafka's own may be eager: RB112 asks.
+    """
     elected = snapshot.group.assignor
     lists = [m.assignors.list for m in snapshot.members if m.assignors.knowledge is Knowledge.EXACT]
-    for name in (elected, *(name for names in lists for name in names)):
-        if name and cooperative(name) is Tri.NO:
-            return name
-    return "range"
+    named = [name for name in (elected, *(name for names in lists for name in names)) if name]
+    eager = (name for name in named if cooperative(name) is Tri.NO)
+    own = (name for name in named if custom(name) and name not in seen_cooperative(snapshot))
+    return next(eager, None) or next(own, "range")

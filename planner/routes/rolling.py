@@ -13,13 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import assignors, version_tuple
 from rebal.groups.clients import family as known_family
+from rebal.groups.clients import version_tuple
 from rebal.groups.model import Tri
 from rebal.planner.context import CONSUMER, EAGER, Context, Facts, ids
 from rebal.planner.cost import CostModel, Restarts
 from rebal.planner.cost_timeouts import back_in_time
 from rebal.planner.families import able, cooperative
+from rebal.planner.kinds import classes_of, custom
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
 from rebal.planner.routes.kubernetes import kubernetes_lines
 from rebal.planner.routes.metrics import metrics_lines
@@ -286,6 +287,7 @@ def list_settings(
             () if whole else named,
             connector=context.sink is not None,
         )
+            classes=classes_of(context.snapshot),
         made += (noted(setting, notes) for setting in settings or no_text(key, names, named))
     return tuple(made)
 
@@ -296,7 +298,7 @@ def _notes(
     """What else must be true of these clients for the text to work."""
     known = known_family(family)
     for name in names if family == "java" else ():
-        if name not in assignors():
+        if custom(name) and name not in classes_of(context.snapshot):
             yield f"put the class you use today for {plain(name)} in place of THE-CLASS-OF-…"
     if context.sink is not None:
         yield (

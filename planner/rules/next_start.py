@@ -8,6 +8,7 @@ from enum import StrEnum
 from rebal.groups.model import Record, Tri
 from rebal.planner.context import Context, Facts
 from rebal.planner.families import cooperative
+from rebal.planner.kinds import custom
 
 
 class Mistake(StrEnum):
@@ -40,11 +41,22 @@ def next_starts(context: Context, mistake: Mistake) -> Iterator[NextStart]:
             yield NextStart(facts=facts, list=declared.list, refused=refused, mistake=mistake)
 
 
+def unnamed(context: Context, declared: str) -> bool:
+    """May this be a class of somebody's own, whose assignor's name nothing shows?"""
+    met = {name for facts in context.members for name in facts.member.assignors.list}
+    return custom(declared) and declared != context.elected and declared not in met
+
+
 def _refused(context: Context, facts: Facts, names: tuple[str, ...]) -> Tri:
     others = [other for other in context.members if other is not facts]
     if context.elected in names:
         return Tri.NO
-    answers = [{context.supports(other, name) for other in others} for name in names]
+    answers = [
+        {Tri.CANNOT_TELL}
+        if unnamed(context, name)
+        else {context.supports(other, name) for other in others}
+        for name in names
+    ]
     if any(answer <= {Tri.YES} for answer in answers):
         return Tri.NO
     return Tri.YES if all(Tri.NO in answer for answer in answers) else Tri.CANNOT_TELL

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
-from rebal.planner.context import CONSUMER, Context
+from rebal.planner.context import COOPERATIVE, Context
 from rebal.planner.families import cooperative
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
@@ -34,12 +34,15 @@ def same_name(context: Context) -> Iterator[Finding]:
     all members and start them with the new code.
 
     Cannot tell: every member's client could pass on owned partitions; whether the leader's
-    assignor looks at them cannot be seen.
+    assignor looks at them cannot be seen. It does not fire where members were seen to keep their
+    partitions with this assignor when they rejoined.
     """
     name = context.elected
-    if not context.planning or context.goal == CONSUMER or name is None:
+    if not context.planning or name is None:
         return
     if name != context.target or cooperative(name) is not Tri.CANNOT_TELL:
+        return
+    if context.goal != COOPERATIVE or name in context.seen_cooperative:
         return
     old = [
         facts

@@ -8,6 +8,7 @@ from rebal.groups.clients import default_list
 from rebal.groups.model import Knowledge, Tri
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.next_start import unnamed
 from rebal.planner.rules.registry import found, rule
 
 
@@ -35,6 +36,9 @@ def changed_not_restarted(context: Context) -> Iterator[Finding]:
         declared = _declared(facts)
         known = facts.member.assignors
         if declared is None:
+            continue
+        if any(unnamed(context, name) for name in declared):
+            unknown.append(facts)
             continue
         if known.knowledge is Knowledge.EXACT:
             differs = known.list != declared

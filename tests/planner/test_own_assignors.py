@@ -1,0 +1,102 @@
+"""Plans for groups whose assignor is not Kafka's own: what is known of it, and what is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.groups.model import GroupSnapshot, RebalanceProtocol
+from rebal.groups.protocol import group_protocol
+from rebal.planner.plan import Plan
+from rebal.planner.routes import make_plan
+from rebal.planner.routes.goals import NotPlannedError
+from tests.planner.builder import group_of
+
+EAGER = {"RB112": "its supportedProtocols() is EAGER"}
+OWN = ["zone"]
+BOTH = ["cooperative-sticky", "zone"]
+DONE = ["cooperative-sticky"]
+
+
+def group(*lists: list[str], elected: str = "zone", **more: Any) -> GroupSnapshot:
+    members = [
+        {"id": name, "list": names, **more} for name, names in zip("abc", lists, strict=False)
+    ]
+    return group_of({"members": members, "elected": elected})
+
+
+def plan(snapshot: GroupSnapshot, target: str = "cooperative", **more: Any) -> Plan:
+    return make_plan(snapshot, target, **more)
+
+
+def with_classes(snapshot: GroupSnapshot, *classes: str) -> GroupSnapshot:
+    """The first member's own log shows the classes of its list."""
+    first, *rest = snapshot.members
+    known = replace(first.assignors, classes=classes)
+    return replace(snapshot, members=(replace(first, assignors=known), *rest))
+
+
+def test_its_class_stands_in_the_text_where_a_members_log_shows_it() -> None:
+    made = plan(with_classes(group(OWN, OWN), "com.acme.ZoneAssignor"), ignore=EAGER)
+    (said,) = (s.text for s in made.steps[0].config if s.format == "Java properties")
+    assert said.endswith(".CooperativeStickyAssignor,com.acme.ZoneAssignor")
+    assert "THE-CLASS-OF" not in said
+    assert "put the class" not in said
+
+
+def test_the_second_bounce_names_who_still_holds_it_and_the_way_back() -> None:
+    made = plan(group(BOTH, BOTH, elected="cooperative-sticky"), ignore=EAGER)
+    assert (made.path, made.next_step, made.exit_code) == ("two_bounces", 2, 0)
+    second = made.steps[1]
+    assert second.title == "Every member drops zone"
+    assert second.to_do == ("a-0f0f", "b-0f0f")
+    assert "[cooperative-sticky, zone] on every member first" in second.rollback
+    half = plan(group(DONE, BOTH, elected="cooperative-sticky"), ignore=EAGER)
+    assert half.steps[1].to_do == ("b-0f0f",)
+    assert plan(group(DONE, DONE, elected="cooperative-sticky")).verdict == "done"
+
+
+def test_an_own_cooperative_assignor_is_seen_at_work() -> None:
+    nothing_seen = plan(group(OWN, OWN))
+    assert (nothing_seen.runs, nothing_seen.exit_code) == (RebalanceProtocol.CANNOT_TELL, 4)
+    assert "RB112" in nothing_seen.summary
+    seen = plan(group(OWN, OWN, owned=True))
+    assert (seen.verdict, seen.runs, seen.target) == ("done", RebalanceProtocol.COOPERATIVE, "zone")
+    assert seen.exit_code == 0
+    assert plan(group(OWN, OWN, owned=True), "zone").verdict == "done"
+    # Whoever asks for Kafka's own by name gets the way there; nothing in between runs EAGER.
+    there = plan(group(OWN, OWN, owned=True), "cooperative-sticky")
+    assert (there.path, there.next_step, there.exit_code) == ("two_bounces", 1, 0)
+    assert "RB112" not in {finding.rule for finding in there.findings}
+
+
+def test_franz_go_proves_nothing_of_an_assignor_that_another_vote_could_drop() -> None:
+    made = plan(group(OWN, OWN, owned=True, family="franz-go"))
+    assert made.verdict == "unproven"
+
+
+def test_back_to_an_own_assignor_asks_whether_it_is_eager() -> None:
+    half = group(BOTH, BOTH, elected="cooperative-sticky")
+    for target in ("eager", "zone"):
+        made = plan(half, target)
+        assert (made.target, made.exit_code) == ("zone", 4)
+        assert "RB112" in made.summary
+        accepted = plan(half, target, ignore=EAGER)
+        assert (accepted.next_step, accepted.exit_code) == (1, 0)
+        # Every list holds it: only the coordinator's memory may not.
+        assert [step.target_list for step in accepted.steps] == [(), ("zone",)]
+    assert plan(group(OWN, OWN), "eager").verdict == "unproven"
+    assert plan(group(OWN, OWN), "eager", ignore=EAGER).verdict == "done"
+
+
+def test_a_name_that_no_list_holds_is_no_target() -> None:
+    with pytest.raises(NotPlannedError, match="an own assignor that every member's list holds"):
+        plan(group(OWN, OWN), "zome")
+
+
+def test_what_an_own_assignor_supports_is_said_to_be_unknown() -> None:
+    told = group_protocol(group(BOTH, BOTH, elected="cooperative-sticky"))
+    assert told.value is RebalanceProtocol.CANNOT_TELL
+    assert "which rebalance protocols zone supports is not known" in told.why
