@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec.structs import replace
-
 from rebal.groups.errors import WireError
 from rebal.groups.model import Record
+from rebal.groups.wire.exact import as_sent, keeping_wire
 from rebal.groups.wire.primitives import Reader, Writer
 
 CONNECTOR: Final = -1
@@ -73,7 +72,7 @@ def decode_worker(data: bytes) -> WorkerMetadata:
         config_offset=config_offset,
         assignment=None if blob is None else decode_worker_assignment(blob),
     )
-    return read if _write_worker(read) == data else replace(read, wire=bytes(data))
+    return keeping_wire(read, data, _write_worker)
 
 
 def encode_worker(metadata: WorkerMetadata) -> bytes:
@@ -82,10 +81,7 @@ def encode_worker(metadata: WorkerMetadata) -> bytes:
     Raises:
         WireError: a value that its field cannot hold.
     """
-    wire = metadata.wire
-    if wire is not None and decode_worker(wire) == metadata:
-        return wire
-    return _write_worker(metadata)
+    return as_sent(metadata, decode_worker, _write_worker)
 
 
 def decode_worker_assignment(data: bytes) -> WorkerAssignment:
@@ -106,7 +102,7 @@ def decode_worker_assignment(data: bytes) -> WorkerAssignment:
         revoked=_read_tasks(reader, version, "what is revoked") if version else None,
         delay_ms=reader.int32("the delay") if version and reader.remaining else 0,
     )
-    return read if _write_assignment(read) == data else replace(read, wire=bytes(data))
+    return keeping_wire(read, data, _write_assignment)
 
 
 def encode_worker_assignment(assignment: WorkerAssignment) -> bytes:
@@ -115,10 +111,7 @@ def encode_worker_assignment(assignment: WorkerAssignment) -> bytes:
     Raises:
         WireError: a value that its field cannot hold.
     """
-    wire = assignment.wire
-    if wire is not None and decode_worker_assignment(wire) == assignment:
-        return wire
-    return _write_assignment(assignment)
+    return as_sent(assignment, decode_worker_assignment, _write_assignment)
 
 
 def _read_tasks(reader: Reader, version: int, field: str) -> ConnectorTasks | None:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec.structs import replace
-
 from rebal.groups.errors import WireError
 from rebal.groups.model import Record, Subscription, TopicPartitions
 from rebal.groups.partitions import Partitions
+from rebal.groups.wire.exact import as_sent, keeping_wire
 from rebal.groups.wire.primitives import Reader, Writer
 
 HIGHEST_VERSION: Final = 3
@@ -59,7 +58,7 @@ def decode_subscription(data: bytes) -> Subscription:
         rack_id=reader.nullable_string("the rack") if known >= 3 else None,
         user_data=user_data,
     )
-    return read if _write_subscription(read) == data else replace(read, wire=bytes(data))
+    return keeping_wire(read, data, _write_subscription)
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
@@ -68,10 +67,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
     Raises:
         WireError: a value that its field cannot hold.
     """
-    wire = subscription.wire
-    if wire is not None and decode_subscription(wire) == subscription:
-        return wire
-    return _write_subscription(subscription)
+    return as_sent(subscription, decode_subscription, _write_subscription)
 
 
 def decode_assignment(data: bytes) -> ConsumerAssignment:
@@ -86,7 +82,7 @@ def decode_assignment(data: bytes) -> ConsumerAssignment:
         partitions=_read_partitions(reader, "the assigned partitions"),
         user_data=reader.nullable_bytes("the user data"),
     )
-    return read if _write_assignment(read) == data else replace(read, wire=bytes(data))
+    return keeping_wire(read, data, _write_assignment)
 
 
 def encode_assignment(assignment: ConsumerAssignment) -> bytes:
@@ -95,10 +91,7 @@ def encode_assignment(assignment: ConsumerAssignment) -> bytes:
     Raises:
         WireError: a value that its field cannot hold.
     """
-    wire = assignment.wire
-    if wire is not None and decode_assignment(wire) == assignment:
-        return wire
-    return _write_assignment(assignment)
+    return as_sent(assignment, decode_assignment, _write_assignment)
 
 
 def _read_partitions(reader: Reader, field: str) -> TopicPartitions:
