@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,15 +20,18 @@ from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.tables import open_tables
 from rebal.inspectors.fleet.tables_groups import ScannedGroups
 from rebal.inspectors.fleet.tables_history import GroupHistory, read_history
-from rebal.planner.cost import Speed, by_arithmetic
-from rebal.planner.plan import Verdict
-from rebal.planner.readiness import Pauses, Readiness, in_order, readiness
+from rebal.planner.cost import Speed
+from rebal.planner.cost_work import estimating
+from rebal.planner.plan import Plan, Verdict
+from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_rehearse
 from rebal.planner.routes import NotPlannedError, make_plan
 
 GONE: Final = "gone"
 _HOUR: Final = 3_600_000_000
 _MANY: Final = 5000
 """Members above which it is worth while to plan on all processors."""
+_ENOUGH: Final = 200_000
+"""Work on rehearsals (planner/cost_work.py) after which a report leaves the rest estimated."""
 VERDICTS: Final = (*(verdict.value for verdict in Verdict), GONE)
 _HARMLESS: Final = frozenset(
     {
@@ -94,6 +97,12 @@ class FleetReport(Record, frozen=True, kw_only=True):
         return {verdict: found[verdict] for verdict in VERDICTS if found[verdict]}
 
     @property
+    def estimated(self) -> int:
+        """How many groups' costs are estimated: there was too much to rehearse."""
+        outlays = (one.readiness.outlay for one in self.groups if one.readiness is not None)
+        return sum(outlay.estimated for outlay in outlays if outlay is not None)
+
+    @property
     def unread(self) -> int:
         """How many records the scan could not read."""
         errors = self.manifest.tables.get("errors")
@@ -113,9 +122,17 @@ class FleetReport(Record, frozen=True, kw_only=True):
 
 
 def make_fleet_report(
-    folder: Path, *, match: str | None = None, group: str | None = None, to: str = "cooperative"
+    folder: Path,
+    *,
+    match: str | None = None,
+    group: str | None = None,
+    to: str = "cooperative",
+    rehearse_all: bool = False,
 ) -> FleetReport:
     """The report of the groups whose whole name matches, of the one named, or of all.
+
+    The costs are the plans' own; where there is too much to rehearse, the groups to take first
+    have theirs, and the others an estimate (`rehearse_all`: all have theirs, as long as it takes).
 
     Raises:
         TablesError: no finished scan is in the folder.
@@ -135,14 +152,24 @@ def make_fleet_report(
     scanned = ScannedGroups(tables, group)
     alive = [name for name, one in history.items() if not one.is_gone]
 
-    def ready(name: str) -> Readiness:
-        return _ready(scanned.snapshot(name), history[name], to)
+    def rehearsed(name: str) -> Readiness:
+        return _ready(_planned(scanned.snapshot(name), to), history[name])
+
+    def estimated(name: str) -> Readiness:
+        with estimating() as estimate:
+            plan = _planned(scanned.snapshot(name), to)
+        return _ready(plan, history[name], estimate.work)
 
     members = sum(one.members or 0 for one in history.values())
-    found = mapped(ready, alive) if members > _MANY else list(map(ready, alive))
-    groups = [
-        FleetGroup(history=history[one.plan.group_id], readiness=one) for one in in_order(found)
-    ]
+    each = mapped if members > _MANY else _one_by_one
+    if group is not None or rehearse_all:
+        ordered = in_order(each(rehearsed, alive))
+    else:
+        ordered = in_order(each(estimated, alive))
+        first = to_rehearse(ordered, _ENOUGH)
+        exact = dict(zip(first, each(rehearsed, first), strict=True))
+        ordered = in_order(exact.get(one.plan.group_id, one) for one in ordered)
+    groups = [FleetGroup(history=history[one.plan.group_id], readiness=one) for one in ordered]
     gone = [FleetGroup(history=one) for one in history.values() if one.is_gone]
     return FleetReport(folder=str(folder), manifest=tables.manifest, to=to, groups=(*groups, *gone))
 
@@ -164,14 +191,23 @@ def pauses_of(history: GroupHistory) -> Pauses:
     )
 
 
-def _ready(snapshot: GroupSnapshot, history: GroupHistory, to: str) -> Readiness:
+def _one_by_one(work: Callable[[str], Readiness], names: Sequence[str]) -> Sequence[Readiness]:
+    return list(map(work, names))
+
+
+def _planned(snapshot: GroupSnapshot, to: str) -> Plan:
     try:
-        plan = make_plan(snapshot, to, cost=by_arithmetic)
+        return make_plan(snapshot, to)
     except NotPlannedError as error:
         raise UsageError(str(error)) from None
+
+
+def _ready(plan: Plan, history: GroupHistory, work: int = 0) -> Readiness:
     # A report needs no group again, which is most of what a plan holds.
-    baseline = GroupSnapshot(group=snapshot.group, captured_at=snapshot.captured_at)
-    return readiness(msgspec.structs.replace(plan, baseline=baseline), pauses_of(history))
+    seen = plan.baseline
+    baseline = GroupSnapshot(group=seen.group, captured_at=seen.captured_at)
+    slim = msgspec.structs.replace(plan, baseline=baseline)
+    return readiness(slim, pauses_of(history), work)
 
 
 def _pattern(match: str | None) -> re.Pattern[str] | None:

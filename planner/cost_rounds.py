@@ -17,8 +17,8 @@ from rebal.groups.errors import RebalError
 from rebal.groups.model import CoordinatorKind, Knowledge
 from rebal.groups.vote import elect
 from rebal.planner.cost import Restarts, by_arithmetic
+from rebal.planner.cost_connect import by_workers
 from rebal.planner.cost_group import (
-    MOST_WORK,
     RehearsedGroup,
     at_worst,
     batches,
@@ -26,15 +26,18 @@ from rebal.planner.cost_group import (
     figure,
 )
 from rebal.planner.cost_timeouts import back_in_time
+from rebal.planner.cost_work import too_much
 from rebal.planner.plan import Cost, Pace
 from rebal.planner.whatif_spec import spec_of
 
 
 def by_assignors(restarts: Restarts) -> Cost:
     """The cost of these restarts, rehearsed; by arithmetic where the group cannot be rehearsed."""
+    if restarts.snapshot is not None and restarts.snapshot.group.protocol_type == "connect":
+        return by_workers(restarts)
     plain = by_arithmetic(restarts)
     work = restarts.partitions * max(1, plain.rebalances)
-    if restarts.snapshot is None or not restarts.order or work > MOST_WORK:
+    if restarts.snapshot is None or not restarts.order or too_much(work):
         return plain
     paces = batches(len(restarts.order), restarts.speed.batch)
     try:

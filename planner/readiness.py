@@ -11,8 +11,12 @@ groups in the order to take them:
 5. nothing left to do: no place in the order.
 
 Cost and gain are in partition-seconds: the sum over partitions of how long each is not consumed.
-The cost is the plan's own, summed over the steps that are left. The gain is what stood still at
-the rebalances that were seen and would not have under COOPERATIVE or KIP-848, per hour.
+The cost is the plan's own, summed over the steps that are left. Rehearsing thousands of groups
+takes long: they may be planned within `estimating` (planner/cost_work.py), and `to_rehearse` says
+which of them, the first to take first, are to be planned again with their real cost.
+
+The gain is what stood still at the rebalances that were seen and would not have under COOPERATIVE
+or KIP-848, per hour.
 """
 
 from __future__ import annotations
@@ -41,13 +45,17 @@ class Pauses(Record, frozen=True, kw_only=True):
 
 
 class Outlay(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """What all the steps that are left cost together (None: no step is priced)."""
+    """What all the steps that are left cost together (None: no step is priced).
+
+    `estimated`: by arithmetic, and not the cost that the plan of this group alone foretells.
+    """
 
     steps: int
     rebalances: int
     partitions_stopped: int
     partitions_moved: int
     partition_seconds: float
+    estimated: bool
 
 
 class Missing(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -77,7 +85,7 @@ class Readiness(Record, frozen=True, kw_only=True, omit_defaults=False):
     `blockers` are in the way of the next step, `later` of a later one. `saves` is in
     partition-seconds per hour, `assumed` says that it rests on an assumed length of a rebalance;
     `pays_back` is in hours (None: never, or not known). `place` counts from 1 (None: nothing to
-    do, or not in an order yet).
+    do, or not in an order yet). `work` is what was not rehearsed (0: the cost is exact).
     """
 
     plan: Plan
@@ -90,15 +98,19 @@ class Readiness(Record, frozen=True, kw_only=True, omit_defaults=False):
     assumed: bool = False
     pays_back: float | None = None
     place: int | None = None
+    work: int = 0
 
 
-def readiness(plan: Plan, pauses: Pauses) -> Readiness:
-    """How ready the group of this plan is; `pauses` is what was seen of its rebalances."""
+def readiness(plan: Plan, pauses: Pauses, work: int = 0) -> Readiness:
+    """How ready the group of this plan is; `pauses` is what was seen of its rebalances.
+
+    `work` is that of the `Estimate` within which the plan was made.
+    """
     # A step that has been reached asks for what lies before it too.
     number = inf if plan.next_step is None else plan.next_step
     heard = [f for f in plan.findings if f.severity is Severity.BLOCK and not f.ignored]
     hit = [finding for finding in heard if finding.result is Tri.YES]
-    outlay = _outlay(plan)
+    outlay = _outlay(plan, estimated=work > 0)
     saves = _saves(plan, pauses)
     return Readiness(
         plan=plan,
@@ -110,6 +122,7 @@ def readiness(plan: Plan, pauses: Pauses) -> Readiness:
         saves=saves,
         assumed=saves is not None and pauses.seconds is None,
         pays_back=outlay.partition_seconds / saves if outlay and saves else None,
+        work=work if outlay else 0,
     )
 
 
@@ -120,6 +133,19 @@ def in_order(found: Iterable[Readiness]) -> tuple[Readiness, ...]:
         one if one.plan.verdict is Verdict.DONE else _placed(one, place)
         for place, one in enumerate(ordered, 1)
     )
+
+
+def to_rehearse(ordered: Iterable[Readiness], most: int) -> tuple[str, ...]:
+    """The ids of the groups to plan again with the exact cost: in this order, each that fits.
+
+    `most` is how much work they may be together.
+    """
+    chosen: list[str] = []
+    for one in ordered:
+        if 0 < one.work <= most:
+            most -= one.work
+            chosen.append(one.plan.group_id)
+    return tuple(chosen)
 
 
 def _placed(one: Readiness, place: int) -> Readiness:
@@ -160,7 +186,7 @@ def _under_way(plan: Plan) -> bool:
     return any(step.done for step in plan.steps) and plan.next_step is not None
 
 
-def _outlay(plan: Plan) -> Outlay | None:
+def _outlay(plan: Plan, *, estimated: bool) -> Outlay | None:
     left: list[Step] = [step for step in plan.steps if step.id >= (plan.next_step or 0)]
     costs = [step.cost for step in left if step.cost is not None]
     if plan.next_step is None or not costs:
@@ -180,6 +206,7 @@ def _outlay(plan: Plan) -> Outlay | None:
             ),
             1,
         ),
+        estimated=estimated,
     )
 
 

@@ -61,6 +61,12 @@ def command(
         Path | None,
         typer.Option("--out", metavar="FILE", help="Write it here instead of printing it."),
     ] = None,
+    rehearse_all: Annotated[
+        bool,
+        typer.Option(
+            "--rehearse-all", help="Rehearse every group for its cost, however many they are."
+        ),
+    ] = False,
     wide: options.Wide = False,
     fail_on: options.Severity = FailOn.BLOCK,
     exit_zero: options.ExitZero = False,
@@ -69,7 +75,9 @@ def command(
 
     Only the scan's tables are read: no broker is asked and no JVM is started. The exit code is the
     worst of all groups' next steps: 3 one is blocked, 4 one cannot be proven safe yet, 0 all can
-    start or are done (--exit-zero: always 0). Deleted groups count for nothing.
+    start or are done (--exit-zero: always 0). Deleted groups count for nothing. A cost is what the
+    group's own plan foretells; in a large fleet only the groups to take first are rehearsed, and ~
+    marks the others' estimates.
     """
     if match is not None and group is not None:
         raise UsageError("--group is for one group: leave out --match.")
@@ -78,7 +86,7 @@ def command(
 
     if sys.stderr.isatty():
         output.say(f"reading {folder} …")
-    report = make_fleet_report(folder, match=match, group=group, to=to)
+    report = make_fleet_report(folder, match=match, group=group, to=to, rehearse_all=rehearse_all)
     code = _code(report, fail_on, exit_zero)
     now = datetime.now(UTC)
     if chosen is FleetFormat.TEXT and out is None:

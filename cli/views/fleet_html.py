@@ -22,6 +22,8 @@ from rebal.cli.fleet import GONE, FleetGroup, FleetReport, hurts
 from rebal.cli.views.fleet_html_group import group_html
 from rebal.cli.views.fleet_words import (
     age_text,
+    cost_text,
+    costs_are,
     hindrance_text,
     hours_text,
     number_text,
@@ -80,6 +82,7 @@ def fleet_html(report: FleetReport, now: datetime) -> str:
         "sources": text(", ".join(report.manifest.sources) or "no source is named"),
         "made": f"{now:%Y-%m-%d %H:%MZ}",
         "goal": text(report.to),
+        "costs": text(costs_are(report)),
         "folder": text(report.folder),
         "tiles": "".join(_tiles(report)),
         "lists": "".join(_lists(report)),
@@ -149,7 +152,7 @@ def _costs(group: FleetGroup) -> str:
     ready = group.readiness
     if ready is None or ready.outlay is None:
         return "its cost is not known"
-    said = f"costs {number_text(ready.outlay.partition_seconds)} partition-s"
+    said = f"costs {cost_text(group)} partition-s"
     return (
         said if ready.pays_back is None else f"{said}, paid back in {hours_text(ready.pays_back)}"
     )
@@ -183,7 +186,6 @@ def _heads() -> Iterator[str]:
 
 def _row(number: int, group: FleetGroup, report: FleetReport, inline: bool) -> str:
     ready = group.readiness
-    outlay = ready.outlay if ready is not None else None
     metrics = group.history.metrics
     cells = [
         _number(ready.place if ready is not None else None, ""),
@@ -194,7 +196,7 @@ def _row(number: int, group: FleetGroup, report: FleetReport, inline: bool) -> s
         _number(group.history.members or 0),
         _number(metrics["rebalance-rate-per-hour"]),
         _number(group.stands_still),
-        _number(outlay.partition_seconds if outlay is not None else None, ""),
+        _cost(group),
         _hours(ready.pays_back if ready is not None else None),
         f"<td{_narrow(hindrance_text(group))}>{text(hindrance_text(group))}</td>",
         f"<td{_red(group)}>{text(troubles_text(group))}</td>",
@@ -223,6 +225,12 @@ def _number(value: float | None, unknown: str = "·") -> str:
     if value is None:
         return f'<td class="n">{unknown}</td>'
     return f'<td class="n" data-k="{value:g}">{number_text(value)}</td>'
+
+
+def _cost(group: FleetGroup) -> str:
+    outlay = group.readiness.outlay if group.readiness is not None else None
+    key = f' data-k="{outlay.partition_seconds:g}"' if outlay is not None else ""
+    return f'<td class="n"{key}>{cost_text(group)}</td>'
 
 
 def _hours(hours: float | None) -> str:

@@ -10,6 +10,7 @@ from rebal.cli.fleet import FleetReport
 from rebal.cli.output import escape
 from rebal.cli.views.fleet_words import (
     age_text,
+    costs_are,
     row_texts,
     rules_met,
     verdicts_text,
@@ -53,7 +54,8 @@ def _lines(report: FleetReport, code: int, now: datetime) -> Iterator[str]:
     yield from ("", "## All groups, in the order to take them", "")
     yield (
         "Ready before not proven before blocked; a roll-out that has begun first, then what pays "
-        "for itself soonest. Costs and gains are partition-seconds; `?`: a rule cannot tell."
+        "for itself soonest. Costs and gains are partition-seconds; `?`: a rule cannot tell; "
+        f"{costs_are(report)}."
     )
     yield ""
     yield from _table(_ALL, map(row_texts, report.groups))

@@ -21,6 +21,7 @@ from rebal.cli.views.common import (
 from rebal.cli.views.fleet_text_group import group_view, plain_table
 from rebal.cli.views.fleet_words import (
     age_text,
+    costs_are,
     plan_command,
     row_texts,
     rules_met,
@@ -43,8 +44,8 @@ _STYLES: Final = {
     GONE: "dim",
 }
 _UNITS: Final = (
-    "costs and gains in partition-seconds: how long partitions stand still, added up; the cost is "
-    "by arithmetic: plan-upgrade GROUP rehearses it; RB901? is a rule that cannot tell"
+    "costs and gains in partition-seconds: how long partitions stand still, added up; RB901? is a "
+    "rule that cannot tell"
 )
 
 
@@ -138,7 +139,7 @@ def _worst_row(group: FleetGroup) -> tuple[str | Text, ...]:
 
 def _next(report: FleetReport) -> Iterator[RenderableType]:
     yield Text("")
-    yield Text(f"({_UNITS})", style="dim")
+    yield Text(f"({_UNITS}; {costs_are(report)})", style="dim")
     chosen = next(iter(report.to_take), None) or next(
         (group for group in report.groups if group.verdict != GONE), None
     )

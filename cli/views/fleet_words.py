@@ -22,15 +22,15 @@ def text(said: str) -> str:
 def row_texts(group: FleetGroup) -> tuple[str, ...]:
     """Place, verdict, group, runs, path, members, costs, saves, pays in, and what is in the way."""
     ready = group.readiness
-    place = costs = saves = pays_in = ""
+    place = saves = pays_in = ""
     if ready is not None:
         place = "" if ready.place is None else str(ready.place)
-        costs = "" if ready.outlay is None else number_text(ready.outlay.partition_seconds)
         saves = "" if ready.saves is None else number_text(ready.saves)
         pays_in = "" if ready.pays_back is None else hours_text(ready.pays_back)
     return (
         *(place, group.verdict, group.group_id, runs_text(group), path_text(group)),
-        *(str(group.history.members or 0), costs, saves, pays_in, hindrance_text(group)),
+        *(str(group.history.members or 0), cost_text(group), saves, pays_in),
+        hindrance_text(group),
     )
 
 

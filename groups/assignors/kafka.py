@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from msgspec.structs import replace
@@ -81,9 +82,11 @@ def _remember_partitions(member: SpecMember) -> bytes | None:
 
 
 def _remember_generation(member: SpecMember) -> bytes:
-    return encode_cooperative_sticky(
-        NO_GENERATION if member.generation is None else member.generation
-    )
+    return _generation(NO_GENERATION if member.generation is None else member.generation)
+
+
+# All members of a group send the same, at each of many rebalances.
+_generation: Final = lru_cache(maxsize=64)(encode_cooperative_sticky)
 
 
 ASSIGNORS: Final = {

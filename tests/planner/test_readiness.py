@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from rebal.groups.model import GroupSnapshot
 from rebal.planner.cost import by_arithmetic
+from rebal.planner.cost_work import estimating
 from rebal.planner.plan import Verdict
-from rebal.planner.readiness import Pauses, Readiness, in_order, readiness
+from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_rehearse
 from rebal.planner.routes import make_plan
 from tests.planner.builder import group_of
 
@@ -71,6 +73,39 @@ def test_blockers_of_now_and_of_later_and_what_is_missing_are_told_apart() -> No
     (missing,) = half.missing
     assert (missing.rule, missing.members, missing.before_step) == ("RB901", 1, 2)
     assert missing.how
+
+
+def test_an_estimate_counts_by_arithmetic_and_says_how_much_work_it_left_out() -> None:
+    def group(name: str, size: int, names: list[str]) -> GroupSnapshot:
+        members = [{"id": f"{name}-{n}", "list": names, "family": "java"} for n in range(size)]
+        return group_of({"group_id": name, "members": members, "elected": names[0]})
+
+    def estimated(*shape: Any) -> Readiness:
+        with estimating() as estimate:
+            plan = make_plan(group(*shape))
+        return readiness(plan, EVERY_MINUTE, estimate.work)
+
+    fresh, twice = estimated("fresh", 3, ["range"]), estimated("twice", 6, ["range"])
+    assert fresh.work > 0
+    assert twice.work == 2 * fresh.work
+    assert fresh.outlay is not None
+    assert fresh.outlay.estimated
+    arithmetic = make_plan(group("fresh", 3, ["range"]), cost=by_arithmetic)
+    plain = readiness(arithmetic, EVERY_MINUTE).outlay
+    assert plain is not None
+    assert not plain.estimated
+    assert fresh.outlay.partition_seconds == plain.partition_seconds
+    done = estimated("done", 2, ["cooperative-sticky"])
+    assert (done.work, done.outlay) == (0, None)
+    ordered = in_order([twice, fresh, done])
+    assert to_rehearse(ordered, twice.work + fresh.work) == ("fresh", "twice")
+    assert to_rehearse(ordered, twice.work) == ("fresh",)
+    assert to_rehearse(ordered, fresh.work - 1) == ()
+    with pytest.raises(ZeroDivisionError), estimating():
+        _ = 1 / 0
+    exact = make_plan(group("fresh", 3, ["range"])).steps[0].cost
+    assert exact is not None
+    assert exact.paces, "rehearsed again"
 
 
 def test_the_order() -> None:
