@@ -2,7 +2,8 @@
 
 Streams: its version by its own bytes (groups/streams_releases.py) or a log; the rebalance protocol
 it runs by its log, by what it kept or gave up when it rejoined, or by its version. Connect: the
-list it was seen joining with, or the elected protocol, which every worker offers (KIP-415).
+list it was seen joining with, or the elected protocol, which every worker offers (KIP-415). Only
+where none of these tells does a step leave anything to a person (`Proof.by_hand`).
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from rebal.groups.model import RebalanceProtocol, Tri
+from rebal.groups.model import GroupState, RebalanceProtocol, Source, Tri
 from rebal.groups.protocol import member_protocol
 from rebal.planner.aims import Aim, GateCheck, Proof
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Step
-from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, offers
+from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, offers, runs
 
 _OPPOSITE: Final = {Tri.YES: Tri.NO, Tri.NO: Tri.YES, Tri.CANNOT_TELL: Tri.CANNOT_TELL}
 _NOT_SHOWN: Final = (
@@ -26,15 +27,26 @@ _NOT_SHOWN: Final = (
 
 
 def _new(context: Context, _: Step, facts: Facts) -> Proof:
-    return _version(facts, _OPPOSITE[below_cooperative(context, facts)])
+    return _version(facts, _OPPOSITE[_below_cooperative(context, facts)])
 
 
 def _old(context: Context, _: Step, facts: Facts) -> Proof:
-    return _version(facts, below_cooperative(context, facts))
+    return _version(facts, _below_cooperative(context, facts))
 
 
-def _bridge(_: Context, __: Step, facts: Facts) -> Proof:
-    return _version(facts, _OPPOSITE[above_eager(facts)])
+def _bridge(context: Context, _: Step, facts: Facts) -> Proof:
+    answer = above_eager(facts)
+    if answer is Tri.CANNOT_TELL and runs(context, facts) is RebalanceProtocol.EAGER:
+        answer = Tri.NO
+    return _version(facts, _OPPOSITE[answer])
+
+
+def _below_cooperative(context: Context, facts: Facts) -> Tri:
+    """As `below_cooperative`; and whose log is bound to a member id is no older than 2.4."""
+    answer = below_cooperative(context, facts)
+    ran = facts.member.ran
+    printed = ran is not None and any(e.source is Source.CLIENT_LOG for e in ran.evidence)
+    return Tri.NO if answer is Tri.CANNOT_TELL and printed else answer
 
 
 def _cooperative(context: Context, _: Step, facts: Facts) -> Proof:
@@ -56,16 +68,33 @@ def _in_time(context: Context, others: Sequence[Facts], proof: Proof) -> Proof:
 
 
 def _incremental(context: Context, _: Step, facts: Facts) -> Proof:
-    return _worker(context, facts, offers(context, facts, INCREMENTAL))
+    return _worker(context, facts, _offers_incremental(context, facts))
 
 
 def _workers_eager(context: Context, _: Step, facts: Facts) -> Proof:
-    return _worker(context, facts, _OPPOSITE[offers(context, facts, INCREMENTAL)])
+    return _worker(context, facts, _OPPOSITE[_offers_incremental(context, facts)])
+
+
+def _offers_incremental(context: Context, facts: Facts) -> Tri:
+    """As `offers`; and where `default` is elected, the last one not known if all others offer it.
+
+    Workers vote for the newest that all of them have, so somebody has none: also one that is alone.
+    """
+    answer = offers(context, facts, INCREMENTAL)
+    elected = context.group.assignor if context.group.state is GroupState.STABLE else None
+    if answer is not Tri.CANNOT_TELL or not elected:
+        return answer
+    others = (each for each in context.members if each is not facts)
+    told = all(offers(context, each, INCREMENTAL) is Tri.YES for each in others)
+    return Tri.NO if told else answer
 
 
 def _version(facts: Facts, done: Tri) -> Proof:
     software = facts.member.software
     shown = (software.version or software.version_range) if software is not None else None
+    ran = facts.member.ran
+    if shown is None and ran is not None:
+        shown = f"of a version that runs {ran.value}"
     if done is Tri.CANNOT_TELL:
         why = f"its version is not known well enough ({shown or 'nothing shows it'})"
         return Proof(done=done, why=f"{why}: --request-log or --client-log", by_hand=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from datetime import timedelta
@@ -22,6 +23,7 @@ from rebal.planner.verify import entry_of, verify
 from tests.planner.looks import look, pods
 
 MIXED = ["cooperative-sticky", "range"]
+STREAMS_LOGS = Path(__file__).parent.parent / "data" / "streams_logs"
 Said = pytest.CaptureFixture[str]
 
 
@@ -116,6 +118,51 @@ def test_a_person_confirms_what_no_evidence_shows(streams: Path, capsys: Said) -
     # Who came later was not looked at, and without the journal nobody was.
     assert run("streams.yaml", "--snapshot", "later.yaml", *BOOK, "--step", "1") == 4
     assert run("streams.yaml", "--snapshot", "back.yaml") == 4
+
+
+def printed(name: str, member: str) -> list[str]:
+    """The log of a real program, as if it had joined the group as `member`."""
+    text = (STREAMS_LOGS / f"streams-{name}.log").read_text()
+    text = re.sub(r"a-StreamThread-1-consumer-[0-9a-f-]{36}", f"{member}-0f0f", text)
+    Path(f"{member}.log").write_text(text.replace(f"g-{name}", "checkout"))
+    return ["--client-log", f"{member}.log"]
+
+
+def test_a_word_never_stands_against_what_a_log_shows(streams: Path, capsys: Said) -> None:
+    """The step wants EAGER: each log that is given decides, before a word and after it."""
+    eager = printed("3.9.1-2.3", "app-0.2")
+    cooperative = printed("3.9.1-unset", "app-1.2")
+    look_at = ["streams.yaml", "--snapshot", "back.yaml", "-o", "json"]
+    word = ["--confirm", "1", "--reason", "somebody said so"]
+
+    def told(*more: str, journal: str) -> tuple[int, dict[str, str], dict[str, Any]]:
+        code = run(*look_at, *more, "--journal", journal)
+        made = body(capsys)
+        return code, {one["name"]: one["done"] for one in made["members"]}, made
+
+    # Of whom a log speaks, nothing is left to a person; the other may be looked at.
+    code, members, made = told(*eager, journal="a")
+    assert (code, members) == (4, {"app-0": "yes", "app-1": "cannot tell"})
+    assert made["why"] == [made["why"][0]]
+    assert made["why"][0].startswith("no evidence shows it of app-1:")
+    assert "upgrade.from=2.3" in made["members"][0]["why"]
+    code, members, made = told(*eager, *word, journal="a")
+    assert (code, members) == (0, {"app-0": "yes", "app-1": "yes"})
+    assert looks("a")[-1]["confirmed"]["members"] == ["app-1.2-0f0f"]
+
+    # The log that comes later is believed, also by a look that no longer has it.
+    code, members, made = told(*cooperative, journal="a")
+    assert (code, members) == (4, {"app-0": "yes", "app-1": "no"})
+    assert made["why"] == ["not done: app-1"]
+    code, members, _ = told(journal="a")
+    assert (code, members) == (4, {"app-0": "yes", "app-1": "no"})
+
+    # And who is known to lack it is not confirmed, whether now or by an earlier look.
+    for more in (cooperative, []):
+        assert run(*look_at, *more, *word, "--journal", "b") == 4
+        said = capsys.readouterr()
+        assert "a word cannot stand against evidence: not done: app-1." in said.err
+        assert not any("confirmed" in each for each in looks("b"))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,19 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from rebal.groups.model import GroupSnapshot, Member, Subscription, Tri
+from rebal.groups.model import (
+    Evidence,
+    Group,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Member,
+    RanProtocol,
+    RebalanceProtocol,
+    Source,
+    Subscription,
+    Tri,
+)
 from rebal.groups.wire.streams import StreamsUserData, encode_streams
 from rebal.planner.context import Context
 from rebal.planner.programs import comes_from, instances
@@ -16,6 +28,12 @@ from rebal.planner.verify import verify
 from tests.planner.looks import Story, done, look
 
 SESSIONED = ["sessioned", "compatible", "default"]
+REBALANCING = Group(
+    group_id="checkout",
+    state=GroupState.PREPARING_REBALANCE,
+    type=GroupType.CLASSIC,
+    protocol_type="connect",
+)
 
 
 def streams(minutes: float, *members: dict[str, Any]) -> GroupSnapshot:
@@ -130,6 +148,45 @@ def test_workers_down_are_proven_one_by_one() -> None:
     assert done(wrong) == {"w-0": "yes", "w-1": "no"}
     whole = tell(workers(4, "default", worker(0, 2), worker(1, 3, ["default"])))
     assert whole.finished
+
+
+def test_of_workers_the_last_one_is_known_by_what_is_elected() -> None:
+    plan = make_plan(workers(0, "sessioned", worker(0, 1), worker(1, 1)), "eager")
+    told = Story(plan)(workers(1, "default", worker(0, 2), worker(1, 2, SESSIONED)))
+    assert done(told) == {"w-0": "yes", "w-1": "no"}, "somebody has default alone: not w-1"
+    alone = make_plan(workers(0, "sessioned", worker(0, 1)), "eager", expect_members=1)
+    tell = Story(alone)
+    kept = tell(workers(1, "sessioned", worker(0, 2)))
+    assert (done(kept), kept.exit_code) == ({"w-0": "no"}, 4)
+    assert tell(replace(workers(2, "default", worker(0, 3)), group=REBALANCING)).exit_code == 4
+    made = tell(workers(3, "default", worker(0, 3)))
+    assert (done(made), made.exit_code) == ({"w-0": "yes"}, 0)
+
+
+def test_a_log_or_what_an_instance_does_tells_enough_of_a_version_that_nobody_named() -> None:
+    by_log = (Evidence(source=Source.CLIENT_LOG, detail="s-0.log:1"),)
+
+    def printed(snapshot: GroupSnapshot, value: RebalanceProtocol) -> GroupSnapshot:
+        first, *rest = snapshot.members
+        ran = RanProtocol(value=value, evidence=by_log)
+        return replace(snapshot, members=(replace(first, ran=ran), *rest))
+
+    def bare(minutes: float, *starts: int) -> GroupSnapshot:
+        return streams(minutes, *(one(n, start, None) for n, start in enumerate(starts)))
+
+    # Only since 2.4 does a log say which member of the group it is of.
+    up = make_plan(streams(0, one(0, 1, "2.3.1"), one(1, 1, "2.3.1")), expect_members=2)
+    assert done(Story(up)(bare(1, 2, 2))) == {"s-0": "cannot tell", "s-1": "cannot tell"}
+    told = Story(up)(printed(bare(1, 2, 2), RebalanceProtocol.EAGER))
+    assert done(told) == {"s-0": "yes", "s-1": "cannot tell"}
+    # And 4.0 knows no EAGER: who gave up its partitions is on the bridge.
+    down = make_plan(streams(0, one(0, 1, "4.1.1"), one(1, 1, "4.1.1")), "eager")
+    eager = Story(down)(streams(1, one(0, 2, None, ran="EAGER"), one(1, 1, "4.1.1")), step=1)
+    assert done(eager) == {"s-0": "yes", "s-1": "no"}
+    other = Story(down)(streams(1, one(0, 2, None, ran="COOPERATIVE"), one(1, 1, "4.1.1")), step=1)
+    assert done(other) == {"s-0": "cannot tell", "s-1": "no"}
+    old = Story(down)(printed(bare(1, 2, 2), RebalanceProtocol.EAGER), step=3)
+    assert done(old) == {"s-0": "no", "s-1": "cannot tell"}
 
 
 def test_no_assignor_list_is_ever_named_for_them() -> None:
