@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
+from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class PlanFormat(StrEnum):
 
 def escape(text: str) -> str:
     r"""`text` with every character that a terminal would obey or hide written out (`\x1b`)."""
-    if text.isascii() and text.isprintable():
+    if text.isprintable():
         return text
     return "".join(map(_visible, text))
 
@@ -89,32 +90,52 @@ def say(message: str) -> None:
 
 def write(text: str) -> None:
     """`text` to stdout; a reader that has gone away (`| head`) is no error."""
+    stream([text])
+
+
+def stream(pieces: Iterable[str]) -> None:
+    """`write` for a text that is too long to be held as a whole."""
+    encoding = sys.stdout.encoding
     try:
-        sys.stdout.write(text)
+        for text in pieces:
+            try:
+                sys.stdout.write(text)
+            except UnicodeEncodeError:
+                sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
     except BrokenPipeError:
         _abandon(sys.stdout)
-    except UnicodeEncodeError:
-        encoding = sys.stdout.encoding
-        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        sys.stdout.flush()
 
 
-def envelope(kind: str, body: Mapping[str, Any], code: int, form: str) -> str:
+def envelope(
+    kind: str,
+    body: Mapping[str, Any],
+    code: int,
+    form: str,
+    hook: Callable[[object], object] | None = None,
+) -> str:
     """`rebal.<kind>/1` as JSON or YAML: the schema first, `exit_code` last, the rest as given.
 
-    `body` may hold the model's records; keys keep their order, and each None is written.
+    `body` may hold the model's records; keys keep their order, and each None is written. `hook`
+    turns types that are not plain into such as are, instead of the model's own.
     """
     import msgspec
 
     from rebal.groups.snapshot import enc_hook, text_of
 
-    plain = msgspec.to_builtins(dict(body), enc_hook=enc_hook)
+    plain = msgspec.to_builtins(dict(body), enc_hook=hook or enc_hook)
     made = {"schema": f"rebal.{kind}/1", **plain, "exit_code": code}
     return text_of(made, "yaml" if form == "yaml" else "json")
 
 
-def page(view: Iterable[RenderableType], *, wide: bool = False) -> None:
+class Lines:
+    """A part of a view: lines of text, as many and as long as they are, never folded."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = lines
+
+
+def page(view: Iterable[RenderableType | Lines], *, wide: bool = False) -> None:
     """Print a text view to stdout, as wide as the terminal (off a terminal, or wide: as it is)."""
     terminal = sys.stdout.isatty()
     if wide or not (terminal or os.environ.get("COLUMNS", "").isdigit()):
@@ -123,11 +144,16 @@ def page(view: Iterable[RenderableType], *, wide: bool = False) -> None:
         import shutil
 
         width = max(40, shutil.get_terminal_size((100, 24)).columns)
-    write(render(view, width=width, colour=terminal and _colour_wanted()))
+    stream(_rendered(view, width, colour=terminal and _colour_wanted()))
 
 
-def render(view: Iterable[RenderableType], *, width: int, colour: bool = False) -> str:
+def render(view: Iterable[RenderableType | Lines], *, width: int, colour: bool = False) -> str:
     """The text of a view at `width` cells; without `colour` it holds no escape sequence at all."""
+    return "".join(_rendered(view, width, colour=colour))
+
+
+def _rendered(view: Iterable[RenderableType | Lines], width: int, *, colour: bool) -> Iterable[str]:
+    """The text in pieces; nothing can go wrong any more when the first of them is taken."""
     from io import StringIO
 
     from rich.console import Console
@@ -144,11 +170,15 @@ def render(view: Iterable[RenderableType], *, width: int, colour: bool = False) 
         highlight=False,
         legacy_windows=False,
     )
+    pieces: list[Iterable[str]] = []
     for part in view:
+        if isinstance(part, Lines):
+            pieces.append(f"{escape(line)}\n" for line in part.lines)
+            continue
+        console.file = made = StringIO()
         console.print(Segments(_safe(console.render(part))), end="", crop=False)
-    made = console.file
-    assert isinstance(made, StringIO)
-    return "".join(f"{line.rstrip()}\n" for line in made.getvalue().split("\n")[:-1])
+        pieces.append([f"{line.rstrip()}\n" for line in made.getvalue().split("\n")[:-1]])
+    return chain.from_iterable(pieces)
 
 
 def _safe(segments: Iterable[Segment]) -> Iterable[Segment]:

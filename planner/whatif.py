@@ -18,9 +18,10 @@ from rebal.groups.partitions import Partitions
 from rebal.planner.context import names
 from rebal.planner.whatif_assignors import CustomAssignors, chosen
 from rebal.planner.whatif_changes import Changes, Course, course
+from rebal.planner.whatif_holdings import NOBODY, Share
 from rebal.planner.whatif_leader import DEFAULT_TIMEOUT, LeaderTime, leader_time
 from rebal.planner.whatif_notes import assumes
-from rebal.planner.whatif_owners import NOBODY, Owners, Pairs, Share, compare
+from rebal.planner.whatif_owners import Owners, Pairs, compare
 from rebal.planner.whatif_run import MOST_ROUNDS, Round, Run, Way, run
 from rebal.planner.whatif_spec import start_of
 

@@ -1,27 +1,32 @@
 """Who owns which partition, compactly: by topic one array of member numbers.
 
 A million partitions are a few arrays; two states of a group are compared by counting pairs of
-owners. What one member owns is looked up when somebody asks for it.
+owners, and what moves between them is kept without what stays.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import repeat, zip_longest
-from typing import Final
+from typing import NamedTuple
 
-from rebal.groups.model import TopicPartitions
-from rebal.groups.partitions import Partitions
+from rebal.planner.whatif_holdings import NOBODY, Holdings, Row, Some
 
-NOBODY: Final = -1
 Pairs = Counter[tuple[int, int]]
 """(owner before, owner after) → partitions; `NOBODY` where there is none."""
 
 
-class Owners:
+class Moves(NamedTuple):
+    """What members give up, and what they get."""
+
+    gives: Some
+    gets: Some
+
+
+class Owners(Holdings):
     """The owner of each partition, as a number; a partition that does not exist can have one too.
 
     `counts` are the topics' partition counts. The last one to claim a partition is its owner.
@@ -73,45 +78,16 @@ class Owners:
         topics = self.rows.keys() | self.strange.keys()
         return sum(sum(self.counts_in(topic).values()) for topic in topics)
 
-    @cached_property
-    def shares(self) -> Mapping[int, TopicPartitions]:
-        """For each member that has any its partitions: topics by name, partitions ascending."""
-        made: dict[int, dict[str, Partitions]] = {}
+    def by_topic(self) -> Iterator[Row]:
+        """All of each topic's partitions."""
         for topic in sorted(self.rows.keys() | self.strange.keys()):
-            lists: dict[int, list[int]] = {}
-            for partition, number in enumerate(self.rows.get(topic, ())):
-                if number != NOBODY:
-                    lists.setdefault(number, []).append(partition)
-            for partition, number in sorted(self.strange.get(topic, {}).items()):
-                lists.setdefault(number, []).append(partition)
-            for number, partitions in lists.items():
-                made.setdefault(number, {})[topic] = Partitions(partitions)
-        return made
-
-
-class Share(Mapping[str, Partitions]):
-    """What one member owns in one state."""
-
-    __slots__ = ("_number", "_owners")
-
-    def __init__(self, owners: Owners, number: int) -> None:
-        self._owners = owners
-        self._number = number
-
-    def _found(self) -> TopicPartitions:
-        return self._owners.shares.get(self._number, {})
-
-    def __getitem__(self, topic: str) -> Partitions:
-        return self._found()[topic]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._found())
-
-    def __len__(self) -> int:
-        return len(self._found())
-
-    def __repr__(self) -> str:
-        return repr(self._found())
+            row, strange = self.rows.get(topic, ()), self.strange.get(topic)
+            if strange:
+                odd = sorted(strange)
+                members = (*row, *map(strange.__getitem__, odd))
+                yield Row(topic, (*range(len(row)), *odd), members)
+            else:
+                yield Row(topic, range(len(row)), row)
 
 
 def compare(before: Owners, after: Owners) -> Pairs:
@@ -130,20 +106,16 @@ def compare(before: Owners, after: Owners) -> Pairs:
     return made
 
 
-def moves(
-    before: Owners, after: Owners
-) -> tuple[dict[int, dict[str, list[int]]], dict[int, dict[str, list[int]]]]:
-    """What each member gives up, and what each gets: by member, by topic name, ascending."""
-    gives: dict[int, dict[str, list[int]]] = {}
-    gets: dict[int, dict[str, list[int]]] = {}
+def moves(before: Owners, after: Owners) -> Moves:
+    """What goes from one to another, from somebody to nobody, or to somebody from nobody."""
+    gives, gets = [], []
     for topic in _topics(before, after):
-        for partition, a, b in _ends(before, after, topic):
-            if a != b:
-                if a != NOBODY:
-                    gives.setdefault(a, {}).setdefault(topic, []).append(partition)
-                if b != NOBODY:
-                    gets.setdefault(b, {}).setdefault(topic, []).append(partition)
-    return gives, gets
+        moved = [end for end in _ends(before, after, topic) if end[1] != end[2]]
+        if moved:
+            partitions, old, new = (array("i", column) for column in zip(*moved, strict=True))
+            gives.append(Row(topic, partitions, old))
+            gets.append(Row(topic, partitions, new))
+    return Moves(Some(gives), Some(gets))
 
 
 def _topics(before: Owners, after: Owners) -> list[str]:
@@ -161,8 +133,3 @@ def _ends(before: Owners, after: Owners, topic: str) -> Iterable[tuple[int, int,
     first, last = ({**dict(enumerate(row)), **odd} for row, odd in ((old, was), (new, will)))
     partitions = sorted(first.keys() | last.keys())
     return ((n, first.get(n, NOBODY), last.get(n, NOBODY)) for n in partitions)
-
-
-def packed(lists: Mapping[str, Sequence[int]]) -> TopicPartitions:
-    """Lists by topic as the model has them."""
-    return {topic: Partitions(numbers) for topic, numbers in lists.items()}

@@ -17,7 +17,8 @@ from rebal.groups.assignors.kafka import KafkaAssignor
 from rebal.groups.custom import Violation, violations
 from rebal.groups.model import Record, TopicPartitions
 from rebal.planner.whatif_changes import Step
-from rebal.planner.whatif_owners import Owners, moves, packed
+from rebal.planner.whatif_holdings import Share
+from rebal.planner.whatif_owners import Owners, moves
 
 MOST_ROUNDS: Final = 100
 
@@ -180,8 +181,8 @@ class _Course:
             return 0
         self._receive()
         _, result = self._assigned()
-        gives, _ = moves(self._owners, self._state(self._spec, result))
-        return sum(len(numbers) for lists in gives.values() for numbers in lists.values())
+        moved = moves(self._owners, self._state(self._spec, result))
+        return moved.gives.counts.total()
 
     def _receive(self) -> None:
         """The members take in the last result; all of them are then of one generation."""
@@ -214,11 +215,8 @@ class _Course:
                 assigned=after.total,
                 still_owned=0,
             )
-        gives, gets = ({n: packed(lists) for n, lists in of.items()} for of in moves(before, after))
-        revoked, assigned = (
-            sum(len(numbers) for lists in of.values() for numbers in lists.values())
-            for of in (gives, gets)
-        )
+        gives, gets = moves(before, after)
+        revoked = gives.counts.total()
         names = {n: name for name, n in self._numbers.items()}
         by_now = {self._numbers[m.member_id]: m.member_id for m in self._spec.members}
         return Round(
@@ -226,15 +224,15 @@ class _Course:
             why=why,
             gone=gone,
             revoked=revoked,
-            assigned=assigned,
+            assigned=gets.counts.total(),
             still_owned=before.total - revoked,
             members=tuple(
                 RoundMember(
                     member_id=by_now.get(n, names[n]),
-                    revoked=gives.get(n, {}),
-                    assigned=gets.get(n, {}),
+                    revoked=Share(gives, n),
+                    assigned=Share(gets, n),
                 )
-                for n in sorted(gives.keys() | gets.keys())
+                for n in sorted(gives.counts.keys() | gets.counts.keys())
             ),
         )
 

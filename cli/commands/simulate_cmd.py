@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rebal.groups.assignors import Assignor
     from rebal.groups.model import GroupSnapshot
     from rebal.planner.whatif import Simulation
-    from rebal.planner.whatif_changes import Changes
 
 UNTIL_STABLE: Final = "until-stable"
 SERVER_SIDE: Final = ("uniform", "consumer:range")
@@ -130,7 +129,9 @@ def command(
         given = connection.typed(snapshot)
         _print(found, made, where, [group, *given] if group else given, wide)
     else:
-        output.write(output.envelope("simulate", _body(found, made, changes), code, form))
+        from rebal.cli.views.simulate_body import simulate_text
+
+        output.stream(simulate_text(found, made, changes, code, form))
     return code
 
 
@@ -200,13 +201,12 @@ def _print(
         source += f", captured {when(found.captured_at, datetime.now(UTC))}"
     words = _next(found, made)
     following = output.escape(command_line(["rebal", *words, *given]))
-    listed = wide and len(made) == 1
-    shown = [output.shown(one if listed else _in_short(one)) for one in made]
+    shown = [output.shown(_in_short(one)) for one in made]
     if len(shown) == 1:
-        view = simulate_view(shown[0], source, following, wide=wide)
+        one = _with_lists(shown[0], made[0]) if wide else shown[0]
+        output.page(simulate_view(one, source, following, wide=wide), wide=wide)
     else:
-        view = compare_view(shown, source, following)
-    output.page(view, wide=wide)
+        output.page(compare_view(shown, source, following), wide=wide)
 
 
 def _in_short(simulation: Simulation) -> Simulation:
@@ -217,6 +217,19 @@ def _in_short(simulation: Simulation) -> Simulation:
         simulation,
         members=tuple(replace(shift, now={}, then={}) for shift in simulation.members),
         rounds=tuple(replace(made, members=()) for made in simulation.rounds),
+    )
+
+
+def _with_lists(short: Simulation, whole: Simulation) -> Simulation:
+    """`short` with the lists of `whole`, which are too many to be copied; a line escapes them."""
+    from msgspec.structs import replace
+
+    members = zip(short.members, whole.members, strict=True)
+    rounds = zip(short.rounds, whole.rounds, strict=True)
+    return replace(
+        short,
+        members=tuple(replace(to, now=of.now, then=of.then) for to, of in members),
+        rounds=tuple(replace(to, members=of.members) for to, of in rounds),
     )
 
 
@@ -233,16 +246,3 @@ def _next(found: GroupSnapshot, made: Sequence[Simulation]) -> list[str]:
     if made[0].assignor == "cooperative-sticky":
         return ["plan-upgrade"]
     return ["simulate", "--assignor", "cooperative-sticky"]
-
-
-def _body(found: GroupSnapshot, made: Sequence[Simulation], changes: Changes) -> dict[str, object]:
-    bodies = [{name: getattr(one, name) for name in one.__struct_fields__} for one in made]
-    if len(bodies) == 1:
-        return bodies[0]
-    return {
-        "group_id": found.group.group_id,
-        "captured_at": found.captured_at,
-        "assignor_now": found.group.assignor,
-        "changes": changes,
-        "simulations": bodies,
-    }

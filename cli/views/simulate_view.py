@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from rich.cells import cell_len
 from rich.text import Text
 
+from rebal.cli.output import Lines
 from rebal.cli.views.common import (
+    GAP,
     Column,
     FittingTable,
     count,
@@ -17,7 +20,9 @@ from rebal.cli.views.common import (
     partitions_text,
 )
 from rebal.cli.views.simulate_words import apart, range_text
+from rebal.cli.views.wide_table import WideTable
 from rebal.planner.whatif import Failure, MemberShift, Simulation
+from rebal.planner.whatif_holdings import Writer
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,16 +34,19 @@ _MOST_ROWS: Final = 16
 _LEVELS: Final = "·▁▂▃▄▅▆▇█"
 _MOST_CELLS: Final = 600
 _LABEL: Final = 11
+_MEMBER: Final = "MEMBER"
+_WHEN: Final = 7
 
 
 def simulate_view(
     simulation: Simulation, source: str, next_command: str, *, wide: bool = False
-) -> list[RenderableType]:
+) -> list[RenderableType | Lines]:
     """The screen of one simulation; `source` says where the group was read, and when.
 
-    `wide` shows every member on a line of its own, with its partitions, and each topic's balance.
+    `wide` shows every member on a line of its own, then each one's partitions, and the balance of
+    each topic.
     """
-    view: list[RenderableType] = [
+    view: list[RenderableType | Lines] = [
         Text.assemble(
             (simulation.group_id, "bold"),
             f" ({source}): ",
@@ -50,10 +58,12 @@ def simulate_view(
     else:
         view += [_answer(simulation), facts(_cost(simulation), label=_LABEL)]
         if wide:
-            view.append(facts(_round_members(simulation), label=_LABEL))
+            view.append(Lines(_round_members(simulation)))
     view += [Text(""), *_members(simulation, wide)]
-    if wide and simulation.failure is None:
-        view += [Text(""), _topics(simulation)]
+    if wide:
+        view += [Text(""), Lines(_owned(simulation))]
+        if simulation.failure is None:
+            view += [Text(""), _topics(simulation)]
     view += [Text(""), facts(_assumed(simulation, next_command), label=_LABEL)]
     return view
 
@@ -182,17 +192,47 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:,.0f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
 
 
-def _round_members(simulation: Simulation) -> Iterator[tuple[str, str]]:
+def _round_members(simulation: Simulation) -> Iterator[str]:
     """Of each round, what each member gives up and gets."""
     named = {shift.member_id: shift.name for shift in simulation.members}
+    write = _writer()
     for made in simulation.rounds:
         for number, member in enumerate(made.members):
+            label = "" if number else f"round {made.number}"
             parts = [named.get(member.member_id, member.member_id)]
-            if member.revoked:
-                parts.append(f"gives {partitions_text(member.revoked)}")
-            if member.assigned:
-                parts.append(f"gets {partitions_text(member.assigned)}")
-            yield "" if number else f"round {made.number}", " · ".join(parts)
+            for word, some in (("gives", member.revoked), ("gets", member.assigned)):
+                if words := write(some):
+                    parts.append(f"{word} {_joined(words)}")
+            yield f"{label:{_LABEL + GAP}}{' · '.join(parts)}"
+
+
+def _owned(simulation: Simulation) -> Iterator[str]:
+    """Of each member what it owns now and then; the lines may be very long."""
+    write = _writer()
+    shifts = _by_name(simulation)
+    width = max(map(cell_len, (_MEMBER, *(shift.name for shift in shifts)))) + GAP
+    yield f"{_MEMBER:{width}}OWNS"
+    for shift in shifts:
+        now, then = write(shift.now), write(shift.then)
+        told = [("now", now), ("then", then)]
+        if simulation.failure is not None or shift.change == "leaves":
+            told = told[:1]
+        elif shift.change == "joins":
+            told = told[1:]
+        elif now == then:
+            told = [("still", now)]
+        for when, words in told:
+            name = shift.name + " " * (width - cell_len(shift.name))
+            yield f"{name}{when:{_WHEN}}{_joined(words) if words else 'none'}"
+
+
+def _writer() -> Writer:
+    return Writer(lambda topic: f" · {topic} ", lambda partitions: partitions)
+
+
+def _joined(words: Sequence[str]) -> str:
+    """`orders 0-3,7 · payments 1`."""
+    return "".join(words)[3:]
 
 
 def _failed(simulation: Simulation, failure: Failure) -> Iterator[tuple[Text, str]]:
@@ -210,10 +250,10 @@ def _failed(simulation: Simulation, failure: Failure) -> Iterator[tuple[Text, st
 
 
 def _members(simulation: Simulation, wide: bool) -> Iterator[RenderableType]:
-    shifts = sorted(simulation.members, key=lambda shift: (_natural(shift.name), shift.member_id))
+    shifts = _by_name(simulation)
     scale = max(1, simulation.balance.now_max, simulation.balance.then_max)
     columns = [
-        Column("MEMBER"),
+        Column(_MEMBER),
         Column("NOW", right=True),
         Column("THEN", right=True),
         Column("KEEPS", right=True),
@@ -222,12 +262,7 @@ def _members(simulation: Simulation, wide: bool) -> Iterator[RenderableType]:
         Column("█ keeps ▒ gives ░ gets", rank=1),
     ]
     if wide:
-        columns += [Column("OWNS NOW"), Column("OWNS THEN")]
-        rows = [
-            [*_row(shift.name, shift, scale), partitions_text(shift.now), _then(simulation, shift)]
-            for shift in shifts
-        ]
-        yield FittingTable(columns, rows)
+        yield WideTable(columns, [_row(shift.name, shift, scale) for shift in shifts])
         return
     if len(shifts) >= _FOLD_FROM:
         yield facts(_strips(shifts, scale), label=_LABEL)
@@ -308,14 +343,14 @@ def _bar(shift: MemberShift, scale: int) -> Text:
     )
 
 
+def _by_name(simulation: Simulation) -> list[MemberShift]:
+    return sorted(simulation.members, key=lambda shift: (_natural(shift.name), shift.member_id))
+
+
 def _natural(name: str) -> list[tuple[int, str]]:
     """Sorts `pod-2` before `pod-10`."""
     parts = re.split(r"([0-9]{1,18})", name)
     return [(int(part), "") if i % 2 else (0, part) for i, part in enumerate(parts)]
-
-
-def _then(simulation: Simulation, shift: MemberShift) -> str:
-    return "" if simulation.failure is not None else partitions_text(shift.then)
 
 
 def _topics(simulation: Simulation) -> FittingTable:

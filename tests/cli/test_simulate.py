@@ -102,9 +102,13 @@ def test_wide_shows_partitions_and_topics(saved, capsys) -> None:
     path = saved("0-7", "8-11")
     run(["simulate", "--assignor", "cooperative-sticky", "--snapshot", path, "--wide"])
     out = capsys.readouterr().out
-    assert "OWNS NOW" in out
-    assert "orders 8-11" in out
-    assert "orders 6-11" in out
+    lines = [line.split() for line in out[out.index("OWNS") :].splitlines()[1:5]]
+    assert lines == [
+        ["pod-0", "now", "orders", "0-7"],
+        ["pod-0", "then", "orders", "0-5"],
+        ["pod-1", "now", "orders", "8-11"],
+        ["pod-1", "then", "orders", "6-11"],
+    ]
     assert next(line for line in out.splitlines() if line.startswith("orders ")).split() == [
         "orders",
         "12",
@@ -126,7 +130,11 @@ def test_five_hundred_members_fit_a_screen(group: Make) -> None:
     rows = {line.split("  ")[0].strip() for line in text.splitlines()}
     assert {"498 members", "pod-498", "pod-499"} <= rows
     wide = render(simulate_view(made, "test", "rebal", wide=True), width=4000)
-    assert sum(line.startswith("pod-") for line in wide.splitlines()) == 500
+    table, owned_lines = wide.split("OWNS")
+    assert sum(line.startswith("pod-") for line in table.splitlines()) == 500
+    told = [line.split()[:2] for line in owned_lines.splitlines() if line.startswith("pod-")]
+    assert (told[0], told[-2:]) == (["pod-0", "still"], [["pod-499", "now"], ["pod-499", "then"]])
+    assert len(told) == 498 + 2 + 2
 
 
 def test_many_different_members_are_cut_and_counted(group: Make) -> None:

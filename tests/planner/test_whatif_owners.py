@@ -7,7 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.planner.whatif_owners import NOBODY, Owners, Share, compare, moves
+from rebal.planner.whatif_holdings import NOBODY, Share
+from rebal.planner.whatif_owners import Owners, compare, moves
 
 Claims = list[tuple[int, list[tuple[str, int]]]]
 TOPICS = ("orders", "clicks", "gone")
@@ -49,7 +50,7 @@ def test_two_states_differ_where_owners_do(
     for made, ours, theirs in ((gives, was, will), (gets, will, was)):
         listed = Counter(
             (number, topic, partition)
-            for number, topics in made.items()
+            for number, topics in made.shares.items()
             for topic, partitions in topics.items()
             for partition in partitions
         )
