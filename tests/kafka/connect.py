@@ -87,7 +87,6 @@ class ConnectHost(JavaHost):
         self, broker: Broker, name: str, group: str, settings: Mapping[str, str] | None = None
     ) -> Worker:
         """Start one worker; `settings` (connect.protocol, …) win. Returns before it has joined."""
-        self._started += 1
         converter = "org.apache.kafka.connect.storage.StringConverter"
         made = {
             "bootstrap.servers": broker.bootstrap,
@@ -108,8 +107,8 @@ class ConnectHost(JavaHost):
         for topic in ("config", "offset", "status"):
             made[f"{topic}.storage.topic"] = f"{group}-{topic}"
             made[f"{topic}.storage.replication.factor"] = "1"
-        worker = f"{name}#{self._started}"
-        self.process.say("\t".join(["start", worker, *(f"{k}={v}" for k, v in made.items())]))
+        worker = self.fresh(name)
+        self.begin(worker, made)
         return Worker(self, worker, name, group, made, None)
 
 

@@ -84,6 +84,12 @@ class Host:
         """After the process has ended: wait until its last events are in `events`."""
         self._reader.join(5)
 
+    def begin(self, member: str, settings: Mapping[str, str]) -> None:
+        """Tell the process to start a client."""
+        for text in (member, *settings.values()):
+            assert not {"\t", "\n"} & set(text), f"tab or newline in {text!r}"
+        self.process.say("\t".join(["start", member, *(f"{k}={v}" for k, v in settings.items())]))
+
     def log(self) -> str:
         """The client's own log, what `kubectl logs` would give of this process."""
         return self.process.log()
@@ -215,8 +221,12 @@ class JavaHost(Host):
 
     def start(self, broker: Broker, client_id: str, group: str, **options: Any) -> Member:
         """Start a consumer; `options` are those of `consumer_settings`. Returns at once."""
+        return _start(self, self.fresh(client_id), broker, client_id, group, **options)
+
+    def fresh(self, name: str) -> str:
+        """An id for the next client: one with the same name may have been here before."""
         self._started += 1
-        return _start(self, f"{client_id}#{self._started}", broker, client_id, group, **options)
+        return f"{name}#{self._started}"
 
 
 class ClientHost(Host):
@@ -275,9 +285,7 @@ def _start(
     host: Host, member: str, broker: Broker, client_id: str, group: str, **options: Any
 ) -> Member:
     made = consumer_settings(broker, client_id, group, java=isinstance(host, JavaHost), **options)
-    for text in (member, *made.values()):
-        assert not {"\t", "\n"} & set(text), f"tab or newline in {text!r}"
-    host.process.say("\t".join(["start", member, *(f"{k}={v}" for k, v in made.items())]))
+    host.begin(member, made)
     assignors = options.get("assignors")
     names = None if assignors is None else tuple(assignors)
     return Member(host, member, client_id, group, made, names)

@@ -36,19 +36,18 @@ class StreamsHost(JavaHost):
 
         The session timeout is short: a program that is stopped leaves only when it is over.
         """
-        self._started += 1
+        member = self.fresh(name)
         made = {
             "bootstrap.servers": broker.bootstrap,
             "application.id": application,
             "client.id": name,
             "topics": ",".join(topics),
-            "state.dir": str(self._folder / f"state-{name}-{self._started}"),
+            "state.dir": str(self._folder / f"state-{member}"),
             "auto.offset.reset": "earliest",
             "commit.interval.ms": "500",
             "session.timeout.ms": "1500",
             "heartbeat.interval.ms": "200",
             **(settings or {}),
         }
-        member = f"{name}#{self._started}"
-        self.process.say("\t".join(["start", member, *(f"{k}={v}" for k, v in made.items())]))
+        self.begin(member, made)
         return Member(self, member, name, application, made, None)
