@@ -94,7 +94,8 @@ class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
     `partitions_moved` counts changes of owner. `partition_seconds` is the sum over all partitions
     of how long each is not consumed (None: not computed), `worst_…` both times as long as the
     members' own timeouts allow; `paces` are one by one, the batch that was asked for, and all at
-    once, side by side.
+    once, side by side. `unit` is what all of them count: `partition`, or `task` of Connect workers
+    (a connector counts as one).
     """
 
     rebalances: int
@@ -106,6 +107,7 @@ class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
     worst_seconds: float | None = None
     worst_partition_seconds: float | None = None
     paces: tuple[Pace, ...] = ()
+    unit: str = "partition"
 
 
 class StepKind(StrEnum):

@@ -80,7 +80,7 @@ def _step(plan: Plan, step: Step, config: tuple[Setting, ...]) -> Iterator[str]:
     if step.cost is not None:
         yield from ("", f"- Costs: {plain(step.cost.text)}.")
         for pace in step.cost.paces if len(step.cost.paces) > 1 else ():
-            stopped = f"{pace.partition_seconds:,.0f} partition-seconds stopped"
+            stopped = f"{pace.partition_seconds:,.0f} {step.cost.unit}-seconds stopped"
             rebalances = count(pace.rebalances, "rebalance")
             longest = pace.worst_seconds
             worst = "" if longest is None else f"; at worst {duration(longest)}"

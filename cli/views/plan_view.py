@@ -23,7 +23,7 @@ from rebal.cli.views.common import (
 )
 from rebal.groups.model import Tri
 from rebal.planner.context import names
-from rebal.planner.plan import Finding, Pace, Plan, Setting, Severity, Step, Verdict
+from rebal.planner.plan import Cost, Finding, Plan, Setting, Severity, Step, Verdict
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -174,19 +174,19 @@ def _after(step: Step) -> Iterator[Row]:
     if step.cost is not None:
         yield "costs", step.cost.text
         if len(step.cost.paces) > 1:
-            yield "", _paces(step.cost.paces)
+            yield "", _paces(step.cost)
     yield "gate", Command(step.gate.command)
     yield "", f"must show: {step.gate.shows}"
     yield from (("", _hanging("·", need, 1)) for need in step.gate.needs)
     yield "back", step.rollback
 
 
-def _paces(paces: Sequence[Pace]) -> Table:
+def _paces(cost: Cost) -> Table:
     """What each pace costs, side by side; narrow enough for 80 columns."""
     made = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
-    head = ("pace", "takes", "partition-s", "rebalances", "at worst")
+    head = ("pace", "takes", f"{cost.unit}-s", "rebalances", "at worst")
     made.add_row(*(Text(word, style="dim") for word in head))
-    for pace in paces:
+    for pace in cost.paces:
         made.add_row(
             pace.name,
             duration(pace.seconds),

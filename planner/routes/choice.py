@@ -109,7 +109,7 @@ def _way(context: Context, cost: CostModel, back: bool) -> Way:
         return Way(path="already_incremental")
     steady = group.state is GroupState.STABLE and bool(context.members)
     if group.protocol_type == "connect" and steady and context.goal != CONSUMER:
-        return connect(context)
+        return connect(context, cost)
     if context.streams and context.stable and context.goal != CONSUMER:
         return streams(context, cost)
     if context.goal == CONSUMER and group.state is GroupState.EMPTY and _of_consumers(context):

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from rebal.groups.clients import worker_list
 from rebal.groups.model import Tri
 from rebal.planner.aims import Aim
 from rebal.planner.context import EAGER, Context, Facts, ids
+from rebal.planner.cost import CostModel, Restarts
+from rebal.planner.cost_connect import work_of_all
 from rebal.planner.plan import Cost, Step, StepKind
 from rebal.planner.programs import INCREMENTAL, offers
 from rebal.planner.routes.rolling import expected_line, gate_of
@@ -23,7 +26,7 @@ _ANSWERS: Final = ("RB905",)
 _DEFAULT: Final = ("default",)
 
 
-def connect(context: Context) -> Way:
+def connect(context: Context, cost: CostModel) -> Way:
     """The way of a worker group."""
     elected = context.group.assignor
     down = context.goal == EAGER
@@ -46,6 +49,7 @@ def connect(context: Context) -> Way:
         steps=(
             _step(
                 context,
+                cost,
                 done=done,
                 to_do=incremental[Tri.YES if down else Tri.NO],
                 unknown=incremental[Tri.CANNOT_TELL],
@@ -59,6 +63,7 @@ def connect(context: Context) -> Way:
 
 def _step(
     context: Context,
+    cost: CostModel,
     *,
     done: Sequence[Facts],
     to_do: Sequence[Facts],
@@ -124,13 +129,27 @@ def _step(
         ),
         rollback="restore the old connect.protocol, one worker at a time: every protocol is common "
         "in between",
-        cost=Cost(
-            rebalances=2 * len(rest),
-            partitions_stopped=0,
-            partitions_moved=0,
-            text=f"about {2 * len(rest)} rebalances of connectors and tasks, which this version "
-            "does not rehearse",
-        ),
+        cost=_cost(context, cost, rest, worker_list(protocol) or ()),
+    )
+
+
+def _cost(
+    context: Context, cost: CostModel, rest: Sequence[Facts], offers_then: tuple[str, ...]
+) -> Cost:
+    eager = len(context.members) if context.group.assignor in _DEFAULT else 0
+    return cost(
+        Restarts(
+            members=len(context.members),
+            restarting=len(rest),
+            static=0,
+            partitions=work_of_all(context.snapshot),
+            eager=eager,
+            eager_after=offers_then == _DEFAULT,
+            snapshot=context.snapshot,
+            order=ids(rest),
+            target_list=offers_then,
+            speed=context.speed,
+        )
     )
 
 
@@ -152,9 +171,9 @@ def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> Iterator[str
         "at each restart an eager group stops all its connectors and tasks, also on the way up: it "
         "is eager until the last worker has changed"
         if up
-        else "incremental workers hold a lost worker's tasks back for "
-        "scheduled.rebalance.max.delay.ms (5 minutes by default): be back before; once the first "
-        "worker is eager, each restart stops all connectors and tasks"
+        else "what the first worker ran waits until it is back, at most for "
+        "scheduled.rebalance.max.delay.ms (5 minutes by default); once it is eager, each restart "
+        "stops all connectors and tasks"
     )
     yield "after each: the worker answers GET / on its REST port, its connectors are RUNNING"
 

@@ -1,0 +1,151 @@
+"""What it costs to restart Connect workers, rehearsed with the assignors that their leaders use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups.assignors.connect import held_of
+from rebal.groups.model import GroupSnapshot, Knowledge, Member
+from rebal.planner.cost import Restarts
+from rebal.planner.cost_group import at_worst, batches, cost_of_paces, figure
+from rebal.planner.cost_timeouts import slowest, waits
+from rebal.planner.cost_work import too_much
+from rebal.planner.cost_workers import EAGER, Pauses, RehearsedWorkers, held_back
+from rebal.planner.plan import Cost, Pace
+
+_PROTOCOLS: Final = ("sessioned", "compatible", EAGER)
+
+
+def by_workers(restarts: Restarts) -> Cost:
+    """The cost of these restarts, rehearsed; by arithmetic where that cannot be.
+
+    What stops and moves are connectors and tasks: `unit` is `task`, and a connector counts as one.
+    """
+    snapshot = restarts.snapshot
+    assert snapshot is not None
+    count, total = len(restarts.order), work_of_all(snapshot)
+    plain = _plain(restarts, total)
+    if not count:
+        return replace(plain, text="nothing is restarted")
+    if any(m.worker is None or m.worker.running is None for m in snapshot.members):
+        told = "what the workers run is not known, so no more can be foretold"
+        return replace(plain, text=f"{plain.text}; {told}")
+    if too_much(total * 3 * count):
+        return plain
+    made = [_paced(restarts, snapshot, *pace) for pace in batches(count, restarts.speed.batch)]
+    paces = [(pace, group.stopped) for pace, group in made]
+    return replace(cost_of_paces(paces, 0, _text(restarts, snapshot, *made[0])), unit="task")
+
+
+def work_of_all(snapshot: GroupSnapshot) -> int:
+    """How many connectors and tasks the workers run."""
+    running = (m.worker.running or () for m in snapshot.members if m.worker is not None)
+    return sum(len(held_of(one)) for one in running)
+
+
+def _plain(restarts: Restarts, total: int) -> Cost:
+    """Two rebalances a restart: each stops everything, or what the restarted worker ran."""
+    count = len(restarts.order)
+    share = total / max(1, restarts.members)
+    stops = total if restarts.eager or restarts.eager_after else share
+    return Cost(
+        rebalances=2 * count,
+        partitions_stopped=round(2 * count * stops),
+        partitions_moved=round(2 * count * share),
+        unit="task",
+        text=f"about {2 * count} rebalances of connectors and tasks",
+    )
+
+
+def _paced(
+    restarts: Restarts, snapshot: GroupSnapshot, batch: int, name: str
+) -> tuple[Pace, RehearsedWorkers]:
+    """One pace, and the group that went through it as expected."""
+    speed = restarts.speed
+    longest = max(slowest(snapshot.members), speed.rebalance)
+    sessions = {member.member_id: waits(member).session for member in snapshot.members}
+    expected, worst = (
+        _rehearsed(restarts, snapshot, batch, pauses)
+        for pauses in (
+            Pauses(restart=speed.restart, rebalance=speed.rebalance, first=speed.first),
+            Pauses(restart=speed.restart, rebalance=longest, first=speed.first, leaves=sessions),
+        )
+    )
+    pace = Pace(
+        name=name,
+        batch=batch,
+        seconds=round(expected.clock.seconds, 1),
+        partition_seconds=round(expected.clock.partition_seconds, 1),
+        rebalances=expected.rebalances,
+        partitions_moved=expected.moved,
+        worst_seconds=round(worst.clock.seconds, 1),
+        worst_partition_seconds=round(worst.clock.partition_seconds, 1),
+    )
+    return pace, expected
+
+
+def _rehearsed(
+    restarts: Restarts, snapshot: GroupSnapshot, batch: int, pauses: Pauses
+) -> RehearsedWorkers:
+    group = RehearsedWorkers(snapshot, _offers(snapshot), pauses)
+    for start in range(0, len(restarts.order), batch):
+        group.restart(restarts.order[start : start + batch], restarts.target_list)
+    return group
+
+
+def _offers(snapshot: GroupSnapshot) -> Mapping[str, Sequence[str]]:
+    """What each worker offers: as it was seen joining, else what is elected and all below it."""
+    elected = snapshot.group.assignor
+    least = _PROTOCOLS[_PROTOCOLS.index(elected) :] if elected in _PROTOCOLS else (EAGER,)
+    return {
+        member.member_id: member.assignors.list
+        if member.assignors.knowledge is Knowledge.EXACT
+        else least
+        for member in snapshot.members
+    }
+
+
+def _text(restarts: Restarts, snapshot: GroupSnapshot, pace: Pace, group: RehearsedWorkers) -> str:
+    total = work_of_all(snapshot)
+    down = restarts.eager_after
+    if down and snapshot.group.assignor == EAGER:
+        how = f"each stops all {total} connectors and tasks"
+    elif down:
+        how = f"once a worker is eager, each stops all {total} connectors and tasks"
+    elif snapshot.group.assignor == EAGER:
+        how = (
+            f"each stops all {total} connectors and tasks until no worker is eager any more, then "
+            "only what moves"
+        )
+    else:
+        how = "at each only what moves stops"
+    said = (
+        f"{pace.rebalances} rebalances; {how}; {pace.partitions_moved} changes of worker, "
+        f"{figure(pace.partition_seconds)} task-seconds stopped (a connector counts as a task), if "
+        f"a restart takes {figure(restarts.speed.restart)} s and a rebalance "
+        f"{figure(restarts.speed.rebalance)} s (a heartbeat interval; how long tasks take to stop "
+        f"and to start is not visible); {at_worst(pace, snapshot.members)}"
+    )
+    return f"{said}; {_held_back(snapshot.members)}" if group.held_back else said
+
+
+def _held_back(members: Sequence[Member]) -> str:
+    """How long lost work waits, and where that was read."""
+    longest = figure(max(map(held_back, members)) / 1000)
+    read = any(map(_says, members))
+    by = f"{longest} s" if read else f"{longest} s by default: nothing shows the workers' own"
+    return (
+        "while compatible or sessioned is elected, what a restarted worker ran waits until "
+        f"scheduled.rebalance.max.delay.ms is over ({by}), also where it is back before; only of "
+        "a restarted leader it is given out at once"
+    )
+
+
+def _says(member: Member) -> bool:
+    seen, declared = member.timeouts, member.declared
+    return (seen is not None and seen.held_back_ms is not None) or (
+        declared is not None and declared.held_back_ms is not None
+    )

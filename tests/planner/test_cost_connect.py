@@ -1,0 +1,207 @@
+"""What restarts of Connect workers cost: reckoned by hand, and as the plan shows it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.cli.app import run
+from rebal.groups.assignors.connect import (
+    Item,
+    Memory,
+    Round,
+    after,
+    eager,
+    incremental,
+    running_of,
+)
+from rebal.groups.clients import worker_list
+from rebal.groups.evidence import merge
+from rebal.groups.model import (
+    Coordinator,
+    CoordinatorKind,
+    Evidence,
+    Group,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Member,
+    Source,
+    Timeouts,
+)
+from rebal.groups.snapshot import dump_snapshot
+from rebal.groups.worker import WorkerState
+from rebal.planner.cost import Restarts, Speed
+from rebal.planner.cost_connect import by_workers
+from rebal.planner.plan import Cost
+from rebal.planner.routes.choice import make_plan
+from tests.planner.builder import AT
+
+IDS = tuple(f"w{n}-{n}" for n in range(3))
+WORK: frozenset[Item] = frozenset((f"c{c}", t) for c in range(3) for t in range(-1, 4))
+# A restart takes 30 s, a rebalance 3 s, and an Empty group waits 3 s for more.
+SPEED = Speed()
+
+
+def workers(elected: str, held_back_ms: int | None = None, leader: int = 0) -> GroupSnapshot:
+    """Three workers with three connectors of four tasks: five to run on each."""
+    if elected == "default":
+        held = eager(IDS, WORK)
+    else:
+        given, _ = incremental(
+            Round(
+                workers=dict.fromkeys(IDS, ()),
+                configured=WORK,
+                generation=4,
+                last_generation=-1,
+                now_ms=1,
+                max_delay_ms=0,
+            ),
+            Memory(),
+        )
+        held = {worker: after((), one) for worker, one in given.items()}
+    seen = Evidence(source=Source.CLIENT_LOG, at=AT)
+    timeouts = None
+    if held_back_ms is not None:
+        timeouts = Timeouts(
+            session_ms=10_000, rebalance_ms=60_000, held_back_ms=held_back_ms, evidence=(seen,)
+        )
+    snapshot = GroupSnapshot(
+        group=Group(
+            group_id="workers",
+            state=GroupState.STABLE,
+            type=GroupType.CLASSIC,
+            protocol_type="connect",
+            assignor=elected,
+            generation=4,
+            coordinator=Coordinator(broker_id=1, kind=CoordinatorKind.JAVA),
+        ),
+        captured_at=AT,
+        members=tuple(
+            Member(
+                member_id=id_,
+                client_id=id_[:2],
+                timeouts=timeouts,
+                worker=WorkerState(
+                    url=f"http://{id_}:8083/", running=running_of(held[id_]), leader=n == leader
+                ),
+            )
+            for n, id_ in enumerate(IDS)
+        ),
+    )
+    return merge(snapshot, ())
+
+
+def cost(snapshot: GroupSnapshot, *ids: str, to: str = "", batch: int = 1) -> Cost:
+    offers = worker_list(to) or ()
+    return by_workers(
+        Restarts(
+            members=3,
+            restarting=len(ids),
+            static=0,
+            partitions=15,
+            eager=3 if snapshot.group.assignor == "default" else 0,
+            eager_after=offers == ("default",),
+            snapshot=snapshot,
+            order=ids,
+            target_list=offers,
+            speed=replace(SPEED, batch=batch),
+        )
+    )
+
+
+def test_an_eager_group_stops_everything_twice_a_restart() -> None:
+    made = cost(workers("default"), IDS[1])
+    assert (made.rebalances, made.unit) == (2, "task")
+    assert made.partitions_stopped == 2 * 15
+    # All for two rebalances; its own five are given out by the first.
+    assert made.partition_seconds == 2 * 15 * 3
+    assert made.seconds == 30 + 3
+    # At worst it is missed for a session (10 s), and two rebalances take a minute each.
+    assert made.worst_seconds == 10 + 60 + 60
+    assert made.worst_partition_seconds == 5 * 10 + 2 * 15 * 60
+
+
+def test_way_up_is_eager_until_the_last_worker() -> None:
+    made = cost(workers("default"), *IDS, to="sessioned")
+    # Two for each; the last one's return is incremental: one takes, the next gives.
+    assert made.rebalances == 7
+    assert made.partition_seconds == 5 * 15 * 3 + 5 * 3
+    one, all_ = made.paces
+    assert (one.name, one.rebalances, one.seconds) == ("one by one", 7, 3 * 33 + 3)
+    assert (all_.name, all_.rebalances, all_.partitions_moved) == ("all at once", 1, 0)
+    assert (all_.seconds, all_.partition_seconds) == (30 + 3 + 3, 15 * 36)
+    assert "scheduled.rebalance.max.delay.ms" not in made.text
+
+
+@pytest.mark.parametrize("elected", ["compatible", "sessioned"])
+def test_lost_tasks_wait_for_the_whole_delay(elected: str) -> None:
+    made = cost(workers(elected), IDS[1])
+    # It leaves (0-3 s), is back (30-33 s), and gets its five when 300 s from 3 s on are over.
+    assert (made.rebalances, made.partitions_moved) == (3, 0)
+    assert (made.seconds, made.partition_seconds) == (306, 5 * 306)
+    assert "300 s by default: nothing shows the workers' own" in made.text
+    shorter = cost(workers(elected, held_back_ms=60_000), IDS[1])
+    assert (shorter.seconds, shorter.partition_seconds) == (66, 5 * 66)
+    assert "is over (60 s)" in shorter.text
+
+
+def test_a_restarted_leaders_tasks_move_at_once_and_others_come_back() -> None:
+    made = cost(workers("sessioned"), IDS[0])
+    assert (made.rebalances, made.partitions_moved) == (3, 10)
+    assert (made.seconds, made.partition_seconds) == (30 + 3 + 3, 5 * 3 + 5 * 3)
+    assert "scheduled.rebalance.max.delay.ms" not in made.text
+
+
+def test_without_a_delay_any_workers_tasks_do() -> None:
+    made = cost(workers("sessioned", held_back_ms=0), IDS[1])
+    assert (made.rebalances, made.partitions_moved) == (3, 10)
+    assert made.partition_seconds == 5 * 3 + 5 * 3
+
+
+def test_a_restart_that_takes_longer_than_the_delay() -> None:
+    group = workers("sessioned", held_back_ms=10_000)
+    made = cost(group, IDS[1])
+    # It leaves, the others get its five at 13 s, it is back at 30 s: one takes, the next gives.
+    assert (made.rebalances, made.partitions_moved) == (4, 10)
+    assert made.partition_seconds == 5 * 16 + 5 * 3
+
+
+def test_way_down_is_eager_from_the_first_worker_on() -> None:
+    made = cost(workers("sessioned", leader=2), *IDS, to="eager", batch=2)
+    # The first one's work waits for it to be back, and is shared out with all by that rebalance.
+    assert made.rebalances == 6
+    assert made.partition_seconds == 5 * 33 + 4 * 15 * 3
+    assert [pace.name for pace in made.paces] == ["one by one", "2 at a time", "all at once"]
+    assert [pace.rebalances for pace in made.paces] == [6, 4, 1]
+
+
+def test_what_the_workers_run_must_be_known() -> None:
+    group = workers("default")
+    members = tuple(replace(m, worker=WorkerState(url="")) for m in group.members)
+    made = cost(replace(group, members=members), *IDS)
+    assert (made.rebalances, made.partition_seconds, made.paces) == (6, None, ())
+    assert "what the workers run is not known" in made.text
+    assert cost(group).text == "nothing is restarted"
+
+
+def test_the_plan_shows_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make_plan(workers("default"), "cooperative")
+    assert made.steps[0].cost == cost(workers("default"), *IDS, to="sessioned")
+    path = tmp_path / "workers.yaml"
+    path.write_text(dump_snapshot(workers("sessioned"), "yaml"))
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = {}
+    for form in ("text", "markdown", "json"):
+        assert run(["plan-upgrade", "--snapshot", str(path), "--to", "eager", "-o", form]) == 0
+        shown[form] = capsys.readouterr().out
+    assert "task-s " in shown["text"]
+    assert "partition-s " not in shown["text"]
+    assert "task-seconds stopped, 6 rebalances" in shown["markdown"]
+    told = json.loads(shown["json"])["steps"][0]["cost"]
+    assert (told["unit"], told["rebalances"], len(told["paces"])) == ("task", 6, 2)
