@@ -2,12 +2,16 @@
 
 import pytest
 
-from rebal.groups.observations import Joined, Left, Refused
+from rebal.groups.model import RebalanceProtocol
+from rebal.groups.observations import Joined, Left, Ran, Refused
 from rebal.inspectors.client_log import read_client_logs
 from tests.kafka import jars
 from tests.kafka.members import wait_assigned
+from tests.kafka.processes import wait_for
+from tests.kafka.streams import StreamsHost
 
 VERSIONS = jars.CLIENT_VERSIONS
+EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 
 
 def _cooperative(version):
@@ -101,3 +105,36 @@ def test_members_of_one_process_and_a_static_restart(kafka41, members, group_id,
         again.member_id: ("cooperative-sticky", "range"),
     }
     assert first_id != again.member_id
+
+
+@pytest.mark.parametrize(
+    ("version", "settings"),
+    [
+        ("3.9.1", ("2.3", "3.3", "")),
+        pytest.param("4.1.1", ("3.3", ""), marks=pytest.mark.full),
+    ],
+)
+def test_a_streams_programs_log_gives_its_upgrade_from_by_member_id(
+    kafka41, group_id, topic_name, *, tmp_path, version, settings
+):
+    """Several programs of one process, in one log."""
+    topic = kafka41.create_topic(topic_name, 2)
+    host = StreamsHost(version, tmp_path)
+    found = {}
+    try:
+        for number, value in enumerate(settings):
+            group = f"{group_id}-{number}"
+            more = {"upgrade.from": value} if value else {}
+            host.launch(kafka41, f"app-{number}", group, [topic], more)
+            kafka41.wait_stable(group, 1)
+            joined = f"groupId={group}] Successfully joined"
+            wait_for("a join in the log", lambda text=joined: text in host.log(), timeout=20)
+            described = kafka41.admin().describe_consumer_groups([group])[group].result(10)
+            found[described.members[0].member_id] = value
+        reading = read_client_logs([host.log_path])
+    finally:
+        host.close()
+    ran = {o.member_id: o for o in reading.observations if isinstance(o, Ran)}
+    assert {member_id: one.upgrade_from for member_id, one in ran.items()} == found
+    for member_id, value in found.items():
+        assert ran[member_id].value is (EAGER if value == "2.3" else COOPERATIVE)
