@@ -30,7 +30,7 @@ GONE: Final = "gone"
 _HOUR: Final = 3_600_000_000
 _MANY: Final = 5000
 """Members above which it is worth while to plan on all processors."""
-_ENOUGH: Final = 200_000
+_ENOUGH: Final = 150_000
 """Work on rehearsals (planner/cost_work.py) after which a report leaves the rest estimated."""
 VERDICTS: Final = (*(verdict.value for verdict in Verdict), GONE)
 _HARMLESS: Final = frozenset(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,18 +15,6 @@ from rebal.cli.errors import DONE, UsageError
 
 if TYPE_CHECKING:
     from rebal.inspectors.fleet.job import Say, Tasks
-    from rebal.inspectors.fleet.manifest import Manifest
-
-_GROUPED: Final = (
-    ("offset commits", ("OFFSET_COMMIT", "LEGACY_OFFSET_COMMIT")),
-    ("of classic groups", ("GROUP_METADATA",)),
-    ("of KIP-848 groups", ("CONSUMER_GROUP_",)),
-    ("of share groups", ("SHARE_GROUP_",)),
-    ("of streams groups", ("STREAMS_GROUP_",)),
-    ("of kinds not known", ("UNKNOWN_KIND_",)),
-    ("read twice", ("REPEATED",)),
-    ("unreadable", ("UNREADABLE",)),
-)
 
 
 def command(
@@ -38,7 +26,7 @@ def command(
         list[str] | None,
         typer.Option(
             "--offsets",
-            metavar="FILE…",
+            metavar="PATH…",
             help="Captured records of __consumer_offsets: .jsonl, .jsonl.gz, Parquet, folders.",
         ),
     ] = None,
@@ -46,14 +34,14 @@ def command(
         list[str] | None,
         typer.Option(
             "--segments",
-            metavar="FILE…",
+            metavar="PATH…",
             help="Log segments copied off brokers: __consumer_offsets-N folders, or their parent.",
         ),
     ] = None,
     request_log: Annotated[
         list[str] | None,
         typer.Option(
-            "--request-log", metavar="FILE…", help="The brokers' request logs (.gz too), folders."
+            "--request-log", metavar="PATH…", help="The brokers' request logs (.gz too), folders."
         ),
     ] = None,
     bootstrap: options.Bootstrap = None,
@@ -76,12 +64,17 @@ def command(
         list[str] | None,
         typer.Option("--spark-jars", metavar="JAR,…", help="Jars of Spark's Kafka source."),
     ] = None,
+    form: Annotated[
+        output.Format,
+        typer.Option("--output", "-o", help="How to print what was read and made."),
+    ] = output.Format.TEXT,
 ) -> int:
     """Read the history of all groups of a cluster into Parquet tables, in one pass.
 
     The records come from the brokers (-b), from captured files (--offsets) or from log segments
     (--segments); request logs add members' lists, versions, reasons and refusals. A later scan into
-    the same DIR reads only what is new. Nothing is changed on the cluster. Needs Java 17.
+    the same DIR reads only what is new. Nothing is changed on the cluster. Needs Java 17. What was
+    read and made is told on stderr; with -o json or yaml it is a document on stdout.
     """
     given = [name for name, paths in (("--offsets", offsets), ("--segments", segments)) if paths]
     if len(given) > 1 or (given and bootstrap):
@@ -111,7 +104,14 @@ def command(
     )
     with _progress() as (say, tasks):
         manifest = run_scan(order, say, tasks)
-    _sum_up(manifest, out)
+    from rebal.cli.views.fleet_summary import summary_body, summary_lines
+
+    if form is output.Format.TEXT:
+        for line in summary_lines(manifest, out):
+            output.say(line)
+    else:
+        body = summary_body(manifest, out)
+        output.write(output.envelope("fleet-summary", body, DONE, form))
     return DONE
 
 
@@ -143,41 +143,3 @@ def _progress() -> Iterator[tuple[Say, Tasks | None]]:
             status.update(Text(f"{words} ({done:,} of {of:,} tasks)"))
 
         yield say, tasks
-
-
-def _sum_up(manifest: Manifest, out: Path) -> None:
-    if manifest.read:
-        output.say(
-            f"{manifest.read:,} records of __consumer_offsets: {_kinds(manifest.records)}"
-            f"{_others(manifest.skipped)}."
-        )
-    if manifest.requests:
-        lines, about = (manifest.requests.get(name, 0) for name in ("lines", "parsed"))
-        cut_off = manifest.requests.get("cut_off", 0)
-        more = f", {cut_off:,} cut off" if cut_off else ""
-        output.say(f"{lines:,} lines of request logs, {about:,} about groups{more}.")
-    rows = {name: entry.rows for name, entry in manifest.tables.items()}
-    made = ", ".join(
-        f"{rows.get(table, 0):,} {table.replace('_', ' ')}"
-        for table in ("groups", "rebalances", "assignor_lists", "incidents", "errors")
-    )
-    output.say(f"{made} are in {out}; next: rebal fleet report {out}")
-
-
-def _kinds(records: Mapping[str, int]) -> str:
-    parts: list[str] = []
-    for words, names in _GROUPED:
-        amount = sum(
-            count
-            for kind, count in records.items()
-            if any(kind == name or (name.endswith("_") and kind.startswith(name)) for name in names)
-        )
-        if amount or words == "unreadable":
-            parts.append(f"{amount:,} {words}")
-    unknown = sorted(kind for kind in records if kind.startswith("UNKNOWN_KIND_"))
-    return ", ".join(parts) + (f" ({', '.join(unknown)})" if unknown else "")
-
-
-def _others(counts: Mapping[str, int]) -> str:
-    """`, 12 control records`: what else was counted."""
-    return "".join(f", {amount:,} {name}" for name, amount in counts.items() if amount)

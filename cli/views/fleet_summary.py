@@ -1,0 +1,82 @@
+"""What one `rebal fleet scan` read and made: in sentences, and as the document of `-o json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from rebal.inspectors.fleet.manifest import Manifest
+
+_GROUPED: Final = (
+    ("offset commits", ("OFFSET_COMMIT", "LEGACY_OFFSET_COMMIT")),
+    ("of classic groups", ("GROUP_METADATA",)),
+    ("of KIP-848 groups", ("CONSUMER_GROUP_",)),
+    ("of share groups", ("SHARE_GROUP_",)),
+    ("of streams groups", ("STREAMS_GROUP_",)),
+    ("of kinds not known", ("UNKNOWN_KIND_",)),
+    ("read twice", ("REPEATED",)),
+    ("unreadable", ("UNREADABLE",)),
+)
+
+
+def summary_body(manifest: Manifest, out: Path) -> dict[str, Any]:
+    """The body of `rebal.fleet-summary/1`; counts are of the whole history in the tables.
+
+    `records` says by kind what became of the `records_read`, and adds up to it; `skipped` counts
+    what a source holds beside records, `request_log` its lines; `tables` is rows by table. Each
+    of `last_offsets` is the last one read of a partition of `__consumer_offsets`.
+    """
+    return {
+        "folder": str(out),
+        "run": manifest.run,
+        "finished_at": manifest.finished_at,
+        "observed_from": manifest.observed_from,
+        "observed_until": manifest.observed_until,
+        "sources": manifest.sources,
+        "records_read": manifest.read,
+        "records": manifest.records,
+        "skipped": manifest.skipped,
+        "request_log": manifest.requests,
+        "last_offsets": {str(number): last for number, last in manifest.offsets.items()},
+        "tables": {name: entry.rows for name, entry in manifest.tables.items()},
+    }
+
+
+def summary_lines(manifest: Manifest, out: Path) -> Iterator[str]:
+    """What was read, what was made of it, and how to go on: a sentence each."""
+    if manifest.read:
+        yield (
+            f"{manifest.read:,} records of __consumer_offsets: {_kinds(manifest.records)}"
+            f"{_others(manifest.skipped)}."
+        )
+    if manifest.requests:
+        lines, about = (manifest.requests.get(name, 0) for name in ("lines", "parsed"))
+        cut_off = manifest.requests.get("cut_off", 0)
+        more = f", {cut_off:,} cut off" if cut_off else ""
+        yield f"{lines:,} lines of request logs, {about:,} about groups{more}."
+    rows = {name: entry.rows for name, entry in manifest.tables.items()}
+    made = ", ".join(
+        f"{rows.get(table, 0):,} {table.replace('_', ' ')}"
+        for table in ("groups", "rebalances", "assignor_lists", "incidents", "errors")
+    )
+    yield f"{made} are in {out}; next: rebal fleet report {out}"
+
+
+def _kinds(records: Mapping[str, int]) -> str:
+    parts: list[str] = []
+    for words, names in _GROUPED:
+        amount = sum(
+            count
+            for kind, count in records.items()
+            if any(kind == name or (name.endswith("_") and kind.startswith(name)) for name in names)
+        )
+        if amount or words == "unreadable":
+            parts.append(f"{amount:,} {words}")
+    unknown = sorted(kind for kind in records if kind.startswith("UNKNOWN_KIND_"))
+    return ", ".join(parts) + (f" ({', '.join(unknown)})" if unknown else "")
+
+
+def _others(counts: Mapping[str, int]) -> str:
+    """`, 12 control records`: what else was counted."""
+    return "".join(f", {amount:,} {name}" for name, amount in counts.items() if amount)

@@ -1,0 +1,99 @@
+"""What `rebal fleet scan` takes and prints; no Spark is started here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rebal.cli.app import run
+from rebal.inspectors.fleet import job
+from rebal.inspectors.fleet.job import ScanOrder
+from rebal.inspectors.fleet.manifest import Manifest, TableEntry
+from tests.fleet.tablefiles import AT
+
+MADE = Manifest(
+    run=3,
+    finished_at=AT,
+    observed_until=AT,
+    sources=("a.jsonl", "b.log"),
+    read=12,
+    records={"OFFSET_COMMIT": 7, "GROUP_METADATA": 4, "UNREADABLE": 1},
+    skipped={"control records": 2},
+    requests={"lines": 900, "parsed": 30, "cut_off": 1},
+    offsets={0: 41, 17: 5},
+    tables={"groups": TableEntry(rows=2), "errors": TableEntry(rows=1)},
+)
+
+
+@pytest.fixture
+def orders(monkeypatch: pytest.MonkeyPatch) -> list[ScanOrder]:
+    """What the command asks for; the scan itself is left out."""
+    taken: list[ScanOrder] = []
+
+    def scan(order: ScanOrder, *_: Callable[..., None] | None) -> Manifest:
+        taken.append(order)
+        return MADE
+
+    monkeypatch.setattr(job, "run_scan", scan)
+    return taken
+
+
+def test_what_a_scan_did_is_told_on_stderr(
+    orders: list[ScanOrder], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "out")
+    assert run(["fleet", "scan", "--offsets", "a.jsonl", "--out", out]) == 0
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.splitlines() == [
+        "rebal: 12 records of __consumer_offsets: 7 offset commits, 4 of classic groups, "
+        "1 unreadable, 2 control records.",
+        "rebal: 900 lines of request logs, 30 about groups, 1 cut off.",
+        "rebal: 2 groups, 0 rebalances, 0 assignor lists, 0 incidents, 1 errors are in "
+        f"{out}; next: rebal fleet report {out}",
+    ]
+    assert orders[0].offsets == ("a.jsonl",)
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_or_is_a_document_on_stdout(
+    orders: list[ScanOrder], tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    out = str(tmp_path / "out")
+    assert run(["fleet", "scan", "--offsets", "a.jsonl", "--out", out, "-o", form]) == 0
+    assert len(orders) == 1
+    told = capsys.readouterr()
+    assert told.err == ""
+    body = json.loads(told.out) if form == "json" else yaml.safe_load(told.out)
+    assert list(body) == [
+        *("schema", "folder", "run", "finished_at", "observed_from", "observed_until", "sources"),
+        *("records_read", "records", "skipped", "request_log", "last_offsets", "tables"),
+        "exit_code",
+    ]
+    assert body["schema"] == "rebal.fleet-summary/1"
+    assert body["folder"] == out
+    assert sum(body["records"].values()) == body["records_read"] == 12
+    assert body["last_offsets"] == {"0": 41, "17": 5}
+    assert body["tables"] == {"groups": 2, "errors": 1}
+    assert (body["observed_from"], body["exit_code"]) == (None, 0)
+
+
+def test_an_option_takes_all_the_paths_that_follow(orders: list[ScanOrder], tmp_path: Path) -> None:
+    folders = [tmp_path / "broker-1", tmp_path / "broker-2"]
+    for folder in folders:
+        folder.mkdir()
+    log = tmp_path / "a.log"
+    log.touch()
+    words = ["--segments", *map(str, folders), "--request-log", str(log), str(folders[0])]
+    assert run(["fleet", "scan", *words, "--out", str(tmp_path / "out"), "--full"]) == 0
+    (order,) = orders
+    assert order.segments == tuple(map(str, folders))
+    assert order.request_logs == (str(log), str(folders[0]))
+    assert order.full
+    words = ["--out", str(tmp_path / "out"), "--offsets", "hdfs://nn/a", "missing.jsonl"]
+    assert run(["fleet", "scan", *words]) == 0
+    assert orders[1].offsets == ("hdfs://nn/a", "missing.jsonl")
