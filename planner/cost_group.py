@@ -19,8 +19,6 @@ from rebal.planner.plan import Cost, Pace
 from rebal.planner.whatif_spec import TopicPartition
 
 _MOST_ROUNDS: Final = 20
-# Partitions x rebalances: about a second of work.
-MOST_WORK: Final = 150_000
 
 
 def batches(count: int, asked: int) -> Iterator[tuple[int, str]]:
@@ -100,6 +98,12 @@ class RehearsedGroup:
                     clock.stop(seconds, len(gone[id_].owned))
             else:
                 clock.wait(down + first, sum(len(member.owned) for member in gone.values()))
+
+    def go_on(self, expected: float, worst: float) -> None:
+        """So many seconds go by; what nobody in the group owns stands still."""
+        still = len(self._owner) - sum(len(member.owned) for member in self.here.values())
+        self.expected.wait(expected, still)
+        self.worst.wait(worst, still)
 
     def rebalance(self, assignor: Assignor) -> None:
         """Rebalances of a classic group until nobody has anything to give up.

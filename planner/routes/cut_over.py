@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, ids
-from rebal.planner.cost_stop import see_it_empty, stop_and_start
+from rebal.planner.cost_stop import Stop, see_it_empty, stop_and_start
 from rebal.planner.families import able, stays_eager
 from rebal.planner.plan import Step, StepKind
+from rebal.planner.routes.priced import priced
 from rebal.planner.routes.rolling import gate_of, list_settings
 
 
@@ -27,7 +28,7 @@ def needs_cut_over(context: Context) -> bool:
 
 
 def cut_over(context: Context) -> tuple[Step, ...]:
-    """The one step, with its interruption (its cost needs no model: all partitions stand still)."""
+    """The one step, with its interruption."""
     members = context.snapshot.members
     names = (context.target,)
     return (
@@ -59,6 +60,8 @@ def cut_over(context: Context) -> tuple[Step, ...]:
                 holds=Tri.NO,
             ),
             rollback="stop every member again and start all with the old list",
-            cost=stop_and_start(members, context.speed),
+            cost=stop_and_start(
+                Stop(snapshot=priced(context), assignor=context.target, speed=context.speed)
+            ),
         ),
     )

@@ -11,11 +11,13 @@ from collections.abc import Iterator
 
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, ids
-from rebal.planner.cost_stop import move_online, see_it_empty, stop_and_start
-from rebal.planner.cost_timeouts import waits, with_brokers_sessions
-from rebal.planner.families import speak_kip848
+from rebal.planner.cost_online import Move, default_server_side, move_online
+from rebal.planner.cost_stop import Stop, see_it_empty, stop_and_start
+from rebal.planner.cost_timeouts import with_brokers_sessions
+from rebal.planner.families import cooperative, speak_kip848
 from rebal.planner.kip848 import Answer, fits, policy, room, worst
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
+from rebal.planner.routes.priced import priced
 from rebal.planner.routes.rolling import expected_line, gate_of, request_log_hint
 from rebal.planner.routes.to_consumer import CODES, one_by_one
 from rebal.planner.settings import classic_protocol_for
@@ -38,7 +40,7 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
     done = [facts for facts in context.members if facts.member.protocol_type == "classic"]
     rest = [facts for facts in context.members if facts not in done]
     allows = worst(answers)
-    longest = max((waits(m).session for m in with_brokers_sessions(context.snapshot)), default=0)
+    eager = cooperative(context.target) is not Tri.YES
     return Step(
         id=1,
         title=f"Every member moves back to group.protocol=classic with {context.target}",
@@ -64,10 +66,16 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
         gate=_gate(context, Tri.NO if rest else Tri.CANNOT_TELL),
         rollback="restart the members with group.protocol=consumer again, one by one",
         cost=move_online(
-            [facts.member for facts in rest],
-            (),
-            context.speed,
-            f"; one that is killed keeps its own until its session ends ({longest:g} s)",
+            Move(
+                snapshot=priced(context),
+                order=ids(rest),
+                up=False,
+                server_side=context.group.assignor or default_server_side(context.snapshot),
+                classic=context.target,
+                eager=ids(done) if eager else (),
+                eager_after=eager,
+                speed=context.speed,
+            )
         ),
         exit_code=CODES[allows],
     )
@@ -97,7 +105,9 @@ def _offline(context: Context, common: tuple[Answer, ...], online: tuple[Answer,
         to_do=ids(context.members),
         gate=_gate(context, Tri.NO),
         rollback="stop every member, see the group Empty, start all with group.protocol=consumer",
-        cost=stop_and_start(members, context.speed),
+        cost=stop_and_start(
+            Stop(snapshot=priced(context), assignor=context.target, speed=context.speed)
+        ),
         # A person decides on an interruption: it is never called ready.
         exit_code=4 if worst(common) is Tri.CANNOT_TELL else 3,
     )

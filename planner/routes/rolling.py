@@ -24,6 +24,7 @@ from rebal.planner.kinds import classes_of, custom
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
 from rebal.planner.routes.kubernetes import kubernetes_lines
 from rebal.planner.routes.metrics import metrics_lines
+from rebal.planner.routes.priced import priced
 from rebal.planner.routes.static import static_lines
 from rebal.planner.settings import no_text, noted, plain, settings_for
 
@@ -286,8 +287,8 @@ def list_settings(
             context.group.group_id,
             () if whole else named,
             connector=context.sink is not None,
-        )
             classes=classes_of(context.snapshot),
+        )
         made += (noted(setting, notes) for setting in settings or no_text(key, names, named))
     return tuple(made)
 
@@ -370,7 +371,7 @@ def cost_of(context: Context, rest: Sequence[Facts], cost: CostModel, names: Seq
             partitions=owned,
             eager=len(eager),
             eager_after=eager_after,
-            snapshot=context.snapshot,
+            snapshot=priced(context),
             order=ids(rest),
             eager_ids=ids(eager),
             target_list=tuple(names),

@@ -14,8 +14,8 @@ from typing import Final
 from rebal.groups.clients import family as known_family
 from rebal.groups.model import GroupType, Tri
 from rebal.planner.context import Context, Facts, ids
-from rebal.planner.cost_stop import move_online, see_it_empty, stop_and_start
-from rebal.planner.cost_timeouts import in_words
+from rebal.planner.cost_online import Move, default_server_side, move_online
+from rebal.planner.cost_stop import Stop, see_it_empty, stop_and_start
 from rebal.planner.families import speak_kip848
 from rebal.planner.kip848 import (
     Answer,
@@ -30,6 +30,7 @@ from rebal.planner.kip848 import (
 )
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
 from rebal.planner.routes.kubernetes import kubernetes_lines
+from rebal.planner.routes.priced import priced
 from rebal.planner.routes.rolling import expected_line, gate_of
 from rebal.planner.settings import consumer_protocol_for, noted
 
@@ -84,12 +85,15 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
         "migration policy is downgrade or bidirectional (--to cooperative-sticky, or --to range, "
         "plans it)",
         cost=move_online(
-            [facts.member for facts in rest],
-            ids(facts for facts in rest if facts not in context.settled),
-            context.speed,
-            "; classic members that run EAGER stop all they own whenever their part changes; one "
-            "that is killed keeps its own until its session ends"
-            + (f": {in_words([facts.member for facts in rest])}" if rest else ""),
+            Move(
+                snapshot=priced(context),
+                order=ids(rest),
+                up=True,
+                server_side=_server_side(context),
+                classic=context.group.assignor or "",
+                eager=ids(facts for facts in rest if facts not in context.settled),
+                speed=context.speed,
+            )
         ),
         exit_code=CODES[allows],
     )
@@ -140,7 +144,14 @@ def _offline(context: Context, common: Sequence[Answer], online: Sequence[Answer
         gate=_gate(context),
         rollback="stop every member, see the group Empty, start all with the old configuration: an "
         "empty KIP-848 group is replaced by a classic one",
-        cost=stop_and_start(members, context.speed, kip848=True),
+        cost=stop_and_start(
+            Stop(
+                snapshot=priced(context),
+                assignor=_server_side(context),
+                kip848=True,
+                speed=context.speed,
+            )
+        ),
         # A person decides on an interruption: it is never called ready.
         exit_code=4 if worst(tuple(common)) is Tri.CANNOT_TELL else 3,
     )
@@ -208,6 +219,15 @@ def _why(context: Context) -> Iterator[str]:
     static = [facts for facts in context.members if facts.member.instance_id is not None]
     if static:
         yield "a second process with the same instance id is now refused, not the first (RB407)"
+
+
+def _server_side(context: Context) -> str:
+    """The coordinator's assignor: range where it is asked for, else the group's or its default."""
+    if context.elected == "range":
+        return "range"
+    kip848 = context.group.type is GroupType.CONSUMER
+    default = default_server_side(context.snapshot)
+    return (context.group.assignor or default) if kip848 else default
 
 
 def _settings(context: Context, members: Sequence[Facts]) -> tuple[Setting, ...]:

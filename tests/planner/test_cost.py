@@ -9,7 +9,6 @@ import pytest
 from rebal.groups.model import GroupSnapshot
 from rebal.planner.cost import Restarts, Speed, by_arithmetic
 from rebal.planner.cost_rounds import by_assignors
-from rebal.planner.cost_stop import see_it_empty, stop_and_start
 from rebal.planner.cost_timeouts import in_words, of_families
 from tests.planner.builder import group_of
 
@@ -179,20 +178,6 @@ def test_a_static_member_whose_session_ends_first_leaves_and_joins() -> None:
     late = by_assignors(restarts(static(6000), DONE, static=0))
     assert late.rebalances >= 2 * 3
     assert late.seconds == pytest.approx(3 * 30 + late.rebalances * 3)
-
-
-def test_stopping_all_waits_for_the_sessions_of_static_members() -> None:
-    speed = Speed(restart=30, rebalance=3, first=3)
-    dynamic = group(2, ["range"], "range", timeouts=[60_000, 120_000])
-    made = stop_and_start(dynamic.members, speed)
-    assert made.seconds == pytest.approx(30 + 3 + 3)
-    assert made.worst_seconds == pytest.approx(60 + 3 + 120)
-    assert see_it_empty(dynamic.members, "g") == "see that the group is Empty: rebal inspect g"
-    members = [{"id": "a", "instance": "i", "timeouts": [60_000, 120_000]}]
-    static = group_of({"members": members}).members
-    kip848 = stop_and_start(static, speed, kip848=True)
-    assert (kip848.seconds, kip848.worst_seconds) == (pytest.approx(63), pytest.approx(63))
-    assert "60 s after they stop" in see_it_empty(static, "g")
 
 
 def test_what_cannot_be_rehearsed_is_estimated() -> None:

@@ -64,13 +64,8 @@ def test_online_where_everything_allows_it() -> None:
     assert "--probe" not in step.gate.command
     cost = step.cost
     assert cost is not None
-    # Each owns 6 of 12: the first's move twice while the EAGER other stops its own, then only 6.
-    assert (cost.partitions_moved, cost.partitions_stopped) == (24, 2 * (6 + 6) + 2 * 6)
-    assert (cost.partition_seconds, cost.seconds) == (36 * 3, 2 * (30 + 2 * 3))
-    assert "about 108 partition-seconds stopped in 72 s" in cost.text
-    calm = plan([{**java("a"), "list": ["cooperative-sticky"]}], elected="cooperative-sticky")
-    assert calm.steps[0].cost is not None
-    assert calm.steps[0].cost.partitions_stopped == 2 * 12
+    assert (cost.rebalances, cost.partitions_moved) == (4, 24)
+    assert [pace.name for pace in cost.paces] == ["one by one", "all at once"]
 
 
 def test_an_old_client_is_upgraded_first() -> None:
@@ -89,7 +84,7 @@ def test_without_the_policy_only_a_stop_is_left(policy: str) -> None:
     assert made.exit_code == 3
     assert made.steps[0].kind is StepKind.CUT_OVER
     assert made.steps[0].cost is not None
-    assert made.steps[0].cost.seconds == pytest.approx(33)
+    assert made.steps[0].cost.seconds == pytest.approx(35)
     assert any(policy in line for line in made.steps[0].why)
 
 

@@ -1,0 +1,239 @@
+"""What it costs to move a group to KIP-848 and back, or to stop it and start it again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rebal.groups.model import Cluster, GroupSnapshot
+from rebal.planner.cost import Speed
+from rebal.planner.cost_online import Move, default_server_side, move_online
+from rebal.planner.cost_stop import Stop, empty_after, see_it_empty, stop_and_start
+from rebal.planner.plan import Cost
+from tests.planner.builder import group_of
+
+SPEED = Speed(restart=30, rebalance=3, first=3, reconcile=5)
+
+
+def group(count: int, elected: str = "range", **more: Any) -> GroupSnapshot:
+    kind = more.pop("type", "classic")
+    members = [{"id": f"m{n}", **more} for n in range(count)]
+    return group_of({"members": members, "elected": elected, "type": kind})
+
+
+def kip848(count: int, **more: Any) -> GroupSnapshot:
+    return group(count, "uniform", type="consumer", protocol_type="consumer", **more)
+
+
+def up(snapshot: GroupSnapshot, server_side: str = "range", **more: Any) -> Cost:
+    ids = tuple(member.member_id for member in snapshot.members)
+    fields: dict[str, Any] = {
+        "order": ids,
+        "eager": ids,
+        "classic": snapshot.group.assignor,
+        "speed": SPEED,
+    }
+    return move_online(
+        Move(snapshot=snapshot, up=True, server_side=server_side, **{**fields, **more})
+    )
+
+
+def down(snapshot: GroupSnapshot, classic: str, **more: Any) -> Cost:
+    ids = tuple(member.member_id for member in snapshot.members)
+    fields: dict[str, Any] = {"order": ids, "speed": SPEED, "eager_after": classic == "range"}
+    return move_online(
+        Move(
+            snapshot=snapshot, up=False, server_side="uniform", classic=classic,
+            **{**fields, **more},
+        )
+    )  # fmt: skip
+
+
+def test_up_only_the_first_leave_stops_everything() -> None:
+    made = up(group(2))
+    # The first leave is a rebalance of the classic group, at which all 12 stand still for 3 s; then
+    # three new targets, at each of which 6 partitions move and stand still for 5 s.
+    assert (made.rebalances, made.partitions_moved) == (4, 4 * 6)
+    assert made.partition_seconds == 12 * 3 + 3 * 6 * 5
+    assert made.seconds == 2 * 30 + 3 + 3 * 5
+    # At the first target the other member still runs EAGER: it gives up all it owns.
+    assert made.partitions_stopped == 12 + 12 + 6 + 6
+    assert "the first leave is a rebalance of the classic group" in made.text
+    assert "members that run EAGER join again at each" in made.text
+    assert "up to 5 s (group.consumer.heartbeat.interval.ms, by default)" in made.text
+
+
+def test_up_at_once_nothing_is_consumed_until_the_first_is_back() -> None:
+    one, both = up(group(2)).paces
+    assert (one.name, both.name) == ("one by one", "all at once")
+    # The first to join gets all 12 in the answer, and 6 of them move on to the other.
+    assert (both.rebalances, both.partitions_moved) == (2, 6 + 6)
+    assert both.seconds == 30 + 5
+    assert both.partition_seconds == 12 * 30 + 6 * 5
+    assert one.partition_seconds < both.partition_seconds
+    assert both.seconds < one.seconds
+
+
+def test_up_in_batches() -> None:
+    made = up(group(4), speed=Speed(restart=30, rebalance=3, reconcile=5, batch=2))
+    assert [(pace.name, pace.batch) for pace in made.paces] == [
+        ("one by one", 1), ("2 at a time", 2), ("all at once", 4),
+    ]  # fmt: skip
+    seconds = [pace.seconds for pace in made.paces]
+    assert seconds == sorted(seconds, reverse=True)
+    # One rebalance of the classic group for both leaves, then one target for each join and leave.
+    assert made.paces[1].rebalances == 1 + 2 + 2 + 2
+    assert made.paces[1].seconds == 2 * 30 + 3 + 3 * 5
+
+
+def test_cooperative_members_stop_only_what_moves() -> None:
+    made = up(group(3, "cooperative-sticky"), "uniform", eager=())
+    assert (made.rebalances, made.partitions_moved, made.partitions_stopped) == (6, 24, 24)
+    assert made.partition_seconds == 4 * 3 + 5 * 4 * 5
+    assert "EAGER" not in made.text
+
+
+def test_down_ends_as_a_classic_group() -> None:
+    made = down(kip848(3), "cooperative-sticky")
+    # Five targets; then the last leave and the last join, which takes a follow-up rebalance.
+    assert (made.rebalances, made.partitions_moved) == (5 - 1 + 1 + 2, 6 * 4)
+    assert "what follows the last leave is a rebalance of the classic group" in made.text
+    one, everybody = made.paces
+    assert everybody.rebalances == 1
+    # The coordinator of a classic group waits for more members first.
+    assert everybody.seconds == 30 + 3 + 3
+    eager = down(kip848(3), "range")
+    assert eager.rebalances == 4 + 2
+    assert eager.partitions_stopped > made.partitions_stopped
+    assert one.rebalances == made.rebalances
+
+
+def test_static_members_take_their_own_places_on_both_ways() -> None:
+    members = [{"id": f"m{n}", "instance": f"i{n}"} for n in range(3)]
+    made = up(group_of({"members": members}))
+    assert (made.rebalances, made.partitions_moved, made.seconds) == (0, 0, 90)
+    assert made.partition_seconds == 12 * 30
+    assert "3 static: what they own waits for them" in made.text
+    assert "no rebalance" in made.text
+    there = [{**m, "protocol_type": "consumer"} for m in members]
+    back = group_of({"members": there, "type": "consumer", "elected": "uniform"})
+    assert down(back, "range").rebalances == 0
+    late = up(group_of({"members": [{**m, "timeouts": [9000, 60_000]} for m in members]}))
+    assert late.rebalances == 6, "a session of 9 s ends before a restart of 30 s"
+
+
+def test_those_that_are_through_already_are_not_restarted() -> None:
+    members = [{"id": "a", "protocol_type": "consumer"}, {"id": "b", "protocol_type": "classic"}]
+    half = group_of({"members": members, "type": "consumer", "elected": "range"})
+    made = up(half, order=("b-0f0f",), eager=("b-0f0f",))
+    assert (made.rebalances, made.partitions_moved) == (2, 12)
+    assert made.partition_seconds == 2 * 6 * 5
+    assert made.paces[0].name == "one by one"
+    assert "rebalance of the classic group" not in made.text
+
+
+def test_the_worst_is_with_sessions_and_the_slowest_member() -> None:
+    made = up(group(2, timeouts=[45_000, 60_000]))
+    # Each is gone without leaving for 45 s, with its 6 partitions; each change waits for 60 s.
+    assert made.worst_seconds == 2 * 45 + 4 * 60
+    assert made.worst_partition_seconds == 2 * 6 * 45 + 12 * 60 + 3 * 6 * 60
+    brokers = Cluster(settings={"group.consumer.session.timeout.ms": "90000"})
+    back = down(GroupSnapshot(**{**as_fields(kip848(2)), "cluster": brokers}), "range")
+    assert "session timeout 90 s (describe)" in back.text
+
+
+def as_fields(snapshot: GroupSnapshot) -> dict[str, Any]:
+    return {name: getattr(snapshot, name) for name in snapshot.__struct_fields__}
+
+
+def test_the_brokers_say_how_often_and_with_what() -> None:
+    cluster = Cluster(
+        settings={
+            "group.consumer.heartbeat.interval.ms": "2000",
+            "group.initial.rebalance.delay.ms": "500",
+            "group.consumer.assignors": "org.apache.kafka.coordinator.group.assignor.RangeAssignor",
+        }
+    )
+    speed = SPEED.at(cluster)
+    assert (speed.reconcile, speed.first) == (2.0, 0.5)
+    assert default_server_side(GroupSnapshot(**{**as_fields(group(1)), "cluster": cluster})) == (
+        "range"
+    )
+    assert default_server_side(group(1)) == "uniform"
+
+
+@pytest.mark.parametrize(
+    ("classic", "server_side"), [("acme", "uniform"), ("range", "com.acme.Assignor")]
+)
+def test_what_cannot_be_rehearsed_has_one_pace(classic: str, server_side: str) -> None:
+    made = up(group(2, classic), server_side)
+    assert made.paces == ()
+    assert "not rehearsed, so at one pace only" in made.text
+    assert (made.rebalances, made.partitions_moved) == (4, 24)
+    assert made.seconds == 2 * (30 + 2 * 5)
+
+
+def test_a_cut_over_stops_all_and_the_pace_is_that_of_the_start() -> None:
+    snapshot = group(3, family="librdkafka", version="2.6.0")
+    speed = Speed(restart=30, rebalance=3, first=3, batch=2)
+    made = stop_and_start(Stop(snapshot=snapshot, assignor="cooperative-sticky", speed=speed))
+    one, two, three = made.paces
+    assert [pace.name for pace in made.paces] == ["one by one", "2 at a time", "all at once"]
+    assert (made.seconds, made.partition_seconds) == (36, 36 * 12)
+    assert three.rebalances == 1
+    # The first has everything after 36 s; each further one comes 30 s later and needs two
+    # rebalances: what others must give up first reaches it in the second.
+    assert one.rebalances == 1 + 2 * 2
+    assert one.seconds == 36 + 2 * (30 + 2 * 3)
+    assert one.partition_seconds > three.partition_seconds
+    assert two.seconds == 36 + 30 + 2 * 3
+    assert "all stop together at any pace" in made.text
+    assert "3 s, group.initial.rebalance.delay.ms, by default" in made.text
+    assert "by default of librdkafka" in made.text
+
+
+def test_a_cut_over_to_an_eager_list_stops_all_again_with_each_that_comes() -> None:
+    made = stop_and_start(Stop(snapshot=group(3), assignor="range", speed=SPEED))
+    assert made.paces[0].rebalances == 3
+    assert made.paces[0].partition_seconds == 36 * 12 + 2 * 3 * 12
+
+
+def test_over_a_stop_to_kip_848_nobody_waits_for_more_members() -> None:
+    made = stop_and_start(Stop(snapshot=group(3), assignor="uniform", kip848=True, speed=SPEED))
+    one, everybody = made.paces
+    # The first gets all; the other two get 8 of them, within one interval.
+    assert (everybody.rebalances, everybody.seconds) == (3, 30 + 5)
+    assert everybody.partition_seconds == 12 * 30 + 8 * 5
+    # 6 go to the second, then 2 from each of both to the third.
+    assert one.seconds == 30 + 2 * (30 + 5)
+    assert one.partition_seconds == 12 * 30 + (6 + 4) * 5
+    assert "nothing is consumed for about 30 s" in made.text
+    assert "initial.rebalance" not in made.text
+
+
+def test_a_stop_waits_for_the_sessions_of_those_that_do_not_leave() -> None:
+    dynamic = group(2, timeouts=[60_000, 120_000])
+    made = stop_and_start(Stop(snapshot=dynamic, assignor="range", speed=SPEED))
+    assert made.seconds == 30 + 3 + 3
+    # Killed, they count for 60 s; then the coordinator's 3 s, then the slowest, 120 s.
+    assert made.worst_seconds == 60 + 3 + 120
+    assert see_it_empty(dynamic.members, "g") == "see that the group is Empty: rebal inspect g"
+    static = group_of({"members": [{"id": "a", "instance": "i", "timeouts": [60_000, 120_000]}]})
+    over = stop_and_start(Stop(snapshot=static, assignor="uniform", kip848=True, speed=SPEED))
+    assert (over.seconds, over.worst_seconds) == (60, 60)
+    assert "the sessions of those that do not leave when they stop (60 s)" in over.text
+    assert "60 s after they stop" in see_it_empty(static.members, "g")
+    assert empty_after(group(1, family="streams").members) == 45, "Streams never leaves"
+    assert empty_after(group(1).members) == 0
+
+
+def test_a_stop_that_cannot_be_rehearsed_has_one_pace() -> None:
+    for stop in (
+        Stop(snapshot=group(2), assignor="acme", speed=SPEED),
+        Stop(snapshot=group(2), assignor="acme", kip848=True, speed=SPEED),
+    ):
+        made = stop_and_start(stop)
+        assert [pace.name for pace in made.paces] == ["all at once"]
+        assert made.text.endswith("; not rehearsed, so at one pace only")
+        assert made.seconds == (35 if stop.kip848 else 36)
