@@ -24,7 +24,7 @@ from rebal.groups.model import (
 )
 from rebal.planner.cost import Speed
 from rebal.planner.families import able, candidates, cooperative, stays_eager
-from rebal.planner.kinds import custom, kept_partitions, seen_cooperative
+from rebal.planner.kinds import custom, kept_partitions
 
 COOPERATIVE: Final = "cooperative"
 EAGER: Final = "eager"
@@ -103,7 +103,6 @@ class Context:
         self.plan_file = plan_file
         self.speed = (speed or Speed()).at(snapshot.cluster)
         self._assumed = families or {}
-        self.seen_cooperative = seen_cooperative(snapshot)
 
     @cached_property
     def members(self) -> tuple[Facts, ...]:
@@ -211,11 +210,11 @@ class Context:
     def old(self, assignor: str) -> Tri:
         """Is `assignor` of the kind that the change leaves: eager only (downgrade: cooperative)?
 
-        An upgrade leaves each custom one too that nobody is seen to run COOPERATIVE with.
+        An upgrade leaves each custom one too: what it supports is not known.
         """
         if self.only_target or assignor == self.target:
             return Tri.NO if assignor == self.target else Tri.YES
-        follows = Tri.YES if assignor in self.seen_cooperative else cooperative(assignor)
+        follows = cooperative(assignor)
         if self.goal == EAGER or (follows is Tri.CANNOT_TELL and not custom(assignor)):
             return follows
         return Tri.NO if follows is Tri.YES else Tri.YES

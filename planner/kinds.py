@@ -1,9 +1,9 @@
-"""What members show of the kind of an assignor that is not Kafka's own."""
+"""Assignors that are not Kafka's own: their classes, and what members show of their kind."""
 
 from __future__ import annotations
 
 from rebal.groups.clients import assignors, family, proven_family
-from rebal.groups.model import GroupSnapshot, Knowledge, Member
+from rebal.groups.model import GroupSnapshot, Member
 
 
 def custom(assignor: str) -> bool:
@@ -30,19 +30,12 @@ def kept_partitions(member: Member) -> bool:
     )
 
 
-def seen_cooperative(snapshot: GroupSnapshot) -> frozenset[str]:
-    """The custom assignors that members are proven to run COOPERATIVE with.
+def runs_cooperative(member: Member) -> bool:
+    """Did this member itself show that it follows COOPERATIVE with all of its list?
 
     A client that fixes its protocol when it is built runs the highest that ALL of its list
-    supports (KIP-429): where such a member kept its partitions, each of its assignors supports
-    COOPERATIVE, and the elected one is among them.
+    supports (KIP-429). It proves nothing of another member, whose class of the same name may be
+    older.
     """
-    found: set[str] = set()
-    for member in snapshot.members:
-        client = family(proven_family(member.software))
-        if client is None or client.follows_vote or not kept_partitions(member):
-            continue
-        known = member.assignors
-        found.update(known.list if known.knowledge is Knowledge.EXACT else known.at_least)
-        found.update(filter(None, [snapshot.group.assignor]))
-    return frozenset(filter(custom, found))
+    client = family(proven_family(member.software))
+    return client is not None and not client.follows_vote and kept_partitions(member)

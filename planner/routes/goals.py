@@ -15,7 +15,7 @@ from rebal.groups.model import (
 from rebal.groups.protocol import group_protocol
 from rebal.planner.context import CONSUMER, COOPERATIVE, COOPERATIVE_STICKY, EAGER
 from rebal.planner.families import cooperative
-from rebal.planner.kinds import custom, seen_cooperative
+from rebal.planner.kinds import custom, runs_cooperative
 
 
 class NotPlannedError(RebalError):
@@ -80,11 +80,11 @@ def _others(snapshot: GroupSnapshot, target: str) -> bool:
 
 
 def _own_cooperative(snapshot: GroupSnapshot) -> str | None:
-    """The group's own assignor, where it is elected and all members are proven COOPERATIVE."""
-    elected = snapshot.group.assignor
-    if elected not in seen_cooperative(snapshot):
+    """The group's own assignor, where members show that it is COOPERATIVE, and none is EAGER."""
+    elected, runs = snapshot.group.assignor, group_protocol(snapshot).value
+    if elected is None or not custom(elected) or not any(map(runs_cooperative, snapshot.members)):
         return None
-    return elected if group_protocol(snapshot).value is RebalanceProtocol.COOPERATIVE else None
+    return None if runs in (RebalanceProtocol.EAGER, RebalanceProtocol.MIXED) else elected
 
 
 def _old_one(snapshot: GroupSnapshot) -> str:
@@ -96,5 +96,5 @@ def _old_one(snapshot: GroupSnapshot) -> str:
     lists = [m.assignors.list for m in snapshot.members if m.assignors.knowledge is Knowledge.EXACT]
     named = [name for name in (elected, *(name for names in lists for name in names)) if name]
     eager = (name for name in named if cooperative(name) is Tri.NO)
-    own = (name for name in named if custom(name) and name not in seen_cooperative(snapshot))
-    return next(eager, None) or next(own, "range")
+    own = None if _own_cooperative(snapshot) else next(filter(custom, named), None)
+    return next(eager, own or "range")

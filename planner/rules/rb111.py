@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rebal.groups.model import Tri
 from rebal.planner.context import COOPERATIVE, Context
-from rebal.planner.families import cooperative
+from rebal.planner.kinds import custom, runs_cooperative
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
 
@@ -34,19 +34,18 @@ def same_name(context: Context) -> Iterator[Finding]:
     all members and start them with the new code.
 
     Cannot tell: every member's client could pass on owned partitions; whether the leader's
-    assignor looks at them cannot be seen. It does not fire where members were seen to keep their
-    partitions with this assignor when they rejoined.
+    assignor looks at them cannot be seen, but in a rebalance: a member that keeps its partitions
+    when it rejoins runs the new code. It does not fire where all members did.
     """
     name = context.elected
-    if not context.planning or name is None:
+    if not context.planning or name is None or context.goal != COOPERATIVE:
         return
-    if name != context.target or cooperative(name) is not Tri.CANNOT_TELL:
+    if name != context.target or not custom(name):
         return
-    if context.goal != COOPERATIVE or name in context.seen_cooperative:
-        return
+    open_ = [facts for facts in context.members if not runs_cooperative(facts.member)]
     old = [
         facts
-        for facts in context.members
+        for facts in open_
         if facts.member.subscription is not None and facts.member.subscription.version == 0
     ]
     if old:
@@ -56,12 +55,13 @@ def same_name(context: Context) -> Iterator[Finding]:
             members=old,
             fix=f"Upgrade these clients first, and give the new code another name than {name}.",
         )
-    else:
+    elif open_:
         yield found(
-            f"{name} is a custom assignor and the target too: whether the code that leads the "
-            "group looks at owned partitions cannot be seen.",
+            f"{name} is a custom assignor and the target too: whether the code of "
+            f"{context.named(open_)} looks at owned partitions cannot be seen.",
             result=Tri.CANNOT_TELL,
-            members=context.members,
-            fix="Give the new code a name of its own and plan the way to that; or, if all members "
-            'run it already: --ignore RB111 --reason "…".',
+            members=open_,
+            fix="Look again after the next rebalance, which shows it of members that own "
+            "partitions. Else give the new code a name of its own and plan the way to that; or, if "
+            'all members run it already: --ignore RB111 --reason "…".',
         )

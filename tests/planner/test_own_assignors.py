@@ -14,7 +14,7 @@ from rebal.planner.routes import make_plan
 from rebal.planner.routes.goals import NotPlannedError
 from tests.planner.builder import group_of
 
-EAGER = {"RB112": "its supportedProtocols() is EAGER"}
+EAGER = {"RB112": "its supportedProtocols() is EAGER alone"}
 OWN = ["zone"]
 BOTH = ["cooperative-sticky", "zone"]
 DONE = ["cooperative-sticky"]
@@ -39,7 +39,7 @@ def with_classes(snapshot: GroupSnapshot, *classes: str) -> GroupSnapshot:
 
 
 def test_its_class_stands_in_the_text_where_a_members_log_shows_it() -> None:
-    made = plan(with_classes(group(OWN, OWN), "com.acme.ZoneAssignor"), ignore=EAGER)
+    made = plan(with_classes(group(OWN, OWN), "com.acme.ZoneAssignor"))
     (said,) = (s.text for s in made.steps[0].config if s.format == "Java properties")
     assert said.endswith(".CooperativeStickyAssignor,com.acme.ZoneAssignor")
     assert "THE-CLASS-OF" not in said
@@ -47,34 +47,41 @@ def test_its_class_stands_in_the_text_where_a_members_log_shows_it() -> None:
 
 
 def test_the_second_bounce_names_who_still_holds_it_and_the_way_back() -> None:
-    made = plan(group(BOTH, BOTH, elected="cooperative-sticky"), ignore=EAGER)
+    made = plan(group(BOTH, BOTH, elected="cooperative-sticky"))
     assert (made.path, made.next_step, made.exit_code) == ("two_bounces", 2, 0)
     second = made.steps[1]
     assert second.title == "Every member drops zone"
     assert second.to_do == ("a-0f0f", "b-0f0f")
     assert "[cooperative-sticky, zone] on every member first" in second.rollback
-    half = plan(group(DONE, BOTH, elected="cooperative-sticky"), ignore=EAGER)
+    half = plan(group(DONE, BOTH, elected="cooperative-sticky"))
     assert half.steps[1].to_do == ("b-0f0f",)
     assert plan(group(DONE, DONE, elected="cooperative-sticky")).verdict == "done"
 
 
 def test_an_own_cooperative_assignor_is_seen_at_work() -> None:
+    # Nothing was seen of it: the way to Kafka's own is safe, whatever it supports.
     nothing_seen = plan(group(OWN, OWN))
-    assert (nothing_seen.runs, nothing_seen.exit_code) == (RebalanceProtocol.CANNOT_TELL, 4)
-    assert "RB112" in nothing_seen.summary
+    assert (nothing_seen.runs, nothing_seen.exit_code) == (RebalanceProtocol.CANNOT_TELL, 0)
+    assert nothing_seen.path == "two_bounces"
     seen = plan(group(OWN, OWN, owned=True))
     assert (seen.verdict, seen.runs, seen.target) == ("done", RebalanceProtocol.COOPERATIVE, "zone")
     assert seen.exit_code == 0
     assert plan(group(OWN, OWN, owned=True), "zone").verdict == "done"
-    # Whoever asks for Kafka's own by name gets the way there; nothing in between runs EAGER.
+    # Whoever asks for Kafka's own by name gets the way there.
     there = plan(group(OWN, OWN, owned=True), "cooperative-sticky")
     assert (there.path, there.next_step, there.exit_code) == ("two_bounces", 1, 0)
-    assert "RB112" not in {finding.rule for finding in there.findings}
+
+
+def test_what_one_member_shows_is_no_proof_of_anothers_class_of_that_name() -> None:
+    shows, silent = group(OWN, owned=True).members, group(OWN, OWN).members[1:]
+    made = plan(replace(group(OWN), members=(*shows, *silent)))
+    assert (made.target, made.verdict, made.exit_code) == ("zone", "unproven", 4)
+    assert "RB111" in made.summary
 
 
 def test_franz_go_proves_nothing_of_an_assignor_that_another_vote_could_drop() -> None:
     made = plan(group(OWN, OWN, owned=True, family="franz-go"))
-    assert made.verdict == "unproven"
+    assert (made.path, made.target) == ("two_bounces", "cooperative-sticky")
 
 
 def test_back_to_an_own_assignor_asks_whether_it_is_eager() -> None:
@@ -88,6 +95,9 @@ def test_back_to_an_own_assignor_asks_whether_it_is_eager() -> None:
         # Every list holds it: only the coordinator's memory may not.
         assert [step.target_list for step in accepted.steps] == [(), ("zone",)]
     assert plan(group(OWN, OWN), "eager").verdict == "unproven"
+    beside = plan(group(OWN, OWN), "range")
+    assert (beside.path, beside.exit_code) == ("two_bounces", 4)
+    assert plan(group(OWN, OWN), "range", ignore=EAGER).exit_code == 0
     assert plan(group(OWN, OWN), "eager", ignore=EAGER).verdict == "done"
 
 
