@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from rebal.groups.assignors import LeaderWouldFail, Spec, SpecMember
 from rebal.groups.collector import no_collection
 from rebal.groups.custom import Violation
@@ -22,7 +24,7 @@ from rebal.planner.whatif_holdings import NOBODY, Share
 from rebal.planner.whatif_leader import DEFAULT_TIMEOUT, LeaderTime, leader_time
 from rebal.planner.whatif_notes import assumes
 from rebal.planner.whatif_owners import Owners, Pairs, compare
-from rebal.planner.whatif_run import MOST_ROUNDS, Round, Run, Way, run
+from rebal.planner.whatif_run import MOST_ROUNDS, Round, Run, Walk, Way
 from rebal.planner.whatif_spec import start_of
 
 
@@ -159,15 +161,12 @@ def _simulated(
 ) -> Simulation:
     choice = chosen(assignor, snapshot, custom)
     way = Way(choice.assignor, choice.cooperative, choice.server_side, choice.custom, most_rounds)
-    spec, first = start_of(snapshot, server_side=way.server_side)
-    plan = course(snapshot, spec, changes)
-    everyone = [*(member.member_id for member in spec.members), *plan.added]
-    numbers = {member_id: n for n, member_id in enumerate(everyone)}
-    for step in plan.steps:
-        numbers |= {new: numbers[old] for new, old in step.renamed.items()}
+    plan, numbers, walk = _begun(snapshot, changes, way)
     failure = None
     try:
-        made = run(plan.start, first, plan.steps, numbers, way)
+        for step in plan.steps:
+            walk.take(step)
+        made = walk.end()
     except LeaderWouldFail as error:
         failure = Failure(
             message=str(error),
@@ -175,7 +174,7 @@ def _simulated(
             members=error.members,
             topics=error.topics,
         )
-        made = _as_now(plan.start, first)
+        made = _as_now(plan.start, walk.first)
     return _simulation(
         snapshot,
         plan,
@@ -190,8 +189,27 @@ def _simulated(
 
 
 def _as_now(start: Spec, now: Owners) -> Run:
-    stops = sum(len(member.owned) for member in start.members)
-    return Run(start, now, now, (), 0, stops, settled=False, again=0, violations=())
+    return Run(start, now, now, (), 0, now.total, settled=False, again=0, violations=())
+
+
+def _begun(
+    snapshot: GroupSnapshot, changes: Changes, way: Way
+) -> tuple[Course, dict[str, int], Walk]:
+    """What will happen, the members' numbers, and the group before it.
+
+    What members own at the start is a million pairs, which the group alone holds, while it needs
+    them.
+    """
+    spec, first = start_of(snapshot, server_side=way.server_side)
+    plan = course(snapshot, spec, changes)
+    everyone = [*(member.member_id for member in spec.members), *plan.added]
+    numbers = {member_id: n for n, member_id in enumerate(everyone)}
+    for step in plan.steps:
+        numbers |= {new: numbers[old] for new, old in step.renamed.items()}
+    bare = replace(
+        plan.start, members=tuple(replace(member, owned=()) for member in plan.start.members)
+    )
+    return plan._replace(start=bare), numbers, Walk(plan.start, first, numbers, way)
 
 
 def _simulation(

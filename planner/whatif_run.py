@@ -82,61 +82,58 @@ class Way(NamedTuple):
     most_rounds: int = MOST_ROUNDS
 
 
-def run(
-    start: Spec, first: Owners, steps: Sequence[Step], numbers: Mapping[str, int], way: Way
-) -> Run:
-    """Take the group from `start` through `steps`; `numbers` has every member that takes part.
+class Walk:
+    """The group on its way through the steps; nobody else should hold what it started with.
 
-    `first` are the owners at the start.
-
-    Raises:
-        LeaderWouldFail: the real leader throws or never ends on the way.
-        CustomAssignorError: a custom assignor fails.
+    `numbers` has every member that takes part; `first` are the owners at the start.
     """
-    course = _Course(start, first, numbers, way)
-    for step in steps:
-        course.take(step)
-    return course.end()
-
-
-class _Course:
-    """The group as it goes along."""
 
     def __init__(self, start: Spec, first: Owners, numbers: Mapping[str, int], way: Way) -> None:
         self._way = way
         self._numbers = numbers
         self._spec = start
-        self._first = self._owners = first
-        self._result: Assignment = {m.member_id: list(m.owned) for m in start.members}
+        self.first = self._owners = first
+        self._result: Assignment = {}
         self._rounds: list[Round] = []
         self._stops = self._eager_stops = 0
         self._settled = self._received = True
         self._violations: dict[str, Violation] = {}
 
     def take(self, step: Step) -> None:
-        """One step, until the group is at rest again."""
+        """One step, until the group is at rest again.
+
+        Raises:
+            LeaderWouldFail: the real leader throws or never ends on the way.
+            CustomAssignorError: a custom assignor fails.
+        """
         self._receive()
-        before = self._spec
-        self._spec = step.apply(before)
-        stayed = {member.member_id for member in self._spec.members}
-        left = [member for member in before.members if member.member_id not in stayed]
-        gone = sum(len(member.owned) for member in left)
-        self._eager_stops += sum(len(member.owned) for member in before.members)
-        self._stops += gone
+        gone = self._apply(step)
         why = step.why
         self._settled = not self._spec.members
-        if left:
-            owned = {m.member_id: m.owned for m in self._spec.members}
-            self._owners = self._state(self._spec, owned)
         while not self._settled and len(self._rounds) < self._way.most_rounds:
             self._settled = self._rebalance(why, gone)
             why, gone = "", 0
+
+    def _apply(self, step: Step) -> int:
+        """What happens to the group; how many partitions have lost their owner by it."""
+        before = self._spec.members
+        self._spec = step.apply(self._spec)
+        stayed = {member.member_id for member in self._spec.members}
+        left = [member for member in before if member.member_id not in stayed]
+        gone = sum(len(member.owned) for member in left)
+        self._eager_stops += sum(len(member.owned) for member in before)
+        self._stops += gone
+        if left:
+            self._owners = self._state(
+                self._spec, {m.member_id: m.owned for m in self._spec.members}
+            )
+        return gone
 
     def end(self) -> Run:
         """What came of it."""
         return Run(
             spec=self._spec,
-            before=self._first,
+            before=self.first,
             after=self._owners,
             rounds=tuple(self._rounds),
             stops=self._stops,
