@@ -36,8 +36,8 @@ def watch(
     """The last standing: of the look that decided, or of the last one within `seconds`.
 
     The first look must succeed: a wrong address is said at once. After it, a look that fails makes
-    the watch blind, which is shown with its time and is never taken for an answer; each look
-    connects anew, so brokers may restart and tokens be replaced.
+    the watch blind, from the last look that saw something on, which is shown and is never taken for
+    an answer; each look connects anew, so brokers may restart and tokens be replaced.
 
     Raises:
         RebalError: the first look failed.
@@ -70,7 +70,7 @@ def _blind(standing: Standing, why: str, at: datetime) -> Standing:
         finished=False,
         dangers=(),
         findings=(),
-        blind_since=standing.blind_since or at,
+        blind_since=standing.blind_since or standing.at,
         blind_why=why,
         exit_code=NOT_YET,
     )

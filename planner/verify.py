@@ -58,7 +58,8 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     `step` is the step that the group is in (None: the plan has none), `gate` that step's answer,
     `why` what keeps it from holding. `next` is what to do. `findings` are what the rules say to the
     next restart, and their news since the plan was made. `exit_code` is 0 where the gate holds,
-    3 where a danger shows, 4 otherwise. `blind_since` is set while the group cannot be read.
+    3 where a danger shows, 4 otherwise. `blind_since` is when the group was last seen, while it
+    cannot be read.
     """
 
     group_id: str

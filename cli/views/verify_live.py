@@ -107,8 +107,9 @@ def _live(told: _Shower, until: datetime) -> Iterator[Callable[[Standing], None]
                 width=console.width,
                 colour=console.color_system is not None and not console.no_color,
             )
+            looked = "looked" if standing.blind_since is None else "tried to look"
             foot = (
-                f"looked at {standing.at:%H:%M:%SZ}, watching until {until:%H:%M:%SZ}; "
+                f"{looked} at {standing.at:%H:%M:%SZ}, watching until {until:%H:%M:%SZ}; "
                 "Ctrl-C ends, and the journal goes on from here"
             )
             shown = Text.from_ansi(text.rstrip("\n"))

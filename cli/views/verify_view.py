@@ -163,7 +163,7 @@ def _verdict(standing: Standing) -> tuple[Text, str]:
     if standing.blind_since is not None:
         return Text(said, style=style[said]), (
             f"since {standing.blind_since:%H:%M:%SZ}: {standing.blind_why} "
-            "What stands below was true before that."
+            "What stands below was true then."
         )
     return Text(said, style=style.get(said, "bold green")), (
         f"{_progress(standing)} · {standing.state} · {standing.assignor or 'no assignor'} · "

@@ -221,9 +221,13 @@ def test_a_blind_watch_is_never_ok_and_says_since_when(plan: Plan) -> None:
     last, said, shown = watched(plan, [HALF, gone, gone, gone, READY])
     assert [standing.exit_code for standing in shown] == [4, 4, 4, 4, 0]
     assert [standing.gate for standing in shown[1:4]] == ["cannot tell"] * 3
-    assert {standing.blind_since for standing in shown[1:4]} == {AT + timedelta(seconds=10)}
+    # Since the last look that saw something, not since somebody noticed.
+    assert {standing.blind_since for standing in shown[1:4]} == {HALF.captured_at}
+    assert [standing.at for standing in shown[1:4]] == [
+        AT + timedelta(seconds=seconds) for seconds in (10, 20, 30)
+    ]
     assert last.blind_since is None
-    assert sum(line.startswith("blind since 09:00:10Z") for line in said) == 1
+    assert sum(line.startswith("blind since 09:01:00Z") for line in said) == 1
     assert any(line.startswith("sees again") for line in said)
     view = render(verify_view(shown[1]), width=100)
     assert "blind" in view
