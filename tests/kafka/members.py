@@ -26,6 +26,10 @@ JAVA_ASSIGNORS = {
     "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
     "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+    # Not Kafka's own: java/ShelfAssignor.java.
+    "shelf": "com.example.ShelfAssignor",
+    "shelf-cooperative": "com.example.ShelfAssignor$Cooperative",
+    "shelf-only": "com.example.ShelfAssignor$Only",
 }
 SOFTWARE = (
     *(f"java-{version}" for version in jars.CLIENT_VERSIONS),
@@ -213,7 +217,8 @@ class JavaHost(Host):
             raise jars.ToolError("java was not found: install a JDK 17 or set JAVA_HOME to one.")
         classes = jars.compiled(self.program, f"{self.library}-{self.oldest}")
         logging = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in _JAVA_LOG.items()]
-        classpath = f"{classes}:{jars.classpath(f'{self.library}-{version}')}"
+        own = jars.compiled("ShelfAssignor", "clients-2.8.2")
+        classpath = f"{classes}:{own}:{jars.classpath(f'{self.library}-{version}')}"
         self.version = version
         command = [java, *_JVM, *logging, *options, "-cp", classpath, self.program]
         super().__init__(f"{self.library}-{version}", command, folder)

@@ -91,17 +91,17 @@ class Service:
         words = ["plan-upgrade", self.group, "--probe", "--expect-members", str(len(self.running))]
         return self.rebal(*words, *more, log=log)
 
-    def inspect(self, *, log: bool = True) -> dict[str, Any]:
-        (group,) = self.rebal("inspect", self.group, log=log)["groups"]
+    def inspect(self, *words: str, log: bool = True) -> dict[str, Any]:
+        (group,) = self.rebal("inspect", self.group, *words, log=log)["groups"]
         return dict(group)
 
     def verify(self, *words: str) -> dict[str, Any]:
         return self.rebal("verify", str(self.file), "--probe", *words)
 
-    def verify_unlogged(self) -> dict[str, Any]:
+    def verify_unlogged(self, *words: str) -> dict[str, Any]:
         """With a journal of its own: it never learns what a log said."""
         journal = str(self.file.with_suffix(".unlogged.jsonl"))
-        return self.rebal("verify", str(self.file), "--journal", journal, log=False)
+        return self.rebal("verify", str(self.file), "--journal", journal, *words, log=False)
 
     def look_unlogged(self, done: set[str], gate: int) -> None:
         """Without the log verify says less of the step than this, and nothing else."""

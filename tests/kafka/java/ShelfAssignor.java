@@ -1,0 +1,38 @@
+package com.example;
+
+import java.util.Collections;
+import java.util.List;
+import org.apache.kafka.clients.consumer.CooperativeStickyAssignor;
+import org.apache.kafka.clients.consumer.RangeAssignor;
+
+/**
+ * Assignors that are not Kafka's own, as an application would bring them: EAGER alone (which is what
+ * supportedProtocols() says unless it is overridden), both protocols, and COOPERATIVE alone.
+ */
+public class ShelfAssignor extends RangeAssignor {
+    @Override
+    public String name() {
+        return "shelf";
+    }
+
+    /** EAGER and COOPERATIVE. */
+    public static class Cooperative extends CooperativeStickyAssignor {
+        @Override
+        public String name() {
+            return "shelf-cooperative";
+        }
+    }
+
+    /** COOPERATIVE alone: no list with an eager assignor can hold it. */
+    public static class Only extends CooperativeStickyAssignor {
+        @Override
+        public String name() {
+            return "shelf-only";
+        }
+
+        @Override
+        public List<RebalanceProtocol> supportedProtocols() {
+            return Collections.singletonList(RebalanceProtocol.COOPERATIVE);
+        }
+    }
+}

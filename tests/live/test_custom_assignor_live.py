@@ -1,0 +1,167 @@
+"""Groups whose assignor is an application's own class, and the plans' word on real Java members.
+
+What such a class supports cannot be seen from outside, but in a rebalance: on the way up nothing
+rests on it. Its class is in the members' own logs, its name on the wire in the broker's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rebal.groups.model import CoordinatorKind
+from rebal.groups.vote import elect
+from tests.kafka.broker import Broker
+from tests.kafka.service import Service, by_answer, gave_up, texts
+
+OWN = ["shelf"]
+FINAL = ["cooperative-sticky"]
+BOTH = [*FINAL, *OWN]
+COOPERATIVE = ["shelf-cooperative"]
+EAGER = ("--ignore", "RB112", "--reason", "its supportedProtocols() is EAGER alone")
+
+
+@pytest.fixture(params=["kafka41", pytest.param("kafka39", marks=pytest.mark.full)])
+def broker(request: pytest.FixtureRequest) -> Broker:
+    """Both coordinators: the Java one and the Scala one."""
+    found: Broker = request.getfixturevalue(request.param)
+    return found
+
+
+def logs(service: Service) -> list[str]:
+    """The options that bring what the members themselves printed."""
+    paths = dict.fromkeys(str(member.host.log_path) for member in service.running.values())
+    return [word for path in paths for word in ("--client-log", path)]
+
+
+def refused(service: Service, assignors: list[str]) -> None:
+    """A newcomer with this list is refused and stops, and the group goes on without it."""
+    newcomer = service.start("java-3.9.1-9", assignors)
+    newcomer.wait_for("error")
+    assert "InconsistentGroupProtocol" in str(newcomer.error)
+    newcomer.stop()
+    service.settle()
+
+
+def rule(body: dict[str, Any], name: str) -> str | None:
+    """The result of this rule's finding; None where it says nothing."""
+    found = {finding["rule"]: finding["result"] for finding in body["findings"]}
+    return found.get(name)
+
+
+def test_an_own_eager_assignor_is_left_in_two_bounces(service: Service, tmp_path: Path) -> None:
+    names = ["java-2.8.2-0", "java-3.9.1-0"]
+    service.begin(names, OWN)
+    # The broker's log has the name, and no class.
+    unclassed = service.plan()
+    assert (unclassed["path"], unclassed["next_step"], unclassed["exit_code"]) == (
+        "two_bounces", 1, 0,
+    )  # fmt: skip
+    assert "CooperativeStickyAssignor,THE-CLASS-OF-shelf" in texts(unclassed["steps"][0], "java")
+    first, second = service.plan(*logs(service), "--out", str(service.file))["steps"]
+    assert first["target_list"] == BOTH
+    assert "THE-CLASS-OF" not in texts(first, "java")
+    told = service.inspect(*logs(service), log=False)
+    assert [m["assignors"]["list"] for m in told["members"]] == [OWN, OWN]
+    assert told["contradictions"] == []
+
+    # What a next start would use is a class, too, and it is the one that runs.
+    file = tmp_path / "app.properties"
+    file.write_text(
+        f"group.id={service.group}\nbootstrap.servers=kafka:9092\n"
+        "partition.assignment.strategy=com.example.ShelfAssignor\n"
+    )
+    blind = service.inspect("--inventory", str(file))
+    assert (rule(blind, "RB101"), rule(blind, "RB903")) == ("cannot tell", "cannot tell")
+    known = service.inspect("--inventory", str(file), *logs(service))
+    assert (rule(known, "RB101"), rule(known, "RB903")) == (None, None)
+
+    service.carry_out(first, names[:1])
+    refused(service, FINAL)
+    told = service.verify()
+    assert (told["exit_code"], told["dangers"][0]["kind"]) == (3, "refused")
+    service.file = service.file.with_name("again.yaml")
+    first, second = service.plan(*logs(service), "--out", str(service.file))["steps"]
+    service.carry_out(first, names[1:])
+    assert service.inspect()["assignor"] == FINAL[0]
+    back = service.plan("--to", "eager")
+    assert (back["target"], back["exit_code"], rule(back, "RB112")) == ("shelf", 4, "cannot tell")
+    assert service.plan("--to", "eager", *EAGER)["exit_code"] == 0
+    # The members' own logs alone name the same members, on either list.
+    service.carry_out(second, names[:1])
+    said = service.verify_unlogged(*logs(service))
+    assert (by_answer(said, "yes"), by_answer(said, "no")) == ({names[0]}, {names[1]})
+    service.carry_out(second, names[1:])
+    assert service.verify()["finished"]
+    done = service.plan()
+    assert (done["verdict"], done["from"]) == ("done", "COOPERATIVE")
+    assert all(member.error is None for member in service.running.values())
+
+
+def test_an_own_cooperative_assignor_is_seen_at_work(service: Service) -> None:
+    names = ["java-3.9.1-0", "java-3.9.1-1"]
+    service.begin(names[:1], COOPERATIVE)
+    service.begin(names[1:], COOPERATIVE)
+    # Whoever was there kept its partitions; the newcomer had none to keep.
+    shown, silent = service.runs(), names[1]
+    assert shown == {names[0]: "COOPERATIVE", silent: "cannot tell"}
+    asked = service.plan()
+    assert (asked["target"], asked["verdict"], asked["exit_code"]) == (
+        "shelf-cooperative", "unproven", 4,
+    )  # fmt: skip
+    (finding,) = (one for one in asked["findings"] if one["rule"] == "RB111")
+    assert finding["members"] == [service.running[silent].member_id]
+    before = {name: (one.owned, len(one.events)) for name, one in service.running.items()}
+    service.begin(["java-2.8.2-0"], COOPERATIVE)
+    for name, (owned, since) in before.items():
+        assert gave_up(service.running[name], since) < owned
+    service.running.pop("java-2.8.2-0").stop()
+    service.settle()
+    assert set(service.runs().values()) == {"COOPERATIVE"}
+    seen = service.plan("--out", str(service.file))
+    assert (seen["verdict"], seen["from"], seen["exit_code"]) == ("done", "COOPERATIVE", 0)
+    assert service.verify()["exit_code"] == 0
+    # Kafka's own, asked for by name, is two bounces away, and nobody runs EAGER in between.
+    there = service.plan("--to", "cooperative-sticky", *logs(service))
+    assert (there["path"], there["next_step"], there["exit_code"]) == ("two_bounces", 1, 0)
+    assert "CooperativeStickyAssignor,com.example.ShelfAssignor$Cooperative" in texts(
+        there["steps"][0], "java"
+    )
+
+
+@pytest.mark.parametrize("version", ["2.8.2", "3.9.1", "4.1.1"])
+def test_any_own_assignor_starts_behind_cooperative_sticky(version: str, service: Service) -> None:
+    """What RB112 rests on: cooperative-sticky has a protocol in common with every other one."""
+    for own in ("shelf", "shelf-cooperative", "shelf-only"):
+        name = f"java-{version}-0"
+        service.begin([name], [*FINAL, own])
+        service.running.pop(name).stop()
+    lost = service.start(f"java-{version}-9", ["range", "shelf-only"])
+    lost.wait_for("error")
+    assert "assignors" in str(lost.error), lost.error
+
+
+def test_the_vote_with_own_assignors(service: Service, broker: Broker) -> None:
+    kind = CoordinatorKind.SCALA if broker.is_scala_coordinator else CoordinatorKind.JAVA
+    names = ["java-2.8.2-0", "java-3.9.1-0", "java-3.9.1-1"]
+    # A list behind the votes takes a name out of them: in the second, range is nobody's choice.
+    decided = (
+        [["shelf", "range"], ["range", "shelf"], ["shelf", "range"]],
+        [["range", "shelf-cooperative"], ["shelf-cooperative"], ["range", "shelf-cooperative"]],
+        [["shelf-cooperative", "shelf"], ["shelf", "shelf-cooperative"], ["shelf"]],
+    )
+    tie = [["cooperative-sticky", "shelf"], ["shelf", "cooperative-sticky"]]
+    for lists in (*decided, tie):
+        for name, assignors in zip(names, lists, strict=False):
+            service.running[name] = service.start(name, assignors)
+        service.settle()
+        told, real = elect(lists, kind), service.inspect()["assignor"]
+        # Who wins a tie with a name that is not Kafka's own is not foretold.
+        assert (told.assignor is None, told.tie) == (
+            (True, True) if lists is tie else (False, False)
+        )
+        assert real == told.assignor if lists is not tie else real in told.votes
+        for name in list(service.running):
+            service.running.pop(name).stop()
