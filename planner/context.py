@@ -150,6 +150,12 @@ class Context:
         return self.group.assignor if self.classic and self.stable else None
 
     @cached_property
+    def asked(self) -> bool:
+        """Was a broker asked for this snapshot? A scan's tables make one without."""
+        cluster = self.snapshot.cluster
+        return bool(self.group.coordinator or cluster.brokers or cluster.version)
+
+    @cached_property
     def reloaded(self) -> Tri:
         """Has the coordinator loaded the group without a rebalance since (kafka-facts: reload)."""
         coordinator = self.group.coordinator

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from rebal.groups.clients import family_of
 from rebal.groups.evidence import merge
 from rebal.groups.model import (
+    Cluster,
     Evidence,
     Group,
     GroupSnapshot,
@@ -90,6 +91,7 @@ class ScannedGroups:
         self._seen: dict[str, list[Observation]] = defaultdict(list)
         for one in read_observations(tables, group):
             self._seen[one.group_id or ""].append(one)
+        self._cluster = _cluster(tables)
         rows = rows_of(tables.read("groups", _GROUPS, group))
         self._groups = {row[0]: dict(zip(_GROUPS, row, strict=True)) for row in rows}
 
@@ -104,13 +106,20 @@ class ScannedGroups:
         Members' lists are bound to them, with the time they were seen; `captured_at` is the end of
         what the scan saw of the group. A deleted group has state Dead and no members.
         """
-        return _snapshot(self._groups[name], self._members, self._seen)
+        return _snapshot(self._groups[name], self._members, self._seen, self._cluster)
 
 
 def read_snapshots(tables: Tables, group: str | None = None) -> tuple[GroupSnapshot, ...]:
     """Every group of the scan (or the one named, if it is in it), by its name."""
     groups = ScannedGroups(tables, group)
     return tuple(map(groups.snapshot, groups.names))
+
+
+def _cluster(tables: Tables) -> Cluster:
+    """Only brokers with this feature write records of KIP-848 groups; nothing tells its level."""
+    kinds = tables.manifest.records
+    seen = any(kind.startswith("CONSUMER_GROUP_") and count for kind, count in kinds.items())
+    return Cluster(features={"group.version": 1} if seen else {})
 
 
 def _current(tables: Tables, group: str | None) -> Mapping[str, list[_Row]]:
@@ -126,6 +135,7 @@ def _snapshot(
     row: Mapping[str, Any],
     members: Mapping[str, Sequence[_Row]],
     seen: Mapping[str, Sequence[Observation]],
+    cluster: Cluster,
 ) -> GroupSnapshot:
     group_id = row["group_id"]
     until = moment(row["observed_until"]) or moment(row["last_seen"])
@@ -158,6 +168,7 @@ def _snapshot(
             ),
             captured_at=until or datetime.fromtimestamp(0, UTC),
             captured_by="rebal fleet scan",
+            cluster=cluster,
             evidence=(evidence,),
             members=made,
             topics=topics,

@@ -39,6 +39,16 @@ def speaks(answer: Answer, fix: str) -> Iterator[Finding]:
     yield found(f"{answer.why}.", result=result, members=answer.members, fix=fix)
 
 
+def unread(context: Context) -> str:
+    """How to come by what only the brokers tell of themselves."""
+    if context.asked:
+        return "Allow DESCRIBE_CONFIGS on the cluster and take the snapshot again."
+    return (
+        "No broker was asked: name one with -b HOST:PORT; its settings need DESCRIBE_CONFIGS on "
+        "the cluster."
+    )
+
+
 def still_classic(context: Context) -> tuple[Facts, ...]:
     """The members that speak the classic protocol; in a KIP-848 group those that say so."""
     if context.group.type is not GroupType.CONSUMER:

@@ -55,10 +55,26 @@ def reloaded(context: Context) -> Iterator[Finding]:
         if narrowing
         else 'the probe\'s "no" says nothing of the members'
     )
+    how = ""
+    if context.reloaded is Tri.CANNOT_TELL:
+        how = f"{_why_unknown(context)} Where nothing else can be found out: "
     yield found(
         f"the coordinator {since} since the last rebalance: {risk}.",
         result=context.reloaded,
-        fix="Restart one dynamic member with its CURRENT list and wait for Stable; then "
-        "rebal inspect --probe shows what the coordinator remembers.",
+        fix=f"{how}{'restart' if how else 'Restart'} one dynamic member with its CURRENT list and "
+        "wait for Stable; then rebal inspect --probe shows what the coordinator remembers.",
         before_step=context.narrow_step,
     )
+
+
+def _why_unknown(context: Context) -> str:
+    """What would tell, of a group of which it is not known."""
+    coordinator = context.group.coordinator
+    if not context.asked:
+        return (
+            "No broker was asked: -b HOST:PORT --probe finds out, from the leader epoch of the "
+            "group's partition of __consumer_offsets and the records since."
+        )
+    if coordinator is not None and coordinator.rebalanced_why:
+        return f"Not known: {coordinator.rebalanced_why}."
+    return "Not known: --probe finds out."

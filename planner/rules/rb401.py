@@ -8,7 +8,7 @@ from rebal.groups.model import GroupType, Tri
 from rebal.planner.context import Context
 from rebal.planner.kip848 import POLICY, brokers, policy
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.kip848 import moving_down, moving_up, speaks
+from rebal.planner.rules.kip848 import moving_down, moving_up, speaks, unread
 from rebal.planner.rules.registry import rule
 
 
@@ -35,21 +35,25 @@ def brokers_do_not_move(context: Context) -> Iterator[Finding]:
     Where the policy cannot be changed, the offline way is left, and the plan takes it: a group
     without members may change in any direction, and the rule is silent about the policy then.
 
-    Cannot tell: version, features or settings were not read.
+    Cannot tell: version, features or settings were not read. A scan of the offsets topic has no
+    settings; where it saw groups of the new kind, the brokers do have the feature.
     """
     up = moving_up(context)
     if not up and not moving_down(context):
         return
     if up:
-        yield from speaks(
-            brokers(context),
+        answer = brokers(context)
+        fix = (
             "Upgrade the brokers to 4.0 or later, then kafka-features.sh --bootstrap-server "
-            "HOST:PORT upgrade --feature group.version=1 (describe shows what it is now).",
+            "HOST:PORT upgrade --feature group.version=1 (describe shows what it is now)."
         )
+        if answer.allows is Tri.CANNOT_TELL and not context.asked:
+            fix = unread(context)
+        yield from speaks(answer, fix)
     converted = up and context.group.type is GroupType.CONSUMER
     if context.members and not converted:
         answer = policy(context, up=up)
         fix = f"Set {POLICY} on every broker; or stop all members first: an empty group may change."
         if answer.allows is Tri.CANNOT_TELL:
-            fix = "Allow DESCRIBE_CONFIGS on the cluster and take the snapshot again."
+            fix = unread(context)
         yield from speaks(answer, fix)

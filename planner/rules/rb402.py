@@ -8,7 +8,7 @@ from rebal.groups.model import Tri
 from rebal.planner.context import Context
 from rebal.planner.kip848 import fits, room
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.kip848 import moving_up, speaks, still_classic
+from rebal.planner.rules.kip848 import moving_up, speaks, still_classic, unread
 from rebal.planner.rules.registry import rule
 
 
@@ -45,5 +45,5 @@ def too_many_members(context: Context) -> Iterator[Finding]:
         answer = room(context, classic)
     fix = "Raise group.consumer.max.size, or scale the group down for the change."
     if not context.snapshot.cluster.settings:
-        fix = "Allow DESCRIBE_CONFIGS on the cluster and take the snapshot again."
+        fix = unread(context)
     yield from speaks(answer, fix)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +14,7 @@ from rebal.inspectors.fleet.manifest import Manifest, TableEntry, TableFile, dum
 from rebal.inspectors.fleet.schemas import TABLES
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
+_RECORDS: Final = {"GROUP_METADATA": 20}
 AT = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
 
 
@@ -24,10 +25,12 @@ def write_tables(
     schema: str = "rebal.fleet-scan/1",
     files: int = 1,
     more: Mapping[str, pa.DataType] | None = None,
+    records: Mapping[str, int] | None = None,
 ) -> Path:
     """`folder` with these rows, in the layout of a finished run; each table in `files` files.
 
-    `more` are columns, all null, that a newer rebal may have added to every table.
+    `more` are columns, all null, that a newer rebal may have added to every table. `records` are
+    the kinds of records that the manifest counts.
     """
     run = folder / "runs" / "1"
     tables = {}
@@ -53,8 +56,8 @@ def write_tables(
         observed_from=AT - timedelta(hours=24),
         observed_until=AT,
         sources=("consumer_offsets.jsonl.gz", "kafka-request.log.gz"),
-        read=20,
-        records={"GroupMetadata": 20},
+        read=sum((records or _RECORDS).values()),
+        records=dict(records or _RECORDS),
         tables=tables,
     )
     (run / "manifest.json").write_bytes(dump_manifest(manifest))

@@ -83,6 +83,27 @@ def test_what_stands_in_the_way_is_what_the_clients_are(report: FleetReport) -> 
     assert rules_of(group_of(report, "inventory")) == (set(), set(), set())
 
 
+def test_what_a_scan_cannot_tell_says_who_can(report: FleetReport) -> None:
+    ready = group_of(report, "reports").readiness
+    assert ready is not None
+    (one,) = (missing for missing in ready.missing if missing.rule == "RB113")
+    assert one.how.startswith("No broker was asked: -b HOST:PORT --probe finds out")
+    assert "restart one dynamic member with its CURRENT list" in one.how
+
+
+def test_kip_848_groups_in_a_scan_prove_that_the_brokers_have_the_feature(tmp_path: Path) -> None:
+    rows = tables([*captured_records(CAPTURES)])
+    for records, known in (({"GROUP_METADATA": 9}, False), ({"CONSUMER_GROUP_METADATA": 1}, True)):
+        folder = write_tables(tmp_path, rows, records=records)
+        ready = group_of(make_fleet_report(folder, to="consumer"), "shipping").readiness
+        assert ready is not None
+        asked = [one for one in ready.missing if one.rule in ("RB401", "RB402")]
+        feature = [one for one in asked if "group.version" in one.what]
+        assert bool(feature) is not known
+        assert len(asked) == 2 + len(feature)
+        assert all(one.how.startswith("No broker was asked: name one with -b") for one in asked)
+
+
 def test_a_roll_out_that_has_begun_is_taken_first(report: FleetReport) -> None:
     ready = [(g.group_id, g.readiness.under_way) for g in report.to_take if g.readiness]
     assert {name for name, begun in ready if begun} >= {"shipping", "inventory"}
