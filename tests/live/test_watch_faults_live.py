@@ -109,7 +109,7 @@ class Rollout:
         return [json.loads(line) for line in lines]
 
     def through(
-        self, words: list[str], darken: Callable[[], None], lighten: Callable[[], None]
+        self, words: list[str], darken: Callable[[], object], lighten: Callable[[], object]
     ) -> str:
         """The whole story: one restart seen, one while blind, and sight again; why it was blind."""
         with self.watch(*words) as watching:
@@ -259,8 +259,8 @@ def test_a_token_in_a_file_that_expires_and_is_put_there_anew(
     file.write_text(token(60, sub="admin"))
     why = rollout.through(
         oauth_words(broker, f"file://{quote(str(file))}"),
-        lambda: file.write_text(token(-1, sub="admin")) and None,
-        lambda: file.write_text(token(60, sub="admin") + "\n") and None,
+        lambda: file.write_text(token(-1, sub="admin")),
+        lambda: file.write_text(token(60, sub="admin") + "\n"),
     )
     assert re.fullmatch(
         rf"the token in {file} expired at \d\d:\d\d:\d\dZ: put a fresh one there\.", why
