@@ -4,7 +4,7 @@ Up: the first stop is a rebalance of the classic group, the first join converts 
 each leave and each join gives it a new target, by the coordinator's own assignor. Down: the same,
 until the last member with group.protocol=consumer leaves; what is left then rebalances as a classic
 group. A static member that is back in time takes the place of its old self: no new target.
-All of this was seen on 4.1.1 (tests/live/test_kip848_cost_live.py).
+All of this was seen on 4.1.1 (tests/live/test_kip848_costs_live.py).
 """
 
 from __future__ import annotations

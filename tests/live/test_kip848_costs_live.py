@@ -1,0 +1,254 @@
+"""What a move to KIP-848, the way back and a stop are foretold to cost, against what they do cost.
+
+Real members restart one by one. Rebalances are the group's epochs (and generations), changes of
+owner and standstill are what the members themselves said, partition by partition.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from rebal.cli import app
+from rebal.groups.model import GroupSnapshot, GroupState, GroupType
+from rebal.inspectors.live import read_groups
+from tests.kafka.broker import Broker
+from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.processes import wait_for
+from tests.live_support import config_of, last_generation
+
+PARTITIONS = 12
+RESTART = 2.0
+# As long as Kafka's own would make the test slow: what moves stops for up to so long.
+INTERVAL = 0.8
+DELAY = 1.5
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def slow41() -> Iterator[Broker]:
+    """A broker whose members ask often enough for a test, and not at once."""
+    settings = {
+        "group.consumer.heartbeat.interval.ms": str(int(1000 * INTERVAL)),
+        "group.initial.rebalance.delay.ms": str(int(1000 * DELAY)),
+    }
+    with Broker("4.1.1", secure=False, settings=settings, request_log=True) as broker:
+        yield broker
+
+
+class Real(NamedTuple):
+    """What one restart has really cost; `seconds` sums up each partition's standstill."""
+
+    rebalances: int
+    moves: int
+    seconds: float
+    pause: float
+
+
+class Service:
+    """Members in numbered places, each restarted as a new member in the place of the old one."""
+
+    def __init__(self, broker: Broker, members: Members, group: str, topic: str) -> None:
+        broker.wait_coordinator(group)
+        broker.create_topic(topic, PARTITIONS)
+        self.broker, self.members, self.group, self.topic = broker, members, group, topic
+        self.ever: list[tuple[int, Member]] = []
+        self.running: dict[int, Member] = {}
+        self.rebalances = 0
+
+    def start(self, place: int, software: str = "java-4.1.1", **options: Any) -> None:
+        """A member in this place; classic ones say that they are there as often as the others."""
+        options.setdefault("settings", {})
+        if options.get("protocol") != "consumer":
+            often = {"heartbeat.interval.ms": str(int(1000 * INTERVAL))}
+            options |= {"settings": options["settings"] | often, "session_timeout_ms": 20_000}
+        member = self.members.start(
+            software, self.broker, f"c-{place}", self.group, topics=[self.topic], **options
+        )
+        self.running[place] = member
+        self.ever.append((place, member))
+
+    def settle(self) -> None:
+        """Wait until all are there and nothing moves any more."""
+        found: list[GroupSnapshot] = []
+
+        def stable() -> bool:
+            (seen,) = read_groups(config_of(self.broker), [self.group])
+            found[:] = [seen] if isinstance(seen, GroupSnapshot) else []
+            return bool(
+                found
+                and found[0].group.state is GroupState.STABLE
+                and len(found[0].members) == len(self.running)
+            )
+
+        wait_assigned([*self.running.values()], PARTITIONS, quiet=1.2 * INTERVAL)
+        wait_for(f"{self.group} to be stable", stable, timeout=30)
+        # An epoch goes on where the generation was, and the other way round.
+        kip848 = found[0].group.type is GroupType.CONSUMER
+        made = found[0].group.group_epoch if kip848 else last_generation(self.broker, self.group)
+        assert made is not None
+        self.rebalances = made
+
+    def restart(self, places: Sequence[int], **options: Any) -> Real:
+        """Stop these, wait, start them; what that has cost when the group is at rest again."""
+        before = self.rebalances
+        began = time.time() * 1000
+        for place in places:
+            self.running.pop(place).stop()
+        stopped = time.time() * 1000
+        time.sleep(max(0.0, RESTART - (stopped - began) / 1000))
+        for place in places:
+            self.start(place, **options)
+        self.settle()
+        # A group without members is replaced by one of the other kind, which begins anew.
+        anew = len(places) == len(self.running)
+        return Real(self.rebalances - (0 if anew else before), *self._standstill(began))
+
+    def _standstill(self, since: float) -> tuple[int, float, float]:
+        """Changes of owner, all partitions' seconds without one, and the longest without any."""
+        said = [
+            (event.t_ms, place, event)
+            for place, member in self.ever
+            for event in member.said("assigned", "revoked", "lost")
+        ]
+        said.sort(key=lambda each: each[0])
+        last: dict[Any, int] = {}
+        idle: dict[Any, float] = {}
+        moves, seconds, pause, nobody = 0, 0.0, 0.0, 0.0
+        for at, place, event in said:
+            for one in event.partitions:
+                if event.kind != "assigned":
+                    if last.get(one) == place and one not in idle:
+                        idle[one] = at
+                    continue
+                if at >= since and one in idle:
+                    seconds += (at - max(since, idle[one])) / 1000
+                moves += at >= since and last.get(one, place) != place
+                last[one] = place
+                idle.pop(one, None)
+            if len(idle) == PARTITIONS and event.kind != "assigned":
+                nobody = at
+            elif event.kind == "assigned" and nobody:
+                pause, nobody = max(pause, at - nobody if at >= since else 0), 0.0
+        return moves, round(seconds, 2), round(pause / 1000, 2)
+
+
+class Foretold(NamedTuple):
+    """The cost of a plan's one step, at its own pace and when all restart at once."""
+
+    rebalances: int
+    moves: int
+    seconds: float
+    at_once: dict[str, Any]
+
+
+def foretold(service: Service, capsys: Said, to: str, family: str = "java") -> Foretold:
+    """What the plan says now, as its JSON has it."""
+    words = ["--to", to, "--assume-family", family, "--restart-seconds", f"{RESTART:g}"]
+    log = ["--request-log", str(service.broker.request_log_path)]
+    code = app.run(
+        ["plan-upgrade", service.group, "-b", service.broker.bootstrap, "-o", "json", *words, *log]
+    )
+    told = capsys.readouterr()
+    body = json.loads(told.out)
+    assert body["exit_code"] == code, told.err
+    if not body["steps"]:
+        assert body["verdict"] == "done"
+        return Foretold(0, 0, 0.0, {})
+    cost = body["steps"][0]["cost"]
+    paces = cost["paces"]
+    moved, stopped = cost["partitions_moved"], cost["partition_seconds"]
+    return Foretold(cost["rebalances"], moved, stopped, paces[-1] if paces else {})
+
+
+def most(seconds: float, moves: int) -> float:
+    """Standstill is foretold as the longest there is, but for what no timeout tells: closing,
+    joining, looking up the offsets. That is at most a second for each partition."""
+    return seconds + moves
+
+
+def roll(
+    service: Service, capsys: Said, to: str, own: dict[int, dict[str, Any]], **options: Any
+) -> Iterator[tuple[int, Foretold, Real]]:
+    """Restart all, one by one: what each was foretold to cost (the plan before less the plan
+    after), and what it has cost."""
+    ahead = foretold(service, capsys, to)
+    for place in range(len(service.running)):
+        real = service.restart([place], **options, **own.get(place, {}))
+        left = foretold(service, capsys, to)
+        one = Foretold(*(a - b for a, b in zip(ahead[:3], left[:3], strict=True)), {})
+        yield place, one, real
+        ahead = left
+
+
+def test_each_restart_to_kip_848_and_back_costs_what_was_foretold(
+    slow41: Broker, members: Members, group_id: str, topic_name: str, capsys: Said
+) -> None:
+    """COOPERATIVE members and `uniform`: every count is exact; one member is static."""
+    service = Service(slow41, members, group_id, topic_name)
+    own: dict[int, dict[str, Any]] = {0: {"instance_id": "a-0"}}
+    classic = {"assignors": ["cooperative-sticky"]}
+    for place in range(3):
+        service.start(place, **classic, **own.get(place, {}))
+    service.settle()
+    for to, options in (("consumer", {"protocol": "consumer"}), ("cooperative-sticky", classic)):
+        whole = foretold(service, capsys, to)
+        total = [0, 0, 0.0]
+        for place, one, real in roll(service, capsys, to, own, **options):
+            said = f"to {to}, place {place}: foretold {one[:3]}, real {real[:3]}"
+            assert (real.rebalances, real.moves) == (one.rebalances, one.moves), said
+            if place == 0:
+                assert real.rebalances == 0, "a static member takes its own place"
+                waited = RESTART * PARTITIONS / 3
+                assert waited == one.seconds, said
+                assert waited <= real.seconds <= most(waited, PARTITIONS // 3), said
+            assert real.seconds <= most(one.seconds, real.moves or PARTITIONS // 3), said
+            total = [a + b for a, b in zip(total, real[:3], strict=True)]
+        assert total[:2] == [whole.rebalances, whole.moves]
+        assert 0.3 * whole.seconds <= total[2] <= most(whole.seconds, whole.moves)
+
+
+def test_one_restart_after_the_other_and_all_at_once_of_a_group_that_runs_eager(
+    slow41: Broker, members: Members, group_id: str, topic_name: str, capsys: Said
+) -> None:
+    """With `range` what moves follows from the member ids, and new members have new ones."""
+    service = Service(slow41, members, group_id, topic_name)
+    up = {"protocol": "consumer", "settings": {"group.remote.assignor": "range"}}
+    down = {"assignors": ["range"]}
+    for place in range(3):
+        service.start(place, **down)
+    service.settle()
+    for place, one, real in roll(service, capsys, "consumer", {}, **up):
+        said = f"place {place}: foretold {one[:3]}, real {real[:3]}"
+        assert real.rebalances == one.rebalances == 2, said
+        assert 8 <= real.moves <= 2 * PARTITIONS, said
+        assert real.seconds <= most(one.seconds, real.moves), said
+    for to, options in (("range", down), ("consumer", up)):
+        pace = foretold(service, capsys, to).at_once
+        real = service.restart(range(3), **options)
+        said = f"to {to}: foretold {pace}, real {real}"
+        assert (pace["name"], pace["rebalances"]) == ("all at once", real.rebalances), said
+        # Nobody owns anything from the last stop until the first are given their partitions.
+        assert RESTART + (DELAY if to == "range" else 0) - 1 <= real.pause <= pace["seconds"], said
+        assert 0.6 * pace["partition_seconds"] <= real.seconds, said
+        assert real.seconds <= 1.3 * pace["partition_seconds"], said
+
+
+def test_nothing_is_consumed_as_long_as_was_foretold_while_librdkafka_is_cut_over(
+    slow41: Broker, members: Members, group_id: str, topic_name: str, capsys: Said
+) -> None:
+    service = Service(slow41, members, group_id, topic_name)
+    for place in range(2):
+        service.start(place, "confluent-kafka", assignors=["range"])
+    service.settle()
+    pace = foretold(service, capsys, "cooperative", "librdkafka").at_once
+    assert pace["seconds"] == RESTART + DELAY + 3
+    real = service.restart(range(2), software="confluent-kafka", assignors=["cooperative-sticky"])
+    said = f"foretold {pace}, real {real}"
+    # How long a Python process takes to start comes on top of the restart that was told.
+    assert RESTART + DELAY - 0.5 <= real.pause <= pace["seconds"] + 2, said
+    assert foretold(service, capsys, "cooperative", "librdkafka") == Foretold(0, 0, 0.0, {})
