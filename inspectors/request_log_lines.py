@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import msgspec
@@ -16,12 +17,22 @@ OTHER: Final = "other"
 BROKEN: Final = "broken"
 NOT_JSON: Final = "not json"
 
-# Found anywhere in a line; the decoded header decides. Everything else is not parsed at all.
+_NAME: Final = b"requestApiKeyName"
+_LONGEST_NAME: Final = 100
+_QUOTES: Final = 3
+# Where quotes are not escaped, no text within the JSON can look like this.
+_PLAIN_NAME: Final = b'"requestApiKeyName":"'
+# Found anywhere in a line of another layout; the decoded header decides.
 _WANTED: Final = re.compile(
     rb"(?:\b(?:JOIN|SYNC|LEAVE)_GROUP\b|\bCONSUMER_GROUP_HEARTBEAT\b)|apiKey=(?:JOIN|SYNC|LEAVE)_GROUP"
 )
+_NO_ERROR: Final = re.compile(rb'"errorCode\\*":\s*0\b')
+_LOG4J: Final = re.compile(
+    rb"\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)[.,](\d{3})\]? (?:TRACE|DEBUG|INFO) *"
+)
 _CONNECTION: Final = re.compile(r".*:\d+-(.+):\d+-\d+(?:-\d+)?")
 _APIS: Final = ("JOIN_GROUP", "SYNC_GROUP", "LEAVE_GROUP", "CONSUMER_GROUP_HEARTBEAT")
+_PLAIN_APIS: Final = frozenset(api.encode() for api in _APIS)
 _HEARTBEAT: Final = "HEARTBEAT"
 
 
@@ -78,24 +89,48 @@ class _Line(msgspec.Struct):
 _DECODER: Final = msgspec.json.Decoder(_Line)
 
 
+def is_cut_off(raw: bytes) -> bool:
+    """Whether a line that holds `MARK` ends before it says what request it is of."""
+    at = raw.find(_NAME)
+    if at >= 0:
+        return raw.count(b'"', at, at + _LONGEST_NAME) < _QUOTES
+    return b"RequestHeader(" not in raw
+
+
+def may_concern_group(raw: bytes, heartbeats: bool = False) -> bool:
+    """Whether the bytes of a line that holds `MARK` may be a request that `parse` tells of.
+
+    Cheap: it is asked of each line, and most are of other requests.
+    """
+    at = raw.find(_PLAIN_NAME)
+    if at >= 0:
+        at += len(_PLAIN_NAME)
+        api = raw[at : raw.find(b'"', at)]
+        if api in _PLAIN_APIS:
+            return True
+        return heartbeats and api == b"HEARTBEAT" and not _NO_ERROR.search(raw, at)
+    if b"_GROUP" in raw and _WANTED.search(raw):
+        return True
+    return heartbeats and b"HEARTBEAT" in raw and not _NO_ERROR.search(raw)
+
+
 def parse(
     raw: bytes, where: str, tz_offset: timedelta, heartbeats: bool = False
 ) -> Request | Literal["other", "broken", "not json"]:
     """The group request in a line that holds `MARK`, or why there is none.
 
-    A classic member's heartbeat says something only where it is answered with an error: it is a
-    request of its own only with `heartbeats`.
+    A classic member's heartbeat says something only where it is answered with an error: such a one
+    is a request of its own with `heartbeats`.
     """
-    if not _WANTED.search(raw) and not (heartbeats and b"HEARTBEAT" in raw):
+    if not may_concern_group(raw, heartbeats):
         return OTHER
-    text = raw.decode("utf-8", "replace")
-    prefix, _, rest = text.partition("Completed request:")
+    prefix, _, rest = raw.partition(MARK)
     at = None
-    if rest.startswith('{\\"') or '"' in prefix:
-        inner = unwrap(text)
+    if rest.startswith(b'{\\"') or b'"' in prefix:
+        inner = unwrap(raw.decode("utf-8", "replace"))
         at = inner.wrapper_time
-        prefix, _, rest = inner.text.partition("Completed request:")
-    if rest.startswith("RequestHeader("):
+        prefix, _, rest = inner.text.encode("utf-8", "replace").partition(MARK)
+    if rest.startswith(b"RequestHeader("):
         return NOT_JSON
     line = _decode(rest)
     if line is None or line.response is None:
@@ -108,17 +143,16 @@ def parse(
     group_id = line.request.get("groupId")
     if not isinstance(group_id, str) or not isinstance(error, int):
         return BROKEN
-    host = _CONNECTION.fullmatch(line.connection)
     return Request(
         api=api,
         version=line.requestHeader.requestApiVersion,
         client_id=line.requestHeader.clientId or "",
         group_id=group_id,
         error=error,
-        at=time_of(prefix, tz_offset) or at,
+        at=_time(prefix, tz_offset) or at,
         total_ms=line.totalTimeMs,
         where=where,
-        host=host[1] if host else "",
+        host=_host(line.connection),
         software_name=_known(software.softwareName),
         software_version=_known(software.softwareVersion),
         request=line.request,
@@ -137,21 +171,42 @@ def text_in(body: dict[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _decode(rest: str) -> _Line | None:
-    end = rest.rfind("}")
+def _decode(rest: bytes) -> _Line | None:
+    end = rest.rfind(b"}")
     while end > 0:
         try:
-            return _DECODER.decode(rest[: end + 1].encode())
+            return _DECODER.decode(rest[: end + 1])
         except msgspec.ValidationError:
             return None
         except msgspec.DecodeError as error:
             # A layout may put braces after the JSON; one that ends inside the JSON is cut off.
             if "trailing characters" not in str(error):
                 return None
-        except (RecursionError, UnicodeEncodeError):
+        except UnicodeDecodeError:
+            return _decode(rest.decode("utf-8", "replace").encode())
+        except RecursionError:
             return None
-        end = rest.rfind("}", 0, end)
+        end = rest.rfind(b"}", 0, end)
     return None
+
+
+def _time(prefix: bytes, tz_offset: timedelta) -> datetime | None:
+    usual = _LOG4J.fullmatch(prefix)
+    if usual is None:
+        return time_of(prefix.decode("utf-8", "replace"), tz_offset)
+    second = _second(usual[1], tz_offset)
+    return second and second + timedelta(milliseconds=int(usual[2]))
+
+
+@lru_cache(maxsize=1024)
+def _second(text: bytes, tz_offset: timedelta) -> datetime | None:
+    return time_of(text.decode(), tz_offset)
+
+
+@lru_cache(maxsize=1024)
+def _host(connection: str) -> str:
+    found = _CONNECTION.fullmatch(connection)
+    return found[1] if found else ""
 
 
 def _known(name: str | None) -> str | None:

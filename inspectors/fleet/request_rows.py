@@ -1,8 +1,8 @@
-"""Lines of a broker's request log → rows of `schemas.REQUESTS`; no Spark, one batch at a time.
+"""Lines of a broker's request log → rows of `schemas.REQUESTS`; no Spark.
 
 The line itself is read by `request_log_lines`, as for a single group. What says nothing is left
-out: heartbeats that were answered without an error, and a KIP-848 member's after the first one of
-a batch that changed nothing.
+out: heartbeats that were answered without an error, and a KIP-848 member's after the first one
+that changed nothing.
 """
 
 from __future__ import annotations
@@ -15,48 +15,99 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from rebal.inspectors.fleet.schemas import REQUESTS
+from rebal.inspectors.fleet.schemas import LONG, REQUESTS
 from rebal.inspectors.log_lines import NO_OFFSET
 from rebal.inspectors.request_log_lines import (
     BROKEN,
+    MARK,
     NOT_JSON,
     Request,
+    is_cut_off,
+    may_concern_group,
     objects,
     parse,
     text_in,
 )
 
+COUNTS: Final = ("lines", "requests", "parsed", "cut_off")
+"""What is counted of lines: all, those of the request logger, those of them that concern a group,
+and those that end before they say what they are."""
+COUNTED: Final = pa.schema([*REQUESTS, *((name, LONG) for name in COUNTS)])
+"""Rows of `schemas.REQUESTS`, and one in which only the counts are set."""
 _BEFORE_2_8: Final = "a broker before 2.8 wrote this line: it holds no JSON (KIP-673)"
 _CUT_OFF: Final = "the line is cut off, or is no valid JSON"
-_NAMES: Final = tuple(REQUESTS.names)
+
+
+class RequestLines:
+    """Reads lines one after another and keeps the rows until they are taken.
+
+    A line without a zone is taken as written by a clock `tz_offset` ahead of UTC.
+    """
+
+    def __init__(self, tz_offset: timedelta = NO_OFFSET) -> None:
+        self._tz_offset = tz_offset
+        self._rows: list[dict[str, Any]] = []
+        self._steady: set[tuple[str, str]] = set()
+        self._counts = dict.fromkeys(COUNTS, 0)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def read(self, text: bytes, source: str, position: int) -> None:
+        """Whole lines of the file `source`; the first begins at `position`."""
+        lines = text.split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        requests = cut_off = 0
+        for line in lines:
+            if MARK in line:
+                requests += 1
+                if may_concern_group(line, heartbeats=True):
+                    self._read(line, source, position)
+                elif is_cut_off(line):
+                    cut_off += 1
+            position += len(line) + 1
+        self._counts["lines"] += len(lines)
+        self._counts["requests"] += requests
+        self._counts["cut_off"] += cut_off
+
+    def add_problem(self, problem: str, source: str, position: int) -> None:
+        """A row that says why what stands there cannot be read."""
+        self._rows.append({"problem": problem, "source": source, "position": position})
+
+    def add_counts(self) -> None:
+        """A row that holds the counts of all lines so far."""
+        self._rows.append(dict(self._counts))
+
+    def take(self) -> pa.RecordBatch:
+        """The rows since the last time, as `COUNTED`."""
+        rows, self._rows = self._rows, []
+        columns = [
+            pa.array([row.get(name) for row in rows], kind)
+            for name, kind in zip(COUNTED.names, COUNTED.types, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=COUNTED)
+
+    def _read(self, line: bytes, source: str, position: int) -> None:
+        self._counts["parsed"] += 1
+        found = parse(line, source, self._tz_offset, heartbeats=True)
+        if found in (BROKEN, NOT_JSON):
+            self.add_problem(_BEFORE_2_8 if found == NOT_JSON else _CUT_OFF, source, position)
+        elif isinstance(found, Request):
+            row = _row(found, self._steady)
+            if row is not None:
+                row["source"], row["position"] = source, position
+                self._rows.append(row)
 
 
 def request_rows(
     lines: Iterable[tuple[bytes, str, int]], tz_offset: timedelta = NO_OFFSET
 ) -> pa.RecordBatch:
-    """The rows of `lines`: each its bytes, its file's name and its position in the file.
-
-    A line without a zone is taken as written by a clock `tz_offset` ahead of UTC.
-    """
-    columns: dict[str, list[Any]] = {name: [] for name in _NAMES}
-    appends = tuple(columns[name].append for name in _NAMES)
-    steady: set[tuple[str, str]] = set()
-    for raw, source, position in lines:
-        found = parse(raw, source, tz_offset, heartbeats=True)
-        if isinstance(found, Request):
-            row = _row(found, steady)
-            if row is None:
-                continue
-        elif found in (BROKEN, NOT_JSON):
-            row = {"problem": _BEFORE_2_8 if found == NOT_JSON else _CUT_OFF}
-        else:
-            continue
-        row["source"], row["position"] = source, position
-        for name, append in zip(_NAMES, appends, strict=True):
-            append(row.get(name))
-    return pa.RecordBatch.from_arrays(
-        [pa.array(columns[field.name], field.type) for field in REQUESTS], schema=REQUESTS
-    )
+    """The rows of `lines`: each its bytes, its file's name and its position in the file."""
+    found = RequestLines(tz_offset)
+    for line, source, position in lines:
+        found.read(line, source, position)
+    return found.take().select(REQUESTS.names)
 
 
 def _row(found: Request, steady: set[tuple[str, str]]) -> dict[str, Any] | None:

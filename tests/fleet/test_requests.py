@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rebal.inspectors.fleet import request_files
 from rebal.inspectors.fleet.request_rows import request_rows
 from rebal.inspectors.fleet.schemas import REQUESTS
 from tests.fleet.conftest import REQUEST_LOG
@@ -54,19 +55,20 @@ def expected(lines: list[bytes]) -> Counter[str]:
 
 
 def test_a_plain_file_that_is_split_among_tasks(
-    spark: SparkSession, lines: list[bytes], expected: Counter[str], tmp_path: Path
+    spark: SparkSession,
+    lines: list[bytes],
+    expected: Counter[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = tmp_path / "kafka-request.log"
     log.write_bytes(b"".join(lines))
-    before = spark.conf.get("spark.sql.files.maxPartitionBytes")
-    spark.conf.set("spark.sql.files.maxPartitionBytes", "1000000")
-    try:
-        rows, counts = read(spark, log)
-    finally:
-        spark.conf.set("spark.sql.files.maxPartitionBytes", before)
+    monkeypatch.setattr(request_files, "PART", 1_000_000)
+    assert len(request_files.share_out([str(log)])) > 3
+    rows, counts = read(spark, log)
     assert said(rows) == expected
     assert counts["lines"] == counts["requests"] == len(lines)
-    # A part's place and a running number in it order the lines of the whole file.
+    # A line's place orders the lines of the whole file.
     ordered = sorted(rows, key=lambda row: row["position"])
     assert len({row["position"] for row in rows}) == len(rows)
     joins = [row["at"] for row in ordered if row["api"] == "JOIN_GROUP"]
@@ -94,6 +96,22 @@ def test_rotated_and_packed_files_of_several_brokers(
         "kafka-request.log",
         "broker*2{a,b}.log.bz2",
     }
+
+
+def test_files_where_only_spark_can_look(
+    spark: SparkSession, lines: list[bytes], expected: Counter[str], tmp_path: Path
+) -> None:
+    third = len(lines) // 3
+    (tmp_path / "kafka-request.log").write_bytes(b"".join(lines[:third]))
+    log = tmp_path / "request 1+2.log.gz"
+    log.write_bytes(gzip.compress(b"".join(lines[third:])))
+    from rebal.inspectors.fleet.requests import read_requests
+
+    logs = read_requests(spark, [str(tmp_path / "kafka-request.log"), f"file://{log}"])
+    rows = logs.rows.toArrow().cast(REQUESTS).to_pylist()
+    assert said(rows) == expected
+    assert logs.counts()["lines"] == len(lines)
+    assert {row["source"] for row in rows} == {"kafka-request.log", log.name}
 
 
 def test_noise_and_cut_off_lines_are_counted(

@@ -1,0 +1,120 @@
+"""Request logs in parts: every line once, in whatever parts, and never a line lost in silence."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+from pathlib import Path
+
+import pytest
+
+from rebal.groups.errors import DocumentError
+from rebal.inspectors.fleet import request_files
+from rebal.inspectors.fleet.request_files import Block, Part, blocks, share_out
+
+TEXT = b"first\n\nthird, which is longer\r\n" + b"x" * 50 + b"\nno end of line"
+
+
+def lines_of(found: list[Block]) -> list[tuple[int, bytes]]:
+    """Each line with where it begins."""
+    lines = []
+    for position, text, problem in found:
+        assert problem is None
+        begin = position
+        for line in text.splitlines(keepends=True):
+            lines.append((begin, line))
+            begin += len(line)
+    return lines
+
+
+def read_all(*paths: Path) -> list[Block]:
+    shares = share_out([str(path) for path in paths])
+    return [block for share in shares for part in share for block in blocks(part)]
+
+
+@pytest.mark.parametrize("block", [1, 7, 1000])
+def test_each_line_belongs_to_the_part_in_which_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(TEXT)
+    monkeypatch.setattr(request_files, "_BLOCK", block)
+    for size in range(1, len(TEXT) + 2):
+        monkeypatch.setattr(request_files, "PART", size)
+        assert len(share_out([str(log)])) == -(-len(TEXT) // size)
+        assert lines_of(read_all(log)) == lines_of([Block(0, TEXT)]), size
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress])
+def test_packed_files_are_told_by_their_first_bytes_and_may_have_members(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack
+) -> None:
+    monkeypatch.setattr(request_files, "_PACKED_BLOCK", 11)
+    log = tmp_path / "log.1"
+    log.write_bytes(pack(TEXT[:20]) + pack(TEXT[20:]) + b"\0" * 30)
+    assert lines_of(read_all(log)) == lines_of([Block(0, TEXT)])
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress])
+@pytest.mark.parametrize("damage", ["cut off", "damaged"])
+def test_a_packed_file_gives_what_can_be_read_of_it_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack, damage: str
+) -> None:
+    monkeypatch.setattr(request_files, "_PACKED_BLOCK", 11)
+    log = tmp_path / "log"
+    second = pack(TEXT)
+    log.write_bytes(
+        pack(TEXT + b"\n") + (second[: len(second) // 2] if damage == "cut off" else b"XX" * 9)
+    )
+    *whole, last = read_all(log)
+    assert b"".join(block.text for block in whole).startswith(TEXT + b"\n")
+    assert last.problem == "the packed file is cut off or damaged from here on; fetch it again"
+    assert last.position == sum(len(block.text) for block in whole)
+
+
+def test_a_file_that_becomes_shorter_is_not_taken_for_whole(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(TEXT)
+    parts = [Part(str(log), 0, 40), Part(str(log), 40, len(TEXT))]
+    log.write_bytes(TEXT[:6])
+    first, *rest = [block for part in parts for block in blocks(part)]
+    assert first == Block(0, TEXT[:6])
+    assert [block.problem for block in rest] == [
+        "the file became shorter while it was read, from here on; scan it again"
+    ] * 2
+
+
+def test_small_files_share_a_task_and_packed_ones_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_files, "PART", 100)
+    for name, text in (("a", 40), ("b", 50), ("c", 150), (".hidden", 10), ("empty", 0)):
+        (tmp_path / name).write_bytes(b"x" * text)
+    (tmp_path / "packed").write_bytes(gzip.compress(TEXT))
+    shares = share_out([str(tmp_path), str(tmp_path / "a")])
+    assert [[Path(part.path).name for part in share] for share in shares] == [
+        ["packed"],
+        ["a", "b"],
+        ["c"],
+        ["c"],
+    ]
+
+
+def test_a_longest_line_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_files, "LONGEST_LINE", 30)
+    monkeypatch.setattr(request_files, "_BLOCK", 10)
+    monkeypatch.setattr(request_files, "_PACKED_BLOCK", 10)
+    for name, data in (("plain", TEXT), ("packed", gzip.compress(TEXT))):
+        (tmp_path / name).write_bytes(data)
+        found = read_all(tmp_path / name)
+        assert b"".join(block.text for block in found) == TEXT
+        assert max(len(block.text) for block in found) <= len(TEXT)
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match="no such file"):
+        share_out([str(tmp_path / "none")])
+    with pytest.raises(DocumentError, match="holds no file"):
+        share_out([str(tmp_path)])
+    with pytest.raises(DocumentError, match="no such file"):
+        list(blocks(Part(str(tmp_path / "gone"), 0, 10)))
