@@ -191,6 +191,10 @@ def _text(move: Move, pace: Pace) -> str:
             parts.append("the first leave is a rebalance of the classic group")
         if not move.up:
             parts.append("what follows the last leave is a rebalance of the classic group")
+        if move.server_side == "range":
+            parts.append(
+                "range goes by member ids, and who comes back has a new one: more or less may move"
+            )
         if move.eager or move.eager_after:
             parts.append(
                 "classic members that run EAGER join again at each, give up all they own and have "

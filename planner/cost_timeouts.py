@@ -75,18 +75,16 @@ def _defaults(software: Software | None) -> tuple[str, DefaultTimeouts]:
     return known.key, next(new, known.timeouts[-1])
 
 
+def of_family(member: Member, key: str | None) -> Member:
+    """The member as one of this client family (None: as it is), for its unset timeouts."""
+    known = member.software.family if member.software is not None else None
+    return member if key in (None, known) else replace(member, software=Software(family=key))
+
+
 def of_families(snapshot: GroupSnapshot, families: Mapping[str, str | None]) -> GroupSnapshot:
     """The snapshot with these client families, by member id: what the user assumed counts too."""
-    return replace(
-        snapshot,
-        members=tuple(
-            replace(member, software=Software(family=key))
-            if (key := families.get(member.member_id)) is not None
-            and (member.software is None or member.software.family != key)
-            else member
-            for member in snapshot.members
-        ),
-    )
+    members = (of_family(member, families.get(member.member_id)) for member in snapshot.members)
+    return replace(snapshot, members=tuple(members))
 
 
 def with_brokers_sessions(snapshot: GroupSnapshot) -> tuple[Member, ...]:

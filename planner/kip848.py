@@ -14,7 +14,7 @@ from typing import Final
 from rebal.groups.clients import UNKNOWN, family, version_tuple
 from rebal.groups.model import GroupType, Record, Tri
 from rebal.planner.context import Context, Facts
-from rebal.planner.cost_timeouts import back_in_time
+from rebal.planner.cost_timeouts import back_in_time, of_family
 
 POLICY: Final = "group.consumer.migration.policy"
 _PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
@@ -139,7 +139,9 @@ def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
             "old one has left (maxSurge): it is refused",
             members=tuple(surging),
         )
-    static = [f for f in ahead if back_in_time(f.member, context.speed.restart)]
+    static = [
+        f for f in ahead if back_in_time(of_family(f.member, f.family), context.speed.restart)
+    ]
     if static:
         return Answer(
             allows=Tri.NO,

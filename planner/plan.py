@@ -94,8 +94,8 @@ class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
     `partitions_moved` counts changes of owner. `partition_seconds` is the sum over all partitions
     of how long each is not consumed (None: not computed), `worst_…` both times as long as the
     members' own timeouts allow; `paces` are one by one, the batch that was asked for, and all at
-    once, side by side. `unit` is what all of them count: `partition`, or `task` of Connect workers
-    (a connector counts as one).
+    once, side by side (of a cut-over: how they start, since all stop together). `unit` is what
+    all of them count: `partition`, or `task` of Connect workers (a connector counts as one).
     """
 
     rebalances: int

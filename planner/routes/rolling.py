@@ -18,7 +18,7 @@ from rebal.groups.clients import version_tuple
 from rebal.groups.model import Tri
 from rebal.planner.context import CONSUMER, EAGER, Context, Facts, ids
 from rebal.planner.cost import CostModel, Restarts
-from rebal.planner.cost_timeouts import back_in_time
+from rebal.planner.cost_timeouts import back_in_time, of_family
 from rebal.planner.families import able, cooperative
 from rebal.planner.kinds import classes_of, custom
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
@@ -367,7 +367,10 @@ def cost_of(context: Context, rest: Sequence[Facts], cost: CostModel, names: Seq
         Restarts(
             members=len(context.members),
             restarting=len(rest),
-            static=sum(back_in_time(facts.member, context.speed.restart) for facts in rest),
+            static=sum(
+                back_in_time(of_family(facts.member, facts.family), context.speed.restart)
+                for facts in rest
+            ),
             partitions=owned,
             eager=len(eager),
             eager_after=eager_after,

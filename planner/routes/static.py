@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rebal.planner.context import Context, Facts
-from rebal.planner.cost_timeouts import back_in_time, in_words
+from rebal.planner.cost_timeouts import back_in_time, in_words, of_family
 
 
 def static_lines(context: Context, static: Sequence[Facts]) -> Iterator[str]:
@@ -23,14 +23,18 @@ def static_lines(context: Context, static: Sequence[Facts]) -> Iterator[str]:
         "to make an unused list take effect: Consumer.enforceRebalance() where the application "
         f"exposes it (KIP-568, Java from 2.5; costs one rebalance{_stops(context)})"
     )
-    own = in_words([facts.member for facts in static])
+    own = in_words([of_family(facts.member, facts.family) for facts in static])
     yield (
         f"or keep one of them stopped for longer than session.timeout.ms ({own}; costs a rebalance "
         "when it is given up and one when it comes back, and its partitions stand still until the "
         "first)"
     )
     restart = context.speed.restart
-    late = [facts for facts in static if not back_in_time(facts.member, restart)]
+    late = [
+        facts
+        for facts in static
+        if not back_in_time(of_family(facts.member, facts.family), restart)
+    ]
     if late:
         yield (
             f"a restart of {restart:g} s is longer than the session of {context.named(late)}: the "

@@ -7,7 +7,7 @@ from typing import Final
 
 from rebal.groups.model import Tri
 from rebal.planner.context import CONSUMER, COOPERATIVE, Context
-from rebal.planner.cost_timeouts import in_words
+from rebal.planner.cost_timeouts import in_words, of_family
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
 
@@ -53,9 +53,10 @@ def many_rebalances(context: Context) -> Iterator[Finding]:
     first = 0 if len(context.holding) == len(context.members) else _FIRST * len(ahead)
     second = _SECOND if context.goal == COOPERATIVE else _FIRST
     total = first + second * len(ahead)
+    own = in_words([of_family(facts.member, facts.family) for facts in ahead])
     yield found(
         f"{len(ahead)} members one by one mean about {total} rebalances, and a killed member adds "
-        f"its session each time: {in_words([facts.member for facts in ahead])}.",
+        f"its session each time: {own}.",
         members=ahead,
         fix="Restart several at once, so that they share rebalances, and let each close properly.",
     )

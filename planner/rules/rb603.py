@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.planner.context import Context
-from rebal.planner.cost_timeouts import in_words
+from rebal.planner.cost_timeouts import in_words, of_family
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.ahead import ahead
 from rebal.planner.rules.registry import found, rule
@@ -37,6 +37,6 @@ def grace_period(context: Context) -> Iterator[Finding]:
         yield found(
             "does each process get enough time to finish its batch, commit and leave the group "
             "before it is killed? If not, every restart costs a session timeout "
-            f"({in_words([facts.member for facts in dynamic])}).",
+            f"({in_words([of_family(facts.member, facts.family) for facts in dynamic])}).",
             members=dynamic,
         )

@@ -11,6 +11,7 @@ from rebal.planner.cost import Speed
 from rebal.planner.cost_online import Move, default_server_side, move_online
 from rebal.planner.cost_stop import Stop, empty_after, see_it_empty, stop_and_start
 from rebal.planner.plan import Cost
+from rebal.planner.routes import make_plan
 from tests.planner.builder import group_of
 
 SPEED = Speed(restart=30, rebalance=3, first=3, reconcile=5)
@@ -237,3 +238,16 @@ def test_a_stop_that_cannot_be_rehearsed_has_one_pace() -> None:
         assert [pace.name for pace in made.paces] == ["all at once"]
         assert made.text.endswith("; not rehearsed, so at one pace only")
         assert made.seconds == (35 if stop.kip848 else 36)
+
+
+def test_an_assumed_client_family_brings_its_own_timeouts() -> None:
+    unknown = group_of({"members": [{"id": "a", "family": None}, {"id": "b", "family": None}]})
+    made = make_plan(unknown, families={"*": "sarama"})
+    costs = [step.cost for step in made.steps if step.cost is not None]
+    assert costs
+    for cost in costs:
+        assert "session timeout 10 s, rebalance timeout up to 60 s (by default of sarama" in (
+            cost.text
+        )
+    asked = next(finding for finding in made.findings if finding.rule == "RB603")
+    assert "session timeout 10 s" in asked.message
