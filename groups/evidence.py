@@ -148,6 +148,7 @@ def _refusals(known: tuple[Refusal, ...], seen: Iterable[Refused]) -> tuple[Refu
     made = {
         Refusal(
             at=one.at,
+            times=one.times,
             client_id=one.client_id,
             instance_id=one.instance_id,
             host=one.host,

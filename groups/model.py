@@ -335,9 +335,13 @@ class Probe(Record, frozen=True, kw_only=True):
 
 
 class Refusal(Record, frozen=True, kw_only=True):
-    """A join that the coordinator refused with INCONSISTENT_GROUP_PROTOCOL (23)."""
+    """A join that the coordinator refused with INCONSISTENT_GROUP_PROTOCOL (23), so many times.
+
+    `at` is when it was last.
+    """
 
     at: Moment | None = None
+    times: int = 1
     client_id: str = ""
     instance_id: str | None = None
     host: str = ""

@@ -35,11 +35,15 @@ class Joined(Record, frozen=True, kw_only=True):
 
 
 class Refused(Record, frozen=True, kw_only=True):
-    """One join that the coordinator refused with INCONSISTENT_GROUP_PROTOCOL (23)."""
+    """A join that the coordinator refused with INCONSISTENT_GROUP_PROTOCOL (23), so many times.
+
+    `at` is when it was last.
+    """
 
     group_id: str
     list: tuple[str, ...] = ()
     at: datetime | None = None
+    times: int = 1
     client_id: str = ""
     instance_id: str | None = None
     host: str = ""

@@ -260,5 +260,5 @@ def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, idle: str | None) -> 
         )
     past = new_refusals(plan, snapshot)
     if past:
-        yield f"joins refused since the plan was made: {len(past)}"
+        yield f"joins refused since the plan was made: {sum(one.times for one in past)}"
     yield from snapshot.notes

@@ -21,6 +21,7 @@ from typing import Final
 from rebal.cli.fleet import GONE, FleetGroup, FleetReport, hurts
 from rebal.cli.views.fleet_html_group import group_html
 from rebal.cli.views.fleet_words import (
+    RULE_HEADINGS,
     age_text,
     cost_text,
     costs_are,
@@ -41,6 +42,7 @@ _MARK: Final = re.compile(r"\{\{(\w+)\}\}")
 _MOST: Final = 8
 _NARROW: Final = 34
 """Characters up to which a name is not folded."""
+_JOINED: Final = "\N{NO-BREAK SPACE}"
 _MEANING: Final = {
     "ready": "the next step can start",
     "blocked": "something must be done first",
@@ -153,9 +155,9 @@ def _costs(group: FleetGroup) -> str:
     if ready is None or ready.outlay is None:
         return "its cost is not known"
     said = f"costs {cost_text(group)} partition-s"
-    return (
-        said if ready.pays_back is None else f"{said}, paid back in {hours_text(ready.pays_back)}"
-    )
+    if ready.pays_back is None:
+        return said
+    return f"{said}, paid back in {hours_text(ready.pays_back).replace(' ', _JOINED)}"
 
 
 def _rate(group: FleetGroup) -> str:
@@ -164,17 +166,15 @@ def _rate(group: FleetGroup) -> str:
 
 def _rules(report: FleetReport) -> Iterator[str]:
     known = rules()
-    for heading, missing in (("Blocked by", False), ("Cannot tell", True)):
-        met = rules_met(report.groups, missing=missing)
-        if met:
-            yield f"<section><h2>{heading}</h2><ul>"
-            for rule, number in met.items():
-                yield (
-                    f'<li><button type="button" class="rule" data-rule="{rule}">{rule}</button> '
-                    f"<b>{number:,}</b> {'group' if number == 1 else 'groups'} "
-                    f"<span>{text(known[rule].title)}</span></li>"
-                )
-            yield "</ul></section>"
+    for label, met in rules_met(report.groups).items():
+        yield f"<section><h2>{RULE_HEADINGS[label]}</h2><ul>"
+        for rule, number in met.items():
+            yield (
+                f'<li><button type="button" class="rule" data-rule="{rule}">{rule}</button> '
+                f"<b>{number:,}</b> {'group' if number == 1 else 'groups'} "
+                f"<span>{text(known[rule].title)}</span></li>"
+            )
+        yield "</ul></section>"
 
 
 def _heads() -> Iterator[str]:
@@ -192,13 +192,13 @@ def _row(number: int, group: FleetGroup, report: FleetReport, inline: bool) -> s
         f'<td><span class="v {group.verdict}">{group.verdict}</span></td>',
         f'<th scope="row"{_narrow(group.group_id)}>{text(group.group_id)}</th>',
         f"<td>{text(runs_text(group))}</td>",
-        f"<td{_narrow(path_text(group))}>{text(path_text(group))}</td>",
+        f"<td>{text(path_text(group).replace(' of ', f'{_JOINED}of{_JOINED}'))}</td>",
         _number(group.history.members or 0),
         _number(metrics["rebalance-rate-per-hour"]),
         _number(group.stands_still),
         _cost(group),
         _hours(ready.pays_back if ready is not None else None),
-        f"<td{_narrow(hindrance_text(group))}>{text(hindrance_text(group))}</td>",
+        f"<td>{text(hindrance_text(group))}</td>",
         f"<td{_red(group)}>{text(troubles_text(group))}</td>",
     ]
     more = ""

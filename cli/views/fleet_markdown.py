@@ -9,6 +9,7 @@ from typing import Final
 from rebal.cli.fleet import FleetReport
 from rebal.cli.output import escape
 from rebal.cli.views.fleet_words import (
+    RULE_HEADINGS,
     age_text,
     costs_are,
     row_texts,
@@ -41,12 +42,10 @@ def _lines(report: FleetReport, code: int, now: datetime) -> Iterator[str]:
     yield f"{age_text(report, now)} (exit code {code}). Goal: {_text(report.to)}."
     sources = ", ".join(report.manifest.sources)
     yield f"Read from {_text(report.folder)}{f' ({_text(sources)})' if sources else ''}."
-    for heading, missing in (("Blocked by", False), ("Cannot tell", True)):
-        met = rules_met(report.groups, missing=missing)
-        if met:
-            yield from ("", f"## {heading}", "")
-            for rule, number in met.items():
-                yield f"- **{rule}** in {number:,}: {_text(rules()[rule].title)}"
+    for label, met in rules_met(report.groups).items():
+        yield from ("", f"## {RULE_HEADINGS[label]}", "")
+        for rule, number in met.items():
+            yield f"- **{rule}** in {number:,}: {_text(rules()[rule].title)}"
     worst = report.worst[:_MOST]
     if worst:
         yield from ("", "## Worst off now", "")

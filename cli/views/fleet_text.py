@@ -43,6 +43,7 @@ _STYLES: Final = {
     Verdict.UNPROVEN.value: "bold yellow",
     GONE: "dim",
 }
+_LABELS: Final = {"blocked by": "bold red", "later step": "red", "cannot tell": "bold yellow"}
 _UNITS: Final = (
     "costs and gains in partition-seconds: how long partitions stand still, added up; RB901? is a "
     "rule that cannot tell"
@@ -105,12 +106,9 @@ def _row(group: FleetGroup) -> tuple[str | Text, ...]:
 
 
 def _rules(report: FleetReport) -> Iterator[tuple[str | Text, RenderableType]]:
-    for label, style, missing in (
-        ("blocked by", "bold red", False),
-        ("cannot tell", "bold yellow", True),
-    ):
-        for n, (rule, number) in enumerate(rules_met(report.groups, missing=missing).items()):
-            head = Text(label if n == 0 else "", style=style)
+    for label, met in rules_met(report.groups).items():
+        for n, (rule, number) in enumerate(met.items()):
+            head = Text(label if n == 0 else "", style=_LABELS[label])
             yield head, f"{rule} in {count(number, 'group')}: {rules()[rule].title}"
 
 

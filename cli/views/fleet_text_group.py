@@ -48,9 +48,19 @@ def group_view(group: FleetGroup, *, now: datetime, wide: bool) -> Iterator[Rend
     if ready is not None:
         rows.append(("plan", ready.plan.summary))
         rows += [
-            (one.rule, f"{one.what}{f' → {one.how}' if one.how else ''}") for one in ready.missing
+            (Text(one.rule, style="bold red"), f"blocks: {one.what}") for one in ready.blockers
         ]
-        rows += [(one.rule, one.what) for one in (*ready.blockers, *ready.later)]
+        rows += [
+            (Text(one.rule, style="red"), f"in the way of step {one.before_step}: {one.what}")
+            for one in ready.later
+        ]
+        rows += [
+            (
+                Text(one.rule, style="bold yellow"),
+                f"cannot tell: {one.what}{f' → {one.how}' if one.how else ''}",
+            )
+            for one in ready.missing
+        ]
     metrics = " · ".join(f"{name} {value}" for name, value in metrics_text(group))
     rows.append(("metrics", metrics or "no rebalance was seen"))
     for one in history.incidents:

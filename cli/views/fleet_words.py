@@ -6,12 +6,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from html import escape as quoted
+from typing import Final
 
 from rebal.cli.fleet import FleetGroup, FleetReport
 from rebal.cli.output import escape
 from rebal.cli.views.common import command_line, count, span_text
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.fleet.tables_columns import moment
+
+_LONG_ENOUGH: Final = timedelta(hours=1)
+RULE_HEADINGS: Final = {
+    "blocked by": "Blocked by",
+    "later step": "In the way of a later step",
+    "cannot tell": "Cannot tell",
+}
+"""What rules do to groups, in the order in which it is told, and the heading of it."""
 
 
 def text(said: str) -> str:
@@ -62,6 +71,8 @@ def age_text(report: FleetReport, now: datetime) -> str:
     said = f"as seen until {until.astimezone(UTC):%Y-%m-%d %H:%MZ}, {span_text(now - until)} ago"
     if since is not None:
         said += f"; {span_text(until - since)} of history"
+        if until - since < _LONG_ENOUGH:
+            said += ", from which rates an hour are extrapolated"
     if report.unread:
         said += (
             f"; {count(report.unread, 'record')} could not be read, and what they say is missing"
@@ -83,7 +94,7 @@ def path_text(group: FleetGroup) -> str:
     if group.readiness is None:
         return ""
     plan = group.readiness.plan
-    path = plan.path.replace("_", " ")
+    path = "no way" if plan.path == "none" else plan.path.replace("_", " ")
     if plan.next_step is None or not plan.steps:
         return path
     return f"{path}, {plan.next_step} of {len(plan.steps)}"
@@ -171,11 +182,16 @@ def troubles_text(group: FleetGroup) -> str:
     return ", ".join(f"{kind} ×{n}" if n > 1 else kind for kind, n in found.items())
 
 
-def rules_met(groups: Iterable[FleetGroup], *, missing: bool) -> Mapping[str, int]:
-    """Rule → in how many groups it blocks the next step (or: what it asks for is missing)."""
-    found: Counter[str] = Counter()
-    for group in groups:
-        ready = group.readiness
+def rules_met(groups: Iterable[FleetGroup]) -> Mapping[str, Mapping[str, int]]:
+    """What rules do → rule → in how many groups, the most first; what none does is left out."""
+    found: dict[str, Counter[str]] = {label: Counter() for label in RULE_HEADINGS}
+    for ready in (group.readiness for group in groups):
         if ready is not None:
-            found.update({one.rule for one in (ready.missing if missing else ready.blockers)})
-    return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))
+            found["blocked by"].update({one.rule for one in ready.blockers})
+            found["later step"].update({one.rule for one in ready.later})
+            found["cannot tell"].update({one.rule for one in ready.missing})
+    return {
+        label: dict(sorted(met.items(), key=lambda pair: (-pair[1], pair[0])))
+        for label, met in found.items()
+        if met
+    }

@@ -194,6 +194,7 @@ def _answer(answer: ProbeAnswer) -> Body:
 def _refusal(refusal: Refusal) -> Body:
     return {
         "at": refusal.at,
+        "times": refusal.times,
         "client_id": refusal.client_id or None,
         "instance_id": refusal.instance_id,
         "host": refusal.host or None,

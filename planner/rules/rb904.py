@@ -37,7 +37,9 @@ def refused(context: Context) -> Iterator[Finding]:
     """
     if not context.classic or not context.stable:
         return
-    often = Counter((item.client_id, item.list) for item in context.snapshot.refusals)
+    often = Counter[tuple[str, tuple[str, ...]]]()
+    for item in context.snapshot.refusals:
+        often[item.client_id, item.list] += item.times
     newest = {(item.client_id, item.list): item for item in context.snapshot.refusals}
     for key, times in often.items():
         item = newest[key]

@@ -26,11 +26,12 @@ def write_tables(
     files: int = 1,
     more: Mapping[str, pa.DataType] | None = None,
     records: Mapping[str, int] | None = None,
+    minutes: int = 24 * 60,
 ) -> Path:
     """`folder` with these rows, in the layout of a finished run; each table in `files` files.
 
     `more` are columns, all null, that a newer rebal may have added to every table. `records` are
-    the kinds of records that the manifest counts.
+    the kinds of records that the manifest counts, `minutes` the length of the history.
     """
     run = folder / "runs" / "1"
     tables = {}
@@ -53,7 +54,7 @@ def write_tables(
         schema=schema,
         run=1,
         finished_at=AT,
-        observed_from=AT - timedelta(hours=24),
+        observed_from=AT - timedelta(minutes=minutes),
         observed_until=AT,
         sources=("consumer_offsets.jsonl.gz", "kafka-request.log.gz"),
         read=sum((records or _RECORDS).values()),

@@ -414,6 +414,29 @@ def test_an_empty_scan_is_no_error(tmp_path: Path, capsys: Said) -> None:
     assert told.out.startswith("no group")
 
 
+def test_a_refusal_counts_as_often_as_it_was(small: Path, capsys: Said) -> None:
+    lines = lines_of(small, capsys, "--group", group_named("half-way"))
+    text = " ".join(" ".join(lines).split())
+    assert "RB904 in the way of step 2:" in text
+    assert "was refused 12 times with [cooperative-sticky]" in text
+    assert "REFUSED ×12" in text
+
+
+def test_rules_of_a_later_step_are_told_too(small: Path, capsys: Said) -> None:
+    text = "\n".join(lines_of(small, capsys))
+    assert re.search(r"later step +RB102 in 2 groups: A member lacks the target", text)
+    text = "\n".join(lines_of(small, capsys, "-o", "markdown"))
+    assert "## In the way of a later step\n\n- **RB102** in 2: A member lacks" in text
+    assert "<h2>In the way of a later step</h2>" in "\n".join(lines_of(small, capsys, "-o", "html"))
+
+
+def test_rates_of_a_short_history_are_said_to_be_extrapolated(tmp_path: Path, capsys: Said) -> None:
+    folder = write_tables(tmp_path, fleet(20), minutes=59)
+    said = "59 min of history, from which rates an hour are extrapolated"
+    assert lines_of(folder, capsys)[1].endswith(said)
+    assert "extrapolated" not in "".join(lines_of(write_tables(tmp_path, fleet(20)), capsys))
+
+
 def test_nothing_but_offsets_still_makes_a_report(tmp_path: Path, capsys: Said) -> None:
     """Without a request log latencies, lists and software are not known."""
     rows = fleet(20)
