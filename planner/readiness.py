@@ -48,6 +48,7 @@ class Outlay(Record, frozen=True, kw_only=True, omit_defaults=False):
     """What all the steps that are left cost together (None: no step is priced).
 
     `estimated`: by arithmetic, and not the cost that the plan of this group alone foretells.
+    `unit` is what is counted: `partition`, or `task` of Connect workers.
     """
 
     steps: int
@@ -56,6 +57,7 @@ class Outlay(Record, frozen=True, kw_only=True, omit_defaults=False):
     partitions_moved: int
     partition_seconds: float
     estimated: bool
+    unit: str
 
 
 class Missing(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -207,6 +209,7 @@ def _outlay(plan: Plan, *, estimated: bool) -> Outlay | None:
             1,
         ),
         estimated=estimated,
+        unit=costs[0].unit,
     )
 
 

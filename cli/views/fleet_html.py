@@ -154,7 +154,8 @@ def _costs(group: FleetGroup) -> str:
     ready = group.readiness
     if ready is None or ready.outlay is None:
         return "its cost is not known"
-    said = f"costs {cost_text(group)} partition-s"
+    unit = " partition-s" if ready.outlay.unit == "partition" else ""
+    said = f"costs {cost_text(group)}{unit}"
     if ready.pays_back is None:
         return said
     return f"{said}, paid back in {hours_text(ready.pays_back).replace(' ', _JOINED)}"

@@ -110,11 +110,12 @@ def number_text(value: float | None) -> str:
 
 
 def cost_text(group: FleetGroup) -> str:
-    """Partition-seconds of all steps that are left; `~` where they are estimated; or nothing."""
+    """Partition-seconds of all steps left, or `12 task-s`; `~12`: estimated; or nothing."""
     outlay = group.readiness.outlay if group.readiness is not None else None
     if outlay is None:
         return ""
-    return f"{'~' if outlay.estimated else ''}{number_text(outlay.partition_seconds)}"
+    unit = "" if outlay.unit == "partition" else f" {outlay.unit}-s"
+    return f"{'~' if outlay.estimated else ''}{number_text(outlay.partition_seconds)}{unit}"
 
 
 def costs_are(report: FleetReport) -> str:

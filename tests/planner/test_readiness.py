@@ -143,3 +143,17 @@ def test_the_order() -> None:
         ("b-blocked", 6),
         ("a-done", None),
     ]
+
+
+def test_the_cost_of_connect_workers_counts_tasks() -> None:
+    workers = group_of(
+        {
+            "group_id": "connect-cluster",
+            "protocol_type": "connect",
+            "elected": "default",
+            "members": [{"id": f"w-{n}", "list": ["default"]} for n in range(2)],
+        }
+    )
+    found = readiness(make_plan(workers), EVERY_MINUTE)
+    assert found.outlay is not None
+    assert found.outlay.unit == "task"
