@@ -8,9 +8,12 @@ target alone, which is then in every list.
 from __future__ import annotations
 
 from rebal.groups.model import Tri
-from rebal.planner.context import Context, ids
+from rebal.planner.context import Context, Facts, ids
 from rebal.planner.cost import CostModel
-from rebal.planner.plan import Cost, Step, StepKind
+from rebal.planner.cost_some import Some, stop_some
+from rebal.planner.families import able, cooperative
+from rebal.planner.plan import Step, StepKind
+from rebal.planner.routes.priced import priced
 from rebal.planner.routes.rolling import (
     add_both,
     drop_old,
@@ -39,9 +42,7 @@ def _stop_and_start(context: Context, number: int) -> Step:
     stopped = context.unmixable
     clients = " and ".join(sorted({str(facts.family) for facts in stopped}))
     left = len(context.members) - len(stopped)
-    owned = sum(len(n) for f in stopped for n in f.member.assignment.values())
     total = sum(len(n) for f in context.members for n in f.member.assignment.values())
-    pauses = 2 * len(stopped) * context.speed.rebalance
     others = {facts.member.member_id for facts in context.members} - set(ids(stopped))
     lacking = others & set(ids(context.lacking))
     unsure = others & set(ids(context.unsure))
@@ -80,16 +81,21 @@ def _stop_and_start(context: Context, number: int) -> Step:
         ),
         rollback=f"stop these members again, start them with [{context.keep}]: every other "
         "member's list still holds it",
-        cost=Cost(
-            rebalances=2 * len(stopped),
-            partitions_stopped=2 * len(stopped) * total,
-            partitions_moved=2 * owned,
-            text=f"up to {2 * len(stopped)} rebalances, fewer when they stop and start together; "
-            f"{owned} of {total} partitions move to the other {left} members and back; up to "
-            f"{pauses * total:,.0f} partition-seconds stopped, if every member stops all it owns "
-            f"at each and a rebalance takes {context.speed.rebalance:g} s",
-            seconds=context.speed.restart + pauses,
-            partition_seconds=pauses * total,
+        cost=stop_some(
+            Some(
+                snapshot=priced(context),
+                stopped=ids(stopped),
+                eager=ids(facts for facts in context.members if _runs_eager(context, facts)),
+                assignor=context.target,
+                speed=context.speed,
+            )
         ),
         exit_code={Tri.YES: 0, Tri.NO: 3, Tri.CANNOT_TELL: 4}[holds],
     )
+
+
+def _runs_eager(context: Context, facts: Facts) -> bool:
+    """Does this member, which goes on, run EAGER while the target is elected?"""
+    follows = facts.family is not None and able(facts.family, facts.version).follows_vote
+    turned = follows and cooperative(context.target) is Tri.YES
+    return not turned and facts not in (*context.unmixable, *context.settled)

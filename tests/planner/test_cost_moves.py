@@ -9,6 +9,7 @@ import pytest
 from rebal.groups.model import Cluster, GroupSnapshot
 from rebal.planner.cost import Speed
 from rebal.planner.cost_online import Move, default_server_side, move_online
+from rebal.planner.cost_some import Some, stop_some
 from rebal.planner.cost_stop import Stop, empty_after, see_it_empty, stop_and_start
 from rebal.planner.plan import Cost
 from rebal.planner.routes import make_plan
@@ -251,3 +252,33 @@ def test_an_assumed_client_family_brings_its_own_timeouts() -> None:
         )
     asked = next(finding for finding in made.findings if finding.rule == "RB603")
     assert "session timeout 10 s" in asked.message
+
+
+def some(count: int, stopped: int, *, eager: bool, assignor: str = "cooperative-sticky") -> Cost:
+    snapshot = group(count)
+    ids = tuple(member.member_id for member in snapshot.members)
+    others = ids[: count - stopped]
+    return stop_some(
+        Some(
+            snapshot=snapshot, stopped=ids[count - stopped :], eager=others if eager else (),
+            assignor=assignor, speed=SPEED,
+        )
+    )  # fmt: skip
+
+
+def test_only_some_stop_and_the_others_take_over_what_they_owned() -> None:
+    made = some(4, 2, eager=True)
+    one, both = made.paces
+    # They leave in one rebalance and come back in one; at both the EAGER others stop all they own.
+    assert (both.rebalances, both.seconds, both.partition_seconds) == (2, 3 + 30 + 3, 2 * 3 * 12)
+    assert (made.rebalances, made.seconds) == (both.rebalances, both.seconds)
+    assert one.seconds > both.seconds
+    assert one.rebalances > both.rebalances
+    assert "stop together at any pace" in made.text
+    calm = some(4, 2, eager=False)
+    # Only the 6 of those that left, and the 6 that go to those that came back.
+    assert calm.partition_seconds == 6 * 3 + 6 * 3
+    assert calm.partitions_moved == 12
+    rough = some(4, 2, eager=True, assignor="acme")
+    assert (rough.rebalances, rough.paces) == (4, ())
+    assert "not rehearsed, so at one pace only" in rough.text
