@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from msgspec.structs import replace
-
 from rebal.groups.assignors import LeaderWouldFail, Spec, SpecMember
 from rebal.groups.collector import no_collection
 from rebal.groups.custom import Violation
@@ -20,12 +18,12 @@ from rebal.groups.partitions import Partitions
 from rebal.planner.context import names
 from rebal.planner.whatif_assignors import CustomAssignors, chosen
 from rebal.planner.whatif_changes import Changes, Course, course
-from rebal.planner.whatif_holdings import NOBODY, Share
+from rebal.planner.whatif_holdings import Share
 from rebal.planner.whatif_leader import DEFAULT_TIMEOUT, LeaderTime, leader_time
 from rebal.planner.whatif_notes import assumes
-from rebal.planner.whatif_owners import Owners, Pairs, compare
+from rebal.planner.whatif_owners import Owners, compare
 from rebal.planner.whatif_run import MOST_ROUNDS, Round, Run, Walk, Way
-from rebal.planner.whatif_spec import start_of
+from rebal.planner.whatif_spec import start_of, subscribed
 
 
 class Spread(Record, frozen=True, kw_only=True):
@@ -161,20 +159,7 @@ def _simulated(
 ) -> Simulation:
     choice = chosen(assignor, snapshot, custom)
     way = Way(choice.assignor, choice.cooperative, choice.server_side, choice.custom, most_rounds)
-    plan, numbers, walk = _begun(snapshot, changes, way)
-    failure = None
-    try:
-        for step in plan.steps:
-            walk.take(step)
-        made = walk.end()
-    except LeaderWouldFail as error:
-        failure = Failure(
-            message=str(error),
-            never_ends=error.never_ends,
-            members=error.members,
-            topics=error.topics,
-        )
-        made = _as_now(plan.start, walk.first)
+    plan, numbers, made, failure = _walked(snapshot, changes, way)
     return _simulation(
         snapshot,
         plan,
@@ -184,21 +169,39 @@ def _simulated(
         assignor=choice.name,
         way=way,
         leader=leader_time(made.spec, choice.name, rebalance_timeout),
-        notes=assumes(snapshot, choice, plan.notes),
+        notes=assumes(snapshot, choice, made.undecided, plan.notes),
     )
 
 
 def _as_now(start: Spec, now: Owners) -> Run:
-    return Run(start, now, now, (), 0, now.total, settled=False, again=0, violations=())
+    return Run(start, now, now, (), 0, now.total, settled=False, again=0)
+
+
+def _walked(
+    snapshot: GroupSnapshot, changes: Changes, way: Way
+) -> tuple[Course, Mapping[str, int], Run, Failure | None]:
+    """What happens, the members' numbers, and how it went."""
+    plan, numbers, walk = _begun(snapshot, changes, way)
+    try:
+        for step in plan.steps:
+            walk.take(step)
+        return plan, numbers, walk.end(), None
+    except LeaderWouldFail as error:
+        failure = Failure(
+            message=str(error),
+            never_ends=error.never_ends,
+            members=error.members,
+            topics=error.topics,
+        )
+    return plan, numbers, _as_now(plan.start, walk.first), failure
 
 
 def _begun(
     snapshot: GroupSnapshot, changes: Changes, way: Way
-) -> tuple[Course, dict[str, int], Walk]:
+) -> tuple[Course, Mapping[str, int], Walk]:
     """What will happen, the members' numbers, and the group before it.
 
-    What members own at the start is a million pairs, which the group alone holds, while it needs
-    them.
+    The walk alone holds what members own at the start, and lets go of it on the way.
     """
     spec, first = start_of(snapshot, server_side=way.server_side)
     plan = course(snapshot, spec, changes)
@@ -206,10 +209,8 @@ def _begun(
     numbers = {member_id: n for n, member_id in enumerate(everyone)}
     for step in plan.steps:
         numbers |= {new: numbers[old] for new, old in step.renamed.items()}
-    bare = replace(
-        plan.start, members=tuple(replace(member, owned=()) for member in plan.start.members)
-    )
-    return plan._replace(start=bare), numbers, Walk(plan.start, first, numbers, way)
+    walk = Walk(plan.start, first, numbers, way)
+    return plan._replace(start=subscribed(plan.start)), numbers, walk
 
 
 def _simulation(
@@ -224,10 +225,10 @@ def _simulation(
     leader: LeaderTime | None,
     notes: tuple[str, ...],
 ) -> Simulation:
-    every = compare(made.before, made.after)
-    present = {numbers[member.member_id]: member for member in made.spec.members}
-    shifts = _shifts(snapshot, plan, numbers, present, (made.before, made.after, every))
-    moved = sum(n for (a, b), n in every.items() if NOBODY not in (a, b) and a != b)
+    before, after = made.before, made.after
+    kept = compare(before, after)
+    stays = kept.by_member.total()
+    shifts = _shifts(snapshot, plan, made, numbers, kept.by_member)
     return Simulation(
         group_id=snapshot.group.group_id,
         captured_at=snapshot.captured_at,
@@ -236,11 +237,11 @@ def _simulation(
         server_side=way.server_side,
         protocol=RebalanceProtocol.COOPERATIVE if way.cooperative else RebalanceProtocol.EAGER,
         what_if=tuple(step.why for step in plan.steps if step.why),
-        partitions=sum(every.values()),
-        moved=moved,
-        stays=sum(n for (a, b), n in every.items() if a == b),
-        started=sum(n for (a, _), n in every.items() if a == NOBODY),
-        lost=sum(n for (_, b), n in every.items() if b == NOBODY),
+        partitions=before.total + after.total - kept.owned,
+        moved=kept.owned - stays,
+        stays=stays,
+        started=after.total - kept.owned,
+        lost=before.total - kept.owned,
         balance=_spread(
             (shift.keeps + shift.gives for shift in shifts if shift.change != "joins"),
             (shift.keeps + shift.gets for shift in shifts if shift.change != "leaves"),
@@ -265,21 +266,14 @@ def _simulation(
 def _shifts(
     snapshot: GroupSnapshot,
     plan: Course,
+    made: Run,
     numbers: Mapping[str, int],
-    present: Mapping[int, SpecMember],
-    seen: tuple[Owners, Owners, Pairs],
+    kept: Mapping[int, int],
 ) -> tuple[MemberShift, ...]:
-    before, after, every = seen
+    before, after = made.before, made.after
+    present = {numbers[member.member_id]: member for member in made.spec.members}
     labels = {**names(snapshot.members), **plan.added}
-    keeps, gives, gets = ([0] * len(labels) for _ in range(3))
-    for (a, b), count in every.items():
-        if a == b:
-            keeps[a] += count
-        else:
-            if a != NOBODY:
-                gives[a] += count
-            if b != NOBODY:
-                gets[b] += count
+    had, has = before.sizes, after.sizes
     odd = _not_subscribed(present, after)
     shifts = []
     for member_id, label in labels.items():
@@ -290,9 +284,9 @@ def _shifts(
                 name=label,
                 now=Share(before, n),
                 then=Share(after, n),
-                keeps=keeps[n],
-                gives=gives[n],
-                gets=gets[n],
+                keeps=kept[n],
+                gives=had[n] - kept[n],
+                gets=has[n] - kept[n],
                 not_subscribed=odd.get(n, {}),
                 change="joins" if member_id in plan.added else "" if n in present else "leaves",
             )

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from rebal.groups.model import GroupSnapshot, GroupType
 from rebal.planner.whatif_assignors import Choice
 from rebal.planner.whatif_spec import left_out
 
 
-def assumes(snapshot: GroupSnapshot, choice: Choice, changes: tuple[str, ...]) -> tuple[str, ...]:
-    """The assumptions of one simulation, the most important first; `changes` have their own."""
-    made = list(_server_side(snapshot) if choice.server_side else _client_side(snapshot, choice))
+def assumes(
+    snapshot: GroupSnapshot,
+    choice: Choice,
+    undecided: frozenset[str],
+    changes: tuple[str, ...],
+) -> tuple[str, ...]:
+    """The assumptions of one simulation, the most important first; `changes` have their own.
+
+    `undecided` are the topics whose order in the coordinator's tables matters and is not known.
+    """
+    if choice.server_side:
+        made = _server_side(snapshot, undecided)
+    else:
+        made = _client_side(snapshot, choice)
     made += changes
     if snapshot.redacted and (choice.server_side or "sticky" in choice.name):
         made.append(
@@ -18,10 +31,9 @@ def assumes(snapshot: GroupSnapshot, choice: Choice, changes: tuple[str, ...]) -
         )
     unknown = left_out(snapshot)
     if unknown:
-        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
         made.append(
             "there are no more topics than the snapshot describes: members also subscribe to "
-            f"{', '.join(unknown[:5])}{more}"
+            + _some(unknown)
         )
     return tuple(made)
 
@@ -55,7 +67,7 @@ def _memory(choice: Choice) -> str:
     return ", which does not ask what they own now"
 
 
-def _server_side(snapshot: GroupSnapshot) -> list[str]:
+def _server_side(snapshot: GroupSnapshot, undecided: frozenset[str]) -> list[str]:
     made = []
     if snapshot.group.type is not GroupType.CONSUMER:
         made.append(
@@ -67,4 +79,16 @@ def _server_side(snapshot: GroupSnapshot) -> list[str]:
             "the snapshot has no topic ids: the coordinator walks topics in the order of their "
             "ids, so other, equally good partitions may move"
         )
+    if undecided:
+        made.append(
+            f"{_some(undecided)} share a place in the coordinator's table: which of them it walks "
+            "first depends on its past, which no answer tells, so other, equally good partitions "
+            "may move"
+        )
     return made
+
+
+def _some(topics: Collection[str]) -> str:
+    """The first five by name."""
+    more = f" and {len(topics) - 5:,} more" if len(topics) > 5 else ""
+    return ", ".join(sorted(topics)[:5]) + more

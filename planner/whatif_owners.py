@@ -10,13 +10,18 @@ from array import array
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import repeat, zip_longest
+from itertools import compress, repeat, zip_longest
+from operator import eq
 from typing import NamedTuple
 
 from rebal.planner.whatif_holdings import NOBODY, Holdings, Row, Some
 
-Pairs = Counter[tuple[int, int]]
-"""(owner before, owner after) → partitions; `NOBODY` where there is none."""
+
+class Kept(NamedTuple):
+    """Of two states, how many partitions each member has in both, and how many somebody has."""
+
+    by_member: Counter[int]
+    owned: int
 
 
 class Moves(NamedTuple):
@@ -73,10 +78,17 @@ class Owners(Holdings):
         return made
 
     @cached_property
+    def sizes(self) -> Counter[int]:
+        """How many partitions each member has that has any."""
+        made: Counter[int] = Counter()
+        for topic in self.rows.keys() | self.strange.keys():
+            made.update(self.counts_in(topic))
+        return made
+
+    @cached_property
     def total(self) -> int:
         """How many partitions have an owner."""
-        topics = self.rows.keys() | self.strange.keys()
-        return sum(sum(self.counts_in(topic).values()) for topic in topics)
+        return self.sizes.total()
 
     def by_topic(self) -> Iterator[Row]:
         """All of each topic's partitions."""
@@ -90,20 +102,22 @@ class Owners(Holdings):
                 yield Row(topic, range(len(row)), row)
 
 
-def compare(before: Owners, after: Owners) -> Pairs:
-    """How many partitions went from whom to whom; those that nobody has ever are left out.
-
-    A topic may have more partitions after than before.
-    """
-    made: Pairs = Counter()
+def compare(before: Owners, after: Owners) -> Kept:
+    """What stays where it is. A topic may have more partitions after than before."""
+    made: Counter[int] = Counter()
+    owned = 0
     for topic in _topics(before, after):
+        old, new = before.rows.get(topic, ()), after.rows.get(topic, ())
         if topic in before.strange or topic in after.strange:
-            made.update((a, b) for _, a, b in _ends(before, after, topic))
+            ends = tuple(_ends(before, after, topic))
+            old, new = tuple(a for _, a, _ in ends), tuple(b for _, _, b in ends)
+        made.update(compress(old, map(eq, old, new)))
+        if NOBODY in old or NOBODY in new:
+            owned += sum(a != NOBODY != b for a, b in zip(old, new, strict=False))
         else:
-            old, new = before.rows.get(topic, ()), after.rows.get(topic, ())
-            made.update(zip_longest(old, new, fillvalue=NOBODY))
-    del made[NOBODY, NOBODY]
-    return made
+            owned += min(len(old), len(new))
+    del made[NOBODY]
+    return Kept(made, owned)
 
 
 def moves(before: Owners, after: Owners) -> Moves:

@@ -13,12 +13,14 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from rebal.groups.assignors import Assignment, Assignor, Spec
+from rebal.groups.assignors.consumer_group import ServerAssignor
 from rebal.groups.assignors.kafka import KafkaAssignor
 from rebal.groups.custom import Violation, violations
 from rebal.groups.model import Record, TopicPartitions
 from rebal.planner.whatif_changes import Step
 from rebal.planner.whatif_holdings import Share
 from rebal.planner.whatif_owners import Owners, moves
+from rebal.planner.whatif_spec import subscribed
 
 MOST_ROUNDS: Final = 100
 
@@ -50,12 +52,13 @@ class Round(Record, frozen=True, kw_only=True):
 
 
 class Run(NamedTuple):
-    """How it went: the group at the end, every round, and what all of it stopped.
+    """How it went: who is in the group at the end, every round, and what all of it stopped.
 
     `before` and `after` are the owners at the start and at the end.
     `eager_stops` is what stops when each step is one EAGER rebalance; `stops` what stops the way
     the assignor works. `settled` is False where the last step did not come to rest; `again` is what
-    the next rebalance would take from its owners all the same.
+    the next rebalance would take from its owners all the same. `undecided` are topics whose order
+    in a KIP-848 coordinator's tables nobody can know, where another order gives another result.
     """
 
     spec: Spec
@@ -66,7 +69,8 @@ class Run(NamedTuple):
     eager_stops: int
     settled: bool
     again: int
-    violations: tuple[Violation, ...]
+    violations: tuple[Violation, ...] = ()
+    undecided: frozenset[str] = frozenset()
 
 
 class Way(NamedTuple):
@@ -98,6 +102,7 @@ class Walk:
         self._stops = self._eager_stops = 0
         self._settled = self._received = True
         self._violations: dict[str, Violation] = {}
+        self._undecided: frozenset[str] = frozenset()
 
     def take(self, step: Step) -> None:
         """One step, until the group is at rest again.
@@ -131,16 +136,18 @@ class Walk:
 
     def end(self) -> Run:
         """What came of it."""
+        again = self._again()
         return Run(
-            spec=self._spec,
+            spec=subscribed(self._spec),
             before=self.first,
             after=self._owners,
             rounds=tuple(self._rounds),
             stops=self._stops,
             eager_stops=self._eager_stops,
             settled=self._settled,
-            again=self._again(),
+            again=again,
             violations=tuple(self._violations.values()),
+            undecided=self._undecided,
         )
 
     def _rebalance(self, why: str, gone: int) -> bool:
@@ -163,6 +170,10 @@ class Walk:
         assignor, spec = self._way.assignor, self._spec
         if isinstance(assignor, KafkaAssignor):
             return spec, assignor.assign_remembered(spec)
+        if isinstance(assignor, ServerAssignor):
+            result, undecided = assignor.assign_and_tell(spec)
+            self._undecided |= undecided
+            return spec, result
         members = (
             replace(member, user_data=assignor.subscription_user_data(member))
             for member in spec.members

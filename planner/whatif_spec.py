@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from rebal.groups.assignors import Spec, SpecMember
 from rebal.groups.errors import RebalError
 from rebal.groups.model import GroupSnapshot, GroupType, Member
@@ -54,6 +56,11 @@ def start_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> tuple[Spe
     )
     _check_topics(snapshot, spec)
     return spec, _owners(snapshot, spec)
+
+
+def subscribed(spec: Spec) -> Spec:
+    """`spec` without what its members own, which may be a million pairs."""
+    return replace(spec, members=tuple(replace(member, owned=()) for member in spec.members))
 
 
 def left_out(snapshot: GroupSnapshot) -> tuple[str, ...]:

@@ -101,6 +101,10 @@ class HashTable(Generic[_K]):
     def __iter__(self) -> Iterator[_K]:
         return chain.from_iterable(self._slots[index] for index in sorted(self._slots))
 
+    def slots(self) -> list[list[_K]]:
+        """The keys in the iteration order, those of one slot together."""
+        return [list(self._slots[index]) for index in sorted(self._slots)]
+
     def first(self) -> _K:
         """The key that iteration begins with; the table must not be empty."""
         while self._heap[0] not in self._slots:

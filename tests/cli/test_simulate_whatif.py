@@ -198,3 +198,30 @@ def test_two_thousand_members_are_still_a_picture(group: Make) -> None:
     assert "pod-7 (leaves)" in text
     assert len(text.splitlines()) < 36
     assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(("ids", "told"), [("AC", False), ("AQ", True)])
+def test_topics_whose_order_nobody_knows_are_named_where_it_matters(
+    ids: str, saved, capsys, *, told: bool
+) -> None:
+    """The ids' last bytes are 0 and 8, or 0 and 64, which is the same place in a table of 16."""
+    topics = tuple(
+        Topic(name=name, partitions=2, topic_id=f"{'A' * 20}{last}A")
+        for name, last in zip(("orders", "clicks"), ids, strict=True)
+    )
+    owner = Member(
+        member_id="pod-0-id",
+        client_id="pod-0",
+        subscription=Subscription(version=3, topics=("orders", "clicks")),
+        assignment={"orders": Partitions.parse("0-1"), "clicks": Partitions.parse("0-1")},
+    )
+    words = ["simulate", "--snapshot", saved(members=(owner,), topics=topics), "--assignor"]
+    note = "clicks, orders share a place in the coordinator's table: which of them it walks first"
+    assert run([*words, "uniform", "--add-member", "1"]) == 0
+    assert (note in capsys.readouterr().out) == told
+    assert run([*words, "uniform", "--add-member", "1", "-o", "json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert any(one.startswith(note) for one in made["assumes"]) == told
+    for silent in (["uniform"], ["consumer:range", "--add-member", "1"]):
+        assert run([*words, *silent]) == 0
+        assert "share a place" not in capsys.readouterr().out

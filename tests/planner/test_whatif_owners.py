@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.planner.whatif_holdings import NOBODY, Share
+from rebal.planner.whatif_holdings import Share
 from rebal.planner.whatif_owners import Owners, compare, moves
 
 Claims = list[tuple[int, list[tuple[str, int]]]]
@@ -33,6 +33,7 @@ def test_each_partition_has_its_last_owner(counts: dict[str, int], claims: Claim
     }
     assert made == expected
     assert owners.total == len(expected)
+    assert owners.sizes == Counter(expected.values())
     for topic in TOPICS:
         sizes = Counter(number for (name, _), number in expected.items() if name == topic)
         assert owners.counts_in(topic) == sizes
@@ -44,8 +45,10 @@ def test_two_states_differ_where_owners_do(
 ) -> None:
     old, new = Owners(before, first), Owners(after, second)
     was, will = plain(first), plain(second)
-    pairs = Counter((was.get(p, NOBODY), will.get(p, NOBODY)) for p in was.keys() | will.keys())
-    assert +compare(old, new) == pairs
+    both = was.keys() & will.keys()
+    kept = compare(old, new)
+    assert kept.by_member == Counter(was[pair] for pair in both if was[pair] == will[pair])
+    assert kept.owned == len(both)
     gives, gets = moves(old, new)
     for made, ours, theirs in ((gives, was, will), (gets, will, was)):
         listed = Counter(

@@ -12,6 +12,8 @@ from rebal.groups.assignors.consumer_group.server import ServerAssignor
 from rebal.groups.assignors.consumer_group.server_range import assign_range
 from rebal.groups.assignors.consumer_group.uniform import assign_uniform
 
+__all__ = ("SERVER_NAMES", "ServerAssignor", "server_assignor")
+
 SERVER_NAMES: Final = ("uniform", "range")
 """What `group.remote.assignor` takes; the first is the broker's default (KIP-848)."""
 
@@ -23,5 +25,5 @@ def server_assignor(name: str, topic_ids: Mapping[str, str] | None = None) -> Se
     walks topics in an order that follows from their ids; those without one come in the order of
     their names, after the others.
     """
-    lists = {"uniform": assign_uniform, "range": assign_range}[name]
-    return ServerAssignor(name, lists, topic_ids or {})
+    targets = {"uniform": assign_uniform, "range": assign_range}[name]
+    return ServerAssignor(name, targets, topic_ids or {})

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from rebal.groups.assignors.consumer_group.server import Lists, ServerProblem
+from rebal.groups.assignors.consumer_group.server import ServerProblem, Targets
 
 _MOST_PASSES: Final = 16
 
 
-def assign_mixed(problem: ServerProblem) -> Lists:
+def assign_mixed(problem: ServerProblem) -> Targets:
     """For each member its target."""
     return _Deal(problem).targets()
 
@@ -31,23 +31,23 @@ class _Deal:
         for member, topics in enumerate(problem.subscribed):
             for topic in topics:
                 self._takers[topic].append(member)
-            for topic, partitions in problem.targets[member]:
+            for topic, partitions in problem.by_topic(problem.target(member)).items():
                 if topic in topics:
                     self._sizes[member] += len(partitions)
                     for partition in partitions:
                         self._owners[topic][partition] = member
 
-    def targets(self) -> Lists:
+    def targets(self) -> Targets:
         """The whole computation."""
         for topic in self._sorted(range(len(self._owners))):
             self._hand_out(topic)
         self._level_all(self._sorted(t for t, takers in enumerate(self._takers) if len(takers) > 1))
-        result: Lists = [[] for _ in self._sizes]
-        for topic, owners in enumerate(self._owners):
-            for partition, member in enumerate(owners):
+        result: list[list[int]] = [[] for _ in self._sizes]
+        for start, owners in zip(self._problem.starts, self._owners, strict=True):
+            for code, member in enumerate(owners, start):
                 assert member is not None
-                result[member].append((topic, partition))
-        return result
+                result[member].append(code)
+        return Targets(result)
 
     def _sorted(self, topics: Iterable[int]) -> list[int]:
         counts, takers = self._problem.counts, self._takers

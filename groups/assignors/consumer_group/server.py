@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, islice, repeat
+from typing import Final, NamedTuple, TypeVar
 
 from rebal.groups.assignors.javatable import HashTable, hash_order, string_hash, utf16
-from rebal.groups.assignors.spec import Assignment, Owned, Spec, SpecMember
+from rebal.groups.assignors.spec import Assignment, Owned, Spec, SpecMember, TopicPartition
 from rebal.groups.model import RebalanceProtocol
 
 _COOPERATIVE: Final = frozenset({RebalanceProtocol.COOPERATIVE})
 _K = TypeVar("_K", bound=Hashable)
-Lists = list[list[tuple[int, int]]]
-"""For each member its `(topic, partition)` numbers."""
+Slots = Sequence[Sequence[int]]
+"""Topics in the order of a table, those that share a place in it together."""
+
+
+class Targets(NamedTuple):
+    """For each member its codes, and the topics whose order in the coordinator's tables matters.
+
+    That is of topics that share a place in a table: there its past decides which comes first, and
+    no answer of the broker tells.
+    """
+
+    lists: list[list[int]]
+    undecided: frozenset[int] = frozenset()
 
 
 class ServerAssignor:
@@ -26,13 +39,13 @@ class ServerAssignor:
     def __init__(
         self,
         name: str,
-        lists: Callable[[ServerProblem], Lists],
+        targets: Callable[[ServerProblem], Targets],
         topic_ids: Mapping[str, str],
     ) -> None:
         self.name = name
         self.version = 0
         self.supported_protocols = _COOPERATIVE
-        self._lists = lists
+        self._targets = targets
         self._topic_ids = topic_ids
 
     def subscription_user_data(self, member: SpecMember) -> bytes | None:  # noqa: ARG002
@@ -41,14 +54,19 @@ class ServerAssignor:
 
     def assign(self, spec: Spec) -> Assignment:
         """Member id → its target, sorted by topic, then partition (a target is a set)."""
+        return self.assign_and_tell(spec)[0]
+
+    def assign_and_tell(self, spec: Spec) -> tuple[Assignment, frozenset[str]]:
+        """`assign`, and the topics whose unknown order in a table could make it another result."""
         if not spec.members:
-            return {}
+            return {}, frozenset()
         problem = ServerProblem(spec, self._topic_ids)
-        names = problem.topics
-        return {
-            member.member_id: sorted((names[topic], partition) for topic, partition in target)
-            for member, target in zip(problem.members, self._lists(problem), strict=True)
+        made, pairs = self._targets(problem), problem.pairs
+        targets = {
+            member.member_id: list(map(pairs.__getitem__, sorted(codes)))
+            for member, codes in zip(problem.members, made.lists, strict=True)
         }
+        return targets, frozenset(problem.topics[topic] for topic in made.undecided)
 
     def on_assignment(
         self,
@@ -71,28 +89,85 @@ class ServerAssignor:
 class ServerProblem:
     """Members and topics as numbers, both in the iteration order of the coordinator's tables.
 
-    Topics that do not exist are left out. `subscribed` and `targets` are by member: its topics, and
-    for each of them (in its table's order) the partitions that it is to own now, ascending.
+    Topics that do not exist are left out. A partition's code is one number; codes go by the names
+    of the topics, then by partition, and a topic's begin with its entry in `starts`.
     """
 
     def __init__(self, spec: Spec, topic_ids: Mapping[str, str]) -> None:
         by_id = {member.member_id: member for member in spec.members}
         self.members: list[SpecMember] = [by_id[name] for name in hash_order(by_id)]
-        wanted = {name for member in self.members for name in member.topics}
+        wanted = set().union(*{member.topics for member in self.members})
         names: HashTable[str] = _SizedTable(len(wanted))
         for name in dict.fromkeys((*self.members[0].topics, *sorted(wanted))):
             names.add(name, string_hash(name), utf16(name))
         known = [name for name in names if spec.partitions.get(name, 0) > 0]
         self._bits = {name: _bits(topic_ids.get(name)) for name in known}
-        self.topics: list[str] = self._in_set_order(known)
+        # A HashSet made of another collection is sized at once.
+        slots = self._slots(
+            known, _SizedTable(sum(bits is not None for bits in self._bits.values()))
+        )
+        self.topics: list[str] = list(chain.from_iterable(slots))
         self.number = {name: n for n, name in enumerate(self.topics)}
+        self.slots: Slots = [[self.number[name] for name in slot] for slot in slots]
         self.counts = [spec.partitions[name] for name in self.topics]
-        self.uniform = len({frozenset(member.topics) for member in self.members}) == 1
-        self.subscribed = [
-            [self.number[name] for name in dict.fromkeys(member.topics) if name in self.number]
-            for member in self.members
-        ]
-        self.targets = [self._target(member.owned) for member in self.members]
+        self.total = sum(self.counts)
+        self._codes: dict[str, range] = {}
+        start = 0
+        for name in sorted(self.topics):
+            self._codes[name] = range(start, start + spec.partitions[name])
+            start += spec.partitions[name]
+        self.starts = [self._codes[name].start for name in self.topics]
+        self._tables: dict[tuple[int, ...], Slots] = {}
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all members subscribe to the same topics."""
+        return len(set(map(frozenset, {member.topics for member in self.members}))) == 1
+
+    @cached_property
+    def subscribed(self) -> list[list[int]]:
+        """For each member its topics; members that subscribe alike share one list."""
+        lists = {
+            topics: [self.number[name] for name in dict.fromkeys(topics) if name in self.number]
+            for topics in {member.topics for member in self.members}
+        }
+        return [lists[member.topics] for member in self.members]
+
+    @cached_property
+    def pairs(self) -> list[TopicPartition]:
+        """`(topic, partition)` of each code."""
+        numbers = list(range(max(self.counts, default=0)))
+        made: list[TopicPartition] = []
+        for name, codes in self._codes.items():
+            made += zip(repeat(name), islice(numbers, len(codes)))
+        return made
+
+    def target(self, member: int) -> list[int]:
+        """The codes that the member is to own now, of topics that somebody subscribes to."""
+        owned, of = self.members[member].owned, self._codes
+        try:
+            codes = [of[name][partition] for name, partition in owned]
+        except (KeyError, IndexError):
+            # A topic never shrinks: one of that name with fewer partitions is another topic.
+            codes = [of[name][p] for name, p in owned if name in of and p < len(of[name])]
+        return codes if len(set(codes)) == len(codes) else list(dict.fromkeys(codes))
+
+    def by_topic(self, codes: Iterable[int]) -> dict[int, list[int]]:
+        """Topic → its partitions among `codes`, ascending; topics in the order of `codes`."""
+        made: dict[int, list[int]] = {}
+        for name, partition in map(self.pairs.__getitem__, codes):
+            made.setdefault(self.number[name], []).append(partition)
+        for partitions in made.values():
+            partitions.sort()
+        return made
+
+    def table(self, topics: Iterable[int]) -> Slots:
+        """`topics` as a member's target has them, put into it in this order."""
+        key = tuple(topics)
+        if key not in self._tables:
+            slots = self._slots([self.topics[topic] for topic in key], HashTable())
+            self._tables[key] = [[self.number[name] for name in slot] for slot in slots]
+        return self._tables[key]
 
     def by_instance(self) -> list[int]:
         """Static members by instance id, then the others by member id."""
@@ -114,32 +189,17 @@ class ServerProblem:
             table.add(partition, partition, partition)
         return list(table)
 
-    def _in_set_order(self, names: list[str]) -> list[str]:
-        """As a HashSet made of another collection: it is sized at once."""
-        return self._ordered(names, _SizedTable(sum(self._bits[n] is not None for n in names)))
-
-    def _ordered(self, names: Iterable[str], table: HashTable[str]) -> list[str]:
+    def _slots(self, names: Iterable[str], table: HashTable[str]) -> list[list[str]]:
+        """By place in `table`; topics without an id come last, each for itself."""
         rest = []
         for name in names:
             bits = self._bits[name]
             if bits is None:
-                rest.append(name)
+                rest.append([name])
             else:
                 mixed = (bits[0] ^ bits[1]) & 0xFFFFFFFFFFFFFFFF
                 table.add(name, (mixed >> 32) ^ (mixed & 0xFFFFFFFF), bits)
-        return [*table, *sorted(rest)]
-
-    def _target(self, owned: Owned) -> list[tuple[int, list[int]]]:
-        """By topic that somebody subscribes to, in the order of the table."""
-        by_topic: dict[str, list[int]] = {}
-        for name, partition in owned:
-            # A topic never shrinks: one of that name with fewer partitions is another topic.
-            if name in self.number and partition < self.counts[self.number[name]]:
-                by_topic.setdefault(name, []).append(partition)
-        return [
-            (self.number[name], sorted(set(by_topic[name])))
-            for name in self._ordered(by_topic, HashTable())
-        ]
+        return [*table.slots(), *sorted(rest)]
 
 
 class _SizedTable(HashTable[_K]):

@@ -6,21 +6,21 @@ other keeps its assignment.
 
 from __future__ import annotations
 
-from rebal.groups.assignors.consumer_group.server import Lists, ServerProblem
+from rebal.groups.assignors.consumer_group.server import ServerProblem, Targets
 
 
-def assign_range(problem: ServerProblem) -> Lists:
+def assign_range(problem: ServerProblem) -> Targets:
     """For each member its target."""
     takers: list[list[int]] = [[] for _ in problem.topics]
     for member in problem.by_instance():
         for topic in problem.subscribed[member]:
             takers[topic].append(member)
-    result: Lists = [[] for _ in problem.members]
+    result: list[list[int]] = [[] for _ in problem.members]
     for topic, members in enumerate(takers):
         base, more = divmod(problem.counts[topic], len(members))
-        start = 0
+        first, start = problem.starts[topic], 0
         for place, member in enumerate(members):
             stop = start + base + (place < more)
-            result[member] += ((topic, partition) for partition in range(start, stop))
+            result[member] += range(first + start, first + stop)
             start = stop
-    return result
+    return Targets(result)
