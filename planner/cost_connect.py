@@ -110,17 +110,13 @@ def _offers(snapshot: GroupSnapshot) -> Mapping[str, Sequence[str]]:
 
 def _text(restarts: Restarts, snapshot: GroupSnapshot, pace: Pace, group: RehearsedWorkers) -> str:
     total = work_of_all(snapshot)
-    down = restarts.eager_after
-    if down and snapshot.group.assignor == EAGER:
-        how = f"each stops all {total} connectors and tasks"
-    elif down:
-        how = f"once a worker is eager, each stops all {total} connectors and tasks"
-    elif snapshot.group.assignor == EAGER:
-        how = (
-            f"each stops all {total} connectors and tasks until no worker is eager any more, then "
-            "only what moves"
-        )
-    else:
+    now, then = snapshot.group.assignor == EAGER, restarts.eager_after
+    how = f"each stops all {total} connectors and tasks"
+    if now and restarts.target_list and not then:
+        how += " until no worker is eager any more, then only what moves"
+    elif then and not now:
+        how = f"once a worker is eager, {how}"
+    elif not now:
         how = "at each only what moves stops"
     said = (
         f"{pace.rebalances} rebalances; {how}; {pace.partitions_moved} changes of worker, "

@@ -6,49 +6,17 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.broker import Broker
-from tests.kafka.connect import ConnectHost, Worker, wait_running, wait_workers
+from tests.kafka.connect import ConnectHost, wait_running
 from tests.kafka.processes import wait_for
 from tests.kafka.stage import inspect
 from tests.live_support.rollout import LISTS, Plan, named
+from tests.live_support.workers import Workers, configure
 
 NAMES = ("w0", "w1")
 OVERRIDE = f"consumer.override.{LISTS}"
 RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
 STICKY = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 Said = pytest.CaptureFixture[str]
-
-
-class Workers:
-    """A Connect cluster of two workers in one JVM, restarted one after the other."""
-
-    def __init__(self, broker: Broker, host: ConnectHost, group: str) -> None:
-        self.broker = broker
-        self.group = group
-        self.running: dict[str, Worker] = {}
-        self._host = host
-
-    def start(self, name: str, **settings: str) -> None:
-        self.running[name] = self._host.launch(
-            self.broker, name, self.group, {k.replace("_", "."): v for k, v in settings.items()}
-        )
-
-    def restart(self, name: str, settings: dict[str, str]) -> None:
-        self.running[name].stop()
-        self.start(name, **{key.replace(".", "_"): value for key, value in settings.items()})
-        self.settle()
-
-    def settle(self) -> None:
-        for worker in self.running.values():
-            worker.wait_for("joined", timeout=60)
-        wait_workers(self.broker, list(self.running.values()))
-
-    @property
-    def protocols(self) -> set[str | None]:
-        return {worker.protocol for worker in self.running.values()}
-
-    def end(self) -> None:
-        for worker in self.running.values():
-            worker.stop()
 
 
 @pytest.fixture(scope="module", params=["4.1.1", pytest.param("3.9.1", marks=pytest.mark.full)])
@@ -69,16 +37,6 @@ def workers(request: pytest.FixtureRequest, host: ConnectHost, group_id: str) ->
     yield made
     made.end()
     broker.log_requests(False)
-
-
-def configure(worker: Worker, connector: str, config: dict[str, str]) -> None:
-    """Create the connector, or give it another configuration, which restarts its tasks."""
-    wait_for(
-        f"{connector} to be configured",
-        lambda: worker.ask("PUT", f"/connectors/{connector}/config", config) is not None,
-        timeout=30,
-        every=0.3,
-    )
 
 
 def test_workers_to_sessioned_and_back_and_the_sink_group_of_their_connector(

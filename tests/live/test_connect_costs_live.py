@@ -1,0 +1,151 @@
+"""What a restart of a Connect worker is foretold to cost, and what it then costs.
+
+The truth is each worker's own log: what it held after each generation.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rebal.cli import app
+from rebal.groups.model import GroupSnapshot
+from rebal.groups.snapshot import load_snapshot
+from rebal.planner.cost import Restarts, Speed
+from rebal.planner.cost_connect import by_workers, work_of_all
+from rebal.planner.plan import Cost
+from tests.kafka.broker import Broker
+from tests.kafka.connect import ConnectHost, wait_running
+from tests.kafka.processes import wait_for
+from tests.live_support.workers import Workers, configure
+
+NAMES = ("w0", "w1", "w2")
+# Source tasks, one each: what they wait for at a stop is not the test's matter, as sinks' would be.
+CONNECTORS = ("a", "b", "c", "d", "e", "f")
+DELAY_S = 10
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectHost]:
+    made = ConnectHost("4.1.1", tmp_path_factory.mktemp("connect-costs"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def workers(host: ConnectHost, kafka41: Broker, group_id: str) -> Iterator[Workers]:
+    kafka41.wait_coordinator(group_id)
+    made = Workers(kafka41, host, group_id)
+    yield made
+    made.end()
+
+
+def words(protocol: str) -> dict[str, str]:
+    return {
+        "connect_protocol": protocol,
+        "scheduled_rebalance_max_delay_ms": str(1000 * DELAY_S),
+    }
+
+
+def running(workers: Workers) -> None:
+    for connector in CONNECTORS:
+        wait_running(workers.running["w1"], connector, 1)
+    workers.settle()
+
+
+def look(workers: Workers, log: Path, file: Path) -> GroupSnapshot:
+    words = ["inspect", workers.group, "-b", workers.broker.bootstrap]
+    assert app.run([*words, "--client-log", str(log), "--save-to", str(file)]) in (0, 4)
+    return load_snapshot(file.read_text(), "yaml")
+
+
+def foretold(snapshot: GroupSnapshot, *ids: str) -> Cost:
+    return by_workers(
+        Restarts(
+            members=3,
+            restarting=len(ids),
+            static=0,
+            partitions=work_of_all(snapshot),
+            eager=3 if snapshot.group.assignor == "default" else 0,
+            eager_after=snapshot.group.assignor == "default",
+            snapshot=snapshot,
+            order=ids,
+            speed=Speed(restart=5, rebalance=1),
+        )
+    )
+
+
+def changes(rounds: dict[int, dict[str, set[str]]], last: int) -> int:
+    """How often something ran on another worker than before, after the generation `last`."""
+    owner = {item: worker for worker, held in rounds[last].items() for item in held}
+    count = 0
+    for generation in sorted(rounds):
+        if generation > last:
+            for worker, held in rounds[generation].items():
+                count += sum(owner[item] != worker for item in held)
+                owner |= dict.fromkeys(held, worker)
+    return count
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    "protocol", ["eager", pytest.param("compatible", marks=pytest.mark.full), "sessioned"]
+)
+def test_a_restart_costs_what_was_foretold(
+    workers: Workers, host: ConnectHost, topic_name: str, tmp_path: Path, protocol: str
+) -> None:
+    workers.broker.create_topic(topic_name, 1)
+    for name in NAMES:
+        workers.start(name, **words(protocol))
+        # The first one makes the cluster's topics: one that loses the race for it waits for long.
+        workers.running[name].wait_for("started", timeout=60)
+    workers.settle()
+    for connector in CONNECTORS:
+        config = {
+            "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+            "topic": topic_name,
+            "file": str(tmp_path / f"{connector}.txt"),
+        }
+        configure(workers.running["w0"], connector, config)
+    running(workers)
+
+    leads = {
+        member.client_id: member.worker is not None and member.worker.leader
+        for member in look(workers, host.log_path, tmp_path / "before.yaml").members
+    }
+    assert sum(leads.values()) == 1
+    leader = next(name for name, is_leader in leads.items() if is_leader)
+    other = next(name for name in NAMES if name != leader)
+    for name in (other, leader):
+        snapshot = look(workers, host.log_path, tmp_path / f"{name}.yaml")
+        ids = {member.client_id: member.member_id for member in snapshot.members}
+        told = foretold(snapshot, ids[name])
+        before = max(workers.rebalances())
+        assert snapshot.group.generation in (None, before)
+        for member in snapshot.members:
+            assert member.worker is not None
+            assert member.worker.leader is (member.client_id == leader)
+        stopped = time.monotonic()
+        workers.running.pop(name).stop()
+        wait_for(
+            f"the others to go on without {name}",
+            lambda before=before: max(workers.rebalances()) > before,
+            timeout=30,
+        )
+        workers.start(name, **words(protocol))
+        wait_for(
+            f"{told.rebalances} rebalances after generation {before}",
+            lambda before=before, told=told: max(workers.rebalances()) >= before + told.rebalances,
+            timeout=DELAY_S + 30,
+        )
+        running(workers)
+        rounds = workers.rebalances()
+        assert max(rounds) - before == told.rebalances
+        assert changes(rounds, before) == told.partitions_moved
+        # Nobody takes over what a worker ran that does not lead, and it does not get it back early.
+        waits = protocol != "eager" and name == other
+        assert ("scheduled.rebalance.max.delay.ms is over (10 s)" in told.text) is waits
+        if waits:
+            assert time.monotonic() - stopped >= DELAY_S
+            assert told.partitions_moved == 0

@@ -1,0 +1,67 @@
+"""A Connect cluster under a test's control, and what its workers logged of each rebalance."""
+
+import re
+from collections.abc import Mapping
+
+from tests.kafka.broker import Broker
+from tests.kafka.connect import ConnectHost, Worker, wait_workers
+from tests.kafka.processes import wait_for
+
+_JOINED = re.compile(
+    r"clientId=(\S+), groupId=(\S+)\] Joined group at generation (\d+) .*?"
+    r"connectorIds=\[(.*?)\], taskIds=\[(.*?)\], revokedConnectorIds=\[(.*?)\]"
+    r", revokedTaskIds=\[(.*?)\]"
+)
+
+
+class Workers:
+    """Workers in one JVM, restarted one after the other."""
+
+    def __init__(self, broker: Broker, host: ConnectHost, group: str) -> None:
+        self.broker = broker
+        self.group = group
+        self.running: dict[str, Worker] = {}
+        self._host = host
+
+    def start(self, name: str, **settings: str) -> None:
+        self.running[name] = self._host.launch(
+            self.broker, name, self.group, {k.replace("_", "."): v for k, v in settings.items()}
+        )
+
+    def restart(self, name: str, settings: Mapping[str, str]) -> None:
+        self.running[name].stop()
+        self.start(name, **{key.replace(".", "_"): value for key, value in settings.items()})
+        self.settle()
+
+    def settle(self) -> None:
+        for worker in self.running.values():
+            worker.wait_for("joined", timeout=60)
+        wait_workers(self.broker, list(self.running.values()))
+
+    @property
+    def protocols(self) -> set[str | None]:
+        return {worker.protocol for worker in self.running.values()}
+
+    def end(self) -> None:
+        for worker in self.running.values():
+            worker.stop()
+
+    def rebalances(self) -> dict[int, dict[str, set[str]]]:
+        """What each worker (by client id) held after each generation, by its own log."""
+        seen: dict[int, dict[str, set[str]]] = {}
+        for found in _JOINED.finditer(self._host.process.log_path.read_text(errors="replace")):
+            client, group, generation, connectors, tasks, _, _ = found.groups()
+            if group == self.group:
+                held = {*connectors.split(", "), *tasks.split(", ")} - {""}
+                seen.setdefault(int(generation), {})[client] = held
+        return seen
+
+
+def configure(worker: Worker, connector: str, config: dict[str, str]) -> None:
+    """Create the connector, or give it another configuration, which restarts its tasks."""
+    wait_for(
+        f"{connector} to be configured",
+        lambda: worker.ask("PUT", f"/connectors/{connector}/config", config) is not None,
+        timeout=30,
+        every=0.3,
+    )
