@@ -14,7 +14,7 @@ group is told by the offsets topic, not by comparing two clocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -22,7 +22,14 @@ from msgspec.structs import replace
 from rebal.groups.clients import default_list, identify, proven_family
 from rebal.groups.evidence_bounds import contradictions, with_bounds
 from rebal.groups.evidence_declared import bind
-from rebal.groups.evidence_exact import evidence_key, when, with_joins, with_ran
+from rebal.groups.evidence_exact import (
+    begins,
+    evidence_key,
+    unnamed,
+    when,
+    with_joins,
+    with_ran,
+)
 from rebal.groups.model import (
     AssignorList,
     DeclaredAssignors,
@@ -79,7 +86,7 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
     expected = snapshot.expected_members
     return replace(
         bounded,
-        refusals=_refusals(snapshot.refusals, (one for one in seen if isinstance(one, Refused))),
+        refusals=_refusals(snapshot.refusals, _final(seen)),
         contradictions=_joined(
             snapshot.contradictions,
             [item for _, items in found for item in items] + list(contradictions(bounded)),
@@ -141,6 +148,22 @@ def _with_declared(member: Member, declared: DeclaredAssignors | None) -> Member
         evidence=evidence,
     )
     return replace(member, assignors=made)
+
+
+def _final(seen: Sequence[Observation]) -> Iterator[Refused]:
+    """The refusals, but for those that the same client got over by joining with a longer list."""
+    joins = [one for one in seen if isinstance(one, Joined) and unnamed(one)]
+    for one in seen:
+        if isinstance(one, Refused) and not (
+            unnamed(one)
+            and any(
+                (join.client_id, join.host) == (one.client_id, one.host)
+                and begins(one.list, join.list)
+                and when(one.at) <= when(join.at)
+                for join in joins
+            )
+        ):
+            yield one
 
 
 def _refusals(known: tuple[Refusal, ...], seen: Iterable[Refused]) -> tuple[Refusal, ...]:

@@ -20,7 +20,7 @@ from rebal.groups.model import (
     Software,
     Timeouts,
 )
-from rebal.groups.observations import Joined, Ran
+from rebal.groups.observations import Joined, Ran, Refused
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -42,6 +42,8 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
         lists[known.list] = list(known.evidence)
     for join in seen:
         lists.setdefault(join.list, []).append(join.evidence)
+    if all(map(unnamed, seen)):
+        lists = {n: found for n, found in lists.items() if not any(begins(n, o) for o in lists)}
     newest = max(lists, key=lambda names: (max(when(e.at) for e in lists[names]), names))
     last = seen[-1]
     later = member.joined_at is None or when(last.at) >= member.joined_at
@@ -69,6 +71,20 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
         evidence=tuple(item for items in evidence for item in items),
     )
     return bound, (contradiction,)
+
+
+def unnamed(seen: Joined | Refused) -> bool:
+    """Does the client not say who it is."""
+    return seen.software is None or seen.software.name is None
+
+
+def begins(names: tuple[str, ...], longer: tuple[str, ...]) -> bool:
+    """Is `names` only the beginning of `longer`?
+
+    aiokafka, which does not say who it is, sends a JoinGroup for each assignor of its list, each
+    with one more of them (0.14.0, group_coordinator.py): the longest is the list that counts.
+    """
+    return len(names) < len(longer) and longer[: len(names)] == names
 
 
 def _has(one: AssignorList | Joined, names: tuple[str, ...]) -> bool:

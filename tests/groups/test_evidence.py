@@ -161,6 +161,35 @@ def test_two_lists_of_one_member_id_contradict_each_other_and_the_newest_stays()
     assert len(contradiction.evidence) == 2
 
 
+@pytest.mark.parametrize("minutes", [(1, 2), (2, 1)])
+def test_aiokafka_joins_with_a_growing_list_and_the_longest_counts(minutes):
+    seen = [
+        joined("a", "roundrobin", minute=minutes[0], software=None),
+        joined("a", "roundrobin", "range", minute=minutes[1], software=None),
+    ]
+    merged = merge(group(member("a"), assignor="roundrobin"), seen)
+    assert lists(merged)["a"].list == ("roundrobin", "range")
+    assert merged.contradictions == ()
+    named = [replace(one, software=JAVA) for one in seen]
+    assert merge(group(member("a"), assignor="roundrobin"), named).contradictions
+
+
+def test_a_refusal_that_a_longer_list_got_over_is_none():
+    refusal = Refused(
+        group_id="g", list=("roundrobin",), at=at(1), client_id="a",
+        evidence=Evidence(source=Source.REQUEST_LOG),
+    )  # fmt: skip
+    later = joined("a", "roundrobin", "range", minute=2, software=None, client_id="a")
+    assert merge(group(member("a")), [refusal, later]).refusals == ()
+    for other in (
+        replace(later, client_id="b"),
+        replace(later, list=("range", "roundrobin")),
+        replace(later, software=JAVA),
+        joined("a", "roundrobin", "range", minute=0, software=None, client_id="a"),
+    ):
+        assert len(merge(group(member("a")), [refusal, other]).refusals) == 1
+
+
 def test_an_exact_list_without_the_elected_assignor_is_a_contradiction():
     merged = merge(group(member("a")), [joined("a", COOP)])
     assert ["range is elected" in c.what for c in merged.contradictions] == [True]
