@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -39,10 +40,16 @@ _AIOKAFKA: Final = {
     "roundrobin": ("roundrobin", "RoundRobinPartitionAssignor"),
     "sticky": ("sticky.sticky_assignor", "StickyPartitionAssignor"),
 }
+_AIOKAFKA_JOINS: Final = (
+    "aiokafka joins once for each of these, first with the first alone (seen with 0.14.0): a "
+    "refusal in the broker's log, while others lack it, and one more rebalance are normal"
+)
 _SEGMENTIO: Final = {
     "range": "kafka.RangeGroupBalancer{}",
     "roundrobin": "kafka.RoundRobinGroupBalancer{}",
 }
+_KAFKAJS: Final = "RoundRobinAssigner"
+"""The one assigner that kafkajs brings, as PartitionAssigners.roundRobin."""
 _SLASHES: Final = {"franz-go", "sarama", "segmentio", "confluent-kafka-go", "JS", "Java code"}
 
 
@@ -83,11 +90,14 @@ def settings_for(
         return (_setting(family, "Python", f"# {head}\n{text}"),)
     if family == "aiokafka" and all(name in _AIOKAFKA for name in names):
         text = _python("aiokafka", "AIOKafkaConsumer", [_AIOKAFKA[name] for name in names])
-        return (_setting(family, "Python", f"# {head}\n{text}"),)
+        made = _setting(family, "Python", f"# {head}\n{text}")
+        return (noted(made, [_AIOKAFKA_JOINS]) if len(names) > 1 else made,)
     if family == "segmentio" and all(name in _SEGMENTIO for name in names):
         balancers = ", ".join(_SEGMENTIO[name] for name in names)
         text = f"config.GroupBalancers = []kafka.GroupBalancer{{{balancers}}}"
         return (_setting(family, "segmentio", f"// {head}\n{text}"),)
+    if family == "kafkajs":
+        return (_setting(family, "JS", "\n".join([f"// {head}", *_kafkajs(names)])),)
     return ()
 
 
@@ -218,11 +228,32 @@ def _object(
     yield closes
 
 
-def _class(name: str) -> str:
-    """Java's class for an assignor's name; for a custom one, a word that says to put it there."""
+def java_class(name: str) -> str | None:
+    """Kafka's own Java class for an assignor's name; None where Kafka has none."""
     known = assignors().get(name)
     classes = known.spellings if known else ()
-    return next((c for c in classes if c.startswith("org.apache.kafka.")), f"THE-CLASS-OF-{name}")
+    return next((each for each in classes if each.startswith("org.apache.kafka.")), None)
+
+
+def _class(name: str) -> str:
+    """Its Java class; where Kafka has none, a word that says to put it there."""
+    return java_class(name) or f"THE-CLASS-OF-{name}"
+
+
+def _kafkajs(names: Sequence[str]) -> Iterator[str]:
+    """An assigner of the application's own is a factory like kafkajs's, with a name of its own."""
+    listed = []
+    for name in names:
+        if name == _KAFKAJS:
+            listed.append("PartitionAssigners.roundRobin")
+            continue
+        listed.append(f"assigners[{json.dumps(name)}]")
+        yield (
+            f"// kafkajs has no {name}: {listed[-1]} stands for an assigner of your own whose name "
+            f"is {name}, and which assigns as the other members' {name} does"
+        )
+    yield 'const { PartitionAssigners } = require("kafkajs");'
+    yield f"kafka.consumer({{ …, partitionAssigners: [{', '.join(listed)}] }});"
 
 
 def _python(package: str, consumer: str, classes: Sequence[tuple[str, str]]) -> str:

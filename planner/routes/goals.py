@@ -67,7 +67,7 @@ def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
 
 
 def _of_consumers(name: str) -> bool:
-    return name in ("range", "roundrobin", "sticky")
+    return name in ("range", "roundrobin", "sticky", "RoundRobinAssigner")
 
 
 def _others(snapshot: GroupSnapshot, target: str) -> bool:

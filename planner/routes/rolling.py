@@ -20,13 +20,13 @@ from rebal.planner.context import CONSUMER, EAGER, Context, Facts, ids
 from rebal.planner.cost import CostModel, Restarts
 from rebal.planner.cost_timeouts import back_in_time, of_family
 from rebal.planner.families import able, cooperative
-from rebal.planner.kinds import classes_of, custom
+from rebal.planner.kinds import classes_of
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
 from rebal.planner.routes.kubernetes import kubernetes_lines
 from rebal.planner.routes.metrics import metrics_lines
 from rebal.planner.routes.priced import priced
 from rebal.planner.routes.static import static_lines
-from rebal.planner.settings import no_text, noted, plain, settings_for
+from rebal.planner.settings import java_class, no_text, noted, plain, settings_for
 
 
 def add_both(
@@ -299,7 +299,7 @@ def _notes(
     """What else must be true of these clients for the text to work."""
     known = known_family(family)
     for name in names if family == "java" else ():
-        if custom(name) and name not in classes_of(context.snapshot):
+        if java_class(name) is None and name not in classes_of(context.snapshot):
             yield f"put the class you use today for {plain(name)} in place of THE-CLASS-OF-…"
     if context.sink is not None:
         yield (

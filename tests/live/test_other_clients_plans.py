@@ -10,6 +10,7 @@ import pytest
 
 from tests.kafka.broker import Broker
 from tests.kafka.members import wait_assigned
+from tests.kafka.processes import HarnessTimeoutError
 from tests.kafka.service import PARTITIONS, Service, by_answer, gave_up, texts
 
 pytestmark = pytest.mark.usefixtures("other_clients")
@@ -227,6 +228,80 @@ def test_clients_that_cannot_block_the_plan_and_would_have_refused_the_others(
     assert refused == {(f"{client}-9", *FINAL) for client in ("java-4.1.1", "franz-go")}
     said = [event for member in service.running.values() for event in member.said("error")]
     assert not [event for event in said if event.data["kind"] == "refused"]
+
+
+def test_kafkajs_takes_an_assigner_of_its_own(service: Service) -> None:
+    names = ["kafkajs-0", "kafkajs-1"]
+    service.begin(names, ["RoundRobinAssigner"])
+    plan = service.plan("--to", "range", "--out", str(service.file))
+    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("two_bounces", 1, 0)
+    first, second = plan["steps"]
+    assert "PartitionAssigners.roundRobin" in texts(first, "kafkajs")
+    service.carry_out(first, names)
+    service.carry_out(second, names)
+    assert service.verify()["finished"]
+    assert service.inspect()["assignor"] == "range"
+    # Only its own assigner's name betrayed kafkajs.
+    assert service.plan("--to", "RoundRobinAssigner")["verdict"] == "unproven"
+    back = service.plan("--to", "RoundRobinAssigner", "--assume-family", "kafkajs")
+    assert (back["path"], back["next_step"], back["exit_code"]) == ("two_bounces", 1, 0)
+    assert service.plan("--to", "range")["verdict"] == "done"
+
+
+def test_aiokafka_goes_with_java_from_one_assignor_to_another(service: Service) -> None:
+    names = ["java-2.8.2-0", "aiokafka-0"]
+    service.begin(names, OLD)
+    cooperative = service.plan()
+    assert (cooperative["path"], cooperative["exit_code"]) == ("none", 3)
+    assert cooperative["summary"].startswith("no step can be planned: aiokafka-0")
+    assert "RB105" in cooperative["summary"]
+    said = ("--assume-family", "aiokafka-0=aiokafka", "--out", str(service.file))
+    plan = service.plan("--to", "roundrobin", *said)
+    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("two_bounces", 1, 0)
+    first, second = plan["steps"]
+    service.carry_out(first, names[::-1])
+    assert service.inspect()["assignor"] == "roundrobin"
+    service.carry_out(second, names)
+    assert service.verify()["finished"]
+    assert set(service.runs().values()) == {"EAGER"}
+    assert service.plan("--to", "roundrobin")["verdict"] == "done"
+    assert all(member.error is None for member in service.running.values())
+
+
+def test_kafka_go_alone_from_one_assignor_to_another(service: Service) -> None:
+    names = ["segmentio-0", "segmentio-1"]
+    service.begin(names, OLD)
+    said = ("--assume-family", "segmentio", "--out", str(service.file))
+    plan = service.plan("--to", "roundrobin", *said)
+    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("two_bounces", 1, 0)
+    first, second = plan["steps"]
+    assert "{kafka.RoundRobinGroupBalancer{}, kafka.RangeGroupBalancer{}}" in texts(
+        first, "segmentio"
+    )
+    service.carry_out(first, names)
+    service.carry_out(second, names)
+    assert service.verify()["finished"]
+
+
+@pytest.mark.parametrize("strict", ["java-2.8.2", "java-4.1.1", "confluent-kafka", "kafka-python"])
+def test_kafka_go_beside_a_client_whose_leader_cannot_read_it(
+    strict: str, service: Service
+) -> None:
+    """RB119: such a group lives only while a third client leads it."""
+    leader, other, go = "aiokafka-0", f"{strict}-0", "segmentio-0"
+    for name in (leader, other, go):
+        service.begin([name], OLD)
+    plan = service.plan("--to", "roundrobin", "--assume-family", "segmentio-0=segmentio")
+    assert (plan["verdict"], plan["exit_code"]) == ("blocked", 3)
+    (finding,) = (one for one in plan["findings"] if one["rule"] == "RB119")
+    assert finding["result"] == "yes"
+    assert set(finding["members"]) == {service.running[name].member_id for name in (other, go)}
+    # The truth: two restarts of a roll-out make the other one the leader, and it cannot read.
+    service.running[go].stop()
+    service.running[leader].stop()
+    left = [service.running[other], service.start(go, OLD)]
+    with pytest.raises(HarnessTimeoutError):
+        wait_assigned(left, PARTITIONS, timeout=5)
 
 
 def test_a_franz_go_member_that_is_refused_again_and_again(service: Service) -> None:

@@ -48,6 +48,7 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
 
     `members`: `{id, list | at_least | lacks, family, version, guess, instance, owned, declared,
     topics, protocol_type, rack, regex, bytes (version of the subscription; null: not read),
+    mislabelled (v0 bytes marked as v1),
     assigned_data, sticky (the generation in its user data), surge, upgrade_from, ran, classic_only,
     idle, timeouts: [session, rebalance] in ms}`;
     `cluster: {version, settings, features}`;
@@ -164,7 +165,9 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
         subscription=Subscription(
             version=m.get("bytes", 1),
             topics=tuple(m.get("topics", topics)),
-            owned_partitions={"orders": mine} if m.get("owned") else {},
+            owned_partitions=None
+            if m.get("mislabelled")
+            else ({"orders": mine} if m.get("owned") else {}),
             user_data=encode_sticky(
                 StickyUserData(previous=(("orders", number),), generation=m["sticky"])
             )

@@ -2,11 +2,12 @@
 //
 // The same interface as pymember.py: standard input takes `start`, `stop`, `hold` and `exit` lines
 // with words separated by tabs, standard output gives one JSON event a line, standard error is the
-// client's log. SIGTERM stops it too.
+// client's log. SIGTERM stops it too. The setting `plan.text` holds a plan's own text for kafkajs, in
+// hexadecimals: it is run as it is, and gives the list.
 "use strict";
 
 const readline = require("node:readline");
-const { Kafka, logLevel } = require("kafkajs");
+const { Kafka, PartitionAssigners, logLevel } = require("kafkajs");
 
 const REFUSED = "INCONSISTENT_GROUP_PROTOCOL";
 const commands = readline.createInterface({ input: process.stdin });
@@ -29,8 +30,26 @@ function logger() {
     process.stderr.write(`${log.timestamp} ${label} [${namespace}] ${log.message}\n`);
 }
 
+// Assigners of the application's own, by any name: kafkajs's round robin under that name.
+const assigners = new Proxy({}, {
+  get: (_, name) => (given) => ({ ...PartitionAssigners.roundRobin(given), name }),
+});
+
+function listOf(settings) {
+  const text = settings["plan.text"];
+  if (text) {
+    let made = {};
+    const kafka = { consumer: (options) => (made = options) };
+    const code = Buffer.from(text, "hex").toString().replace("{ …, ", "{ ");
+    new Function("require", "kafka", "assigners", code)(require, kafka, assigners);
+    return made;
+  }
+  const names = settings["partition.assignment.strategy"];
+  return names ? { partitionAssigners: names.split(",").map((name) => assigners[name]) } : {};
+}
+
 async function start(settings) {
-  for (const key of ["partition.assignment.strategy", "group.instance.id", "group.protocol"]) {
+  for (const key of ["group.instance.id", "group.protocol"]) {
     if (settings[key]) {
       throw new Error(`kafkajs has nothing like ${key}`);
     }
@@ -42,6 +61,7 @@ async function start(settings) {
     logCreator: logger,
   });
   const consumer = kafka.consumer({
+    ...listOf(settings),
     groupId: settings["group.id"],
     sessionTimeout: Number(settings["session.timeout.ms"]),
     heartbeatInterval: Number(settings["heartbeat.interval.ms"]),

@@ -1,0 +1,76 @@
+"""RB119: a member's bytes that a leader of another client cannot read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rebal.groups.model import Tri
+from rebal.planner.context import CONSUMER, Context, Facts
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.registry import found, rule
+
+# The first version that reads a v1 subscription's owned partitions; of librdkafka the oldest one
+# that was tried.
+_STRICT: Final = {"java": "2.4", "librdkafka": "2.16", "kafka-python": "3.0"}
+
+
+@rule(
+    "RB119",
+    Severity.BLOCK,
+    "A member's subscription cannot be read by a leader of another client",
+    reference="ConsumerProtocolSubscription.json (v1 needs owned partitions); segmentio/kafka-go "
+    "0.4.51 with Java 2.8.2 to 4.1.1, librdkafka 2.16.0 and kafka-python 3.0.12 on a 4.1.1 broker",
+)
+def unreadable_bytes(context: Context) -> Iterator[Finding]:
+    """A member marks its subscription as version 1 and sends version 0.
+
+    Why it matters: segmentio/kafka-go (and sarama-cluster) do so. The leader reads every member's
+    subscription, and one of Java from 2.4, librdkafka or kafka-python 3 finds the bytes too short:
+    Java stops for good ("SchemaException: Buffer underflow while parsing consumer protocol's
+    subscription"), the others assign nothing. kafka-go as a leader cannot read theirs either
+    ("unable to read metadata for member"). Such a group lives only while a third client leads, and
+    each restart may change the leader: no order of restarts is safe.
+
+    How to find out: it is in the members' own bytes, which describing the group shows.
+
+    How to fix it: give these members a group of their own first, or another client.
+
+    Cannot tell: what another member's client is, or its version, is not known.
+    """
+    if not context.classic or context.goal == CONSUMER:
+        return
+    short = [facts for facts in context.members if _mislabelled(facts)]
+    answers = {f.name: _strict(f) for f in context.members if f not in short} if short else {}
+    for result in (Tri.YES, Tri.CANNOT_TELL):
+        others = [facts for facts in context.members if answers.get(facts.name) is result]
+        if others:
+            cannot = "cannot read" if result is Tri.YES else "may not be able to read"
+            yield found(
+                f"{context.named(short)} {'sends' if len(short) == 1 else 'send'} bytes that "
+                f"{context.named(others)} {cannot}: when one of the latter leads, it stops or "
+                "assigns nothing, and each restart may change the leader.",
+                result=result,
+                members=[*short, *others],
+                fix=f"Give {context.named(short)} a group of their own, or another client, before "
+                "any restart.",
+            )
+            return
+
+
+def _mislabelled(facts: Facts) -> bool:
+    sent = facts.member.subscription
+    return sent is not None and sent.version == 1 and sent.owned_partitions is None
+
+
+def _strict(facts: Facts) -> Tri:
+    """Does this member's client, when it leads, insist on what a v1 subscription must have?"""
+    if facts.family is None:
+        return Tri.CANNOT_TELL if set(facts.candidates) & set(_STRICT) else Tri.NO
+    first = _STRICT.get(facts.family)
+    if first is None:
+        return Tri.NO
+    older = facts.older_than(first)
+    if older is Tri.YES and facts.family == "librdkafka":
+        return Tri.CANNOT_TELL
+    return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(older, Tri.CANNOT_TELL)
