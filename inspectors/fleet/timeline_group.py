@@ -81,6 +81,7 @@ class GroupTimeline:
         self._reader = GroupMetadataReader()
         self._applied_offset = -1
         self._dying: Item | None = None
+        self._tombstone: tuple[Item, GroupType] | None = None
 
     def record(self, at: int, raw: Raw) -> None:
         """One record of `__consumer_offsets` whose key names this group."""
@@ -129,6 +130,8 @@ class GroupTimeline:
     def finish(self) -> None:
         """The end of this group's inputs."""
         self._drain(None)
+        if self._tombstone is not None and self.type is GroupType.UNKNOWN:
+            self._dying, self.type = self._tombstone
         if self._dying is not None:
             self._die()
         if self.consumer is not None:
@@ -221,13 +224,13 @@ class GroupTimeline:
             return
         if isinstance(key, kinds.GroupMetadataKey):
             if value is None:
-                self._dying = item if self.type is GroupType.CLASSIC else None
+                self._buried(item, GroupType.CLASSIC)
                 return
             self._became(GroupType.CLASSIC, item.at)
             self._classic(item.at, value)
             return
         if value is None and key.version == kinds.CONSUMER_GROUP_METADATA:
-            self._dying = item if self.type is GroupType.CONSUMER else None
+            self._buried(item, GroupType.CONSUMER)
             return
         if value is not None:
             self._became(GroupType.CONSUMER, item.at)
@@ -262,6 +265,12 @@ class GroupTimeline:
         self.consumer = None
         if last is not None:
             self.history.advance(last)
+
+    def _buried(self, item: Item, kind: GroupType) -> None:
+        """A tombstone of a group of this kind; of a deleted one the log cleaner leaves no more."""
+        self._dying = item if self.type is kind else None
+        if self.type is GroupType.UNKNOWN:
+            self._tombstone = item, kind
 
     def _die(self) -> None:
         """The tombstone was the end of the group: nothing of another type followed it."""

@@ -1,0 +1,71 @@
+"""What the log cleaner leaves of the offsets topic makes no failed rebalances of what it took away.
+
+In the cleaned part of a partition each key has its newest record only; after it everything is
+there. So a group's first record is followed by its very next one, wherever the cleaned part ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.timeline_input import Row, captured_records, captured_requests, tables
+
+CAPTURES = Path(__file__).parents[1] / "data" / "captures"
+
+
+def cleaned(records: Iterable[Row], until: float) -> list[Row]:
+    """The records with those before the time `until` compacted, as the log cleaner does it."""
+    newest = {(row["partition"], row["key"]): row["offset"] for row in records if row["at"] < until}
+    return [
+        row
+        for row in records
+        if row["at"] >= until or newest[row["partition"], row["key"]] == row["offset"]
+    ]
+
+
+def failures(rows: list[Row]) -> set[tuple[str, int]]:
+    made = tables(rows)
+    found = {(r["group_id"], r["generation"]) for r in made["rebalances"] if r["failed"]}
+    counted = {g["group_id"]: g["failed_rebalance_total"] for g in made["groups"]}
+    assert sum(counted.values()) == len(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def records() -> list[Row]:
+    return list(captured_records(CAPTURES))
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_no_generation_that_was_completed_counts_as_failed(records: list[Row], log: bool) -> None:
+    requests = list(captured_requests(CAPTURES)) if log else []
+    really = failures([*records, *requests])
+    assert really
+    completed = {
+        (r["group_id"], r["generation"]) for r in tables(records)["rebalances"] if not r["failed"]
+    }
+    times = sorted(row["at"] for row in records)
+    fewer = 0
+    for part in range(1, 12):
+        kept = cleaned(records, times[len(times) * part // 12])
+        fewer += len(records) - len(kept)
+        found = failures([*kept, *requests])
+        assert found <= really, part
+        assert not found & completed
+    assert fewer > len(records), "the cleaner took nothing away"
+
+
+def test_with_only_the_newest_of_each_key_nothing_is_known_to_have_failed(
+    records: list[Row],
+) -> None:
+    kept = cleaned(records, float("inf"))
+    assert len(kept) < len(records) / 2
+    made = tables(kept)
+    assert not any(row["failed"] for row in made["rebalances"])
+    wanted = ("group_id", "type", "state", "generation", "members", "deleted_at")
+    assert {tuple(g[name] for name in wanted) for g in made["groups"]} == {
+        tuple(g[name] for name in wanted) for g in tables(records)["groups"]
+    }
