@@ -17,8 +17,8 @@ from typing import IO, Any, Final, NamedTuple
 
 from rebal.inspectors.text_input import LONGEST_LINE, cannot_read, files_in
 
-PART: Final = 32 << 20
-"""Bytes of a plain file that one part has at most, and about those that a task is given."""
+_LEAST, _MOST = 8 << 20, 128 << 20
+"""Bytes of plain files for one task: each task costs a tenth of a second."""
 _BLOCK: Final = 1 << 20
 _PACKED_BLOCK: Final = 1 << 16
 _GZIP_WINDOW: Final = 31
@@ -48,33 +48,38 @@ class Block(NamedTuple):
     problem: str | None = None
 
 
-def share_out(paths: Sequence[str]) -> list[list[Part]]:
-    """The files at `paths` (files or folders) in parts, those of each task; packed files first.
+def share_out(paths: Sequence[str], tasks: int) -> list[list[Part]]:
+    """The files at `paths` (files or folders) in parts, those of each of about `tasks` tasks.
+
+    Packed files come first: they cannot be split.
 
     Raises:
         DocumentError: a path is missing or cannot be read, or a folder holds no file.
     """
     packed: list[list[Part]] = []
-    plain: list[list[Part]] = []
-    room = 0
+    sizes: dict[str, int] = {}
     for file in dict.fromkeys(path.absolute() for path in files_in([Path(path) for path in paths])):
         try:
             with file.open("rb") as stream:
-                is_packed = stream.read(2) in _UNPACK
-                size = stream.seek(0, 2)
+                if stream.read(2) in _UNPACK:
+                    packed.append([Part(str(file), 0, _TO_ITS_END)])
+                else:
+                    sizes[str(file)] = stream.seek(0, 2)
         except OSError as error:
             raise cannot_read(str(file), error) from None
-        if is_packed:
-            packed.append([Part(str(file), 0, _TO_ITS_END)])
-            continue
-        for begin in range(0, size, PART):
-            part = Part(str(file), begin, min(begin + PART, size))
-            if part.end - begin > room:
+    room = share = min(_MOST, max(_LEAST, -(-sum(sizes.values()) // tasks)))
+    plain: list[list[Part]] = [[]]
+    for path, size in sizes.items():
+        begin = 0
+        while begin < size:
+            if not room:
                 plain.append([])
-                room = PART
-            plain[-1].append(part)
-            room -= part.end - begin
-    return packed + plain
+                room = share
+            end = min(begin + room, size)
+            plain[-1].append(Part(path, begin, end))
+            room -= end - begin
+            begin = end
+    return packed + [parts for parts in plain if parts]
 
 
 def blocks(part: Part) -> Iterator[Block]:

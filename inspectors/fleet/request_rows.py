@@ -129,11 +129,6 @@ def _row(found: Request, steady: set[tuple[str, str]]) -> dict[str, Any] | None:
         "software_version": found.software_version,
         "member_id": text_in(answer, "memberId") or text_in(body, "memberId") or None,
         "instance_id": text_in(body, "groupInstanceId") or text_in(body, "instanceId") or None,
-        "protocol_type": text_in(body, "protocolType") or None,
-        "protocol": text_in(answer, "protocolName") or text_in(body, "protocolName") or None,
-        "reason": text_in(body, "reason") or None,
-        "session_timeout_ms": _int(body, "sessionTimeoutMs"),
-        "rebalance_timeout_ms": _int(body, "rebalanceTimeoutMs"),
     }
     try:
         row |= _OF_API[found.api](found)
@@ -142,11 +137,23 @@ def _row(found: Request, steady: set[tuple[str, str]]) -> dict[str, Any] | None:
     return row
 
 
+def _protocol(found: Request) -> dict[str, Any]:
+    body, answer = found.request, found.response
+    return {
+        "protocol_type": text_in(body, "protocolType") or None,
+        "protocol": text_in(answer, "protocolName") or text_in(body, "protocolName") or None,
+    }
+
+
 def _join(found: Request) -> dict[str, Any]:
     body, answer = found.request, found.response
     generation = _int(answer, "generationId")
     return {
+        **_protocol(found),
         "generation": generation if not found.error else None,
+        "reason": text_in(body, "reason") or None,
+        "session_timeout_ms": _int(body, "sessionTimeoutMs"),
+        "rebalance_timeout_ms": _int(body, "rebalanceTimeoutMs"),
         "protocols": [
             {"name": text_in(one, "name"), "metadata": _bytes(one, "metadata")}
             for one in objects(body.get("protocols"))
@@ -167,6 +174,7 @@ def _join(found: Request) -> dict[str, Any]:
 
 def _sync(found: Request) -> dict[str, Any]:
     return {
+        **_protocol(found),
         "generation": _int(found.request, "generationId"),
         "assignments": [
             {"member_id": text_in(one, "memberId"), "assignment": _bytes(one, "assignment")}
@@ -199,6 +207,7 @@ def _consumer_heartbeat(found: Request) -> dict[str, Any]:
     topics = body.get("subscribedTopicNames")
     return {
         "generation": _int(body, "memberEpoch"),
+        "rebalance_timeout_ms": _int(body, "rebalanceTimeoutMs"),
         "member_epoch": None if found.error else _int(answer, "memberEpoch"),
         "subscribed_topics": (
             [topic for topic in topics if isinstance(topic, str)]

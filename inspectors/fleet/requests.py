@@ -26,6 +26,7 @@ from rebal.inspectors.fleet.request_rows import COUNTED, COUNTS, RequestLines
 from rebal.inspectors.fleet.schemas import REQUESTS
 from rebal.inspectors.log_lines import NO_OFFSET
 
+_TASKS_PER_CORE: Final = 4
 _ROWS: Final = 4000
 """Rows that a task hands over at once, about."""
 _Reader = Callable[[Iterable[pa.RecordBatch], RequestLines], Iterator[None]]
@@ -56,7 +57,8 @@ def read_requests(
     Raises:
         DocumentError: a path is missing or cannot be read, or a folder holds no file.
     """
-    local = share_out([path for path in paths if not is_remote(path)])
+    tasks = _TASKS_PER_CORE * spark.sparkContext.defaultParallelism
+    local = share_out([path for path in paths if not is_remote(path)], tasks)
     remote = [path for path in paths if is_remote(path)]
     frames: list[tuple[DataFrame, _Reader]] = []
     if local:

@@ -28,7 +28,7 @@ def lines_of(found: list[Block]) -> list[tuple[int, bytes]]:
 
 
 def read_all(*paths: Path) -> list[Block]:
-    shares = share_out([str(path) for path in paths])
+    shares = share_out([str(path) for path in paths], 1)
     return [block for share in shares for part in share for block in blocks(part)]
 
 
@@ -39,9 +39,10 @@ def test_each_line_belongs_to_the_part_in_which_it_begins(
     log = tmp_path / "log"
     log.write_bytes(TEXT)
     monkeypatch.setattr(request_files, "_BLOCK", block)
+    monkeypatch.setattr(request_files, "_LEAST", 1)
     for size in range(1, len(TEXT) + 2):
-        monkeypatch.setattr(request_files, "PART", size)
-        assert len(share_out([str(log)])) == -(-len(TEXT) // size)
+        monkeypatch.setattr(request_files, "_MOST", size)
+        assert len(share_out([str(log)], 1)) == -(-len(TEXT) // size)
         assert lines_of(read_all(log)) == lines_of([Block(0, TEXT)]), size
 
 
@@ -87,17 +88,20 @@ def test_a_file_that_becomes_shorter_is_not_taken_for_whole(tmp_path: Path) -> N
 def test_small_files_share_a_task_and_packed_ones_come_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_files, "PART", 100)
-    for name, text in (("a", 40), ("b", 50), ("c", 150), (".hidden", 10), ("empty", 0)):
-        (tmp_path / name).write_bytes(b"x" * text)
+    monkeypatch.setattr(request_files, "_LEAST", 100)
+    for name, size in (("a", 40), ("b", 50), ("c", 150), (".hidden", 10), ("empty", 0)):
+        (tmp_path / name).write_bytes(b"x" * size)
     (tmp_path / "packed").write_bytes(gzip.compress(TEXT))
-    shares = share_out([str(tmp_path), str(tmp_path / "a")])
-    assert [[Path(part.path).name for part in share] for share in shares] == [
-        ["packed"],
-        ["a", "b"],
-        ["c"],
-        ["c"],
+    shares = share_out([str(tmp_path), str(tmp_path / "a")], 1000)
+    said = [[(Path(one.path).name, one.begin, one.end) for one in share] for share in shares]
+    assert said[0][0][0] == "packed"
+    assert said[1:] == [
+        [("a", 0, 40), ("b", 0, 50), ("c", 0, 10)],
+        [("c", 10, 110)],
+        [("c", 110, 150)],
     ]
+    (whole,) = share_out([str(tmp_path / "c")], 1)
+    assert whole == [Part(str(tmp_path / "c"), 0, 150)]
 
 
 def test_a_longest_line_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,8 +117,8 @@ def test_a_longest_line_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="no such file"):
-        share_out([str(tmp_path / "none")])
+        share_out([str(tmp_path / "none")], 1)
     with pytest.raises(DocumentError, match="holds no file"):
-        share_out([str(tmp_path)])
+        share_out([str(tmp_path)], 1)
     with pytest.raises(DocumentError, match="no such file"):
         list(blocks(Part(str(tmp_path / "gone"), 0, 10)))
