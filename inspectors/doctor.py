@@ -20,6 +20,7 @@ from rebal.inspectors.live_describe import Described, describe
 from rebal.inspectors.probe import MIN_VERSION
 from rebal.inspectors.raw import RawCluster
 from rebal.inspectors.raw_connection import Deadline
+from rebal.inspectors.raw_offsets import committed_offsets
 from rebal.inspectors.reload import rebalanced_since_load
 from rebal.inspectors.reload_log import OFFSETS_TOPIC
 
@@ -246,7 +247,11 @@ class _Examination:
     def _offsets(self) -> str:
         group = self._needs_group()
         admin = self._needs_admin()
-        committed = admin.committed(group, self._deadline())
+        committed = (
+            committed_offsets(self._raw, group, self._deadline())
+            if self._raw_is_in
+            else admin.committed(group, self._deadline())
+        )
         owned = {
             (topic, number)
             for member in (self._described.members if self._described else ())

@@ -38,6 +38,7 @@ from rebal.inspectors.live_describe import CONSUMER, Described, describe
 from rebal.inspectors.probe import probe_group
 from rebal.inspectors.raw import RawCluster
 from rebal.inspectors.raw_connection import Deadline, error_name
+from rebal.inspectors.raw_offsets import committed_offsets
 from rebal.inspectors.reload import Reading, rebalanced_since_load, seen_by_probe
 
 _NOT_ASKED: Final = "asked together with the probe only (--probe)"
@@ -211,7 +212,11 @@ def _topics_and_lag(
         return _raw_topics(session, sorted(names), deadline, notes), NO_LAG
     lag = NO_LAG
     try:
-        committed = session.admin.committed(described.group_id, deadline)
+        committed = (
+            session.admin.committed(described.group_id, deadline)
+            if session.raw is None
+            else committed_offsets(session.raw, described.group_id, deadline)
+        )
         ends = session.admin.ends(sorted(owned | committed.keys()), deadline)
         lag = Lags(
             Lag(topic=each[0], partition=each[1], committed=committed.get(each), end=ends.get(each))

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import socket
 import ssl
+import struct
 import threading
 import time
 from typing import Any, Final
@@ -26,6 +27,11 @@ from rebal.inspectors.connection_tokens import TokenProvider, forget
 from rebal.inspectors.errors import ConnectError, RequestError
 
 _SOFTWARE: Final = "rebal"
+# What kafka-python raises of bytes that are no response: its own errors, and its codecs'.
+_NOT_KAFKA: Final = (
+    *(kafka.errors.KafkaError, struct.error),
+    *(ValueError, LookupError, TypeError, OverflowError),
+)
 
 # kafka-python logs whole requests at DEBUG and failed logins at ERROR: nothing of it may show.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
@@ -125,7 +131,7 @@ class Connection:
                 data = self._socket.recv(65536)
                 if not data:
                     raise ConnectionResetError
-                for _, response in self._parser.receive_bytes(data):
+                for _, response in self._decoded(data):
                     return response
         except TimeoutError:
             self.close()
@@ -137,6 +143,15 @@ class Connection:
             ) from None
         finally:
             self._lock.release()
+
+    def _decoded(self, data: bytes) -> Any:
+        try:
+            return self._parser.receive_bytes(data)
+        except _NOT_KAFKA:
+            self.close()
+            raise RequestError(
+                "CORRUPT_MESSAGE", f"what {self.address} answers is not Kafka's protocol."
+            ) from None
 
     @property
     def closed(self) -> bool:

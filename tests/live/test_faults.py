@@ -94,7 +94,28 @@ def test_a_port_that_speaks_something_else() -> None:
         threading.Thread(target=answer, daemon=True).start()
         text = refused(config(f"127.0.0.1:{server.getsockname()[1]}"), "unreachable")
         server.shutdown(socket.SHUT_RDWR)
-    assert "closed the connection" in text
+    assert "answers is not Kafka's protocol" in text
+
+
+def test_a_port_whose_answers_are_no_kafka() -> None:
+    """A frame of the right length to the right request, and nothing that can be read in it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            while True:
+                try:
+                    peer, _ = server.accept()
+                except OSError:
+                    return
+                with peer:
+                    correlation = peer.recv(1000)[8:12]
+                    peer.sendall((12).to_bytes(4, "big") + correlation + b"\0\0\x7f" + b"\1" * 5)
+                    peer.recv(1)
+
+        threading.Thread(target=answer, daemon=True).start()
+        text = refused(config(f"127.0.0.1:{server.getsockname()[1]}"), "unreachable")
+        server.shutdown(socket.SHUT_RDWR)
+    assert "answers is not Kafka's protocol" in text
 
 
 def test_one_of_several_servers_is_enough(kafka41: Broker) -> None:

@@ -22,6 +22,8 @@ import pytest
 from confluent_kafka.admin import ScramMechanism, UserScramCredentialDeletion
 
 from rebal.cli import app
+from rebal.inspectors.connection import resolve
+from rebal.inspectors.live import read_groups
 from tests.kafka.broker import Broker, free_ports
 from tests.kafka.issuer import Issuer, token
 from tests.kafka.members import Member, Members, wait_assigned
@@ -162,6 +164,44 @@ def test_a_tunnel_that_drops_and_comes_back(rollout: Rollout, tunnel: Tunnel, fa
     assert reason in why
     # Since it saw nothing any more: also where a time-out was needed to notice.
     assert rollout.blind_since <= rollout.darkened
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("rounds", [4, pytest.param(40, marks=pytest.mark.full)])
+def test_a_tunnel_that_drops_in_the_middle_of_looks(
+    broker: Broker, rollout: Rollout, tunnel: Tunnel, rounds: int
+) -> None:
+    """After every so many bytes of a look: each is seen or is blindness, and the watch lives on."""
+    config = resolve(f"127.0.0.1:{tunnel.port}", [], None, None, {}, 5000)
+    before = tunnel.forwarded
+    read_groups(config, [rollout.group], probe=True)
+    size = tunnel.forwarded - before
+    words = ["-b", f"127.0.0.1:{tunnel.port}", "--probe", "--every", "0.2"]
+    with rollout.watch(*words, lasting="5m") as watching:
+        try:
+            rollout.hear("not yet, 0 of 2 done")
+            for number in range(rounds):
+                tunnel.cut_after(size * number // rounds)
+                wait_for(
+                    "blindness",
+                    lambda n=number: rollout.said().count("Z blind since") > n,  # type: ignore[misc]
+                    timeout=20,
+                )
+                assert watching.poll() is None, rollout.said()
+                tunnel.mend()
+                wait_for(
+                    "sight",
+                    lambda n=number: rollout.said().count("sees again") > n,  # type: ignore[misc]
+                    timeout=20,
+                )
+            rollout.restart(0)
+            rollout.restart(1)
+            code = watching.wait(40)
+        finally:
+            watching.kill()
+            tunnel.mend()
+    assert code == 0, rollout.said()
+    assert "fault of rebal" not in rollout.said()
 
 
 @pytest.mark.full
