@@ -4,7 +4,7 @@ import platform
 import sys
 from importlib import import_module
 
-BENCHES = ("help_time", "assignors", "simulate_bench", "inspect_probe", "fleet_bench")
+BENCHES = ("help_time", "assignors", "simulate_bench", "inspect_probe", "fleet_bench", "fleet_log")
 
 
 def main() -> int:

@@ -21,7 +21,6 @@ from typing import Any
 from bench.timing import Row, wall
 
 FULL, TENTH = 2_000_000, 200_000
-LOG_MEGABYTES = 1000
 RUNS = 3
 CHECKSUMS = ("crc32", "sha2")
 
@@ -56,7 +55,7 @@ def rows() -> Iterator[Row | Figure]:
         parquet = {count: Path(folder) / f"{count}.parquet" for count in (TENTH, FULL)}
         for count, path in parquet.items():
             write_parquet(path, count)
-        seen = {count: _in_session("offsets", path) for count, path in parquet.items()}
+        seen = {count: in_session("offsets", path) for count, path in parquet.items()}
         scan = seen[FULL]["scan"]
         size = parquet[FULL].stat().st_size / 1e6
         for checksum in CHECKSUMS:
@@ -89,32 +88,7 @@ def rows() -> Iterator[Row | Figure]:
             "×",
             1.1,
         )
-        yield from _logs(Path(folder))
         yield from _report(Path(folder))
-
-
-def _logs(folder: Path) -> Iterator[Figure]:
-    from bench.fleet_log import write_log
-
-    plain, packed = folder / "kafka-request.log", folder / "packed" / "kafka-request.log.gz"
-    packed.parent.mkdir()
-    megabytes = write_log(plain, packed, LOG_MEGABYTES)
-    seconds = _in_session("log", plain)["scan"]
-    yield Figure(
-        f"request log, {megabytes:.0f} MB plain, to all tables",
-        tuple(megabytes / each for each in seconds),
-        "MB/s",
-        50,
-        at_least=True,
-    )
-    seconds = _in_session("log", packed)["scan"]
-    yield Figure(
-        f"request log, {megabytes:.0f} MB packed as one .gz, which one core must unpack",
-        tuple(megabytes / each for each in seconds),
-        "MB/s of text",
-        0,
-        at_least=True,
-    )
 
 
 def _report(folder: Path) -> Iterator[Figure]:
@@ -145,7 +119,7 @@ def _dump(segment: Path) -> list[str]:
     ]
 
 
-def _in_session(what: str, path: Path) -> dict[str, Any]:
+def in_session(what: str, path: Path) -> dict[str, Any]:
     """Seconds of each run and the driver's peak megabytes, from a process with its own session."""
     command = [sys.executable, "-m", "bench.fleet_bench", what, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

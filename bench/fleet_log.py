@@ -1,33 +1,68 @@
-"""A large request log: the captured one, over and over, each round a minute later.
+"""A large request log, plain and packed, scanned to all tables: megabytes of text per second.
 
-The mix of lines is that of tests/data/captures; only the times move on and the generations with
-them, so that each round brings new rebalances and not copies of the old.
+The log is the captured one, over and over, each round five minutes later: so the mix of lines is
+that of tests/data/captures, a quarter of them about groups. Times, generations and epochs move on
+with each round, so that it brings new rebalances and not copies of the old.
 """
 
 import gzip
 import re
+import tempfile
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from bench.fleet_bench import Figure, in_session
+
 CAPTURED = Path(__file__).parents[1] / "tests" / "data" / "captures" / "kafka-request.log.gz"
+MEGABYTES = 1000
+ROTATED = 8
+LEAST = 50
 _TIME = re.compile(rb"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\]")
-_GENERATION = re.compile(rb'"generationId":(\d+)')
-_ROUND_GENERATIONS = 1000
+_NUMBER = re.compile(rb'"(generationId|memberEpoch)":([1-9]\d*)')
+_ROUND_NUMBERS = 1000
 _ROUND = timedelta(minutes=5)
 
 
-def write_log(plain: Path, packed: Path, megabytes: int) -> float:
-    """Writes the log plain and as .gz; gives the megabytes of its text."""
+def rows() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        plain, rotated, packed = (folder / each for each in ("plain", "rotated", "packed"))
+        for each in (plain, rotated, packed):
+            each.mkdir()
+        files = [rotated / f"kafka-request.log.{number}.gz" for number in range(ROTATED)]
+        megabytes = write_log(plain / "kafka-request.log", files, MEGABYTES)
+        # Members one after another are one gz file.
+        whole = b"".join(file.read_bytes() for file in files)
+        (packed / "kafka-request.log.gz").write_bytes(whole)
+        for path, what, least in (
+            (plain, "plain", LEAST),
+            (rotated, f"packed in {ROTATED} .gz files", LEAST),
+            (packed, "packed in one .gz file, which one core must read", 0),
+        ):
+            yield Figure(
+                f"request log of {megabytes:.0f} MB, {what}, to all tables",
+                tuple(megabytes / each for each in in_session("log", path)["scan"]),
+                "MB/s of text",
+                least,
+                at_least=True,
+            )
+
+
+def write_log(plain: Path, packed: Sequence[Path], megabytes: int) -> float:
+    """Writes the log plain and, as it was rotated, as .gz; gives the megabytes of its text."""
     with gzip.open(CAPTURED, "rb") as lines:
         captured = lines.readlines()
     size = number = 0
-    with plain.open("wb") as text, gzip.open(packed, "wb", compresslevel=5) as gz:
-        while size < megabytes * 1e6:
-            made = b"".join(_later(line, number) for line in captured)
-            text.write(made)
-            gz.write(made)
-            size += len(made)
-            number += 1
+    with plain.open("wb") as text:
+        for count, file in enumerate(packed, start=1):
+            with gzip.open(file, "wb", compresslevel=6) as gz:
+                while size < megabytes * 1e6 * count / len(packed):
+                    made = b"".join(_later(line, number) for line in captured)
+                    text.write(made)
+                    gz.write(made)
+                    size += len(made)
+                    number += 1
     return size / 1e6
 
 
@@ -37,7 +72,7 @@ def _later(line: bytes, number: int) -> bytes:
         return line
     at = datetime.strptime(found[1].decode(), "%Y-%m-%d %H:%M:%S") + number * _ROUND
     moved = b"[" + at.strftime("%Y-%m-%d %H:%M:%S").encode() + b"," + found[2] + b"]"
-    return moved + _GENERATION.sub(
-        lambda one: b'"generationId":%d' % (int(one[1]) + number * _ROUND_GENERATIONS),
+    return moved + _NUMBER.sub(
+        lambda one: b'"%s":%d' % (one[1], int(one[2]) + number * _ROUND_NUMBERS),
         line[found.end() :],
     )
