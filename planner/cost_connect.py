@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from rebal.groups.assignors.connect import held_of
 from rebal.groups.model import GroupSnapshot, Knowledge, Member
-from rebal.planner.cost import Restarts
-from rebal.planner.cost_group import at_worst, batches, cost_of_paces, figure
+from rebal.planner.cost import Restarts, batches
+from rebal.planner.cost_group import at_worst, cost_of_paces, figure
 from rebal.planner.cost_timeouts import slowest, waits
 from rebal.planner.cost_work import too_much
 from rebal.planner.cost_workers import EAGER, Pauses, RehearsedWorkers, held_back
@@ -38,6 +38,31 @@ def by_workers(restarts: Restarts) -> Cost:
     made = [_paced(restarts, snapshot, *pace) for pace in batches(count, restarts.speed.batch)]
     paces = [(pace, group.stopped) for pace, group in made]
     return replace(cost_of_paces(paces, 0, _text(restarts, snapshot, *made[0])), unit="task")
+
+
+def stop_all(restarts: Restarts) -> Cost:
+    """The cost where all that restart stop before the first of them starts again."""
+    snapshot = restarts.snapshot
+    assert snapshot is not None
+    count, total = len(restarts.order), work_of_all(snapshot)
+    text = "nothing runs from the first stop to the end of the one rebalance"
+    if any(m.worker is None or m.worker.running is None for m in snapshot.members) or not count:
+        return Cost(
+            rebalances=min(1, count),
+            partitions_stopped=total,
+            partitions_moved=0,
+            unit="task",
+            text=f"{text}; what the workers run is not known, so no more can be foretold",
+        )
+    pace, group = _paced(restarts, snapshot, count, "all at once")
+    figures = (
+        f"{total} connectors and tasks stand still for about {figure(pace.seconds)} s, "
+        f"{figure(pace.partition_seconds)} task-seconds (a connector counts as a task), if a "
+        f"restart takes {figure(restarts.speed.restart)} s and a rebalance "
+        f"{figure(restarts.speed.rebalance)} s"
+    )
+    told = f"{text}: {figures}; {at_worst(pace, snapshot.members)}"
+    return replace(cost_of_paces([(pace, group.stopped)], 0, told), unit="task")
 
 
 def work_of_all(snapshot: GroupSnapshot) -> int:

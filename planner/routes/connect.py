@@ -1,4 +1,4 @@
-"""Connect workers: `connect.protocol`, one bounce up or down.
+"""Connect workers: `connect.protocol`, one bounce up; down all together, for RB507.
 
 On the wire `default` is eager, `compatible` and `sessioned` are incremental. A worker offers its
 own protocol and all below it, so `default` is always common, and the coordinator elects the highest
@@ -15,7 +15,8 @@ from rebal.groups.model import Tri
 from rebal.planner.aims import Aim
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.cost import CostModel, Restarts
-from rebal.planner.cost_connect import work_of_all
+from rebal.planner.cost_connect import stop_all, work_of_all
+from rebal.planner.cost_stop import see_it_empty
 from rebal.planner.plan import Cost, Step, StepKind
 from rebal.planner.programs import INCREMENTAL, offers
 from rebal.planner.routes.rolling import expected_line, gate_of
@@ -44,7 +45,9 @@ def connect(context: Context, cost: CostModel) -> Way:
     seen = f", {len(done)} of {len(context.members)} workers seen changed" if done else ""
     return Way(
         path="connect_down" if down else "connect",
-        title="Connect workers, one bounce",
+        title="Connect workers, all stopped once"
+        if _together(context)
+        else "Connect workers, one bounce",
         progress=f"the workers run {elected}{seen}",
         steps=(
             _step(
@@ -71,16 +74,20 @@ def _step(
     protocol: str,
 ) -> Step:
     rest = [*to_do, *unknown]
-    up = protocol == "sessioned"
+    up, together = protocol == "sessioned", _together(context)
     log = (
         "look at the log of each worker's start (DistributedConfig values), that it names "
         f"connect.protocol = {protocol}"
     )
     return Step(
         id=1,
-        title=f"Every worker gets connect.protocol={protocol}",
-        kind=StepKind.ROLLING,
-        precondition="nothing: every worker offers default, so a restarted one is admitted",
+        title=f"Stop every worker, then start all with connect.protocol={protocol}"
+        if together
+        else f"Every worker gets connect.protocol={protocol}",
+        kind=StepKind.CUT_OVER if together else StepKind.ROLLING,
+        precondition="an interruption of all connectors and tasks is agreed"
+        if together
+        else "nothing: every worker offers default, so a restarted one is admitted",
         precondition_holds=Tri.YES,
         config=program_settings(
             "connect",
@@ -89,12 +96,21 @@ def _step(
             + (" (needs 2.4 or later; 2.3: compatible)" if up else ""),
         ),
         why=(
-            "one bounce is enough: workers follow what is elected, and the highest protocol that "
-            "all offer is elected (KIP-415)",
+            "workers follow what is elected, and the highest protocol that all offer is elected "
+            f"(KIP-415){'' if together else ': one bounce is enough'}",
             "as long as one worker is eager all are: it changes with the last worker"
             if up
             else "the first eager worker turns the whole group eager, so that default is elected "
             "proves nothing of the others",
+            *(
+                (
+                    "all together, because workers that turn eager one by one run tasks twice: "
+                    "what the first eager rebalance gives to others is not stopped where it ran "
+                    "(RB507, KAFKA-13816)",
+                )
+                if together
+                else ()
+            ),
             *(
                 (
                     "sessioned signs what workers tell each other over REST (KIP-507): it is off "
@@ -127,8 +143,9 @@ def _step(
             aim=Aim.CONNECT_INCREMENTAL if up else Aim.CONNECT_EAGER,
             by_hand=log,
         ),
-        rollback="restore the old connect.protocol, one worker at a time: every protocol is common "
-        "in between",
+        rollback="restore the old connect.protocol"
+        + (", and start again" if together else "")
+        + "; one worker at a time will do: every protocol is common in between",
         cost=_cost(context, cost, rest, worker_list(protocol) or ()),
     )
 
@@ -137,7 +154,8 @@ def _cost(
     context: Context, cost: CostModel, rest: Sequence[Facts], offers_then: tuple[str, ...]
 ) -> Cost:
     eager = len(context.members) if context.group.assignor in _DEFAULT else 0
-    return cost(
+    model = stop_all if _together(context) else cost
+    return model(
         Restarts(
             members=len(context.members),
             restarting=len(rest),
@@ -153,6 +171,11 @@ def _cost(
     )
 
 
+def _together(context: Context) -> bool:
+    """Must all stop before one starts? A group that turns eager worker by worker: RB507."""
+    return context.goal == EAGER and context.group.assignor in INCREMENTAL
+
+
 def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> Iterator[str]:
     declared = [
         facts
@@ -164,16 +187,21 @@ def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> Iterator[str
     if declared:
         now = "eager" if up else "more than eager"
         yield f"the configuration of {context.named(declared)} still says {now}: change it there"
-    yield f"one worker at a time: {', '.join(map(_worker, rest[:20]))}" + (
-        f" and {len(rest) - 20} more" if len(rest) > 20 else ""
-    )
+    named = ", ".join(map(_worker, rest[:20]))
+    named += f" and {len(rest) - 20} more" if len(rest) > 20 else ""
+    if _together(context):
+        yield f"stop every worker: {named}"
+        yield see_it_empty(context.snapshot.members, context.group.group_id)
+        yield "start them all; then: each answers GET / on its REST port, all tasks are RUNNING"
+        return
+    yield f"one worker at a time: {named}"
     yield (
-        "at each restart an eager group stops all its connectors and tasks, also on the way up: it "
-        "is eager until the last worker has changed"
-        if up
-        else "what the first worker ran waits until it is back, at most for "
-        "scheduled.rebalance.max.delay.ms (5 minutes by default); once it is eager, each restart "
-        "stops all connectors and tasks"
+        "at each restart an eager group stops all its connectors and tasks"
+        + (
+            ", also on the way up: it is eager until the last worker has changed"
+            if up
+            else "; it is eager already, and stays so"
+        )
     )
     yield "after each: the worker answers GET / on its REST port, its connectors are RUNNING"
 

@@ -21,6 +21,7 @@ from rebal.groups.assignors.connect import (
 from rebal.groups.clients import worker_list
 from rebal.groups.evidence import merge
 from rebal.groups.model import (
+    AssignorList,
     Coordinator,
     CoordinatorKind,
     Evidence,
@@ -28,6 +29,7 @@ from rebal.groups.model import (
     GroupSnapshot,
     GroupState,
     GroupType,
+    Knowledge,
     Member,
     Source,
     Timeouts,
@@ -36,7 +38,7 @@ from rebal.groups.snapshot import dump_snapshot
 from rebal.groups.worker import WorkerState
 from rebal.planner.cost import Restarts, Speed
 from rebal.planner.cost_connect import by_workers
-from rebal.planner.plan import Cost
+from rebal.planner.plan import Cost, StepKind
 from rebal.planner.routes.choice import make_plan
 from tests.planner.builder import AT
 
@@ -170,13 +172,31 @@ def test_a_restart_that_takes_longer_than_the_delay() -> None:
     assert made.partition_seconds == 5 * 16 + 5 * 3
 
 
-def test_way_down_is_eager_from_the_first_worker_on() -> None:
+def test_one_by_one_a_group_is_eager_from_the_first_worker_on() -> None:
     made = cost(workers("sessioned", leader=2), *IDS, to="eager", batch=2)
     # The first one's work waits for it to be back, and is shared out with all by that rebalance.
     assert made.rebalances == 6
     assert made.partition_seconds == 5 * 33 + 4 * 15 * 3
     assert [pace.name for pace in made.paces] == ["one by one", "2 at a time", "all at once"]
     assert [pace.rebalances for pace in made.paces] == [6, 4, 1]
+
+
+def test_the_way_down_stops_all_because_tasks_would_run_twice() -> None:
+    (step,) = make_plan(workers("sessioned"), "eager").steps
+    assert step.kind is StepKind.CUT_OVER
+    assert "RB507" in " ".join(step.why)
+    assert step.order[1] == "see that the group is Empty: rebal inspect workers"
+    assert step.cost is not None
+    assert (step.cost.rebalances, step.cost.unit) == (1, "task")
+    assert (step.cost.seconds, step.cost.partition_seconds) == (36, 15 * 36)
+    # At worst nobody leaves by itself, and the one rebalance takes its minute.
+    assert step.cost.worst_seconds == 30 + 3 + 60
+    # Half-way, one by one: what is eager already stops everything at each restart anyway.
+    offers = AssignorList(knowledge=Knowledge.EXACT, list=("sessioned", "compatible", "default"))
+    eager_now = workers("default")
+    members = (replace(eager_now.members[0], assignors=offers), *eager_now.members[1:])
+    (step,) = make_plan(replace(eager_now, members=members), "eager").steps
+    assert step.kind is StepKind.ROLLING
 
 
 def test_what_the_workers_run_must_be_known() -> None:
@@ -194,14 +214,14 @@ def test_the_plan_shows_it(
     made = make_plan(workers("default"), "cooperative")
     assert made.steps[0].cost == cost(workers("default"), *IDS, to="sessioned")
     path = tmp_path / "workers.yaml"
-    path.write_text(dump_snapshot(workers("sessioned"), "yaml"))
+    path.write_text(dump_snapshot(workers("default"), "yaml"))
     monkeypatch.setenv("COLUMNS", "80")
     shown = {}
     for form in ("text", "markdown", "json"):
-        assert run(["plan-upgrade", "--snapshot", str(path), "--to", "eager", "-o", form]) == 0
+        assert run(["plan-upgrade", "--snapshot", str(path), "-o", form]) == 0
         shown[form] = capsys.readouterr().out
     assert "task-s " in shown["text"]
     assert "partition-s " not in shown["text"]
-    assert "task-seconds stopped, 6 rebalances" in shown["markdown"]
+    assert "task-seconds stopped, 7 rebalances" in shown["markdown"]
     told = json.loads(shown["json"])["steps"][0]["cost"]
-    assert (told["unit"], told["rebalances"], len(told["paces"])) == ("task", 6, 2)
+    assert (told["unit"], told["rebalances"], len(told["paces"])) == ("task", 7, 2)
