@@ -47,12 +47,15 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
     newest = max(lists, key=lambda names: (max(when(e.at) for e in lists[names]), names))
     last = seen[-1]
     later = member.joined_at is None or when(last.at) >= member.joined_at
+    same: list[AssignorList | Joined] = [one for one in (known, *seen) if one.list == newest]
+    built = [one.built_at for one in seen if one.built_at is not None and one.list == newest]
     bound = replace(
         member,
         assignors=AssignorList(
             knowledge=Knowledge.EXACT,
             list=newest,
-            classes=next((one.classes for one in (known, *seen) if _has(one, newest)), ()),
+            classes=next((one.classes for one in same if one.classes), ()),
+            since=min(built, default=known.since if known.list == newest else None),
             evidence=newest_by_source(lists[newest]),
         ),
         software=_software(member.software, seen, newest),
@@ -85,10 +88,6 @@ def begins(names: tuple[str, ...], longer: tuple[str, ...]) -> bool:
     with one more of them (0.14.0, group_coordinator.py): the longest is the list that counts.
     """
     return len(names) < len(longer) and longer[: len(names)] == names
-
-
-def _has(one: AssignorList | Joined, names: tuple[str, ...]) -> bool:
-    return bool(one.classes) and one.list == names
 
 
 def with_ran(member: Member, seen: Iterable[Ran]) -> tuple[Member, tuple[Contradiction, ...]]:

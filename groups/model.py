@@ -106,7 +106,8 @@ class Knowledge(StrEnum):
 
 
 class Evidence(Record, frozen=True, kw_only=True):
-    """One reason to believe a fact: its source, when it was seen, and what exactly was seen."""
+    """One reason to believe a fact: its source, when it was seen (a configuration file: when it was
+    last written), and what exactly was seen."""
 
     source: Source
     at: Moment | None = None
@@ -119,12 +120,14 @@ class AssignorList(Record, frozen=True, kw_only=True):
     `list` is in order of preference when `knowledge` is exact or declared, else empty.
     `at_least` are names proven to be in the running list, `lacks` names proven not to be in it;
     both are empty when `knowledge` is exact (the list says it all). `classes` are Java's classes of
-    `list`, in its order, where they are known and one of them is not Kafka's own.
+    `list`, in its order, where they are known and one of them is not Kafka's own. `since` is when
+    the client was built with this list, where its own log shows it.
     """
 
     knowledge: Knowledge = Knowledge.UNKNOWN
     list: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    since: Moment | None = None
     at_least: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()

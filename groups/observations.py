@@ -12,13 +12,14 @@ class Joined(Record, frozen=True, kw_only=True):
 
     `replaced_member_id` is set when a static member's restart took another member id's place;
     `generation_id` and the timeouts (milliseconds) are None when the source does not say. `classes`
-    are those of `list` in its order, as `AssignorList` has them.
+    are those of `list` in its order, as `AssignorList` has them; `built_at` is its `since`.
     """
 
     group_id: str
     member_id: str
     list: tuple[str, ...]
     classes: tuple[str, ...] = ()
+    built_at: datetime | None = None
     at: datetime | None = None
     client_id: str = ""
     instance_id: str | None = None

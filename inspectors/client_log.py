@@ -128,7 +128,7 @@ class _Reader:
                     reading_block.discard(line.program)
                 event = lines.event_of(line.text)
                 if isinstance(event, lines.ConfigStart):
-                    program.configs.begin(event.of)
+                    program.configs.begin(event.of, line.at)
                     reading_block.add(line.program)
                 elif isinstance(event, lines.RefusalText):
                     unnamed_refusal = unnamed_refusal or not program.refused
@@ -256,6 +256,7 @@ class _Reader:
                 member_id=event.member_id,
                 list=found.classes,
                 classes=own_classes(found.classes),
+                built_at=found.printed_at,
                 at=evidence.at,
                 client_id=event.client_id,
                 instance_id=event.instance_id or found.instance_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from enum import Enum
 from typing import Final
 
@@ -51,6 +52,7 @@ class Config(Record, frozen=True, kw_only=True):
     client_id: str
     instance_id: str | None
     classes: tuple[str, ...]
+    printed_at: datetime | None
     group_protocol: str | None
     session_timeout_ms: int | None = None
     rebalance_timeout_ms: int | None = None
@@ -78,14 +80,16 @@ class Configs:
         self._open: list[Config] = []
         self._block: dict[str, str] | None = None
         self._of: Of = "Consumer"
+        self._at: datetime | None = None
         self._streams: list[dict[str, str]] = []
         self._last_key = ""
         self._spoiled = False
         self._bound: dict[tuple[str, str], Config] = {}
 
-    def begin(self, of: Of = "Consumer") -> None:
-        """A block starts; its settings follow."""
+    def begin(self, of: Of = "Consumer", at: datetime | None = None) -> None:
+        """A block starts, printed at this time; its settings follow."""
         self._block = {}
+        self._at = at
         self._of = of
         self._last_key = ""
 
@@ -123,6 +127,7 @@ class Configs:
             client_id=block.get(_CLIENT_ID, ""),
             instance_id=None if _unset(block.get(_INSTANCE_ID)) else block[_INSTANCE_ID],
             classes=tuple(c for part in listed.split(",") if (c := _class(part))),
+            printed_at=self._at,
             group_protocol=block.get(_PROTOCOL),
             session_timeout_ms=_milliseconds(block.get(_SESSION)),
             rebalance_timeout_ms=_milliseconds(block.get(_REBALANCE if worker else _POLL)),

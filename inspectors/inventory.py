@@ -9,8 +9,11 @@ kept; no other value of a file is ever part of the result or of a message.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Evidence, Record, Source
@@ -119,7 +122,21 @@ def _clients(
     where = layers[-1][0] + (f" (profile {profile})" if profile else "")
     clients = clients_in([flat for _, flat in layers], Environment())
     notes += [f"{where} {note}." for note in clients.notes]
-    return [_declared(where, client, None, None) for client in clients.found]
+    written = [at for name, _ in layers if (at := _written(name)) is not None]
+    seen = _seen(where, max(written, default=None))
+    return [replace(_declared(where, c, None, None), evidence=seen) for c in clients.found]
+
+
+def _written(name: str) -> datetime | None:
+    """When the file was last written; None for what is no file."""
+    try:
+        return datetime.fromtimestamp(int(Path(name).stat().st_mtime), UTC)
+    except OSError:
+        return None
+
+
+def _seen(where: str, at: datetime | None = None) -> Evidence:
+    return Evidence(source=Source.CONFIG_FILE, at=at, detail=where)
 
 
 def _declared(where: str, client: Client, replicas: int | None, max_surge: str | None) -> Declared:
@@ -139,7 +156,7 @@ def _declared(where: str, client: Client, replicas: int | None, max_surge: str |
         replicas=replicas,
         max_surge=max_surge,
         upgrade_from=client.upgrade_from,
-        evidence=Evidence(source=Source.CONFIG_FILE, detail=where),
+        evidence=_seen(where),
     )
 
 

@@ -167,6 +167,8 @@ def _standing(
         why = "takes no part in this step"
     elif found:
         why = _why(proof, done, found[done])
+        if done is Tri.NO and not there:
+            why += _against_its_file(step, facts)
         if there and done is Tri.NO:
             why = f"not restarted since the step began: {why}"
     elif word is not None:
@@ -191,6 +193,17 @@ def _standing(
         by_hand=by_hand,
         vouched=done is Tri.YES and word is not None,
         evidence=member.assignors.evidence,
+    )
+
+
+def _against_its_file(step: Step, facts: Facts) -> str:
+    """Restarted, its file has the step's list, and it does not run it: what else can set it."""
+    declared = facts.member.declared
+    if declared is None or not step.target_list or declared.list != step.target_list:
+        return ""
+    return (
+        f", restarted though {declared.evidence.detail} says [{', '.join(declared.list)}]: code or "
+        "the environment wins over that file, or it was started with another one"
     )
 
 

@@ -1,8 +1,10 @@
-"""RB903: the configuration was changed and the member was not restarted."""
+"""RB903: a member runs another list than its configuration says."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
 
 from rebal.groups.clients import default_list
 from rebal.groups.model import Knowledge, Tri
@@ -11,12 +13,15 @@ from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.next_start import unnamed
 from rebal.planner.rules.registry import found, rule
 
+_CLOCKS: Final = timedelta(minutes=1)
+
 
 @rule(
     "RB903",
     Severity.WARN,
-    "The configuration was changed and the member was not restarted",
-    reference="Kafka: ConsumerConfig is read once, when the consumer is built",
+    "A member does not run what its configuration says",
+    reference="Kafka: ConsumerConfig is read once, when the consumer is built; Spring for Apache "
+    "Kafka: ConsumerFactory and @KafkaListener(properties) win over spring.kafka.*",
 )
 def changed_not_restarted(context: Context) -> Iterator[Finding]:
     """A member's configuration file and the list that it runs differ.
@@ -25,11 +30,17 @@ def changed_not_restarted(context: Context) -> Iterator[Finding]:
     looks done in the repository is not done in the group; and a member that crashes takes the
     new list at a moment nobody chose.
 
+    Or the list is set elsewhere: in code (a Spring ConsumerFactory with a map of its own,
+    @KafkaListener(properties = …)) or in the environment, which win over the file. Then no restart
+    brings the file's list, and the roll-out would change nothing. That is said where a Java
+    member's own log (ConsumerConfig values, with its time) shows that it was started after the
+    file was last written.
+
     How to find out: --inventory beside --request-log or --client-log. Cannot tell: the file is
     there, and what runs is not known.
 
     How to fix it: restart the member when its step comes, not before; or set the file back until
-    then.
+    then. Where the list is set elsewhere, change it there.
     """
     unknown = []
     for facts in context.members:
@@ -46,9 +57,11 @@ def changed_not_restarted(context: Context) -> Iterator[Finding]:
             differs = bool(set(declared) & set(known.lacks) or set(known.at_least) - set(declared))
             if not differs:
                 unknown.append(facts)
-        if differs:
-            exact = known.knowledge is Knowledge.EXACT
-            runs = f"[{', '.join(known.list)}]" if exact else "another list"
+        exact = known.knowledge is Knowledge.EXACT
+        runs = f"[{', '.join(known.list)}]" if exact else "another list"
+        if differs and _started_later(facts):
+            yield _elsewhere(facts, runs, declared)
+        elif differs:
             yield found(
                 f"{facts.name} runs {runs}, and its configuration says [{', '.join(declared)}]: "
                 "changed, not restarted.",
@@ -65,6 +78,30 @@ def changed_not_restarted(context: Context) -> Iterator[Finding]:
             members=unknown,
             fix="--request-log or --client-log shows what runs.",
         )
+
+
+def _started_later(facts: Facts) -> bool:
+    """Was it started after its configuration file was last written, as its own log shows?"""
+    declared, since = facts.member.declared, facts.member.assignors.since
+    written = declared.evidence.at if declared is not None else None
+    # The file's time and the log's are of two clocks.
+    return written is not None and since is not None and since - written > _CLOCKS
+
+
+def _elsewhere(facts: Facts, runs: str, declared: tuple[str, ...]) -> Finding:
+    known, file = facts.member.assignors, facts.member.declared
+    assert file is not None
+    assert known.since is not None
+    return found(
+        f"{facts.name} was started at {known.since:%b %d %H:%MZ} with {runs}, and "
+        f"{file.evidence.detail}, which is older, says [{', '.join(declared)}]: code or the "
+        "environment wins over the file, or it was started with another one.",
+        members=(facts,),
+        evidence=(*known.evidence, file.evidence),
+        fix=f"Find where {facts.name}'s list is really set (a Spring ConsumerFactory, "
+        "@KafkaListener(properties = …), a variable) and change it there: a restart alone brings "
+        f"{runs} again.",
+    )
 
 
 def _declared(facts: Facts) -> tuple[str, ...] | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from msgspec.structs import replace
 
 from rebal.groups.model import (
     AssignorList,
@@ -48,7 +50,8 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
 
     `members`: `{id, list | at_least | lacks, family, version, guess, instance, owned, declared,
     topics, protocol_type, rack, regex, bytes (version of the subscription; null: not read),
-    mislabelled (v0 bytes marked as v1),
+    mislabelled (v0 bytes marked as v1), since (when it was built) and written (its file), in
+    minutes after `AT`,
     assigned_data, sticky (the generation in its user data), surge, upgrade_from, ran, classic_only,
     idle, timeouts: [session, rebalance] in ms}`;
     `cluster: {version, settings, features}`;
@@ -106,10 +109,17 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
     )
 
 
+def _minutes(after: int | None) -> datetime | None:
+    return None if after is None else AT + timedelta(minutes=after)
+
+
 def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) -> Member:
     log = seen(Source.REQUEST_LOG)
     if "list" in m:
-        assignors = AssignorList(knowledge=Knowledge.EXACT, list=tuple(m["list"]), evidence=(log,))
+        assignors = AssignorList(
+            knowledge=Knowledge.EXACT, list=tuple(m["list"]), since=_minutes(m.get("since")),
+            evidence=(log,),
+        )  # fmt: skip
     elif "at_least" in m or "lacks" in m:
         assignors = AssignorList(
             knowledge=Knowledge.BOUNDED,
@@ -148,7 +158,9 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
             classic_only=tuple(m.get("classic_only", ())),
             max_surge=m.get("surge"),
             upgrade_from=m.get("upgrade_from"),
-            evidence=seen(Source.CONFIG_FILE, "app.properties"),
+            evidence=replace(
+                seen(Source.CONFIG_FILE, "app.properties"), at=_minutes(m.get("written"))
+            ),
         )
         if "declared" in m
         else None,
