@@ -6,7 +6,7 @@ session ends) and each rebalance lasts as long as the slowest member's rebalance
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -19,15 +19,6 @@ from rebal.planner.plan import Cost, Pace
 from rebal.planner.whatif_spec import TopicPartition
 
 _MOST_ROUNDS: Final = 20
-
-
-def batches(count: int, asked: int) -> Iterator[tuple[int, str]]:
-    """The paces that stand side by side: how many members at a time, and what that is called."""
-    yield 1, "one by one"
-    if 1 < asked < count:
-        yield asked, f"{asked} at a time"
-    if count > 1:
-        yield count, "all at once"
 
 
 class Clock:

@@ -18,11 +18,10 @@ from rebal.groups.assignors import LeaderWouldFail, SpecMember, UnknownAssignorE
 from rebal.groups.assignors.consumer_group import SERVER_NAMES, server_assignor
 from rebal.groups.errors import RebalError
 from rebal.groups.model import GroupSnapshot, GroupType, Member, Record
-from rebal.planner.cost import RECONCILE_INTERVAL, Speed
+from rebal.planner.cost import RECONCILE_INTERVAL, Speed, batches
 from rebal.planner.cost_group import (
     RehearsedGroup,
     at_worst,
-    batches,
     cost_of_paces,
     figure,
 )

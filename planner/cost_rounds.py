@@ -16,12 +16,11 @@ from rebal.groups.assignors import LeaderWouldFail, UnknownAssignorError, get
 from rebal.groups.errors import RebalError
 from rebal.groups.model import CoordinatorKind, Knowledge
 from rebal.groups.vote import elect
-from rebal.planner.cost import Restarts, by_arithmetic
+from rebal.planner.cost import Restarts, batches, by_arithmetic
 from rebal.planner.cost_connect import by_workers
 from rebal.planner.cost_group import (
     RehearsedGroup,
     at_worst,
-    batches,
     cost_of_paces,
     figure,
 )

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from rebal.groups.assignors import LeaderWouldFail, UnknownAssignorError, get
 from rebal.groups.errors import RebalError
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Record
-from rebal.planner.cost import Speed
-from rebal.planner.cost_group import RehearsedGroup, at_worst, batches, cost_of_paces, figure
+from rebal.planner.cost import Speed, batches
+from rebal.planner.cost_group import RehearsedGroup, at_worst, cost_of_paces, figure
 from rebal.planner.cost_work import too_much
 from rebal.planner.plan import Cost, Pace
 from rebal.planner.whatif_spec import spec_of

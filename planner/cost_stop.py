@@ -20,8 +20,8 @@ from rebal.groups.assignors import (
 from rebal.groups.assignors.consumer_group import SERVER_NAMES, server_assignor
 from rebal.groups.errors import RebalError
 from rebal.groups.model import GroupSnapshot, Member, RebalanceProtocol, Record
-from rebal.planner.cost import FIRST_DELAY, RECONCILE_INTERVAL, Speed
-from rebal.planner.cost_group import RehearsedGroup, batches, cost_of_paces, figure
+from rebal.planner.cost import FIRST_DELAY, RECONCILE_INTERVAL, Speed, batches
+from rebal.planner.cost_group import RehearsedGroup, cost_of_paces, figure
 from rebal.planner.cost_timeouts import in_words, leaves, slowest, waits, with_brokers_sessions
 from rebal.planner.cost_work import too_much
 from rebal.planner.plan import Cost, Pace

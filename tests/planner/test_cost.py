@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot
 from rebal.planner.cost import Restarts, Speed, by_arithmetic
@@ -185,3 +186,35 @@ def test_what_cannot_be_rehearsed_is_estimated() -> None:
     assert by_assignors(unknown) == by_arithmetic(unknown)
     huge = restarts(group(2, ["range"], "range"), tuple(BOTH), partitions=1_000_000)
     assert by_assignors(huge) == by_arithmetic(huge)
+
+
+def test_an_estimate_has_its_paces_too() -> None:
+    unknown = restarts(group(4, ["acme"], "acme"), ("cooperative-sticky", "acme"), eager_after=True)
+    made = by_assignors(replace(unknown, speed=Speed(restart=30, rebalance=3, first=3, batch=2)))
+    one, two, everybody = made.paces
+    # Two rebalances a batch, and each stops all 12 partitions for 3 s.
+    assert (one.rebalances, two.rebalances, everybody.rebalances) == (8, 4, 1)
+    assert [pace.seconds for pace in made.paces] == [4 * 30 + 8 * 3, 2 * 30 + 4 * 3, 30 + 3 + 3]
+    assert (one.partition_seconds, two.partition_seconds) == (8 * 12 * 3, 4 * 12 * 3)
+    assert everybody.partition_seconds == 12 * (30 + 3 + 3)
+    assert one.worst_seconds == 4 * 45 + 8 * 300
+
+
+def test_kafka_streams_counts_until_its_session_ends() -> None:
+    more = {"family": "streams", "version": "4.1.1", "timeouts": [45_000, 300_000]}
+    snapshot = group_of({
+        "members": [{"id": f"m{n}", "list": ["stream"], **more} for n in range(3)],
+        "elected": "stream",
+    })  # fmt: skip
+    made = by_assignors(restarts(snapshot, ("stream",), eager=0, eager_after=False, eager_ids=()))
+    # The rebalance in which it comes back, and a follow-up; what it owned waits for 45 s.
+    assert made.rebalances == 3 * 2
+    assert made.seconds == 3 * 45 + 6 * 3
+    assert made.partition_seconds == 12 * 45 + 12 * 3
+    eager = by_assignors(restarts(snapshot, ("stream",), eager_after=True))
+    # The others have given up all they own and wait too, from the join on.
+    assert eager.rebalances == 3
+    assert eager.partition_seconds == 3 * (4 * 45 + 8 * 15) + 3 * 12 * 3
+    assert "a member that is closed does not leave" in eager.text
+    slow = restarts(snapshot, ("stream",), eager_after=True, speed=Speed(restart=60))
+    assert by_assignors(slow).rebalances == 6, "its session has ended before it comes back"
