@@ -354,6 +354,6 @@ def _order(rest: Sequence[Facts]) -> Iterator[str]:
     if rest:
         yield (
             f"one instance at a time: {instances(rest)}; a clean stop of Streams sends no leave, "
-            "so its partitions stand still until it is back or session.timeout.ms is over"
+            "so its partitions stand still until session.timeout.ms is over, even if it is back before"
         )
         yield "after each: the group is Stable, the instance is RUNNING, lag goes down"
