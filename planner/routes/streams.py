@@ -354,6 +354,7 @@ def _order(rest: Sequence[Facts]) -> Iterator[str]:
     if rest:
         yield (
             f"one instance at a time: {instances(rest)}; a clean stop of Streams sends no leave, "
-            "so its partitions stand still until session.timeout.ms is over, even if it is back before"
+            "so its partitions stand still until session.timeout.ms is over, even where it is back "
+            "before"
         )
         yield "after each: the group is Stable, the instance is RUNNING, lag goes down"
