@@ -23,7 +23,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.planner.cost import Speed
-from rebal.planner.families import able, candidates, cooperative, stays_eager
+from rebal.planner.families import able, candidates, cannot_hold, cooperative, stays_eager
 from rebal.planner.kinds import custom, kept_partitions
 
 COOPERATIVE: Final = "cooperative"
@@ -200,17 +200,8 @@ class Context:
             yield Tri.NO
         if assignor == self.elected or self.probed(assignor) is Tri.YES:
             yield Tri.YES
-        if facts.family_proven and facts.family is not None:
-            yield from self._said_by_family(facts, facts.family, assignor)
-
-    def _said_by_family(self, facts: Facts, family: str, assignor: str) -> Iterable[Tri]:
-        can = able(family, facts.version)
-        if can.cooperative is Tri.NO and cooperative(assignor) is Tri.YES:
-            yield Tri.NO
-        if self.elected is None or assignor == self.elected or can.mixed is not Tri.NO:
-            return
-        now, other = cooperative(self.elected), cooperative(assignor)
-        if Tri.CANNOT_TELL not in (now, other) and now is not other:
+        family = facts.family if facts.family_proven else None
+        if family and cannot_hold(able(family, facts.version), assignor, self.elected):
             yield Tri.NO
 
     def old(self, assignor: str) -> Tri:

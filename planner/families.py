@@ -60,3 +60,17 @@ def stays_eager(key: str | None) -> bool:
 def cooperative(assignor: str) -> Tri:
     """Does `assignor` support COOPERATIVE; `cannot tell` for one that is not known."""
     return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(eager_only(assignor), Tri.CANNOT_TELL)
+
+
+def cannot_hold(can: Able, assignor: str, elected: str | None) -> bool:
+    """Is it proven that a client's list lacks `assignor`, which holds the elected one?
+
+    It has no cooperative assignor; or takes one kind only, and the other one is elected.
+    """
+    other = cooperative(assignor)
+    if can.cooperative is Tri.NO and other is Tri.YES:
+        return True
+    if elected is None or assignor == elected or can.mixed is not Tri.NO:
+        return False
+    now = cooperative(elected)
+    return Tri.CANNOT_TELL not in (now, other) and now is not other
