@@ -47,14 +47,14 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
     newest = max(lists, key=lambda names: (max(when(e.at) for e in lists[names]), names))
     last = seen[-1]
     later = member.joined_at is None or when(last.at) >= member.joined_at
-    same: list[AssignorList | Joined] = [one for one in (known, *seen) if one.list == newest]
+    told: list[AssignorList | Joined] = [known, *seen]
     built = [one.built_at for one in seen if one.built_at is not None and one.list == newest]
     bound = replace(
         member,
         assignors=AssignorList(
             knowledge=Knowledge.EXACT,
             list=newest,
-            classes=next((one.classes for one in same if one.classes), ()),
+            classes=next((o.classes for o in told if o.classes and o.list == newest), ()),
             since=min(built, default=known.since if known.list == newest else None),
             evidence=newest_by_source(lists[newest]),
         ),
