@@ -4,10 +4,12 @@ The truth is each worker's own log: what it held after each generation.
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kafka import KafkaConsumer, TopicPartition
 
 from rebal.cli import app
 from rebal.groups.model import GroupSnapshot
@@ -48,6 +50,25 @@ def words(protocol: str) -> dict[str, str]:
     }
 
 
+def begin(workers: Workers, topic: str, folder: Path, protocol: str) -> None:
+    """Three workers with six connectors, each of which reads lines of its own file."""
+    workers.broker.create_topic(topic, 1)
+    for name in NAMES:
+        workers.start(name, **words(protocol))
+        # The first one makes the cluster's topics: one that loses the race for it waits for long.
+        workers.running[name].wait_for("started", timeout=60)
+    workers.settle()
+    for connector in CONNECTORS:
+        (folder / f"{connector}.txt").touch()
+        config = {
+            "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+            "topic": topic,
+            "file": str(folder / f"{connector}.txt"),
+        }
+        configure(workers.running["w0"], connector, config)
+    running(workers)
+
+
 def running(workers: Workers) -> None:
     for connector in CONNECTORS:
         wait_running(workers.running["w1"], connector, 1)
@@ -58,6 +79,12 @@ def look(workers: Workers, log: Path, file: Path) -> GroupSnapshot:
     words = ["inspect", workers.group, "-b", workers.broker.bootstrap]
     assert app.run([*words, "--client-log", str(log), "--save-to", str(file)]) in (0, 4)
     return load_snapshot(file.read_text(), "yaml")
+
+
+def leader_of(snapshot: GroupSnapshot) -> str:
+    """The client id of the worker that leads."""
+    (leader,) = (m.client_id for m in snapshot.members if m.worker is not None and m.worker.leader)
+    return leader
 
 
 def foretold(snapshot: GroupSnapshot, *ids: str) -> Cost:
@@ -95,27 +122,9 @@ def changes(rounds: dict[int, dict[str, set[str]]], last: int) -> int:
 def test_a_restart_costs_what_was_foretold(
     workers: Workers, host: ConnectHost, topic_name: str, tmp_path: Path, protocol: str
 ) -> None:
-    workers.broker.create_topic(topic_name, 1)
-    for name in NAMES:
-        workers.start(name, **words(protocol))
-        # The first one makes the cluster's topics: one that loses the race for it waits for long.
-        workers.running[name].wait_for("started", timeout=60)
-    workers.settle()
-    for connector in CONNECTORS:
-        config = {
-            "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
-            "topic": topic_name,
-            "file": str(tmp_path / f"{connector}.txt"),
-        }
-        configure(workers.running["w0"], connector, config)
-    running(workers)
+    begin(workers, topic_name, tmp_path, protocol)
 
-    leads = {
-        member.client_id: member.worker is not None and member.worker.leader
-        for member in look(workers, host.log_path, tmp_path / "before.yaml").members
-    }
-    assert sum(leads.values()) == 1
-    leader = next(name for name, is_leader in leads.items() if is_leader)
+    leader = leader_of(look(workers, host.log_path, tmp_path / "before.yaml"))
     other = next(name for name in NAMES if name != leader)
     for name in (other, leader):
         snapshot = look(workers, host.log_path, tmp_path / f"{name}.yaml")
@@ -123,9 +132,7 @@ def test_a_restart_costs_what_was_foretold(
         told = foretold(snapshot, ids[name])
         before = max(workers.rebalances())
         assert snapshot.group.generation in (None, before)
-        for member in snapshot.members:
-            assert member.worker is not None
-            assert member.worker.leader is (member.client_id == leader)
+        assert leader_of(snapshot) == leader
         stopped = time.monotonic()
         workers.running.pop(name).stop()
         wait_for(
@@ -149,3 +156,46 @@ def test_a_restart_costs_what_was_foretold(
         if waits:
             assert time.monotonic() - stopped >= DELAY_S
             assert told.partitions_moved == 0
+
+
+def lines_read(broker: Broker, topic: str, folder: Path, text: str) -> Counter[str]:
+    """Write a line to each connector's file; how often each of them gets to the topic."""
+    for connector in CONNECTORS:
+        with (folder / f"{connector}.txt").open("a") as file:
+            file.write(f"{text} {connector}\n")
+    seen: Counter[str] = Counter()
+    consumer = KafkaConsumer(
+        bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=5000
+    )
+    consumer.assign([TopicPartition(topic, 0)])
+    for record in consumer:
+        line = record.value.decode()
+        seen[line] += line.startswith(text)
+    consumer.close()
+    return +seen
+
+
+@pytest.mark.full
+@pytest.mark.timeout(240)
+def test_workers_that_turn_eager_one_by_one_run_tasks_twice_and_together_they_do_not(
+    workers: Workers, host: ConnectHost, topic_name: str, tmp_path: Path
+) -> None:
+    begin(workers, topic_name, tmp_path, "sessioned")
+    once = dict.fromkeys((f"before {connector}" for connector in CONNECTORS), 1)
+    assert lines_read(workers.broker, topic_name, tmp_path, "before") == once
+    # What the leader ran is given out at once: the others go on with it when the leader is back.
+    leader = leader_of(look(workers, host.log_path, tmp_path / "before.yaml"))
+    before = max(workers.rebalances())
+    workers.running.pop(leader).stop()
+    wait_for("the others to take over", lambda: max(workers.rebalances()) > before, timeout=30)
+    workers.start(leader, **words("eager"))
+    running(workers)
+    assert workers.protocols == {"eager"}
+    twice = lines_read(workers.broker, topic_name, tmp_path, "one by one")
+    assert set(twice.values()) == {1, 2}, twice
+    workers.end()
+    for name in NAMES:
+        workers.start(name, **words("eager"))
+    running(workers)
+    once = dict.fromkeys((f"together {connector}" for connector in CONNECTORS), 1)
+    assert lines_read(workers.broker, topic_name, tmp_path, "together") == once

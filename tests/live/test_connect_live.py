@@ -118,18 +118,21 @@ def test_workers_to_sessioned_and_back_and_the_sink_group_of_their_connector(
     body = down.make("--to", "eager", "--expect-members", "2")
     assert (body["path"], body["exit_code"]) == ("connect_down", 0)
     assert down.settings(1) == {"connect.protocol": "eager"}
-    for count, name in enumerate(NAMES, 1):
-        workers.restart(name, down.settings(1))
-        assert workers.protocols == {"eager"}, "the first eager worker turns all"
-        right = set(NAMES[:count])
-        # That default is elected is true after the first restart, and proves nothing.
-        blind = down.verify("--journal", str(tmp_path / "blind-down.jsonl"))
-        assert (named(blind, "yes"), blind["exit_code"]) == (set(), 4)
-        assert named(blind, "no") == set(NAMES) - right
-        for evidence in (log, printed):
-            told = down.verify(*evidence, "--journal", str(tmp_path / f"{evidence[0]}.jsonl"))
-            assert (named(told, "yes"), named(told, "no")) == (right, set(NAMES) - right)
-            assert told["exit_code"] == (0 if count == 2 else 4)
+    assert body["steps"][0]["kind"] == "cut-over", "one by one, tasks would run twice"
+    workers.end()
+    told = down.verify(*log, "--journal", str(tmp_path / "stopped.jsonl"))
+    assert told["exit_code"] == 4
+    for name in NAMES:
+        workers.start(name, **{k.replace(".", "_"): v for k, v in down.settings(1).items()})
+    workers.settle()
+    assert workers.protocols == {"eager"}
+    # That default is elected is true with the first eager worker, and proves nothing.
+    blind = down.verify("--journal", str(tmp_path / "blind-down.jsonl"))
+    assert (named(blind, "yes"), blind["exit_code"]) == (set(), 4)
+    for evidence in (log, printed):
+        told = down.verify(*evidence, "--journal", str(tmp_path / f"{evidence[0]}.jsonl"))
+        assert (named(told, "yes"), named(told, "no")) == (set(NAMES), set())
+        assert told["exit_code"] == 0
     assert told["finished"]
     assert down.look("--to", "eager", *log)["verdict"] == "done"
     wait_running(workers.running["w1"], sink, 2)
