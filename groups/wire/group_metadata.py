@@ -7,7 +7,6 @@ lists.
 
 from __future__ import annotations
 
-import struct
 from typing import Final, NamedTuple
 
 from rebal.groups.model import Record
@@ -15,9 +14,6 @@ from rebal.groups.wire.primitives import Reader
 
 HIGHEST_VALUE_VERSION: Final = 4
 _FLEXIBLE: Final = 4
-_KNOWN_BY_HEART: Final = 3
-"""The version that brokers since 2.3 write; only its members are recognised by their bytes."""
-_INT32: Final = struct.Struct(">i").unpack_from
 
 
 class GroupMetadataMember(Record, frozen=True, kw_only=True):
@@ -51,6 +47,18 @@ class GroupMetadata(Record, frozen=True, kw_only=True):
     members: tuple[GroupMetadataMember, ...] = ()
 
 
+class GroupMetadataHead(NamedTuple):
+    """What stands before a value's members; `members` is how many there are."""
+
+    version: int
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_timestamp_ms: int | None
+    members: int
+
+
 def decode_group_metadata(data: bytes) -> GroupMetadata:
     """The value of a record whose key is a `GroupMetadataKey` (a tombstone has none).
 
@@ -58,109 +66,52 @@ def decode_group_metadata(data: bytes) -> GroupMetadata:
         WireError: a version other than 0..4, a cut-off field, a negative or lying array length,
             or text that is null or not UTF-8.
     """
-    return GroupMetadataReader().decode(data)
-
-
-class _Known(NamedTuple):
-    """A member of the last value: `head` are its bytes up to the subscription, `entry` are all."""
-
-    head: bytes
-    entry: bytes
-    member: GroupMetadataMember
-
-
-class GroupMetadataReader:
-    """Reads one group's values in their order, faster than each alone.
-
-    A member whose bytes are those of the value before is the same object again, and of one with
-    another subscription or assignment only these are read. As strict as `decode_group_metadata`.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, _Known] = {}
-
-    def decode(self, data: bytes) -> GroupMetadata:
-        """As `decode_group_metadata`."""
-        reader = Reader(data, "group metadata value")
-        version = reader.int16("the version")
-        if not 0 <= version <= HIGHEST_VALUE_VERSION:
-            raise reader.error(f"version {version} is not one of 0 to {HIGHEST_VALUE_VERSION}")
-        flexible = version >= _FLEXIBLE
-        text = reader.compact_string if flexible else reader.string
-        nullable_text = reader.compact_nullable_string if flexible else reader.nullable_string
-        count = reader.compact_count if flexible else reader.count
-        value = GroupMetadata(
-            version=version,
-            protocol_type=text("the protocol type"),
-            generation=reader.int32("the generation"),
-            protocol=nullable_text("the protocol"),
-            leader=nullable_text("the leader"),
-            state_timestamp_ms=reader.int64("the state timestamp") if version >= 2 else None,
-            members=self._members(reader, data, version, count(10, "the members")),
-        )
-        if flexible:
-            reader.skip_tagged_fields("the tagged fields")
-        return value
-
-    def _members(
-        self, reader: Reader, data: bytes, version: int, count: int
-    ) -> tuple[GroupMetadataMember, ...]:
-        if version != _KNOWN_BY_HEART:
-            return tuple(_read_member(reader, version) for _ in range(count))
-        before, known = self._known, {}
-        members = []
-        at = reader.offset
-        size = len(data)
-        for _ in range(count):
-            length = data[at] << 8 | data[at + 1] if at + 2 <= size else 0
-            member_id = data[at + 2 : at + 2 + length]
-            old = before.get(member_id)
-            if old is None or not data.startswith(old[1], at):
-                old = (old and _again(data, at, old)) or self._anew(reader, data, at, version)
-            known[member_id] = old
-            _, entry, member = old
-            at += len(entry)
-            members.append(member)
-        self._known = known
-        reader.offset = at
-        return tuple(members)
-
-    def _anew(self, reader: Reader, data: bytes, at: int, version: int) -> _Known:
-        reader.offset = at
-        member = _read_member(reader, version)
-        entry = data[at : reader.offset]
-        blobs = 8 + len(member.subscription) + len(member.assignment)
-        return _Known(entry[:-blobs], entry, member)
-
-
-def _again(data: bytes, at: int, old: _Known) -> _Known | None:
-    """A member whose bytes up to the subscription are known; None where they are not."""
-    head = old.head
-    if not data.startswith(head, at):
-        return None
-    sent_at = at + len(head) + 4
-    try:
-        given_at = sent_at + _INT32(data, sent_at - 4)[0] + 4
-        end = given_at + _INT32(data, given_at - 4)[0]
-    except struct.error:
-        return None
-    if not sent_at <= given_at - 4 <= given_at <= end <= len(data):
-        return None
-    was = old.member
-    member = GroupMetadataMember(
-        member_id=was.member_id,
-        instance_id=was.instance_id,
-        client_id=was.client_id,
-        client_host=was.client_host,
-        rebalance_timeout_ms=was.rebalance_timeout_ms,
-        session_timeout_ms=was.session_timeout_ms,
-        subscription=data[sent_at : given_at - 4],
-        assignment=data[given_at:end],
+    reader = Reader(data, "group metadata value")
+    head = read_head(reader)
+    value = GroupMetadata(
+        version=head.version,
+        protocol_type=head.protocol_type,
+        generation=head.generation,
+        protocol=head.protocol,
+        leader=head.leader,
+        state_timestamp_ms=head.state_timestamp_ms,
+        members=tuple(read_member(reader, head.version) for _ in range(head.members)),
     )
-    return _Known(head, data[at:end], member)
+    if head.version >= _FLEXIBLE:
+        reader.skip_tagged_fields("the tagged fields")
+    return value
 
 
-def _read_member(reader: Reader, version: int) -> GroupMetadataMember:
+def read_head(reader: Reader) -> GroupMetadataHead:
+    """A value up to its members; the reader is left where the first of them begins.
+
+    Raises:
+        WireError: as `decode_group_metadata`.
+    """
+    version = reader.int16("the version")
+    if not 0 <= version <= HIGHEST_VALUE_VERSION:
+        raise reader.error(f"version {version} is not one of 0 to {HIGHEST_VALUE_VERSION}")
+    flexible = version >= _FLEXIBLE
+    text = reader.compact_string if flexible else reader.string
+    nullable_text = reader.compact_nullable_string if flexible else reader.nullable_string
+    count = reader.compact_count if flexible else reader.count
+    return GroupMetadataHead(
+        version,
+        text("the protocol type"),
+        reader.int32("the generation"),
+        nullable_text("the protocol"),
+        nullable_text("the leader"),
+        reader.int64("the state timestamp") if version >= 2 else None,
+        count(10, "the members"),
+    )
+
+
+def read_member(reader: Reader, version: int) -> GroupMetadataMember:
+    """The member of a value of this version that begins where the reader is.
+
+    Raises:
+        WireError: as `decode_group_metadata`.
+    """
     flexible = version >= _FLEXIBLE
     text = reader.compact_string if flexible else reader.string
     nullable_text = reader.compact_nullable_string if flexible else reader.nullable_string

@@ -46,11 +46,12 @@ class Reader:
         )
 
     def _fixed(self, form: struct.Struct, field: str) -> int:
-        if self.remaining < form.size:
-            raise self.error(f"{field} is cut off")
-        (value,) = form.unpack_from(self._data, self.offset)
+        try:
+            value: int = form.unpack_from(self._data, self.offset)[0]
+        except struct.error:
+            raise self.error(f"{field} is cut off") from None
         self.offset += form.size
-        return int(value)
+        return value
 
     def int8(self, field: str) -> int:
         """A signed 8-bit number."""
@@ -120,9 +121,9 @@ class Reader:
 
     def raw(self, size: int, field: str) -> bytes:
         """`size` bytes as they are."""
-        if size > self.remaining:
-            raise self.error(f"{field} claims {size} bytes but {self.remaining} are left")
         taken = self._data[self.offset : self.offset + size]
+        if len(taken) < size:
+            raise self.error(f"{field} claims {size} bytes but {self.remaining} are left")
         self.offset += size
         return taken
 

@@ -32,9 +32,11 @@ _HELD: Final = 64 << 20
 """Bytes that a task gathers before it writes them: fewer make many small row groups."""
 _READ: Final = 256 << 20
 """Bytes of row groups that a task keeps in memory while it puts rows in order."""
-_RANGE: Final = 96 << 20
+_RANGE: Final = 192 << 20
 """Bytes of a range, about; a range of one bucket may be larger."""
-_CHUNK: Final = 2000
+_CHUNK: Final = 1000
+_RUN: Final = 16
+"""Rows that follow each other in their piece are handed on as they are, where so many do."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ def make_ranges(pieces: Sequence[Piece], least: int) -> list[Range]:
 def read_range(within: Range, kind: str) -> list[pa.Table]:
     """All rows of one kind in a range, as they come."""
     return [
-        _inside(piece, within, _row_group(piece, None))
+        _inside(piece, within, pq.ParquetFile(piece.path).read_row_group(piece.number))
         for piece in within.pieces
         if piece.kind == kind
     ]
@@ -152,10 +154,10 @@ def in_order(
     Only what they are sorted by is in memory of all of them, and a bounded part of the rows.
     """
     pieces = [piece for piece in within.pieces if piece.kind in shapes]
+    cache = _Cache(pieces, shapes)
     keys = []
     for number, piece in enumerate(pieces):
-        shape = shapes[piece.kind]
-        rows = shape.make(_row_group(piece, shape.needed)).select([*order, BUCKET])
+        rows = cache.keys(number).select([*order, BUCKET])
         rows = rows.append_column("piece", pa.array(np.full(len(rows), number, np.int32)))
         rows = rows.append_column("row", pa.array(np.arange(len(rows), dtype=np.int32)))
         keys.append(_inside(piece, within, rows))
@@ -165,10 +167,7 @@ def in_order(
     by = [(name, "ascending") for name in order]
     ordered = pc.sort_indices(whole, sort_keys=by)
     places = whole.select(["piece", "row"]).take(ordered)
-    piece, row = places["piece"].to_numpy(), places["row"].to_numpy()
-    cache = _Cache(pieces, shapes)
-    for start in range(0, len(whole), _CHUNK):
-        yield from cache.rows(piece[start : start + _CHUNK], row[start : start + _CHUNK])
+    yield from cache.rows(places["piece"].to_numpy(), places["row"].to_numpy())
 
 
 class _Cache:
@@ -177,11 +176,32 @@ class _Cache:
     def __init__(self, pieces: Sequence[Piece], shapes: Mapping[str, Shape]) -> None:
         self._pieces = pieces
         self._shapes = shapes
+        self._files: dict[str, pq.ParquetFile] = {}
         self._held: OrderedDict[int, pa.Table] = OrderedDict()
         self._bytes = 0
+        self._small = sum(piece.size for piece in pieces) <= _READ
 
-    def rows(self, piece: Ints, row: Ints) -> list[pa.RecordBatch]:
+    def keys(self, number: int) -> pa.Table:
+        """At least the columns of a piece by which rows are sorted."""
+        if self._small:
+            return self._piece(number)
+        shape = self._shapes[self._pieces[number].kind]
+        return shape.make(self._read(number, [*shape.needed, BUCKET]))
+
+    def rows(self, piece: Ints, row: Ints) -> Iterator[pa.RecordBatch]:
         """These rows of these pieces, in this order."""
+        if not len(piece):
+            return
+        cuts = np.flatnonzero((np.diff(piece) != 0) | (np.diff(row) != 1)) + 1
+        if len(cuts) * _RUN <= len(piece):
+            for start, end in zip([0, *cuts], [*cuts, len(piece)], strict=True):
+                found = self._piece(int(piece[start])).slice(int(row[start]), end - start)
+                yield from found.to_batches()
+            return
+        for start in range(0, len(piece), _CHUNK):
+            yield from self._mixed(piece[start : start + _CHUNK], row[start : start + _CHUNK])
+
+    def _mixed(self, piece: Ints, row: Ints) -> list[pa.RecordBatch]:
         tables: list[pa.Table] = []
         places = np.empty(len(row), np.int64)
         size = 0
@@ -197,19 +217,19 @@ class _Cache:
     def _piece(self, number: int) -> pa.Table:
         held = self._held.pop(number, None)
         if held is None:
-            piece = self._pieces[number]
-            held = self._shapes[piece.kind].make(_row_group(piece, None))
+            held = self._shapes[self._pieces[number].kind].make(self._read(number, None))
             self._bytes += held.nbytes
             while self._held and self._bytes > _READ:
                 self._bytes -= self._held.popitem(last=False)[1].nbytes
         self._held[number] = held
         return held
 
-
-def _row_group(piece: Piece, columns: list[str] | None) -> pa.Table:
-    wanted = None if columns is None else [*columns, BUCKET]
-    with pq.ParquetFile(piece.path) as file:
-        return file.read_row_group(piece.number, columns=wanted, use_threads=False)
+    def _read(self, number: int, columns: list[str] | None) -> pa.Table:
+        piece = self._pieces[number]
+        if piece.path not in self._files:
+            self._files[piece.path] = pq.ParquetFile(piece.path, memory_map=True)
+        file = self._files[piece.path]
+        return file.read_row_group(piece.number, columns=columns, use_threads=False)
 
 
 def _inside(piece: Piece, within: Range, rows: pa.Table) -> pa.Table:

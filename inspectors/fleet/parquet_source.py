@@ -40,7 +40,7 @@ def task_parquet(spark: SparkSession, paths: Sequence[str]) -> Source:
     Raises:
         DocumentError: a file is damaged, or has not the columns that are needed.
     """
-    tasks = _plan(paths, 2 * spark.sparkContext.defaultParallelism)
+    tasks = _plan(paths, spark.sparkContext.defaultParallelism)
     rows = spark.range(0, len(tasks), 1, len(tasks))
     return Source(rows, (), partial(_read_tasks, tasks=tasks))
 

@@ -241,7 +241,7 @@ def _tell(spark: SparkSession, run: Run, totals: _Totals) -> None:
     pieces += find_pieces("commit_parts", totals.parts)
     first, until = _extent(run, totals)
     tale = Tale(
-        tuple(make_ranges(pieces, 2 * spark.sparkContext.defaultParallelism)),
+        tuple(make_ranges(pieces, spark.sparkContext.defaultParallelism)),
         totals.topics,
         (_micros(first), _micros(until)) if first and until else None,
         log=any(piece.kind == "requests" for piece in pieces),

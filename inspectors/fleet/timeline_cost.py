@@ -10,6 +10,63 @@ from rebal.inspectors.fleet.timeline_rebalances import Change, Generation
 from rebal.inspectors.fleet.timeline_values import NOTHING
 
 
+class Tally:
+    """Standing members whose kind holds, summed up: what they cost is known without asking each."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, tuple[Profile, int]] = {}
+        self._sums: dict[Profile, list[int]] = {}
+        self._open: list[str] | None = None
+
+    def ask(self, change: Change) -> list[tuple[Standing, Seen]]:
+        """Members that stayed and are not summed up, or not as they are now; the rest is."""
+        if self._open is None:
+            asked = change.stayed()
+        else:
+            for standing in change.gone:
+                self._drop(standing.seen.member_id)
+            asked = list(change.changed)
+            again = {standing.seen.member_id for standing, _ in asked}
+            for member_id in again:
+                self._drop(member_id)
+            asked += change.unchanged(each for each in self._open if each not in again)
+        self._open = [seen.member_id for seen in change.new]
+        return asked
+
+    def note(self, seen: Seen, profile: Profile) -> None:
+        """One of those asked for, as it is now."""
+        if not profile.holds:
+            assert self._open is not None
+            self._open.append(seen.member_id)
+            return
+        self._of[seen.member_id] = (profile, seen.count)
+        self._add(profile, seen.count, 1)
+
+    def profiles(self) -> set[Profile]:
+        """Those of the members that are summed up."""
+        return {profile for profile, (members, *_) in self._sums.items() if members}
+
+    def stopped(self) -> int | None:
+        """The partitions of those that run EAGER; None where one has some and may or may not."""
+        stopped = 0
+        for profile, (_, partitions, unknown) in self._sums.items():
+            if unknown or (partitions and profile.protocol is None):
+                return None
+            if profile.protocol is RebalanceProtocol.EAGER:
+                stopped += partitions
+        return stopped
+
+    def _drop(self, member_id: str) -> None:
+        known = self._of.pop(member_id, None)
+        if known is not None:
+            self._add(*known, -1)
+
+    def _add(self, profile: Profile, count: int, sign: int) -> None:
+        sums = self._sums.setdefault(profile, [0, 0, 0])
+        sums[0] += sign
+        sums[1 if count >= 0 else 2] += sign * abs(count)
+
+
 class Cost:
     """The rebalance from `old` (None: not known) to `new`.
 
@@ -17,9 +74,10 @@ class Cost:
     members which stayed had to stop (KIP-429): all that an EAGER one had, and of a COOPERATIVE one
     those it gave up; None where a member had some and its protocol is not known. By the records
     each had got its assignment; the log of the generation before may show that one had not yet.
+    `tally` is that of `old`, and then of `new`; None where members must be asked each time.
     """
 
-    __slots__ = ("_log", "_protocols", "_round", "protocol", "stopped")
+    __slots__ = ("_log", "_protocols", "_round", "protocol", "stopped", "tally")
 
     def __init__(
         self,
@@ -30,20 +88,20 @@ class Cost:
         *,
         protocols: Protocols,
         before: Round | None,
+        tally: Tally | None,
     ) -> None:
         self._log, self._protocols, self._round = log, protocols, before
-        profiles: set[Profile] = set()
         same = old is not None and old.assignor == new.assignor and old.type is new.type
         same = same and old is not None and old.protocol_type == new.protocol_type
-        stopped: int | None = 0
-        steady = same and not log.persons
-        for standing, seen in change.stayed:
-            known = standing.profile
-            if steady and known is not None and seen is standing.seen and known.holds:
-                profile = known
-            else:
-                profile = self._profile(old, new, standing, seen, same)
+        if tally is None or not same or not new.follows(old) or before is not None or log.persons:
+            tally = Tally()
+        asked = tally.ask(change)
+        stopped = tally.stopped()
+        profiles = tally.profiles()
+        for standing, seen in asked:
+            profile = self._profile(old, new, standing, seen, same)
             profiles.add(profile)
+            tally.note(seen, profile)
             if stopped is not None and standing.seen.count:
                 ran = profile
                 if not same and old is not None:
@@ -57,6 +115,7 @@ class Cost:
         self.protocol = protocols.of_group(frozenset(profiles))
         told = old.members is not None if old is not None else new.number == 1
         self.stopped = stopped if told else None
+        self.tally = tally if before is None and not log.persons else None
 
     def _profile(
         self, old: Generation | None, new: Generation, standing: Standing, seen: Seen, same: bool

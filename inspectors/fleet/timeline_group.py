@@ -19,10 +19,6 @@ from rebal.groups.wire.consumer_group_records import (
     ConsumerGroupMember,
     decode_consumer_group_record,
 )
-from rebal.groups.wire.group_metadata import (
-    GroupMetadata,
-    GroupMetadataReader,
-)
 from rebal.inspectors.fleet import timeline_causes as causes
 from rebal.inspectors.fleet import timeline_classic as classic
 from rebal.inspectors.fleet import timeline_incidents as incidents
@@ -34,6 +30,7 @@ from rebal.inspectors.fleet.timeline_log import Log, Round
 from rebal.inspectors.fleet.timeline_members import NOT_GIVEN, Seen
 from rebal.inspectors.fleet.timeline_order import DISORDER, Item, Raw, Window
 from rebal.inspectors.fleet.timeline_protocol import Protocols
+from rebal.inspectors.fleet.timeline_reader import Value, ValueReader
 from rebal.inspectors.fleet.timeline_rebalances import LOG, TOPIC, Generation
 from rebal.inspectors.fleet.timeline_requests import Replacement, Requests
 from rebal.inspectors.fleet.timeline_tables import Rows
@@ -78,7 +75,7 @@ class GroupTimeline:
         self.sources: set[str] = set()
         self._window = Window()
         self._key: tuple[bytes, kinds.Key] = (b"", kinds.UnknownKey(version=-1))
-        self._reader = GroupMetadataReader()
+        self._reader = ValueReader(shared.values)
         self._applied_offset = -1
         self._dying: Item | None = None
         self._tombstone: tuple[Item, GroupType] | None = None
@@ -102,7 +99,7 @@ class GroupTimeline:
                 what = "it came after newer records of its group, too late to be put back"
                 self._error(at, raw, what)
             return
-        if isinstance(item.value, GroupMetadata):
+        if isinstance(item.value, Value):
             self.log.era.has_record(item.value.generation)
         elif value is None and isinstance(item.key, kinds.GroupMetadataKey):
             self.log.cut(at)
@@ -180,7 +177,8 @@ class GroupTimeline:
         if value is None:
             return None
         if isinstance(key, kinds.GroupMetadataKey):
-            return self._reader.decode(value)
+            # what members did as they rejoined is only asked where a log tells of them too
+            return self._reader.read(value, alone=not self.log.persons)
         if key.version in DECODERS:
             return decode_consumer_group_record(key.version, value)
         return None
@@ -280,21 +278,19 @@ class GroupTimeline:
         self.history.end(dying.at, causes.DELETED)
         self.deleted_at = dying.at
 
-    def _classic(self, at: int, value: GroupMetadata) -> None:
+    def _classic(self, at: int, value: Value) -> None:
         self.protocol_type = value.protocol_type or self.protocol_type
-        members = self.history.roster.members
         first = self.history.now is None
-        # what members did as they rejoined is only asked where a log tells of them too
-        alone = not self.log.persons
         self.history.advance(
             Generation(
                 value.generation,
                 classic.ended(at, value) if first else at,
-                classic.members(value, members, self.shared.values, alone),
+                [entry.seen for entry in value.entries],
                 TOPIC,
                 assignor=value.protocol,
                 leader=value.leader,
                 protocol_type=value.protocol_type or None,
+                value=value,
             )
         )
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from rebal.groups.model import GroupType
 from rebal.inspectors.fleet import timeline_causes as causes
-from rebal.inspectors.fleet.timeline_cost import Cost
+from rebal.inspectors.fleet.timeline_cost import Cost, Tally
 from rebal.inspectors.fleet.timeline_incidents import Incidents
 from rebal.inspectors.fleet.timeline_log import MILLI, Log, Round
 from rebal.inspectors.fleet.timeline_members import Place, Roster, Standing
@@ -46,6 +46,7 @@ class History:
         self.assigned = (0, 0)
         self.withheld: Owners = {}
         self.ended = False
+        self.tally: Tally | None = None
 
     def advance(self, new: Generation) -> None:
         """The next generation, or the same one written again."""
@@ -69,17 +70,22 @@ class History:
             self._row(old, new, None, round_, None)
             self._now_is(new)
             return
-        change = Change(self.roster.members, new.members)
+        known = new.follows(old)
+        change = Change(self.roster.members, new, known)
         if old is not None and old.number == new.number:
             new.completed = old.completed
             self._settle(old, new, change, None)
-            self.now = new
+            self.now, self.tally = new, None
             return
         if round_ is not None:
             round_.ended = new.ended
         sure = old is not None and self._sure(old, round_)
         before = self.rounds.get(old.number) if old is not None else None
-        cost = Cost(old, new, change, self.log, protocols=self.protocols, before=before)
+        cost = Cost(
+            old, new, change, self.log,
+            protocols=self.protocols, before=before, tally=self.tally,
+        )  # fmt: skip
+        self.tally = cost.tally
         self._row(old, new, change, round_, cost)
         self._settle(old, new, change, (round_, sure))
         self._now_is(new)
@@ -227,9 +233,8 @@ class History:
             at, reason = self._departure(standing, change, new, rebalance)
             roster.leave(member_id, last, at, reason)
             self.incidents.left(standing, at or new.ended, reason, roster.like(standing.seen))
-        for standing, seen in change.stayed:
-            if seen is not standing.seen:
-                roster.go_on(standing, seen, last, now)
+        for standing, seen in change.changed:
+            roster.go_on(standing, seen, last, now)
         for seen in change.new:
             replaced = change.replaced.get(seen.member_id)
             first = known or new.number <= 1 or replaced is not None

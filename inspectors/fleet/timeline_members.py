@@ -25,14 +25,14 @@ class Place(NamedTuple):
 class Seen:
     """One member in one generation, as a source shows it; None: the source does not say.
 
-    `entry` is what it was made from: the same object again is the same member, unchanged.
-    `count` is how many partitions it is given, -1 where that is not known.
+    The same object in the next generation is the same member, unchanged but for the `generation`
+    in its subscription. `count` is how many partitions it is given, -1 where that is not known.
     """
 
     __slots__ = (
         "client_id",
         "count",
-        "entry",
+        "generation",
         "given",
         "host",
         "instance_id",
@@ -57,7 +57,6 @@ class Seen:
         rebalance_timeout_ms: int | None,
         sent: Sent = UNTOLD,
         given: Given = NOT_GIVEN,
-        entry: object = None,
         protocol_type: str | None = None,
     ) -> None:
         self.member_id = member_id
@@ -67,9 +66,9 @@ class Seen:
         self.session_timeout_ms = session_timeout_ms
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.sent = sent
+        self.generation = sent.generation
         self.given = given
         self.count = -1 if given.partitions is None else given.partitions.count
-        self.entry = entry
         self.protocol_type = protocol_type
         self.target: PartitionList | None = None
         self.regex: str | None = None
@@ -78,9 +77,23 @@ class Seen:
     def under(self, member_id: str, client_id: str | None, host: str | None) -> Seen:
         """The same member after a restart."""
         made = copy(self)
-        made.member_id, made.entry = member_id, None
+        made.member_id = member_id
         made.client_id, made.host = client_id or self.client_id, host or self.host
         return made
+
+    def rejoined(self, sent: Sent, given: Given) -> Seen:
+        """The same member with another subscription or assignment."""
+        return Seen(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.host,
+            session_timeout_ms=self.session_timeout_ms,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            sent=sent,
+            given=given,
+            protocol_type=self.protocol_type,
+        )
 
     def same_row(self, other: Seen) -> bool:
         """Does it still say what a row of `members` says, the generation aside."""
@@ -180,7 +193,7 @@ class Roster:
                 seen.session_timeout_ms or person.session_timeout_ms,
                 seen.rebalance_timeout_ms or person.rebalance_timeout_ms,
                 sent.version,
-                sent.generation,
+                seen.generation,
                 sent.topics,
                 seen.regex,
                 sent.owned,

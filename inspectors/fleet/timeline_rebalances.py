@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from rebal.groups.model import GroupType
 from rebal.inspectors.fleet import timeline_causes as causes
 from rebal.inspectors.fleet.timeline_log import MILLI, Log, Round
 from rebal.inspectors.fleet.timeline_members import Seen, Standing
+from rebal.inspectors.fleet.timeline_reader import Value
 from rebal.inspectors.fleet.timeline_values import Given
 
 TOPIC: Final = "offsets topic"
@@ -19,7 +20,8 @@ _NEARLY: Final = 0.9
 class Generation:
     """One generation as a source shows it; times in microseconds, None: not known.
 
-    `members` is None where the source shows only that it was. `source` is `TOPIC` or `LOG`.
+    `members` is None where the source shows only that it was. `source` is `TOPIC` or `LOG`, and
+    `value` the record that it is from.
     """
 
     __slots__ = (
@@ -33,6 +35,7 @@ class Generation:
         "source",
         "started",
         "type",
+        "value",
     )
 
     def __init__(
@@ -47,6 +50,7 @@ class Generation:
         protocol_type: str | None = None,
         group_type: GroupType = GroupType.CLASSIC,
         started: int | None = None,
+        value: Value | None = None,
     ) -> None:
         self.number = number
         self.ended = ended
@@ -59,25 +63,44 @@ class Generation:
         self.protocol_type = protocol_type
         self.type = group_type
         self.started = started
+        self.value = value
+
+    def follows(self, old: Generation | None) -> bool:
+        """Does its record say what is new against the record of `old`."""
+        value, before = self.value, old.value if old is not None else None
+        return value is not None and before is not None and value.base is before.entries
 
 
 class Change:
-    """Who came, went and stayed between two generations."""
+    """Who came, went and changed between the standing members and a generation.
 
-    __slots__ = ("gone", "new", "replaced", "stayed")
+    `changed` are members that stayed and said or got something else; all others are as they were.
+    """
 
-    def __init__(self, before: Mapping[str, Standing], after: Sequence[Seen]) -> None:
+    __slots__ = ("_before", "changed", "gone", "new", "replaced")
+
+    def __init__(self, before: Mapping[str, Standing], after: Generation, known: bool) -> None:
+        self._before = before
         self.new: list[Seen] = []
-        self.stayed: list[tuple[Standing, Seen]] = []
-        for seen in after:
+        self.changed: list[tuple[Standing, Seen]] = []
+        self.gone: list[Standing] = []
+        members: Iterable[Seen] = after.members or ()
+        if known and after.value is not None:
+            members = [entry.seen for entry in after.value.fresh]
+            there = {seen.member_id for seen in members}
+            dropped = (entry.seen.member_id for entry in after.value.dropped)
+            self.gone = [before[each] for each in dropped if each not in there]
+        stayed = 0
+        for seen in members:
             standing = before.get(seen.member_id)
             if standing is None:
                 self.new.append(seen)
-            else:
-                self.stayed.append((standing, seen))
-        self.gone: list[Standing] = []
-        if len(self.stayed) != len(before):
-            ids = {seen.member_id for seen in after}
+                continue
+            stayed += 1
+            if seen is not standing.seen:
+                self.changed.append((standing, seen))
+        if not known and stayed != len(before):
+            ids = {seen.member_id for seen in members}
             self.gone = [one for key, one in before.items() if key not in ids]
         # new member id -> the one of the same instance before
         self.replaced: dict[str, Standing] = {}
@@ -88,6 +111,22 @@ class Change:
             for seen in self.new:
                 if seen.instance_id in instances:
                     self.replaced[seen.member_id] = instances[seen.instance_id]
+
+    def unchanged(self, member_ids: Iterable[str]) -> list[tuple[Standing, Seen]]:
+        """These of the members that stayed as they were."""
+        gone = {standing.seen.member_id for standing in self.gone}
+        found = (self._before[each] for each in member_ids if each not in gone)
+        return [(standing, standing.seen) for standing in found]
+
+    def stayed(self) -> list[tuple[Standing, Seen]]:
+        """All members that stayed, each as it was and as it is; ask before they are brought on."""
+        changed = {id(standing): seen for standing, seen in self.changed}
+        gone = set(map(id, self.gone))
+        return [
+            (one, changed.get(id(one), one.seen))
+            for one in self._before.values()
+            if id(one) not in gone
+        ]
 
     @property
     def really_new(self) -> list[Seen]:
@@ -112,7 +151,7 @@ def moved(change: Change, withheld: Owners) -> tuple[int | None, Owners]:
     """
     pairs: list[tuple[Given | None, Given, str]] = [
         (old.seen.given, seen.given, seen.member_id)
-        for old, seen in change.stayed
+        for old, seen in change.changed
         if old.seen.given is not seen.given
     ]
     old_of = {key: one.seen.given for key, one in change.replaced.items()}
@@ -185,7 +224,7 @@ def cause(
         if left is not None:
             hints.append(causes.Hint(left[0], causes.of_leave(left[1])))
     joins = round_.joins if round_ is not None else {}
-    stayed = {seen.member_id for _, seen in change.stayed}
+    stayed = {seen.member_id for _, seen in change.stayed()} if joins else set[str]()
     for member_id, (start, at, reason) in joins.items():
         if start >= ended:
             continue
@@ -225,7 +264,7 @@ def _plain(change: Change, assigned: tuple[int, int, int]) -> str | None:
         return causes.BOTH if gone and came else causes.JOINED if came else causes.LEFT
     if any(
         old.seen.sent.topics is not None and old.seen.sent.topics != seen.sent.topics
-        for old, seen in change.stayed
+        for old, seen in change.changed
     ):
         return causes.SUBSCRIPTION
     earlier, before, after = assigned

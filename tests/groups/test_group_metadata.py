@@ -10,13 +10,11 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 
 from rebal.groups.errors import WireError
 from rebal.groups.wire.group_metadata import (
     GroupMetadata,
     GroupMetadataMember,
-    GroupMetadataReader,
     decode_group_metadata,
 )
 from rebal.groups.wire.offsets_key import GroupMetadataKey, OffsetCommitKey, decode_key
@@ -97,48 +95,6 @@ def test_a_cut_off_value_is_a_wire_error(value, data):
 def test_any_bytes_are_a_value_or_a_wire_error(data):
     with contextlib.suppress(WireError):
         assert decode_group_metadata(data).version in range(5)
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> list[bytes]:
-    """Values of one group, most of whose members stay, wholly or but for their subscription."""
-    made = [draw(groups())]
-    for _ in range(draw(st.integers(1, 4))):
-        last = made[-1]
-        members = []
-        for member in last.members:
-            change = draw(st.sampled_from(["none", "subscription", "assignment", "gone", "other"]))
-            new = {
-                "subscription": lambda: {"subscription": draw(st.binary(max_size=20))},
-                "assignment": lambda: {"assignment": draw(st.binary(max_size=20))},
-                "other": lambda: {"client_id": draw(short)},
-            }.get(change, dict)()
-            if change != "gone":
-                members.append(structs.replace(member, **new))
-        made.append(structs.replace(last, members=tuple(draw(st.permutations(members)))))
-    return [written(value) for value in made]
-
-
-@given(histories(), st.data())
-def test_a_reader_of_a_history_reads_each_value_as_it_would_alone(history, data):
-    reader = GroupMetadataReader()
-    for raw in history:
-        cut = raw[: data.draw(st.integers(0, len(raw) - 1))]
-        with pytest.raises(WireError):
-            reader.decode(cut)
-        assert reader.decode(raw) == decode_group_metadata(raw)
-        broken = bytearray(raw)
-        broken[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
-        assert outcome(reader.decode, bytes(broken)) == outcome(
-            decode_group_metadata, bytes(broken)
-        )
-
-
-def outcome(read, data):
-    try:
-        return read(data)
-    except WireError as error:
-        return str(error)
 
 
 @pytest.mark.parametrize("version", [-1, 5, 32767])

@@ -1,0 +1,231 @@
+"""A group's values read by what changed: the same as each alone, and the same tables."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from rebal.groups.errors import WireError
+from rebal.groups.wire.group_metadata import (
+    GroupMetadata,
+    GroupMetadataMember,
+    decode_group_metadata,
+)
+from rebal.inspectors.fleet.timeline_members import Seen
+from rebal.inspectors.fleet.timeline_reader import Value, ValueReader
+from rebal.inspectors.fleet.timeline_values import UNTOLD, Values
+from tests.fleet.timeline_input import record, tables
+from tests.groups.test_group_metadata import written
+
+START = 1_790_000_000_000_000
+KEY = b"\x00\x02\x00\x01g"
+
+
+def text(raw: str) -> bytes:
+    return struct.pack(">h", len(raw)) + raw.encode()
+
+
+def partitions(numbers: Sequence[int]) -> bytes:
+    if not numbers:
+        return struct.pack(">i", 0)
+    return (
+        struct.pack(">i", 1) + text("t") + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
+    )
+
+
+@st.composite
+def subscriptions(draw: st.DrawFn, generation: int) -> bytes:
+    """A consumer's subscription of any version, or what is none."""
+    version = draw(st.sampled_from([3, 3, 3, 0, 1, 2, -1]))
+    if version < 0:
+        return draw(st.binary(max_size=20))
+    out = struct.pack(">h", version) + struct.pack(">i", 1) + text("t") + struct.pack(">i", -1)
+    if version >= 1:
+        out += partitions(draw(st.lists(st.integers(0, 3), max_size=2)))
+    if version >= 2:
+        out += struct.pack(">i", generation)
+    return out + (draw(st.sampled_from([b"\xff\xff", text("rack")])) if version >= 3 else b"")
+
+
+def with_generation(subscription: bytes, generation: int) -> bytes:
+    """A subscription of version 3 without a rack, in another generation."""
+    if subscription[:2] != b"\x00\x03" or subscription[-2:] != b"\xff\xff":
+        return subscription
+    return subscription[:-6] + struct.pack(">i", generation) + subscription[-2:]
+
+
+@st.composite
+def members(draw: st.DrawFn, generation: int) -> GroupMetadataMember:
+    return GroupMetadataMember(
+        member_id=draw(st.sampled_from("abcdefgh")) + draw(st.sampled_from(["", "1", "2"])),
+        instance_id=draw(st.sampled_from([None, None, "i"])),
+        client_id=draw(st.sampled_from(["one", "other"])),
+        client_host="/10.0.0.1",
+        rebalance_timeout_ms=300_000,
+        session_timeout_ms=draw(st.sampled_from([10_000, 45_000])),
+        subscription=draw(subscriptions(generation)),
+        assignment=b"\x00\x01"
+        + partitions(draw(st.lists(st.integers(0, 3), max_size=2, unique=True)))
+        + b"\xff\xff\xff\xff",
+    )
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[GroupMetadata]:
+    """Values of one group, most of whose members stay, wholly or but for a part."""
+    version = draw(st.sampled_from([3, 3, 3, 2, 4]))
+    last = GroupMetadata(
+        version=version, protocol_type="consumer", generation=1, protocol="range", leader="a"
+    )
+    made = []
+    for _ in range(draw(st.integers(2, 6))):
+        generation = max(0, last.generation + draw(st.sampled_from([1, 1, 1, 0, 2, -1])))
+        now = []
+        for member in last.members:
+            sent = draw(subscriptions(generation))
+            changes: dict[str, dict[str, Any]] = {
+                "none": {},
+                "rejoined": {"subscription": with_generation(member.subscription, generation)},
+                "subscription": {"subscription": sent},
+                "assignment": {"assignment": draw(members(generation)).assignment},
+                "other": {"client_id": "third"},
+            }
+            change = draw(st.sampled_from([*changes, "none", "rejoined", "rejoined", "gone"]))
+            if change != "gone":
+                now.append(structs.replace(member, **changes[change]))
+        there = {member.member_id for member in now}
+        came = draw(st.lists(members(generation), max_size=3, unique_by=lambda one: one.member_id))
+        now += [member for member in came if member.member_id not in there]
+        if draw(st.integers(0, 3)) == 0:
+            now = draw(st.permutations(now))
+        if version < 3:
+            now = [structs.replace(member, instance_id=None) for member in now]
+        last = structs.replace(
+            last,
+            generation=generation,
+            protocol=draw(st.sampled_from([last.protocol, last.protocol, "cooperative-sticky"])),
+            leader=draw(st.sampled_from([last.leader, "b"])),
+            protocol_type=draw(st.sampled_from(["consumer"] * 9 + ["connect"])),
+            state_timestamp_ms=draw(st.sampled_from([-1, 1_790_000_000_000])),
+            members=tuple(now),
+        )
+        made.append(last)
+    return made
+
+
+def as_seen(value: GroupMetadata) -> list[tuple[Any, ...]]:
+    """What the strict codec says of each member, decoded apart from the reader under test."""
+    values, consumer = Values(), value.protocol_type == "consumer"
+    return [
+        what(
+            Seen(
+                one.member_id,
+                one.instance_id,
+                one.client_id,
+                one.client_host,
+                session_timeout_ms=one.session_timeout_ms,
+                rebalance_timeout_ms=one.rebalance_timeout_ms,
+                sent=values.sent(one.subscription) if consumer else UNTOLD,
+            ),
+            one.assignment if consumer else None,
+        )
+        for one in value.members
+    ]
+
+
+def what(seen: Seen, assignment: bytes | None) -> tuple[Any, ...]:
+    sent = seen.sent
+    given = None if assignment is None else Values().given(assignment).partitions
+    return (
+        seen.member_id, seen.instance_id, seen.client_id, seen.host, seen.session_timeout_ms,
+        seen.rebalance_timeout_ms, seen.generation, sent.version, sent.topics, sent.owned,
+        sent.rack, sent.user_data, sent.error, given,
+    )  # fmt: skip
+
+
+def told(value: Value) -> list[tuple[Any, ...]]:
+    found = []
+    for entry in value.entries:
+        *rest, _ = what(entry.seen, None)
+        found.append((*rest, entry.seen.given.partitions))
+    return found
+
+
+def head(value: Value | GroupMetadata) -> tuple[Any, ...]:
+    return (value.protocol_type, value.generation, value.protocol, value.leader)
+
+
+@settings(deadline=None)
+@given(histories(), st.booleans(), st.data())
+def test_each_value_is_read_as_it_would_be_alone(
+    history: list[GroupMetadata], alone: bool, data: st.DataObject
+) -> None:
+    reader = ValueReader(Values())
+    before: Value | None = None
+    for one in history:
+        raw = written(one)
+        cut = raw[: data.draw(st.integers(0, len(raw) - 1))]
+        with pytest.raises(WireError):
+            reader.read(cut, alone)
+        found = reader.read(raw, alone)
+        assert head(found) == head(one)
+        assert told(found) == as_seen(one)
+        if before is not None and found.base is before.entries:
+            event("what changed was told")
+            kept = [entry for entry in before.entries if entry not in found.dropped]
+            assert {*kept, *found.fresh} == set(found.entries)
+            assert not {*kept} & {*found.fresh}
+        before = found
+
+
+@settings(deadline=None)
+@given(histories(), st.data())
+def test_what_the_codec_refuses_is_refused_in_the_same_words(
+    history: list[GroupMetadata], data: st.DataObject
+) -> None:
+    reader = ValueReader(Values())
+    for one in history:
+        raw = written(one)
+        reader.read(raw, True)
+        broken = bytearray(raw)
+        broken[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
+        try:
+            expected: Any = as_seen(decode_group_metadata(bytes(broken)))
+        except WireError as error:
+            expected = str(error)
+        try:
+            outcome: Any = told(reader.read(bytes(broken), True))
+        except WireError as error:
+            outcome = str(error)
+        assert outcome == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(histories())
+def test_what_changed_makes_the_tables_that_all_members_would(
+    history: list[GroupMetadata],
+) -> None:
+    rows = [
+        record("g", START + n * 60_000_000, n, KEY, written(one)) for n, one in enumerate(history)
+    ]
+    made = tables(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ValueReader, "read", without_changes)
+        assert tables(rows) == made
+    assert len(made["groups"]) == 1
+
+
+_READ = ValueReader.read
+
+
+def without_changes(self: ValueReader, data: bytes, alone: bool) -> Value:
+    """As if nothing were known of the value before."""
+    value = _READ(self, data, alone)
+    value.base = None
+    return value
