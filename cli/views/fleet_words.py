@@ -13,6 +13,7 @@ from rebal.cli.output import escape
 from rebal.cli.views.common import command_line, count, span_text
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.fleet.tables_columns import moment
+from rebal.planner.plan import Verdict
 
 _LONG_ENOUGH: Final = timedelta(hours=1)
 RULE_HEADINGS: Final = {
@@ -150,7 +151,10 @@ def plan_command(group: FleetGroup, report: FleetReport) -> str:
 
 
 def hindrance_text(group: FleetGroup) -> str:
-    """What stands in the way: `RB104 · step 2: RB102, RB901?`; `?` is a rule that cannot tell."""
+    """What stands in the way: `RB104 · step 2: RB102, RB901?`; `?` is a rule that cannot tell.
+
+    What is no rule's is told by the summary of the group's plan alone.
+    """
     ready = group.readiness
     if ready is None:
         at = moment(group.history.deleted_at)
@@ -159,6 +163,8 @@ def hindrance_text(group: FleetGroup) -> str:
     by_step: dict[int, dict[str, None]] = {}
     said = [(one.before_step or 0, one.rule) for one in (*ready.blockers, *ready.later)]
     said += [(one.before_step or 0, f"{one.rule}?") for one in ready.missing]
+    if not said and ready.plan.verdict in (Verdict.BLOCKED, Verdict.UNPROVEN):
+        return "see its plan"
     for step, rule in said:
         by_step.setdefault(step if step > number else 0, {})[rule] = None
     return " · ".join(

@@ -11,6 +11,7 @@ import pytest
 from rebal.cli import app
 from rebal.cli.fleet import FleetGroup, FleetReport, make_fleet_report
 from rebal.cli.views.fleet_html_group import group_html
+from rebal.cli.views.fleet_words import hindrance_text
 from tests.fleet.tablefiles import write_tables
 from tests.fleet.timeline_input import captured_records, captured_requests, tables
 
@@ -81,6 +82,15 @@ def test_what_stands_in_the_way_is_what_the_clients_are(report: FleetReport) -> 
     assert rules_of(group_of(report, "shipping"))[1] == {"RB102"}
     assert rules_of(group_of(report, "reports"))[2] == {"RB113"}
     assert rules_of(group_of(report, "inventory")) == (set(), set(), set())
+
+
+def test_what_no_rule_keeps_back_is_not_left_without_a_word(folder: Path) -> None:
+    report = make_fleet_report(folder, to="consumer")
+    waiting = [group for group in report.groups if group.verdict in ("blocked", "unproven")]
+    assert len(waiting) > 8
+    assert all(hindrance_text(group) for group in waiting)
+    told = {group.group_id: hindrance_text(group) for group in waiting}
+    assert told["ml-features"] == "see its plan"
 
 
 def test_what_a_scan_cannot_tell_says_who_can(report: FleetReport) -> None:
