@@ -17,6 +17,7 @@ from rebal.groups.snapshot import load_snapshot
 from rebal.planner.cost import Restarts, Speed
 from rebal.planner.cost_connect import by_workers, work_of_all
 from rebal.planner.plan import Cost
+from rebal.planner.routes.choice import make_plan
 from tests.kafka.broker import Broker
 from tests.kafka.connect import ConnectHost, wait_running
 from tests.kafka.processes import wait_for
@@ -156,6 +157,39 @@ def test_a_restart_costs_what_was_foretold(
         if waits:
             assert time.monotonic() - stopped >= DELAY_S
             assert told.partitions_moved == 0
+
+
+@pytest.mark.full
+@pytest.mark.timeout(240)
+def test_the_way_up_costs_what_its_plan_says(
+    workers: Workers, host: ConnectHost, topic_name: str, tmp_path: Path
+) -> None:
+    begin(workers, topic_name, tmp_path, "eager")
+    snapshot = look(workers, host.log_path, tmp_path / "before.yaml")
+    (step,) = make_plan(snapshot, speed=Speed(restart=5, rebalance=1)).steps
+    assert step.cost is not None
+    names = {member.member_id: member.client_id for member in snapshot.members}
+    first = max(workers.rebalances())
+    for id_ in (*step.to_do, *step.unknown):
+        before = max(workers.rebalances())
+        workers.running.pop(names[id_]).stop()
+        wait_for(
+            f"the others to go on without {names[id_]}",
+            lambda before=before: max(workers.rebalances()) > before,
+            timeout=30,
+        )
+        workers.start(names[id_], **words("sessioned"))
+        running(workers)
+    wait_for(
+        f"{step.cost.rebalances} rebalances after generation {first}",
+        lambda: max(workers.rebalances()) >= first + step.cost.rebalances,
+        timeout=30,
+    )
+    running(workers)
+    assert workers.protocols == {"sessioned"}
+    rounds = workers.rebalances()
+    assert max(rounds) - first == step.cost.rebalances == 7
+    assert changes(rounds, first) == step.cost.partitions_moved
 
 
 def lines_read(broker: Broker, topic: str, folder: Path, text: str) -> Counter[str]:
