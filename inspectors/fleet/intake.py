@@ -124,12 +124,10 @@ def _records(rows: pa.Table) -> pa.Table:
 
 def _note_extent(writer: PartWriter, rows: pa.Table) -> None:
     """Report the last offset of each partition, and the first and last time of records."""
-    last = rows.group_by("partition", use_threads=False).aggregate([("offset", "max")])
-    for partition, offset in zip(
-        last["partition"].to_pylist(), last["offset_max"].to_pylist(), strict=True
-    ):
-        if partition is not None and offset is not None:
-            writer.reach(str(partition), offset)
+    read = rows.group_by("partition", use_threads=False)
+    for found in read.aggregate([("offset", "max"), ("offset", "count")]).to_pylist():
+        if found["partition"] is not None and found["offset_max"] is not None:
+            writer.reach(str(found["partition"]), found["offset_max"], found["offset_count"])
     if rows["problem"].null_count < len(rows):
         rows = rows.filter(pc.is_null(rows["problem"]))
     times = pc.min_max(rows["timestamp"].cast(RECORDS.field("timestamp").type).cast(pa.int64()))

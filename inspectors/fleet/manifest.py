@@ -37,8 +37,10 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     Kafka's own name of the kind of record, and its numbers add up to `read`. `skipped` are what a
     source holds beside records (control batches, a segment's cut-off end), `requests` the lines of
     the request logs by what they were: each as of the last scan that read such. `offsets` is the
-    last offset read by partition of `__consumer_offsets`. `sources` are brokers, files and logs as
-    they were named. `observed_from` and `observed_until` bound the times of what was read.
+    last offset read by partition of `__consumer_offsets`; `breaks` are those up to which an earlier
+    scan read and after which the next found some missing: the log cleaner came between, and what it
+    took away was never read. `sources` are brokers, files and logs as they were named.
+    `observed_from` and `observed_until` bound the times of what was read.
     """
 
     schema: str = SCHEMA
@@ -53,6 +55,7 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     skipped: dict[str, int] = msgspec.field(default_factory=dict)
     requests: dict[str, int] = msgspec.field(default_factory=dict)
     offsets: dict[int, int] = msgspec.field(default_factory=dict)
+    breaks: dict[int, tuple[int, ...]] = msgspec.field(default_factory=dict)
     tables: dict[str, TableEntry] = msgspec.field(default_factory=dict)
 
 

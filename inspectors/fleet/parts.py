@@ -50,6 +50,7 @@ class PartWriter:
         self._held: dict[str, list[Mapping[str, Any]]] = {}
         self._counts: Counter[str] = Counter()
         self._last: dict[str, int] = {}
+        self._offsets: Counter[str] = Counter()
         self._span: tuple[int, int] | None = None
         self._topics: dict[str, str] = {}
 
@@ -71,9 +72,10 @@ class PartWriter:
         """Add to a number that the driver sums over all tasks."""
         self._counts[name] += amount
 
-    def reach(self, partition: str, offset: int) -> None:
-        """Note that `offset` of this partition was read."""
+    def reach(self, partition: str, offset: int, amount: int) -> None:
+        """Note that so many offsets of this partition were read, the last of them `offset`."""
         self._last[partition] = max(offset, self._last.get(partition, offset))
+        self._offsets[partition] += amount
 
     def span(self, first: int, last: int) -> None:
         """Note that times from `first` to `last` (microseconds since 1970) were seen."""
@@ -93,6 +95,7 @@ class PartWriter:
         rows = [("rows", name, self._name(name), amount) for name, amount in self._rows.items()]
         rows += [("count", name, "", amount) for name, amount in self._counts.items()]
         rows += [("last", name, "", offset) for name, offset in self._last.items()]
+        rows += [("offsets", name, "", amount) for name, amount in self._offsets.items()]
         rows += [("topic", topic_id, name, 0) for topic_id, name in self._topics.items()]
         if self._span:
             rows += [("from", "", "", self._span[0]), ("until", "", "", self._span[1])]

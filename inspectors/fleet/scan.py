@@ -53,6 +53,8 @@ class _Totals:
 
     counts: Counter[str] = field(default_factory=Counter)
     last: dict[int, int] = field(default_factory=dict)
+    offsets: Counter[int] = field(default_factory=Counter)
+    """How many offsets of each partition were read."""
     first_us: int | None = None
     until_us: int | None = None
     topics: dict[str, str] = field(default_factory=dict)
@@ -87,6 +89,8 @@ class _Totals:
                 self.topics[name] = file
             elif what == "last":
                 self.last[int(name)] = max(amount, self.last.get(int(name), amount))
+            elif what == "offsets":
+                self.offsets[int(name)] += amount
             elif what == "from":
                 self.first_us = amount if self.first_us is None else min(amount, self.first_us)
             elif what == "until":
@@ -245,6 +249,7 @@ def _tell(spark: SparkSession, run: Run, totals: _Totals) -> None:
         totals.topics,
         (_micros(first), _micros(until)) if first and until else None,
         log=any(piece.kind == "requests" for piece in pieces),
+        breaks=_breaks(run, totals),
     )
     numbers = spark.range(0, len(tale.ranges), 1, len(tale.ranges))
     work = partial(tell, folder=str(run.tasks), tale=tale)
@@ -291,8 +296,20 @@ def _manifest(
         skipped=counted({}, skipped),
         requests=counted({}, requests) or (before.requests if before else {}),
         offsets=dict(sorted({**(before.offsets if before else {}), **totals.last}.items())),
+        breaks=_breaks(run, totals),
         tables=tables,
     )
+
+
+def _breaks(run: Run, totals: _Totals) -> dict[int, tuple[int, ...]]:
+    """As in the manifest: an earlier scan's last offsets, where not all that followed was read."""
+    before = run.previous
+    found = dict(before.breaks) if before else {}
+    for number, last in totals.last.items():
+        end = before.offsets.get(number) if before else None
+        if end is not None and totals.offsets[number] < last - end:
+            found[number] = (*found.get(number, ()), end)
+    return dict(sorted(found.items()))
 
 
 def _extent(run: Run, totals: _Totals) -> tuple[datetime | None, datetime | None]:

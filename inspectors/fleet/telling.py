@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -20,12 +20,14 @@ from rebal.inspectors.fleet.timeline import ORDER, RECORD, make_tables
 @dataclass(frozen=True)
 class Tale:
     """What is told: these ranges, with topics' names by id, and the time that all sources cover
-    in microseconds since 1970 (None: no source has a time). With `log` a request log was read."""
+    in microseconds since 1970 (None: no source has a time). With `log` a request log was read;
+    `breaks` are the manifest's."""
 
     ranges: tuple[Range, ...]
     topic_names: Mapping[str, str]
     observed: tuple[int, int] | None
     log: bool
+    breaks: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
 def tell(batches: Iterable[pa.RecordBatch], folder: str, tale: Tale) -> Iterator[pa.RecordBatch]:
@@ -46,7 +48,7 @@ def _tell(within: Range, tale: Tale, writer: PartWriter) -> None:
     commits = write_commits(merge_commits(read_range(within, "commit_parts")), writer)
     groups = [GROUPS.empty_table()]
     rows = in_order(within, _SHAPES, ORDER)
-    for table, made in make_tables(rows, tale.topic_names, tale.observed):
+    for table, made in make_tables(rows, tale.topic_names, tale.observed, tale.breaks):
         if table == "groups":
             groups.append(pa.Table.from_batches([made]))
         else:

@@ -14,7 +14,7 @@ in the order in which they are finished.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -38,15 +38,17 @@ def make_tables(
     batches: Iterable[pa.RecordBatch],
     topic_names: Mapping[str, str] | None = None,
     observed: tuple[int, int] | None = None,
+    breaks: Mapping[int, Sequence[int]] | None = None,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Rows of groups, members, assignor_lists, rebalances, incidents and errors, as they are ready.
 
     `topic_names` are names by topic id, for KIP-848 records (without it a topic stands by its id
     where the group's own records do not say its name). `observed` is the time that all sources
     together cover, in microseconds since 1970: rates and `observed_*` go by it (without it, by the
-    group's own first and last row).
+    group's own first and last row). `breaks` are, by partition, offsets after which records may be
+    missing: generations between a record up to there and one after it are not known.
     """
-    shared = Shared(topic_names, observed)
+    shared = Shared(topic_names, observed, breaks)
     group: GroupTimeline | None = None
     for batch in batches:
         for group_id, at, record, request in _rows(batch):

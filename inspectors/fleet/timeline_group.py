@@ -8,7 +8,7 @@ offset.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rebal.groups.errors import WireError
@@ -47,12 +47,14 @@ class Shared:
         self,
         topic_names: Mapping[str, str] | None = None,
         observed: tuple[int, int] | None = None,
+        breaks: Mapping[int, Sequence[int]] | None = None,
     ) -> None:
         self.rows = Rows()
         self.values = Values()
         self.protocols = Protocols()
         self.topic_names = topic_names or {}
         self.observed = observed
+        self.breaks = breaks or {}
 
 
 class GroupTimeline:
@@ -199,7 +201,10 @@ class GroupTimeline:
 
     def _apply(self, item: Item) -> None:
         if item.offset is not None:
+            before = self._applied_offset
             self._applied_offset = item.offset
+            ends = self.shared.breaks.get(self.partition or 0, ())
+            self.history.cut |= any(0 <= before <= end < item.offset for end in ends)
         self.history.rounds = item.era.rounds
         if item.round_ is not None:
             if item.round_.generation not in item.era.recorded:

@@ -47,6 +47,8 @@ class History:
         self.withheld: Owners = {}
         self.ended = False
         self.tally: Tally | None = None
+        # records before the next one may be missing
+        self.cut = False
 
     def advance(self, new: Generation) -> None:
         """The next generation, or the same one written again."""
@@ -59,6 +61,7 @@ class History:
             self.incarnation += 1
             self.incidents.recreated(new.ended, self.incarnation)
         self._unfinished(old, new.number)
+        self.cut = False
         old = self.now
         round_ = self.rounds.get(new.number)
         if round_ is not None:
@@ -260,8 +263,8 @@ class History:
     def _unfinished(self, old: Generation | None, until: int | None) -> None:
         """Generations that were begun and never completed, up to `until` (None: the input's end).
 
-        A number that the records skip had its joins, and its assignment never came; at the end of
-        the input a rebalance may still be on.
+        A number that the records skip had its joins, and its assignment never came, unless records
+        may be missing there; at the end of the input a rebalance may still be on.
         """
         begun = {
             key: found
@@ -275,6 +278,7 @@ class History:
             until is not None
             and old is not None
             and old.source == TOPIC
+            and not self.cut
             and old.type is GroupType.CLASSIC
             and until - old.number <= _MOST_SKIPPED
         ):

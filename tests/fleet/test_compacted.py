@@ -6,11 +6,14 @@ there. So a group's first record is followed by its very next one, wherever the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
+from rebal.inspectors.fleet.manifest import read_manifest
+from tests.fleet.conftest import OFFSETS, read_tables
+from tests.fleet.test_scan import lines_of, write_lines
 from tests.fleet.timeline_input import Row, captured_records, captured_requests, tables
 
 CAPTURES = Path(__file__).parents[1] / "data" / "captures"
@@ -69,3 +72,41 @@ def test_with_only_the_newest_of_each_key_nothing_is_known_to_have_failed(
     assert {tuple(g[name] for name in wanted) for g in made["groups"]} == {
         tuple(g[name] for name in wanted) for g in tables(records)["groups"]
     }
+
+
+def test_what_was_taken_away_between_two_scans_is_not_known(records: list[Row]) -> None:
+    """The first scan read all of a part; the next one found the part after it compacted."""
+    really = failures(records)
+    ends: dict[int, int] = {}
+    times = sorted(row["at"] for row in records)
+    for part in range(1, 8):
+        first, second = times[len(times) * part // 12], times[len(times) * (part + 4) // 12]
+        before = [row for row in records if row["at"] < first]
+        after = cleaned([row for row in records if row["at"] >= first], second)
+        ends = {row["partition"]: row["offset"] for row in before}
+        broken = tables([*before, *after], breaks={p: (end,) for p, end in ends.items()})
+        found = {(r["group_id"], r["generation"]) for r in broken["rebalances"] if r["failed"]}
+        assert found <= really, part
+        assert failures([*before, *after]) - really, "without the breaks they count as failed"
+
+
+@pytest.mark.live
+@pytest.mark.timeout(300)
+def test_a_scan_that_goes_on_marks_where_offsets_are_missing(
+    records: list[Row], scan: Callable[..., str], tmp_path: Path
+) -> None:
+    lines = sorted(lines_of(OFFSETS), key=lambda line: line["timestamp"])
+    half, later = lines[: len(lines) // 4], lines[len(lines) // 4 :]
+    newest = {(line["partition"], line["key"]): line["offset"] for line in later}
+    kept = [line for line in later if newest[line["partition"], line["key"]] == line["offset"]]
+    assert len(kept) < len(later)
+    out = tmp_path / "out"
+    scan("--offsets", write_lines(tmp_path / "1.jsonl.gz", half), "--out", out)
+    first = read_manifest(out)
+    assert first.breaks == {}
+    scan("--offsets", write_lines(tmp_path / "2.jsonl.gz", kept), "--out", out)
+    second = read_manifest(out)
+    assert second.breaks
+    assert all(ends == (first.offsets[p],) for p, ends in second.breaks.items())
+    failed = [row for row in read_tables(out)["rebalances"] if row["failed"]]
+    assert {(row["group_id"], row["generation"]) for row in failed} <= failures(records)
