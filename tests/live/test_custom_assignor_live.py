@@ -159,7 +159,7 @@ def test_the_vote_with_own_assignors(service: Service, broker: Broker) -> None:
         service.settle()
         told, real = elect(lists, kind), service.inspect()["assignor"]
         assert told.tie is (lists is tie)
-        # Who wins a tie with a name that is not Kafka's own, the Java coordinator's is not foretold.
+        # A tie with a name that is not Kafka's own is not foretold of the Java coordinator.
         assert (told.assignor is None) is (lists is tie and kind is CoordinatorKind.JAVA)
         assert real in ({told.assignor} if told.assignor else set(told.votes))
         for name in list(service.running):
