@@ -25,7 +25,7 @@ from rebal.planner.cost_group import (
     cost_of_paces,
     figure,
 )
-from rebal.planner.cost_timeouts import back_in_time, of_the_brokers
+from rebal.planner.cost_timeouts import back_in_time, of_the_brokers, slowest, waits
 from rebal.planner.cost_work import too_much
 from rebal.planner.plan import Cost, Pace
 from rebal.planner.whatif_spec import spec_of
@@ -151,30 +151,47 @@ def _members(move: Move) -> tuple[Member, ...]:
 
 
 def _by_arithmetic(move: Move) -> Cost:
-    """What a member owns moves away and back; who runs EAGER stops all it owns at each change."""
-    by_id = {member.member_id: member for member in move.snapshot.members}
-    order = [by_id[id_] for id_ in move.order]
-    owned = [sum(len(numbers) for numbers in member.assignment.values()) for member in order]
-    waiting = [n if m.member_id in move.eager else 0 for m, n in zip(order, owned, strict=True)]
-    stops = [2 * (own + sum(waiting[i:])) for i, own in enumerate(owned, 1)]
-    speed = move.speed
-    seconds = len(order) * (speed.restart + 2 * speed.reconcile)
-    stopped = 2 * sum(owned) * speed.reconcile
-    told = (
-        f"about {figure(stopped)} partition-seconds stopped in {figure(seconds)} s, "
-        f"{_if(move)}; not rehearsed, so at one pace only"
+    """What a member owns moves away and back; what a static one owns waits for it."""
+    if not move.order:
+        return Cost(
+            rebalances=0, partitions_stopped=0, partitions_moved=0, text="no member is left to move"
+        )
+    made = [_counted(move, *pace) for pace in batches(len(move.order), move.speed.batch)]
+    pace, moved = made[0][0], made[0][0].partitions_moved
+    worst = at_worst(pace, _members(move))
+    text = (
+        f"about {pace.rebalances} rebalances: each restarted member's partitions move away and "
+        f"back ({moved // 2} in all, twice), about {figure(pace.partition_seconds)} "
+        f"partition-seconds stopped, {_if(move)}; estimated, not rehearsed; {worst}"
     )
-    return Cost(
-        rebalances=2 * len(order),
-        partitions_stopped=sum(stops),
-        partitions_moved=2 * sum(owned),
-        text=f"each restarted member's partitions move away and back ({sum(owned)} in all, twice), "
-        f"{told}"
-        if order
-        else "nothing: no member is left to restart",
-        seconds=seconds,
-        partition_seconds=stopped,
-    )
+    return cost_of_paces(made, 0, text)
+
+
+def _counted(move: Move, batch: int, name: str) -> tuple[Pace, int]:
+    """One pace by arithmetic, and the partitions that stop, summed over all rebalances."""
+    speed, members = move.speed, _members(move)
+    ours = [member for member in members if member.member_id in move.order]
+    owned = {m.member_id: sum(map(len, m.assignment.values())) for m in members}
+    static = sum(owned[member.member_id] for member in ours if _stays(member, move))
+    away = sum(owned[member.member_id] for member in ours) - static
+    leaving = sum(not _stays(member, move) for member in ours)
+    # Where all are gone at once nothing moves away: everything waits for the first that is back.
+    gone = batch >= leaving == len(members)
+    changes, rounds = 1 if gone else 2, -(-len(ours) // batch)
+    stopped, held = changes * away, static + (away if gone else 0)
+    session = max(waits(member).session for member in ours)
+    longest = slowest(members)
+    waiting = bool(leaving) * changes * rounds
+    return Pace(
+        name=name,
+        batch=batch,
+        seconds=round(rounds * speed.restart + waiting * speed.reconcile, 1),
+        partition_seconds=round(stopped * speed.reconcile + held * speed.restart, 1),
+        rebalances=changes * leaving,
+        partitions_moved=stopped,
+        worst_seconds=round(rounds * max(speed.restart, session) + waiting * longest, 1),
+        worst_partition_seconds=round(stopped * longest + (away + static) * session, 1),
+    ), stopped
 
 
 def _text(move: Move, pace: Pace) -> str:

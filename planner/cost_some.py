@@ -34,14 +34,17 @@ class Some(Record, frozen=True, kw_only=True):
 def stop_some(some: Some) -> Cost:
     """The cost when all of them start at once, beside the other paces; else by arithmetic."""
     plain = _by_arithmetic(some)
-    if too_much(plain.partitions_stopped):
+    paces = list(batches(len(some.stopped), some.speed.batch))
+    told = [each for each in paces if not too_much(plain.partitions_stopped // each[0])]
+    if not told:
         return plain
-    paces = batches(len(some.stopped), some.speed.batch)
     try:
-        made = [_run(some, batch, name) for batch, name in paces]
+        made = [_run(some, batch, name) for batch, name in told]
     except (RebalError, LeaderWouldFail, UnknownAssignorError):
         return plain
-    return cost_of_paces(made, -1, _text(some, made[-1][0]))
+    left_out = len(paces) - len(told)
+    more = "; too large a group to rehearse a slower start" if left_out else ""
+    return cost_of_paces(made, -1, _text(some, made[-1][0]) + more)
 
 
 def _run(some: Some, batch: int, name: str) -> tuple[Pace, int]:

@@ -57,13 +57,19 @@ def stop_and_start(stop: Stop) -> Cost:
     """
     plain = _by_arithmetic(stop)
     count = len(stop.snapshot.members)
-    if too_much(plain.partitions_stopped * count * 2):
+    paces = list(batches(count, stop.speed.batch))
+    # A KIP-848 group gets a new target with each that joins, a classic one two rebalances a batch.
+    work = 2 * count * plain.partitions_stopped
+    told = [pace for pace in paces if not too_much(work if stop.kip848 else work // pace[0])]
+    if not told:
         return plain
     try:
-        made = [_Start(stop).run(batch, name) for batch, name in batches(count, stop.speed.batch)]
+        made = [_Start(stop).run(batch, name) for batch, name in told]
     except (RebalError, LeaderWouldFail, UnknownAssignorError):
         return plain
-    return cost_of_paces(made, -1, _text(stop, made[-1][0]))
+    left_out = len(paces) - len(told)
+    more = "; too large a group to rehearse a slower start" if left_out else ""
+    return cost_of_paces(made, -1, _text(stop, made[-1][0]) + more)
 
 
 class _Start:

@@ -198,13 +198,15 @@ def _paces(cost: Cost) -> Table:
 
 
 def duration(seconds: float) -> str:
-    """`45 s`, `3 min 20 s`, `1 h 5 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    """`45 s`, `3 min 20 s`, `1 h 5 min`, `4 d 17 h`: two units at most."""
+    left, words = round(seconds), []
+    for name, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count:
+            words.append(f"{count} {name}")
+        if words and (len(words) == 2 or not count):
+            break
+    return " ".join(words) or "0 s"
 
 
 def _labelled(label: str, lines: Sequence[str]) -> Iterator[Row]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rebal.groups.model import Cluster, GroupSnapshot
+from rebal.groups.partitions import Partitions
 from rebal.planner.cost import Speed
 from rebal.planner.cost_online import Move, default_server_side, move_online
 from rebal.planner.cost_some import Some, stop_some
@@ -168,12 +170,23 @@ def test_the_brokers_say_how_often_and_with_what() -> None:
 @pytest.mark.parametrize(
     ("classic", "server_side"), [("acme", "uniform"), ("range", "com.acme.Assignor")]
 )
-def test_what_cannot_be_rehearsed_has_one_pace(classic: str, server_side: str) -> None:
+def test_what_cannot_be_rehearsed_is_estimated(classic: str, server_side: str) -> None:
     made = up(group(2, classic), server_side)
-    assert made.paces == ()
-    assert "not rehearsed, so at one pace only" in made.text
-    assert (made.rebalances, made.partitions_moved) == (4, 24)
-    assert made.seconds == 2 * (30 + 2 * 5)
+    assert "estimated, not rehearsed" in made.text
+    one, both = made.paces
+    # The 6 of each move away and back, and stop for 5 s each time.
+    assert (one.rebalances, one.partitions_moved) == (4, 24)
+    assert (one.seconds, one.partition_seconds) == (2 * (30 + 2 * 5), 24 * 5)
+    assert (both.seconds, both.partition_seconds) == (30 + 5, 12 * (30 + 5))
+    members = [{"id": f"m{n}", "instance": f"i{n}"} for n in range(3)]
+    static = up(group_of({"members": members, "elected": classic}), server_side)
+    assert (static.rebalances, static.partitions_moved) == (0, 0)
+    assert (static.seconds, static.partition_seconds) == (90, 12 * 30)
+
+
+def test_nothing_is_left_to_move() -> None:
+    made = up(group(2), order=())
+    assert (made.rebalances, made.paces) == (0, ())
 
 
 def test_a_cut_over_stops_all_and_the_pace_is_that_of_the_start() -> None:
@@ -282,3 +295,22 @@ def test_only_some_stop_and_the_others_take_over_what_they_owned() -> None:
     rough = some(4, 2, eager=True, assignor="acme")
     assert (rough.rebalances, rough.paces) == (4, ())
     assert "not rehearsed, so at one pace only" in rough.text
+
+
+def test_of_a_large_group_the_start_is_rehearsed_at_the_paces_that_are_quick_to_tell() -> None:
+    large = group_of({
+        "members": [{"id": f"m{n:03d}"} for n in range(120)], "topics": {"orders": 7200},
+    })  # fmt: skip
+    members = tuple(
+        replace(member, assignment={"orders": Partitions(range(60 * n, 60 * n + 60))})
+        for n, member in enumerate(large.members)
+    )
+    stop = Stop(
+        snapshot=replace(large, members=members),
+        assignor="cooperative-sticky",
+        speed=Speed(restart=30, rebalance=3, first=3, batch=60),
+    )
+    made = stop_and_start(stop)
+    assert [pace.name for pace in made.paces] == ["60 at a time", "all at once"]
+    assert made.seconds == 36
+    assert "too large a group to rehearse a slower start" in made.text
