@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from rebal.groups.assignors.connect import held_of
-from rebal.groups.model import GroupSnapshot, Knowledge, Member
+from rebal.groups.clients import older
+from rebal.groups.model import GroupSnapshot, Knowledge, Member, Tri
 from rebal.planner.cost import Restarts, batches
 from rebal.planner.cost_group import at_worst, cost_of_paces, figure
 from rebal.planner.cost_timeouts import slowest, waits
@@ -150,7 +151,20 @@ def _text(restarts: Restarts, snapshot: GroupSnapshot, pace: Pace, group: Rehear
         f"{figure(restarts.speed.rebalance)} s (a heartbeat interval; how long tasks take to stop "
         f"and to start is not visible); {at_worst(pace, snapshot.members)}"
     )
-    return f"{said}; {_held_back(snapshot.members)}" if group.held_back else said
+    more = [_held_back(snapshot.members)] if group.held_back else []
+    return "; ".join([said, *more, *_doubts(snapshot.members)])
+
+
+def _doubts(members: Sequence[Member]) -> Iterator[str]:
+    """What the figures leave out, or may have wrong."""
+    if any(m.worker is not None and m.worker.held_back_ms for m in members):
+        yield "what a lost worker ran is held back right now, and not counted"
+    old = [m for m in members if m.software is not None and older(m.software, "3.4") is Tri.YES]
+    if old:
+        yield (
+            f"{len(old)} of the workers are older than 3.4 and share work out otherwise when they "
+            "lead (KAFKA-12495): the figures are those of later releases"
+        )
 
 
 def _held_back(members: Sequence[Member]) -> str:

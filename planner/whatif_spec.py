@@ -88,7 +88,13 @@ def _check_group(snapshot: GroupSnapshot, server_side: bool) -> None:
         raise _refusal(
             snapshot,
             f"its protocol type is {group.protocol_type}, and only consumer groups have "
-            "partition assignors",
+            "partition assignors"
+            + (
+                "; what restarts of Connect workers cost stands in their plan: rebal plan-upgrade "
+                f"{group.group_id}"
+                if group.protocol_type == "connect"
+                else ""
+            ),
         )
     if not snapshot.members:
         raise _refusal(

@@ -121,6 +121,8 @@ def _member(member: Member, report: Report, lag: int | None) -> Body:
             "url": member.worker.url,
             "connectors": member.worker.connectors,
             "tasks": member.worker.tasks,
+            "leader": member.worker.leader,
+            "held_back_ms": member.worker.held_back_ms,
         },
         "subscribed_topics": member.subscribed_topics,
         "subscribed_regex": member.subscribed_regex,

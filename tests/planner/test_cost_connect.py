@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rebal.cli.app import run
@@ -31,6 +33,7 @@ from rebal.groups.model import (
     GroupType,
     Knowledge,
     Member,
+    Software,
     Source,
     Timeouts,
 )
@@ -197,6 +200,40 @@ def test_the_way_down_stops_all_because_tasks_would_run_twice() -> None:
     members = (replace(eager_now.members[0], assignors=offers), *eager_now.members[1:])
     (step,) = make_plan(replace(eager_now, members=members), "eager").steps
     assert step.kind is StepKind.ROLLING
+
+
+def test_what_the_figures_leave_out_is_said() -> None:
+    group = workers("sessioned")
+    first = group.members[0]
+    assert first.worker is not None
+    waiting = replace(first, worker=replace(first.worker, held_back_ms=9_000))
+    told = cost(replace(group, members=(waiting, *group.members[1:])), IDS[1]).text
+    assert "held back right now, and not counted" in told
+    old = replace(first, software=Software(family="connect", version="3.3.2"))
+    told = cost(replace(group, members=(old, *group.members[1:])), IDS[1]).text
+    assert "1 of the workers are older than 3.4" in told
+    assert "KAFKA-12495" not in cost(group, IDS[1]).text
+
+
+@given(
+    st.sampled_from(["default", "compatible", "sessioned"]),
+    st.sampled_from(["", "eager", "sessioned"]),
+    st.sampled_from([0, 2_000, 40_000, 300_000]),
+    st.permutations(IDS),
+    st.integers(0, 3),
+)
+def test_no_pace_stops_more_than_all_for_all_the_time(
+    elected: str, to: str, held_back_ms: int, order: list[str], batch: int
+) -> None:
+    made = cost(workers(elected, held_back_ms), *order, to=to, batch=batch)
+    assert made.paces[0].name == "one by one"
+    assert made.paces[-1].rebalances == 1, "all at once"
+    for pace in made.paces:
+        assert 0 < pace.partition_seconds <= len(WORK) * pace.seconds
+        assert pace.worst_seconds is not None
+        assert pace.worst_partition_seconds is not None
+        assert pace.worst_seconds >= pace.seconds
+        assert pace.worst_partition_seconds <= len(WORK) * pace.worst_seconds
 
 
 def test_what_the_workers_run_must_be_known() -> None:

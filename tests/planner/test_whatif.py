@@ -187,7 +187,8 @@ def test_the_result_is_the_assignors_own(assignor: str) -> None:
         (group(member("a"), group=Group(group_id="g", type=GroupType.SHARE)), "a share group"),
         (
             group(member("a"), group=Group(group_id="g", protocol_type="connect")),
-            "its protocol type is connect",
+            "its protocol type is connect, and only consumer groups have partition assignors; what "
+            "restarts of Connect workers cost stands in their plan: rebal plan-upgrade g",
         ),
         (
             group(member("a"), group=Group(group_id="g", assignor="stream")),
