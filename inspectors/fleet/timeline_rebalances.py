@@ -88,8 +88,11 @@ class Change:
         if known and after.value is not None:
             members = [entry.seen for entry in after.value.fresh]
             there = {seen.member_id for seen in members}
-            dropped = (entry.seen.member_id for entry in after.value.dropped)
-            self.gone = [before[each] for each in dropped if each not in there]
+            dropped = {entry.seen.member_id for entry in after.value.dropped} - there
+            if len(dropped) == 1:
+                self.gone = [before[each] for each in dropped]
+            elif dropped:
+                self.gone = [one for key, one in before.items() if key in dropped]
         stayed = 0
         for seen in members:
             standing = before.get(seen.member_id)

@@ -206,7 +206,7 @@ def test_what_the_codec_refuses_is_refused_in_the_same_words(
         assert outcome == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(histories())
 def test_what_changed_makes_the_tables_that_all_members_would(
     history: list[GroupMetadata],
@@ -229,3 +229,16 @@ def without_changes(self: ValueReader, data: bytes, alone: bool) -> Value:
     value = _READ(self, data, alone)
     value.base = None
     return value
+
+
+@settings(max_examples=50, deadline=None)
+@given(histories())
+def test_values_that_wait_for_late_ones_say_what_they_said(history: list[GroupMetadata]) -> None:
+    def rows_of_members(apart: int) -> list[tuple[Any, ...]]:
+        rows = [
+            record("g", START + n * apart, n, KEY, written(one)) for n, one in enumerate(history)
+        ]
+        names = ("member_id", "first_generation", "last_generation", "subscription_generation")
+        return [tuple(row[name] for name in names) for row in tables(rows)["members"]]
+
+    assert rows_of_members(1_000_000) == rows_of_members(60_000_000)
