@@ -6,10 +6,12 @@ is consumed in between, so it is never called ready: a person decides on the int
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, ids
 from rebal.planner.cost_stop import Stop, see_it_empty, stop_and_start
-from rebal.planner.families import able, stays_eager
+from rebal.planner.families import able, speak_kip848, stays_eager
 from rebal.planner.plan import Step, StepKind
 from rebal.planner.routes.priced import priced
 from rebal.planner.routes.rolling import gate_of, list_settings
@@ -47,9 +49,7 @@ def cut_over(context: Context) -> tuple[Step, ...]:
                 see_it_empty(members, context.group.group_id),
                 "start all members; while the group has no members, any list that all of them "
                 "share is admitted",
-                "or, without an interruption: KIP-848 (group.protocol=consumer), with brokers from "
-                f"4.0 and a client that has it: rebal plan-upgrade {context.group.group_id} "
-                "--to consumer",
+                *_without_a_stop(context),
             ),
             to_do=ids(facts for facts in context.members if facts not in context.settled),
             done=ids(context.settled),
@@ -65,3 +65,13 @@ def cut_over(context: Context) -> tuple[Step, ...]:
             ),
         ),
     )
+
+
+def _without_a_stop(context: Context) -> Iterator[str]:
+    """The online way, where some version of every member's client speaks KIP-848."""
+    if {facts.family for facts in context.members} <= speak_kip848():
+        yield (
+            "or, without an interruption: KIP-848 (group.protocol=consumer), with brokers from "
+            f"4.0 and a client that has it: rebal plan-upgrade {context.group.group_id} "
+            "--to consumer"
+        )

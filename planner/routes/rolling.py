@@ -20,7 +20,7 @@ from rebal.planner.context import CONSUMER, EAGER, Context, Facts, ids
 from rebal.planner.cost import CostModel, Restarts
 from rebal.planner.cost_timeouts import back_in_time, of_family
 from rebal.planner.families import able, cooperative
-from rebal.planner.kinds import classes_of
+from rebal.planner.kinds import classes_of, custom
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
 from rebal.planner.routes.kubernetes import kubernetes_lines
 from rebal.planner.routes.metrics import metrics_lines
@@ -46,8 +46,8 @@ def add_both(
         id=number,
         title=f"{everybody} gets {context.target} before {context.keep or 'the old assignor'}",
         kind=StepKind.ROLLING,
-        precondition=f"every member's client takes a list of both kinds; no list needs to be known,"
-        f" because {context.keep or 'the old assignor'} stays, which every member supports",
+        precondition=f"every member's client takes a list of {_two(context)}; no list needs to be "
+        f"known, because {context.keep or 'the old assignor'} stays, which every member supports",
         precondition_holds=Tri.YES,
         config=list_settings(context, names, rest or context.members),
         target_list=names,
@@ -161,6 +161,8 @@ def _why_both(context: Context) -> Iterator[str]:
 
 
 def _why_narrow(context: Context) -> Iterator[str]:
+    if context.goal == EAGER and cooperative(context.keep or "") is Tri.NO:
+        return
     if context.goal == EAGER:
         yield (
             "an older client version, or old code of a custom assignor (the byte code), may go in "
@@ -173,10 +175,15 @@ def _why_narrow(context: Context) -> Iterator[str]:
         )
     elif not context.only_target:
         but = ", but for those of franz-go" if any(map(_votes, context.members)) else ""
+        own = f" (or what {context.keep} allows)" if custom(context.keep or "range") else ""
         yield (
             "a restarted member is COOPERATIVE from here on, and those not restarted yet still "
-            f"run EAGER{but}: the target's leader takes both kinds (KIP-429)"
+            f"run EAGER{own}{but}: the target's leader takes both kinds (KIP-429)"
         )
+
+
+def _two(context: Context) -> str:
+    return "both kinds" if context.both_kinds else "two assignors"
 
 
 def _votes(facts: Facts) -> bool:

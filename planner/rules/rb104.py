@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rebal.groups.model import Tri
 from rebal.planner.context import CONSUMER, COOPERATIVE, Context, Facts
-from rebal.planner.families import able, cooperative, stays_eager
+from rebal.planner.families import able, cooperative, speak_kip848, stays_eager
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
 
@@ -65,8 +65,7 @@ def no_mixed_list(context: Context) -> Iterator[Finding]:
             "bounces do not exist for this group.",
             members=named,
             fix="Stop every member, see the group Empty, start all on "
-            f"[{context.target}]; or go online to KIP-848 (group.protocol=consumer, "
-            "librdkafka 2.12 or later, brokers 4.0 or later).",
+            f"[{context.target}]{_online(context)}.",
         )
 
 
@@ -74,6 +73,15 @@ def _refuses_mixed(facts: Facts) -> bool:
     if facts.family is None or stays_eager(facts.family):
         return False
     return able(facts.family, facts.version).mixed is Tri.NO
+
+
+def _online(context: Context) -> str:
+    if not {facts.family for facts in context.members} <= speak_kip848():
+        return ""
+    return (
+        "; or go online to KIP-848 (group.protocol=consumer, librdkafka 2.12 or later, brokers "
+        "4.0 or later)"
+    )
 
 
 def _declares_mixed(facts: Facts) -> bool:

@@ -52,8 +52,8 @@ def unreadable_bytes(context: Context) -> Iterator[Finding]:
                 "assigns nothing, and each restart may change the leader.",
                 result=result,
                 members=[*short, *others],
-                fix=f"Give {context.named(short)} a group of their own, or another client, before "
-                "any restart.",
+                fix=f"Before any restart, give {context.named(short)} another group or another "
+                "client.",
             )
             return
 

@@ -187,10 +187,10 @@ def test_a_policy_that_was_not_read_is_not_guessed() -> None:
     assert "was not read" in made.steps[0].precondition
 
 
-@pytest.mark.parametrize(("family", "code"), [("kafkajs", 3), ("kafka-python", 4)])
-def test_a_client_that_cannot(family: str, code: int) -> None:
+@pytest.mark.parametrize("family", ["kafkajs", "kafka-python"])
+def test_a_client_that_cannot(family: str) -> None:
     made = plan([java("a"), java("b", family=family)])
-    assert made.exit_code == code
+    assert made.exit_code == 3
     assert made.path == "kip848_online"
 
 

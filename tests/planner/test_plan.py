@@ -261,6 +261,9 @@ def test_clients_that_stay_eager_get_their_text_from_one_assignor_to_another() -
 def test_clients_that_refuse_mixed_lists_get_a_cut_over_and_no_bounces(family: str) -> None:
     made = plan([m("a", RANGE, family=family), m("b", RANGE, family=family)])
     assert (made.path, made.exit_code) == ("cut_over", 3)
+    online = family == "librdkafka"
+    assert any("KIP-848" in line for line in made.steps[0].order) is online
+    assert any("KIP-848" in (finding.fix or "") for finding in made.findings) is online
     assert "RB104" in rules(made)
     assert len(made.steps) == 1
     assert not any(
@@ -314,6 +317,8 @@ def test_from_one_eager_assignor_to_another_nobody_has_to_stop(family: str) -> N
     made = plan([m("a", RANGE, family=family), m("b", RANGE, family=family)], "roundrobin")
     assert (made.path, made.exit_code) == ("two_bounces", 0)
     assert made.steps[0].target_list == ("roundrobin", "range")
+    assert "takes a list of two assignors" in made.steps[0].precondition
+    assert made.steps[1].why == ()
     half = plan([m("a", ["roundrobin", "range"], family=family)], "roundrobin",
                 elected="roundrobin")  # fmt: skip
     assert (half.path, half.next_step, half.exit_code) == ("two_bounces", 2, 0)
