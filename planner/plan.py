@@ -90,6 +90,7 @@ class Pace(Record, frozen=True, kw_only=True, omit_defaults=False):
 class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
     """What a step costs, foretold for one member at a time (a cut-over: for all at once).
 
+    `rebalances` counts the generations of a classic group and the epochs of a KIP-848 one.
     `partitions_stopped` is the sum over all rebalances of the partitions that stop at each;
     `partitions_moved` counts changes of owner. `partition_seconds` is the sum over all partitions
     of how long each is not consumed (None: not computed), `worst_…` both times as long as the
