@@ -155,9 +155,7 @@ def _connect(config: ClusterConfig) -> Session:
     except (SettingError, RequestError) as error:
         raw_error = error
     try:
-        admin = Admin(config)
-        if raw_error is not None:
-            admin.cluster(deadline)
+        admin = _admin(config, deadline, tried=raw_error is not None)
     except (ConnectError, RequestError) as error:
         if raw_error is not None:
             raw.close()
@@ -172,6 +170,18 @@ def _connect(config: ClusterConfig) -> Session:
             f"kafka-python cannot log in: {raw_error}"
         )
     return Session(config, raw, admin, tuple(notes))
+
+
+def _admin(config: ClusterConfig, deadline: Deadline, *, tried: bool) -> Admin:
+    """librdkafka's client, `tried` by one question."""
+    made = Admin(config)
+    try:
+        if tried:
+            made.cluster(deadline)
+    except BaseException:
+        made.close()
+        raise
+    return made
 
 
 def _both(error: ConnectError | SettingError | RequestError) -> Exception:

@@ -44,6 +44,27 @@ _POLL: Final = 0.02
 _STATES: Final = {state.name.replace("_", ""): state for state in GroupState}
 
 
+class _Hopeless:
+    """Why no request can succeed, once librdkafka has said so.
+
+    It knows nothing of the client that tells it: in a circle of references no client would end, and
+    each has threads and sockets of its own.
+    """
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self.error: ConnectError | None = None
+        self._oauth = config.oauth
+
+    def tell(self, error: Any) -> None:
+        """librdkafka's error callback."""
+        if error.name() == "_AUTHENTICATION":
+            if self._oauth is not None:
+                forget(self._oauth)
+            self.error = ConnectError("librdkafka could not log in.", "authentication")
+        elif error.name() == "_SSL":
+            self.error = ConnectError("librdkafka's TLS handshake failed.", "tls")
+
+
 class Admin:
     """confluent-kafka's admin client for one ClusterConfig; thread-safe.
 
@@ -54,15 +75,22 @@ class Admin:
 
     def __init__(self, config: ClusterConfig) -> None:
         self._config = config
-        self._broken: ConnectError | None = None
+        self._hopeless = hopeless = _Hopeless(config)
         log = logging.Logger("librdkafka")
         log.addHandler(logging.NullHandler())
         try:
-            settings: dict[str, Any] = {**config.to_confluent(), "error_cb": self._on_error}
+            settings: dict[str, Any] = {**config.to_confluent(), "error_cb": hopeless.tell}
             self._client = AdminClient(settings, logger=log)
         except KafkaException as error:
             message = config.scrub(error.args[0].str())
             raise ConnectError(f"librdkafka refuses the settings: {message}.", "tls") from None
+
+    def close(self) -> None:
+        """End librdkafka's threads and connections; nothing can be asked any more.
+
+        An error that somebody keeps would else keep them, by its traceback.
+        """
+        del self._client
 
     def groups(self, deadline: Deadline) -> list[tuple[str, GroupType]]:
         """Every group's id and type."""
@@ -202,8 +230,8 @@ class Admin:
     def _wait(self, future: Future[_T], deadline: Deadline) -> _T:
         """The future's result; polls meanwhile, so that a hopeless connection ends the wait."""
         while True:
-            if self._broken is not None:
-                raise self._broken
+            if self._hopeless.error is not None:
+                raise self._hopeless.error
             try:
                 return future.result(timeout=_POLL)
             except KafkaException as error:
@@ -216,8 +244,8 @@ class Admin:
     def _error(self, error: KafkaException, deadline: Deadline) -> RequestError:
         # The certain cause, where the callback has seen it, is better than "timed out".
         self._client.poll(0)
-        if self._broken is not None:
-            raise self._broken
+        if self._hopeless.error is not None:
+            raise self._hopeless.error
         name = error.args[0].name()
         if name.startswith("_"):
             if name in ("_TIMED_OUT", "_TRANSPORT"):
@@ -228,14 +256,6 @@ class Admin:
     def _late(self, deadline: Deadline) -> RequestError:
         within = seconds(deadline.timeout_ms)
         return RequestError("TIMED_OUT", f"librdkafka had no answer within {within}.")
-
-    def _on_error(self, error: Any) -> None:
-        if error.name() == "_AUTHENTICATION":
-            if self._config.oauth is not None:
-                forget(self._config.oauth)
-            self._broken = ConnectError("librdkafka could not log in.", "authentication")
-        elif error.name() == "_SSL":
-            self._broken = ConnectError("librdkafka's TLS handshake failed.", "tls")
 
 
 def _by_topic(partitions: Sequence[Any]) -> dict[str, Partitions]:

@@ -67,6 +67,8 @@ class Session:
     def __exit__(self, *exc: object) -> None:
         if self.raw is not None:
             self.raw.close()
+        if self.admin is not None:
+            self.admin.close()
 
     def settings(
         self, broker_id: int, deadline: Deadline

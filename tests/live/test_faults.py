@@ -1,5 +1,6 @@
 """Everything that can be wrong on the way to a group: one sentence each, within its timeout."""
 
+import gc
 import os
 import re
 import signal
@@ -23,6 +24,7 @@ from rebal.inspectors.live import GroupFailure, read_groups
 from rebal.inspectors.raw_connection import Connection
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
+from tests.kafka.processes import wait_for
 from tests.live_support import config_of
 
 SECOND = 1000
@@ -162,6 +164,33 @@ def test_a_mechanism_that_the_broker_does_not_offer(
     )
     text = refused(wrong, "authentication")
     assert re.search(r"does not offer SASL PLAIN, it offers .*SCRAM-SHA-512", text)
+
+
+def test_nothing_is_left_of_a_reading_even_of_one_that_failed(
+    kafka41: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    """A watch reads for hours: no thread and no connection may wait for the garbage collector."""
+    kafka41.create_topic(topic_name, 1)
+    member = members.start("java-3.9.1", kafka41, "m", group_id, topics=[topic_name])
+    wait_assigned([member], 1)
+    right = config_of(kafka41, "SCRAM-SHA-256")
+    wrong = config_of(kafka41, "SCRAM-SHA-256", sasl_password="wrong", timeout_ms=4 * SECOND)
+
+    def left() -> tuple[int, int]:
+        return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+
+    (found,) = read_groups(right, [group_id])
+    assert isinstance(found, GroupSnapshot)
+    gc.collect()
+    gc.disable()
+    try:
+        before = left()
+        for _ in range(3):
+            read_groups(right, [group_id], probe=True)
+            refused(wrong, "authentication")
+        wait_for("all to be let go", lambda: left() <= before, timeout=5)
+    finally:
+        gc.enable()
 
 
 def test_a_certificate_that_is_not_trusted(
