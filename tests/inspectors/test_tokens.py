@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trustme
 
 from rebal.inspectors import connection_tokens as tokens
 from rebal.inspectors.connection_oauth import OAuth
@@ -142,6 +144,19 @@ def test_nobody_there_and_nobody_who_answers(issuer: Issuer) -> None:
     assert "cannot reach the token endpoint" in refused(client(issuer, url=url))
     secure = issuer.url.replace("http:", "https:")
     assert "cannot reach the token endpoint" in refused(client(issuer, url=secure))
+
+
+def test_an_endpoint_with_tls_is_trusted_by_its_authority_alone(tmp_path: Path) -> None:
+    authority, other = trustme.CA(), trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    for name, each in (("ca", authority), ("other", other)):
+        each.cert_pem.write_to_path(str(tmp_path / f"{name}.pem"))
+    with Issuer(60, context, sub="me") as issuer:
+        assert tokens.token_of(client(issuer, ca=str(tmp_path / "ca.pem")), 5).value
+        for ca in (str(tmp_path / "other.pem"), None):
+            assert "certificate verify failed" in refused(client(issuer, ca=ca))
+        assert len(issuer.asked) == 1
 
 
 def test_an_authority_that_is_no_certificate(issuer: Issuer, tmp_path: Path) -> None:

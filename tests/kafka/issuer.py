@@ -2,6 +2,7 @@
 
 import base64
 import json
+import ssl
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,7 +26,7 @@ class Issuer:
     everybody; `asked` are the forms that came, each with the Authorization header.
     """
 
-    def __init__(self, life: float, **claims: str) -> None:
+    def __init__(self, life: float, tls: ssl.SSLContext | None = None, **claims: str) -> None:
         self.life = life
         self.claims = claims
         self.status = 200
@@ -42,7 +43,9 @@ class Issuer:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/token"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self._server.server_address[1]}/token"
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def __enter__(self) -> Self:
