@@ -160,8 +160,8 @@ class _Names:
 # Fields that hold Kafka's own names and numbers, whatever a client calls itself.
 _FACTS: Final = frozenset(
     {
-        *("assignor", "at_least", "captured_by", "error", "family", "group_protocol", "lacks"),
-        *("list", "name", "protocol_type", "subscribed_regex", "version", "version_range"),
+        *("assignor", "at_least", "captured_by", "classes", "error", "family", "group_protocol"),
+        *("lacks", "list", "name", "protocol_type", "subscribed_regex", "version", "version_range"),
     }
 )
 

@@ -148,6 +148,16 @@ def test_a_client_called_like_an_assignor_does_not_change_the_lists() -> None:
     assert made.assignors.list == ("range",)
 
 
+def test_a_client_called_like_a_class_does_not_change_the_classes() -> None:
+    known = AssignorList(
+        knowledge=Knowledge.EXACT, list=("zone",), classes=("com.acme.ZoneAssignor",)
+    )
+    one = Member(member_id=f"acme-{UUID.format(9)}", client_id="acme", assignors=known)
+    made = redact(msgspec.structs.replace(SNAPSHOT, members=(one,))).members[0]
+    assert made.assignors.classes == known.classes
+    assert made.client_id != "acme"
+
+
 @pytest.mark.parametrize("assignor", ["sticky", "cooperative-sticky"])
 def test_sticky_user_data_stays_for_the_simulation(assignor: str) -> None:
     group = msgspec.structs.replace(SNAPSHOT.group, assignor=assignor)
