@@ -48,6 +48,7 @@ def standstill(members: list[Member], stops: dict[str, float], since: float) -> 
     return seconds
 
 
+@pytest.mark.full
 def test_what_a_stopped_program_owned_waits_for_its_session(
     kafka41: Broker,
     streams: StreamsHost,
