@@ -129,7 +129,8 @@ def make_ranges(pieces: Sequence[Piece], least: int) -> list[Range]:
     held = 0
     for part, size in enumerate(sizes):
         held += size
-        if held * wanted > total * len(ends) + total or part == _PARTS - 1:
+        full = total and held * wanted >= total * (len(ends) + 1)
+        if full or part == _PARTS - 1:
             ends.append((part + 1) * (_SPACE // _PARTS))
     return [
         Range(first, end, tuple(one for one in pieces if one.first < end and one.last >= first))

@@ -40,9 +40,9 @@ def task_parquet(spark: SparkSession, paths: Sequence[str]) -> Source:
     Raises:
         DocumentError: a file is damaged, or has not the columns that are needed.
     """
-    tasks = _plan(paths, spark.sparkContext.defaultParallelism)
+    tasks = plan_parquet(paths, spark.sparkContext.defaultParallelism)
     rows = spark.range(0, len(tasks), 1, len(tasks))
-    return Source(rows, (), partial(_read_tasks, tasks=tasks))
+    return Source(rows, (), partial(read_tasks, tasks=tasks))
 
 
 def spark_parquet(spark: SparkSession, paths: Sequence[str]) -> Source:
@@ -59,8 +59,12 @@ def spark_parquet(spark: SparkSession, paths: Sequence[str]) -> Source:
     return Source(rows.select(*_NEEDED, *topic, file_name().alias("source")), (), _read_rows)
 
 
-def _plan(paths: Sequence[str], least: int) -> list[list[Part]]:
-    """The row groups of all files, by task: at least `least` tasks where there is enough."""
+def plan_parquet(paths: Sequence[str], least: int) -> list[list[Part]]:
+    """The row groups of all files, by task: at least `least` tasks where there is enough.
+
+    Raises:
+        DocumentError: a file is damaged, or has not the columns that are needed.
+    """
     sizes: dict[Part, int] = {}
     for path in paths:
         try:
@@ -73,13 +77,13 @@ def _plan(paths: Sequence[str], least: int) -> list[list[Part]]:
             group = metadata.row_group(number)
             columns = (group.column(n) for n in range(group.num_columns))
             sizes[path, number] = sum(column.total_compressed_size for column in columns)
-    each = min(_TASK, 1 + sum(sizes.values()) // least)
+    total = sum(sizes.values())
+    wanted = max(least, -(-total // _TASK))
     tasks: list[list[Part]] = [[]]
     held = 0
     for part, size in sizes.items():
-        if held >= each:
+        if held * wanted >= total * len(tasks):
             tasks.append([])
-            held = 0
         tasks[-1].append(part)
         held += size
     return tasks
@@ -103,9 +107,10 @@ def _read_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield shaped(batch, batch["source"])
 
 
-def _read_tasks(
+def read_tasks(
     batches: Iterable[pa.RecordBatch], tasks: Sequence[Sequence[Part]]
 ) -> Iterator[pa.RecordBatch]:
+    """The row groups of the tasks whose numbers the batches hold, as batches of `SOURCE`."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             for path, group in tasks[number]:

@@ -1,0 +1,177 @@
+"""Commits reduced in tasks and put together: the same as one after the other, however split."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rebal.inspectors.fleet import commit_sums
+from rebal.inspectors.fleet.commit_sums import CommitSums
+from rebal.inspectors.fleet.commits import again, merge_commits, write_commits
+from rebal.inspectors.fleet.parts import PartWriter
+from rebal.inspectors.fleet.schemas import COMMIT_PARTS
+from rebal.inspectors.fleet.sources import SOURCE
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+START = 1_790_000_000_000
+
+
+@dataclass(frozen=True)
+class Commit:
+    group: str
+    topic: str
+    partition: int
+    legacy: bool
+    committed: int | None
+    """None is a tombstone, below 0 a value that is broken."""
+
+    @property
+    def key(self) -> bytes:
+        names = b"".join(
+            struct.pack(">h", len(name)) + name
+            for name in (self.group.encode(), self.topic.encode())
+        )
+        return (
+            struct.pack(">h", 0 if self.legacy else 1) + names + struct.pack(">i", self.partition)
+        )
+
+    def value(self, at: int) -> bytes | None:
+        if self.committed is None:
+            return None
+        if self.committed < 0:
+            return struct.pack(">hqih", 3, 1, -1, 500) + bytes(10)
+        return struct.pack(">hqih", 3, self.committed, -1, 0) + struct.pack(">q", at)
+
+
+commits = st.builds(
+    Commit,
+    st.sampled_from(["a", "b", "käse"]),
+    st.sampled_from(["t", "u"]),
+    st.sampled_from([0, 1, -7]),
+    st.booleans(),
+    st.none() | st.integers(-1, 1000),
+)
+
+
+def rows(history: list[tuple[int, Commit]]) -> pa.Table:
+    return pa.Table.from_pylist(
+        [
+            {
+                "key": one.key,
+                "value": one.value(START + offset),
+                "partition": 3,
+                "offset": offset,
+                "timestamp": EPOCH + timedelta(milliseconds=START + offset),
+                "source": "file",
+            }
+            for offset, one in history
+        ],
+        SOURCE,
+    )
+
+
+def reference(history: list[tuple[int, Commit]]) -> dict[tuple[str, str, int], dict[str, Any]]:
+    found: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for offset, one in sorted(history, key=lambda pair: pair[0]):
+        row = found.setdefault(
+            (one.group, one.topic, one.partition), {"commits": 0, "first": None, "any": False}
+        )
+        row |= {"offset": offset, "tombstone": one.committed is None}
+        good = one.committed is not None and one.committed >= 0
+        row["committed_offset"] = one.committed if good else None
+        row["broken"] = one.committed is not None and not good
+        if one.committed is not None:
+            row["commits"] += 1
+            if not row["any"]:
+                row |= {"any": True, "first": one.committed if good else None}
+    return found
+
+
+def told(table: pa.Table) -> dict[tuple[str, str, int], dict[str, Any]]:
+    return {
+        (row["group_id"], row["topic"], row["topic_partition"]): {
+            "commits": row["commits"],
+            "first": row["first_offset"],
+            "offset": row["offset"],
+            "tombstone": row["tombstone"],
+            "committed_offset": row["committed_offset"],
+        }
+        for row in table.to_pylist()
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(commits, min_size=1, max_size=60), st.randoms(), st.integers(1, 4))
+def test_any_split_gives_what_one_after_the_other_gives(
+    drawn: list[Commit], random: Any, tasks: int
+) -> None:
+    history = list(enumerate(drawn))
+    split: list[list[tuple[int, Commit]]] = [[] for _ in range(tasks)]
+    for pair in history:
+        random.choice(split).append(pair)
+    parts = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commit_sums, "_AT_ONCE", 5)
+        for part in split:
+            sums = CommitSums()
+            random.shuffle(part)
+            for at in range(0, len(part), 4):
+                sums.add(rows(part[at : at + 4]))
+            parts.append(sums.parts())
+    merged = merge_commits(parts)
+    assert merged.schema == COMMIT_PARTS
+    expected = reference(history)
+    keys = ("commits", "first", "offset", "tombstone", "committed_offset")
+    assert told(merged) == {
+        about: {name: row[name] for name in keys} for about, row in expected.items()
+    }
+    errors = {row["group_id"] for row in merged.to_pylist() if row["error"]}
+    assert errors == {group for (group, *_), row in expected.items() if row["broken"]}
+    assert sum(merged["records"].to_pylist()) == len(history)
+
+
+def test_an_earlier_scan_s_commits_come_before_all_that_is_read_now(tmp_path: Path) -> None:
+    def scanned(*pairs: tuple[int, int | None]) -> pa.Table:
+        sums = CommitSums()
+        sums.add(rows([(offset, Commit("g", "t", 0, False, value)) for offset, value in pairs]))
+        return sums.parts()
+
+    before = write_commits(merge_commits([scanned((4, 10), (9, 20))]), PartWriter(str(tmp_path)))
+    pq.write_table(before, tmp_path / "before.parquet")
+    numbers = pa.RecordBatch.from_pydict({"id": [0]})
+    list(again(iter([numbers]), str(tmp_path), [str(tmp_path / "before.parquet")]))
+    (kept,) = tmp_path.glob("commit_parts-*.parquet")
+    merged = merge_commits([scanned((12, 30), (15, 70)), pq.read_table(kept)])
+    (row,) = write_commits(merged, PartWriter(str(tmp_path))).to_pylist()
+    assert (row["first_offset"], row["committed_offset"], row["commits"]) == (10, 70, 4)
+    assert row["commits_per_hour"] == pytest.approx(3 / (11 / 3_600_000))
+    assert row["records_per_second"] == pytest.approx(60 / 0.011)
+
+
+def test_a_broken_key_is_one_error_for_all_its_records(tmp_path: Path) -> None:
+    sums = CommitSums()
+    broken = rows([(n, Commit("g", "t", 0, False, 1)) for n in range(3)])
+    cut = pa.array([bytes.fromhex("00010004")] * 3, pa.binary())
+    sums.add(broken.set_column(0, "key", cut))
+    writer = PartWriter(str(tmp_path))
+    assert len(write_commits(merge_commits([sums.parts()]), writer)) == 0
+    counts = {
+        row["name"]: row["amount"]
+        for batch in writer.report()
+        for row in batch.to_pylist()
+        if row["what"] == "count"
+    }
+    assert counts == {"UNREADABLE": 3, "OFFSET_COMMIT": -3}
+    (file,) = tmp_path.glob("broken-*.parquet")
+    (error,) = pq.read_table(file).to_pylist()
+    assert error["group_id"] is None
+    assert error["error"].endswith("3 records have this key.")
