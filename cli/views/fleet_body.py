@@ -23,6 +23,7 @@ def fleet_body(report: FleetReport, *, whole: bool) -> dict[str, Any]:
             "sources": manifest.sources,
             "records_read": manifest.read,
             "records_unreadable": report.unread,
+            "partitions_with_missing_records": sorted(manifest.breaks),
         },
         "to": report.to,
         "counts": dict(report.counts),

@@ -25,7 +25,8 @@ def summary_body(manifest: Manifest, out: Path) -> dict[str, Any]:
 
     `records` says by kind what became of the `records_read`, and adds up to it; `skipped` counts
     what a source holds beside records, `request_log` its lines; `tables` is rows by table. Each
-    of `last_offsets` is the last one read of a partition of `__consumer_offsets`.
+    of `last_offsets` is the last one read of a partition of `__consumer_offsets`, `breaks` are the
+    offsets after which the log cleaner took records away between two scans.
     """
     return {
         "folder": str(out),
@@ -39,6 +40,7 @@ def summary_body(manifest: Manifest, out: Path) -> dict[str, Any]:
         "skipped": manifest.skipped,
         "request_log": manifest.requests,
         "last_offsets": {str(number): last for number, last in manifest.offsets.items()},
+        "breaks": {str(number): ends for number, ends in manifest.breaks.items()},
         "tables": {name: entry.rows for name, entry in manifest.tables.items()},
     }
 

@@ -74,6 +74,12 @@ def age_text(report: FleetReport, now: datetime) -> str:
         said += f"; {span_text(until - since)} of history"
         if until - since < _LONG_ENOUGH:
             said += ", from which rates an hour are extrapolated"
+    if report.manifest.breaks:
+        partitions = count(len(report.manifest.breaks), "partition")
+        said += (
+            f"; of {partitions} the log cleaner took records away between two scans, and the "
+            "rebalances in them are not known"
+        )
     if report.unread:
         said += (
             f"; {count(report.unread, 'record')} could not be read, and what they say is missing"

@@ -27,11 +27,13 @@ def write_tables(
     more: Mapping[str, pa.DataType] | None = None,
     records: Mapping[str, int] | None = None,
     minutes: int = 24 * 60,
+    breaks: Mapping[int, tuple[int, ...]] | None = None,
 ) -> Path:
     """`folder` with these rows, in the layout of a finished run; each table in `files` files.
 
     `more` are columns, all null, that a newer rebal may have added to every table. `records` are
-    the kinds of records that the manifest counts, `minutes` the length of the history.
+    the kinds of records that the manifest counts, `minutes` the length of the history, `breaks` as
+    in the manifest.
     """
     run = folder / "runs" / "1"
     tables = {}
@@ -59,6 +61,7 @@ def write_tables(
         sources=("consumer_offsets.jsonl.gz", "kafka-request.log.gz"),
         read=sum((records or _RECORDS).values()),
         records=dict(records or _RECORDS),
+        breaks=dict(breaks or {}),
         tables=tables,
     )
     (run / "manifest.json").write_bytes(dump_manifest(manifest))

@@ -437,6 +437,15 @@ def test_rates_of_a_short_history_are_said_to_be_extrapolated(tmp_path: Path, ca
     assert "extrapolated" not in "".join(lines_of(write_tables(tmp_path, fleet(20)), capsys))
 
 
+def test_what_the_log_cleaner_took_between_scans_is_said(tmp_path: Path, capsys: Said) -> None:
+    folder = write_tables(tmp_path, fleet(20), breaks={3: (7,), 9: (1, 5)})
+    said = "of 2 partitions the log cleaner took records away between two scans"
+    for form in ("text", "markdown", "html"):
+        assert said in "\n".join(lines_of(folder, capsys, "-o", form))
+    body = json.loads("\n".join(lines_of(folder, capsys, "-o", "json")))
+    assert body["scan"]["partitions_with_missing_records"] == [3, 9]
+
+
 def test_nothing_but_offsets_still_makes_a_report(tmp_path: Path, capsys: Said) -> None:
     """Without a request log latencies, lists and software are not known."""
     rows = fleet(20)

@@ -25,6 +25,7 @@ MADE = Manifest(
     skipped={"control records": 2},
     requests={"lines": 900, "parsed": 30, "cut_off": 1},
     offsets={0: 41, 17: 5},
+    breaks={17: (2,)},
     tables={"groups": TableEntry(rows=2), "errors": TableEntry(rows=1)},
 )
 
@@ -71,13 +72,14 @@ def test_or_is_a_document_on_stdout(
     body = json.loads(told.out) if form == "json" else yaml.safe_load(told.out)
     assert list(body) == [
         *("schema", "folder", "run", "finished_at", "observed_from", "observed_until", "sources"),
-        *("records_read", "records", "skipped", "request_log", "last_offsets", "tables"),
-        "exit_code",
+        *("records_read", "records", "skipped", "request_log", "last_offsets", "breaks"),
+        *("tables", "exit_code"),
     ]
     assert body["schema"] == "rebal.fleet-summary/1"
     assert body["folder"] == out
     assert sum(body["records"].values()) == body["records_read"] == 12
     assert body["last_offsets"] == {"0": 41, "17": 5}
+    assert body["breaks"] == {"17": [2]}
     assert body["tables"] == {"groups": 2, "errors": 1}
     assert (body["observed_from"], body["exit_code"]) == (None, 0)
 
