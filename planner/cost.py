@@ -123,7 +123,7 @@ class _Count:
         members = restarts.snapshot.members if restarts.snapshot is not None else ()
         ours = [member for member in members if member.member_id in restarts.order]
         self._session = max((waits(member).session for member in ours), default=0.0)
-        self._longest = slowest(members) if members else 0.0
+        self._longest = max(restarts.speed.rebalance, slowest(members) if members else 0)
         # How long the group counts with a member that stopped without leaving.
         stay = [m for m in ours if m.instance_id is None and not leaves(m)]
         self._counts = max((waits(member).session for member in stay), default=0.0)

@@ -180,7 +180,7 @@ def _counted(move: Move, batch: int, name: str) -> tuple[Pace, int]:
     changes, rounds = 1 if gone else 2, -(-len(ours) // batch)
     stopped, held = changes * away, static + (away if gone else 0)
     session = max(waits(member).session for member in ours)
-    longest = slowest(members)
+    longest = max(speed.reconcile, slowest(members))
     waiting = bool(leaving) * changes * rounds
     return Pace(
         name=name,
@@ -190,7 +190,12 @@ def _counted(move: Move, batch: int, name: str) -> tuple[Pace, int]:
         rebalances=changes * leaving,
         partitions_moved=stopped,
         worst_seconds=round(rounds * max(speed.restart, session) + waiting * longest, 1),
-        worst_partition_seconds=round(stopped * longest + (away + static) * session, 1),
+        worst_partition_seconds=round(
+            stopped * longest
+            + held * max(speed.restart, session)
+            + (away + static - held) * session,
+            1,
+        ),
     ), stopped
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rebal.groups.model import Cluster, GroupSnapshot
@@ -314,3 +316,56 @@ def test_of_a_large_group_the_start_is_rehearsed_at_the_paces_that_are_quick_to_
     assert [pace.name for pace in made.paces] == ["60 at a time", "all at once"]
     assert made.seconds == 36
     assert "too large a group to rehearse a slower start" in made.text
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_the_worst_is_never_better_than_what_is_expected(data: st.DataObject) -> None:
+    count, partitions = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 12))
+    members = [
+        {
+            "id": f"m{n}",
+            "family": data.draw(st.sampled_from(["java", "sarama", "streams", None])),
+            "instance": data.draw(st.sampled_from([None, f"i{n}"])),
+            "timeouts": data.draw(st.sampled_from([[1000, 3000], [45_000, 300_000]])),
+        }
+        for n in range(count)
+    ]
+    owners = data.draw(st.lists(st.integers(0, count), min_size=partitions, max_size=partitions))
+    snapshot = group_of({"members": members, "topics": {"orders": partitions}})
+    snapshot = replace(
+        snapshot,
+        members=tuple(
+            replace(m, assignment={"orders": Partitions(p for p, o in enumerate(owners) if o == n)})
+            for n, m in enumerate(snapshot.members)
+        ),
+    )
+    ids = [member.member_id for member in snapshot.members]
+    order = tuple(data.draw(st.permutations(ids))[: data.draw(st.integers(0, count))])
+    speed = Speed(
+        restart=data.draw(st.sampled_from([0, 30])), batch=data.draw(st.integers(0, count))
+    )
+    name = st.sampled_from(["range", "cooperative-sticky", "acme"])
+    server_side = st.sampled_from(["uniform", "range", "acme"])
+    costs = [
+        move_online(
+            Move(
+                snapshot=snapshot, order=order, up=data.draw(st.booleans()), speed=speed,
+                server_side=data.draw(server_side), classic=data.draw(name),
+                eager=tuple(ids[::2]), eager_after=data.draw(st.booleans()),
+            )
+        ),
+        stop_and_start(Stop(snapshot=snapshot, assignor=data.draw(name), speed=speed)),
+        stop_and_start(
+            Stop(snapshot=snapshot, assignor=data.draw(server_side), kip848=True, speed=speed)
+        ),
+    ]  # fmt: skip
+    if 0 < len(order) < count:
+        some = Some(snapshot=snapshot, stopped=order, eager=(), assignor=data.draw(name))
+        costs.append(stop_some(replace(some, speed=speed)))
+    for pace in (pace for cost in costs for pace in cost.paces):
+        assert pace.worst_seconds is not None
+        assert pace.worst_partition_seconds is not None
+        # Both are rounded to tenths.
+        assert 0 <= pace.seconds <= pace.worst_seconds + 0.1
+        assert 0 <= pace.partition_seconds <= pace.worst_partition_seconds + 0.1
