@@ -165,3 +165,17 @@ def test_the_way_back_of_kafka_python_and_java(service: Service) -> None:
     assert service.verify()["finished"]
     assert service.plan("--to", "eager")["verdict"] == "done"
     assert all(member.error is None for member in service.running.values())
+
+
+def test_from_one_eager_assignor_to_another_nobody_stops(service: Service) -> None:
+    """Neither client refuses a list of two eager assignors."""
+    names = ["confluent-kafka-0", "kafka-python-0"]
+    for name in names:
+        service.begin([name], OLD)
+    plan = service.plan("--to", "roundrobin", "--out", str(service.file))
+    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("two_bounces", 1, 0)
+    for step in plan["steps"]:
+        service.carry_out(step, names)
+    assert service.verify()["finished"]
+    assert service.inspect()["assignor"] == "roundrobin"
+    assert all(member.error is None for member in service.running.values())
