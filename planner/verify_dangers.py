@@ -106,7 +106,9 @@ def _refused(plan: Plan, context: Context, missing: Sequence[Missing]) -> Iterat
         return
     whom = ", ".join(
         dict.fromkeys(
-            f"{r.instance_id or r.client_id or 'a member'} [{', '.join(r.list)}]" for r in live
+            f"{r.instance_id or r.client_id or 'a member'} "
+            + (f"[{', '.join(r.list)}]" if r.list else "(its list is not known)")
+            for r in live
         )
     )
     causes = [f for f in context.members if any(not _shares(f, r, context) for r in live)]
@@ -134,7 +136,9 @@ def _recent(at: datetime | None, now: datetime) -> bool:
 
 def _shares(facts: Facts, refusal: Refusal, context: Context) -> bool:
     """Could this member's list have an assignor in common with the refused one?"""
-    return any(context.supports(facts, name) is not Tri.NO for name in refusal.list)
+    return not refusal.list or any(
+        context.supports(facts, name) is not Tri.NO for name in refusal.list
+    )
 
 
 def _storm(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:

@@ -49,15 +49,16 @@ def refused(context: Context) -> Iterator[Finding]:
         causes = [
             facts
             for facts in context.members
-            if all(context.supports(facts, name) is Tri.NO for name in item.list)
+            if item.list and all(context.supports(facts, name) is Tri.NO for name in item.list)
         ]
         verb = "supports" if len(causes) == 1 else "support"
         blame = f"; {context.named(causes)} {verb} none of it" if causes else ""
         count = "once" if times == 1 else f"{times} times"
         still = "and would be refused again" if answer is Tri.YES else "and may be refused again"
         who = item.client_id or "a member"
+        shown = f"[{', '.join(item.list)}]" if item.list else "a list that is not known"
         yield found(
-            f"{who} was refused {count} with [{', '.join(item.list)}] {still}{blame}.",
+            f"{who} was refused {count} with {shown} {still}{blame}.",
             result=answer,
             members=causes,
             evidence=(item.evidence,),
