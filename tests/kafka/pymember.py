@@ -116,11 +116,12 @@ def _run_kafka_python(report: _Reporter, settings: dict[str, Any], topics: list[
         return generation.member_id, generation.generation_id
 
     report.emit("started", pid=os.getpid())
-    # A leader that has not yet read a topic's metadata assigns nothing, and kafka-python 3.0 can
-    # then stay without an assignment for ever. So the metadata is read before the first join.
+    consumer.subscribe(topics=topics, listener=Listener())
+    # A leader that has not yet read a topic's metadata assigns nothing, or rejoins when it has; and
+    # where a poll's time is up in the middle of that, kafka-python 3.0 leaves the join unfinished
+    # for ever. So the metadata is read between subscribing and the first join.
     for topic in topics:
         consumer.partitions_for_topic(topic)
-    consumer.subscribe(topics=topics, listener=Listener())
     records, joined = 0, ("", -1)
     while not _held_or_stopped():
         records += sum(map(len, consumer.poll(timeout_ms=100).values()))
