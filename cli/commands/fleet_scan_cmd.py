@@ -85,7 +85,7 @@ def command(
         connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
         config = connection.config()
         if config.oauth is not None:
-            raise UsageError("a fleet scan does not log in with OAUTHBEARER: use PLAIN or SCRAM.")
+            raise UsageError("a fleet scan has no OAUTHBEARER: use PLAIN, SCRAM or a certificate.")
     from rebal.inspectors.fleet.job import ScanOrder, run_scan
     from rebal.inspectors.fleet.session import SparkSettings
 
