@@ -57,7 +57,7 @@ def stop_all(restarts: Restarts) -> Cost:
         )
     pace, group = _paced(restarts, snapshot, count, "all at once")
     figures = (
-        f"{total} connectors and tasks stand still for about {figure(pace.seconds)} s, "
+        f"{total:,} connectors and tasks stand still for about {figure(pace.seconds)} s, "
         f"{figure(pace.partition_seconds)} task-seconds (a connector counts as a task), if a "
         f"restart takes {figure(restarts.speed.restart)} s and a rebalance "
         f"{figure(restarts.speed.rebalance)} s"
@@ -137,7 +137,7 @@ def _offers(snapshot: GroupSnapshot) -> Mapping[str, Sequence[str]]:
 def _text(restarts: Restarts, snapshot: GroupSnapshot, pace: Pace, group: RehearsedWorkers) -> str:
     total = work_of_all(snapshot)
     now, then = snapshot.group.assignor == EAGER, restarts.eager_after
-    how = f"each stops all {total} connectors and tasks"
+    how = f"each stops all {total:,} connectors and tasks"
     if now and restarts.target_list and not then:
         how += " until no worker is eager any more, then only what moves"
     elif then and not now:
@@ -145,7 +145,7 @@ def _text(restarts: Restarts, snapshot: GroupSnapshot, pace: Pace, group: Rehear
     elif not now:
         how = "at each only what moves stops"
     said = (
-        f"{pace.rebalances} rebalances; {how}; {pace.partitions_moved} changes of worker, "
+        f"{pace.rebalances:,} rebalances; {how}; {pace.partitions_moved:,} changes of worker, "
         f"{figure(pace.partition_seconds)} task-seconds stopped (a connector counts as a task), if "
         f"a restart takes {figure(restarts.speed.restart)} s and a rebalance "
         f"{figure(restarts.speed.rebalance)} s (a heartbeat interval; how long tasks take to stop "

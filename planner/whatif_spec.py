@@ -90,8 +90,7 @@ def _check_group(snapshot: GroupSnapshot, server_side: bool) -> None:
             f"its protocol type is {group.protocol_type}, and only consumer groups have "
             "partition assignors"
             + (
-                "; what restarts of Connect workers cost stands in their plan: rebal plan-upgrade "
-                f"{group.group_id}"
+                "; what restarts of Connect workers cost: --assignor eager, compatible or sessioned"
                 if group.protocol_type == "connect"
                 else ""
             ),

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from rebal.groups.assignors import Assignor
     from rebal.groups.model import GroupSnapshot
     from rebal.planner.whatif import Simulation
+    from rebal.planner.whatif_workers import WorkersSimulation
 
 UNTIL_STABLE: Final = "until-stable"
 SERVER_SIDE: Final = ("uniform", "consumer:range")
+OF_WORKERS: Final = ("eager", "compatible", "sessioned")
 _MOST_ADDED: Final = 100_000
 _MOST_PARTITIONS: Final = 10_000_000
 
@@ -34,8 +36,8 @@ def command(
         typer.Option(
             "--assignor",
             metavar="NAME",
-            help=f"One of: {', '.join((*NAMES, *SERVER_SIDE))}, or an installed one; repeat to "
-            "compare.",
+            help=f"One of: {', '.join((*NAMES, *SERVER_SIDE))}, or an installed one; of Connect "
+            f"workers: {', '.join(OF_WORKERS)}. Repeat to compare.",
         ),
     ] = None,
     snapshot: options.Snapshot = None,
@@ -96,6 +98,14 @@ def command(
     asked = _pairs(add_partitions, "--add-partitions"), _pairs(add_topic, "--add-topic")
     connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
     found = options.snapshot_for(group, snapshot, connection)
+    where = str(snapshot) if snapshot else "live" if group else "saved"
+    if set(names) & set(OF_WORKERS):
+        following = [*([group] if group else []), *connection.typed(snapshot)]
+        more = (add_member, topics, remove_member, add_partitions, add_topic, rack, most)
+        if any(more):
+            raise UsageError("of what may happen, Connect workers know --restart-member alone.")
+        made = _of_workers(found, names, restart_member or ())
+        return _print_workers(made, where, following, form=form, wide=wide)
     from rebal.planner.whatif import simulate
     from rebal.planner.whatif_changes import Changes, WhatIfError
     from rebal.planner.whatif_run import MOST_ROUNDS
@@ -110,7 +120,7 @@ def command(
         racks=_racks(rack or ()),
     )
     try:
-        made = [
+        simulations = [
             simulate(
                 found,
                 name,
@@ -123,15 +133,14 @@ def command(
         ]
     except WhatIfError as error:
         raise UsageError(str(error)) from None
-    code = worst(_code(one, most) for one in made)
+    code = worst(_code(one, most) for one in simulations)
     if form is Format.TEXT:
-        where = str(snapshot) if snapshot else "live" if group else "saved"
         given = connection.typed(snapshot)
-        _print(found, made, where, [group, *given] if group else given, wide)
+        _print(found, simulations, where, [group, *given] if group else given, wide)
     else:
         from rebal.cli.views.simulate_body import simulate_text
 
-        output.stream(simulate_text(found, made, changes, code, form))
+        output.stream(simulate_text(found, simulations, changes, code, form))
     return code
 
 
@@ -139,7 +148,13 @@ def _check_names(names: Sequence[str]) -> dict[str, Assignor]:
     """The custom assignors among `names`; each name is known after this."""
     if not names:
         raise UsageError(f"which assignor? Add --assignor {'|'.join((*NAMES, *SERVER_SIDE))}.")
-    own = {*NAMES, *SERVER_SIDE, "consumer:uniform"}
+    workers = set(names) & set(OF_WORKERS)
+    if workers and workers != set(names):
+        raise UsageError(
+            f"--assignor {sorted(workers)[0]} is for Connect workers, and does not go together "
+            "with assignors of consumers."
+        )
+    own = {*NAMES, *SERVER_SIDE, *OF_WORKERS, "consumer:uniform"}
     if own.issuperset(names):
         return {}
     from rebal.cli.custom import custom_assignors, custom_names
@@ -150,6 +165,34 @@ def _check_names(names: Sequence[str]) -> dict[str, Assignor]:
             known = (*NAMES, *SERVER_SIDE, *custom_names())
             raise UsageError(f"--assignor {name[:100]}: there are {', '.join(known)}.")
     return found
+
+
+def _of_workers(
+    found: GroupSnapshot, protocols: Sequence[str], restarted: Sequence[str]
+) -> WorkersSimulation:
+    """Connect workers: what restarts do to them, under each of these values of connect.protocol."""
+    from rebal.planner.whatif_changes import WhatIfError
+    from rebal.planner.whatif_workers import simulate_workers
+
+    try:
+        return simulate_workers(found, protocols, restarted)
+    except WhatIfError as error:
+        raise UsageError(str(error)) from None
+
+
+def _print_workers(
+    made: WorkersSimulation, where: str, following: Sequence[str], *, form: Format, wide: bool
+) -> int:
+    if form is not Format.TEXT:
+        body = {name: getattr(made, name) for name in made.__struct_fields__}
+        output.stream([output.envelope("simulate-workers", body, DONE, form)])
+        return DONE
+    from rebal.cli.views.common import command_line
+    from rebal.cli.views.simulate_workers import workers_view
+
+    command = output.escape(command_line(["rebal", "plan-upgrade", *following]))
+    output.page(workers_view(output.shown(made), output.escape(where), command), wide=wide)
+    return DONE
 
 
 def _rounds(text: str) -> int | None:

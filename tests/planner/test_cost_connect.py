@@ -11,31 +11,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rebal.cli.app import run
-from rebal.groups.assignors.connect import (
-    Item,
-    Memory,
-    Round,
-    after,
-    eager,
-    incremental,
-    running_of,
-)
 from rebal.groups.clients import worker_list
-from rebal.groups.evidence import merge
 from rebal.groups.model import (
     AssignorList,
-    Coordinator,
-    CoordinatorKind,
-    Evidence,
-    Group,
     GroupSnapshot,
-    GroupState,
-    GroupType,
     Knowledge,
-    Member,
     Software,
-    Source,
-    Timeouts,
 )
 from rebal.groups.snapshot import dump_snapshot
 from rebal.groups.worker import WorkerState
@@ -43,61 +24,10 @@ from rebal.planner.cost import Restarts, Speed
 from rebal.planner.cost_connect import by_workers
 from rebal.planner.plan import Cost, StepKind
 from rebal.planner.routes.choice import make_plan
-from tests.planner.builder import AT
+from tests.planner.worker_groups import IDS, WORK, workers
 
-IDS = tuple(f"w{n}-{n}" for n in range(3))
-WORK: frozenset[Item] = frozenset((f"c{c}", t) for c in range(3) for t in range(-1, 4))
 # A restart takes 30 s, a rebalance 3 s, and an Empty group waits 3 s for more.
 SPEED = Speed()
-
-
-def workers(elected: str, held_back_ms: int | None = None, leader: int = 0) -> GroupSnapshot:
-    """Three workers with three connectors of four tasks: five to run on each."""
-    if elected == "default":
-        held = eager(IDS, WORK)
-    else:
-        given, _ = incremental(
-            Round(
-                workers=dict.fromkeys(IDS, ()),
-                configured=WORK,
-                generation=4,
-                last_generation=-1,
-                now_ms=1,
-                max_delay_ms=0,
-            ),
-            Memory(),
-        )
-        held = {worker: after((), one) for worker, one in given.items()}
-    seen = Evidence(source=Source.CLIENT_LOG, at=AT)
-    timeouts = None
-    if held_back_ms is not None:
-        timeouts = Timeouts(
-            session_ms=10_000, rebalance_ms=60_000, held_back_ms=held_back_ms, evidence=(seen,)
-        )
-    snapshot = GroupSnapshot(
-        group=Group(
-            group_id="workers",
-            state=GroupState.STABLE,
-            type=GroupType.CLASSIC,
-            protocol_type="connect",
-            assignor=elected,
-            generation=4,
-            coordinator=Coordinator(broker_id=1, kind=CoordinatorKind.JAVA),
-        ),
-        captured_at=AT,
-        members=tuple(
-            Member(
-                member_id=id_,
-                client_id=id_[:2],
-                timeouts=timeouts,
-                worker=WorkerState(
-                    url=f"http://{id_}:8083/", running=running_of(held[id_]), leader=n == leader
-                ),
-            )
-            for n, id_ in enumerate(IDS)
-        ),
-    )
-    return merge(snapshot, ())
 
 
 def cost(snapshot: GroupSnapshot, *ids: str, to: str = "", batch: int = 1) -> Cost:

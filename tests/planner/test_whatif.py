@@ -188,7 +188,7 @@ def test_the_result_is_the_assignors_own(assignor: str) -> None:
         (
             group(member("a"), group=Group(group_id="g", protocol_type="connect")),
             "its protocol type is connect, and only consumer groups have partition assignors; what "
-            "restarts of Connect workers cost stands in their plan: rebal plan-upgrade g",
+            "restarts of Connect workers cost: --assignor eager, compatible or sessioned",
         ),
         (
             group(member("a"), group=Group(group_id="g", assignor="stream")),

@@ -1,0 +1,84 @@
+"""`rebal simulate` for Connect workers: text, JSON, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.cli.app import run
+from rebal.groups.model import GroupSnapshot
+from rebal.groups.snapshot import dump_snapshot
+from rebal.groups.worker import WorkerState
+from tests.planner.worker_groups import workers
+
+Said = pytest.CaptureFixture[str]
+
+
+def saved(folder: Path, snapshot: GroupSnapshot) -> str:
+    path = folder / "workers.yaml"
+    path.write_text(dump_snapshot(snapshot, "yaml"))
+    return str(path)
+
+
+def test_protocols_stand_side_by_side(
+    tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    saved(tmp_path, workers("sessioned"))
+    monkeypatch.chdir(tmp_path)
+    both = ["--assignor", "eager", "--assignor", "sessioned"]
+    words = ["simulate", "--snapshot", "workers.yaml", *both, "--restart-member", "w1"]
+    assert run(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("workers (workers.yaml")
+    assert "3 workers, 3 connectors, 12 tasks; sessioned now" in " ".join(lines[:2])
+    (eager,) = [line.split() for line in lines if line.startswith("eager  ") and "one by" in line]
+    assert eager[4:7] == ["2", "20", "90"]
+    (later,) = [line.split() for line in lines if line.startswith("sessioned  one")]
+    # It leads nothing, so what it ran waits for 300 s.
+    assert later[4:7] == ["3", "0", "1,530"]
+
+
+def test_each_worker_restarts_where_none_is_named(tmp_path: Path, capsys: Said) -> None:
+    path = saved(tmp_path, workers("default"))
+    words = ["simulate", "--snapshot", path, "--assignor", "eager", "-o", "json"]
+    assert run(words) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["schema"], told["exit_code"]) == ("rebal.simulate-workers/1", 0)
+    assert told["restarted"] == ["w0", "w1", "w2"]
+    (one,) = told["runs"]
+    assert (one["protocol"], one["cost"]["unit"], one["cost"]["rebalances"]) == ("eager", "task", 6)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--assignor", "sessioned", "--restart-member", "x"], "no worker x: name one of w0, w1"),
+        (["--assignor", "sessioned", "--add-member", "1"], "--restart-member alone"),
+        (["--assignor", "sessioned", "--assignor", "range"], "does not go together"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    tmp_path: Path, capsys: Said, words: list[str], says: str
+) -> None:
+    assert run(["simulate", "--snapshot", saved(tmp_path, workers("sessioned")), *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_only_workers_whose_work_is_known(tmp_path: Path, capsys: Said) -> None:
+    group = workers("sessioned")
+    blind = tuple(replace(m, worker=WorkerState(url="")) for m in group.members)
+    for snapshot, says in (
+        (replace(group, members=blind), "what its workers run is not known"),
+        (
+            replace(group, group=replace(group.group, protocol_type="consumer")),
+            "is no group of Connect workers",
+        ),
+    ):
+        path = saved(tmp_path, snapshot)
+        assert run(["simulate", "--snapshot", path, "--assignor", "eager"]) == 2
+        assert says in capsys.readouterr().err
