@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -14,9 +13,6 @@ from rebal.planner.cost import Restarts, Speed
 from rebal.planner.cost_connect import by_workers
 from rebal.planner.plan import Cost
 from rebal.planner.whatif_changes import WhatIfError
-
-PROTOCOLS: Final = ("eager", "compatible", "sessioned")
-"""The values of connect.protocol."""
 
 
 class WorkersRun(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -46,8 +42,8 @@ def simulate_workers(
 ) -> WorkersSimulation:
     """The workers in `restarted` stop and come back (none named: each of them), as `Cost` tells.
 
-    Each of `protocols` (of `PROTOCOLS`) starts from what the workers run now. Workers are named by
-    member id, client id or short name.
+    Each of `protocols` (values of connect.protocol) starts from what the workers run now. Workers
+    are named by member id, client id or short name.
 
     Raises:
         WhatIfError: no Connect workers, not known what they run, or no such worker.
@@ -68,7 +64,8 @@ def simulate_workers(
             "while it is Stable: rebal inspect GROUP --save."
         )
     labels = names(snapshot.members)
-    order = [_found(snapshot, labels, name) for name in restarted] or list(labels)
+    named = dict.fromkeys(_found(snapshot, labels, name) for name in restarted)
+    order = list(named or labels)
     return WorkersSimulation(
         group_id=group.group_id,
         assignor_now=group.assignor,

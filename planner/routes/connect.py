@@ -115,6 +115,9 @@ def _step(
                 (
                     "sessioned signs what workers tell each other over REST (KIP-507): it is off "
                     "while one worker offers less",
+                    "from then on what a restarted worker ran, unless it leads, waits until "
+                    "scheduled.rebalance.max.delay.ms is over (5 minutes by default), even where "
+                    "it is back before: rebal simulate --assignor sessioned tells what that costs",
                 )
                 if up
                 else (

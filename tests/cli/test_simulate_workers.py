@@ -30,7 +30,8 @@ def test_protocols_stand_side_by_side(
     saved(tmp_path, workers("sessioned"))
     monkeypatch.chdir(tmp_path)
     both = ["--assignor", "eager", "--assignor", "sessioned"]
-    words = ["simulate", "--snapshot", "workers.yaml", *both, "--restart-member", "w1"]
+    w1 = ["--restart-member", "w1", "--restart-member", "w1-1"]
+    words = ["simulate", "--snapshot", "workers.yaml", *both, *w1]
     assert run(words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
