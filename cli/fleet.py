@@ -30,8 +30,11 @@ GONE: Final = "gone"
 _HOUR: Final = 3_600_000_000
 _MANY: Final = 5000
 """Members above which it is worth while to plan on all processors."""
-_ENOUGH: Final = 150_000
-"""Work on rehearsals (planner/cost_work.py) after which a report leaves the rest estimated."""
+_ENOUGH: Final = 450_000
+_A_MEMBER: Final = 25
+_LEAST: Final = 80_000
+"""Work on rehearsals (planner/cost_work.py) after which a report leaves the rest estimated: so
+much, less what its members take anyhow, so that a report of any fleet is there in seconds."""
 VERDICTS: Final = (*(verdict.value for verdict in Verdict), GONE)
 _HARMLESS: Final = frozenset(
     {
@@ -166,7 +169,7 @@ def make_fleet_report(
         ordered = in_order(each(rehearsed, alive))
     else:
         ordered = in_order(each(estimated, alive))
-        first = to_rehearse(ordered, _ENOUGH)
+        first = to_rehearse(ordered, max(_LEAST, _ENOUGH - _A_MEMBER * members))
         exact = dict(zip(first, each(rehearsed, first), strict=True))
         ordered = in_order(exact.get(one.plan.group_id, one) for one in ordered)
     groups = [FleetGroup(history=history[one.plan.group_id], readiness=one) for one in ordered]

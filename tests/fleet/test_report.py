@@ -150,7 +150,8 @@ def test_what_is_too_much_to_rehearse_is_estimated_and_that_is_said(
     small: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exact = {g.group_id: g.readiness for g in make_fleet_report(small).groups}
-    monkeypatch.setattr(cli_fleet, "_ENOUGH", 4_000)
+    monkeypatch.setattr(cli_fleet, "_ENOUGH", 0)
+    monkeypatch.setattr(cli_fleet, "_LEAST", 4_000)
     report = make_fleet_report(small)
     guesses = [g for g in report.groups if g.readiness and g.readiness.work]
     assert 0 < report.estimated == len(guesses) < len(report.to_take)
