@@ -146,9 +146,13 @@ def _step(
             aim=Aim.CONNECT_INCREMENTAL if up else Aim.CONNECT_EAGER,
             by_hand=log,
         ),
-        rollback="restore the old connect.protocol"
-        + (", and start again" if together else "")
-        + "; one worker at a time will do: every protocol is common in between",
+        rollback="restore the old connect.protocol, one worker at a time: every protocol is common "
+        "in between"
+        + (
+            "; once the last worker has changed, stop all of them before one is eager again (RB507)"
+            if up
+            else ""
+        ),
         cost=_cost(context, cost, rest, worker_list(protocol) or ()),
     )
 
