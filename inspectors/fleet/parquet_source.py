@@ -29,6 +29,8 @@ _NEEDED: Final = ("key", "value", "partition", "offset", "timestamp")
 _TASK: Final = 64 << 20
 """Bytes of a file that one task reads, about."""
 _ROWS: Final = 1 << 16
+_BYTES: Final = 32 << 20
+"""Rows and bytes of a batch, about, whichever is less."""
 
 Part = tuple[str, int]
 """A file and the number of a row group in it."""
@@ -117,10 +119,13 @@ def read_tasks(
                 yield from _row_group(path, group)
 
 
-def _row_group(path: str, group: int) -> Iterator[pa.RecordBatch]:
+def _row_group(path: str, number: int) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(path, memory_map=True) as file:
         names = [name for name in (*_NEEDED, "topic") if name in file.schema_arrow.names]
-        for batch in file.iter_batches(_ROWS, row_groups=[group], columns=names, use_threads=False):
+        group = file.metadata.row_group(number)
+        rows = min(_ROWS, 1 + _BYTES * group.num_rows // max(1, group.total_byte_size))
+        batches = file.iter_batches(rows, row_groups=[number], columns=names, use_threads=False)
+        for batch in batches:
             yield shaped(batch, Path(path).name)
 
 

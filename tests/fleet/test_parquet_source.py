@@ -92,6 +92,8 @@ def test_tasks_share_out_the_row_groups(tmp_path: Path, monkeypatch: pytest.Monk
         rows = [row for batch in read_tasks([numbers], tasks) for row in batch.to_pylist()]
         assert [row["offset"] for row in rows] == list(range(40))
         assert {row["source"] for row in rows} == {"a b+c.parquet"}
+    monkeypatch.setattr(parquet_source, "_BYTES", 1)
+    assert [batch.num_rows for batch in read_tasks([numbers], tasks)] == [1] * 40
     monkeypatch.setattr(parquet_source, "_TASK", 1)
     assert len(plan_parquet([str(path)], 1)) == 8
 
