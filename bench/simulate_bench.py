@@ -70,8 +70,8 @@ print(loaded + sum(calls))
 class Row:
     """Seconds and peak megabytes of several runs; a limit of None is none.
 
-    `cpu` is what of a processor it took, `parts` the same of what cannot be left out, both in
-    seconds; `most_ratio` is how many times that it may take.
+    `cpu` is what of a processor it took, at most `most_cpu`, and `parts` the same of what cannot be
+    left out, all in seconds; `most_ratio` is how many times that it may take.
     """
 
     case: str
@@ -82,6 +82,7 @@ class Row:
     cpu: tuple[float, ...] = ()
     parts: tuple[float, ...] = ()
     most_ratio: float | None = None
+    most_cpu: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -92,18 +93,24 @@ class Row:
         slow = self.most_seconds is not None and statistics.median(self.seconds) > self.most_seconds
         large = self.most_megabytes is not None and max(self.megabytes) > self.most_megabytes
         long = self.most_ratio is not None and self.ratio > self.most_ratio
-        return not slow and not large and not long
+        busy = self.most_cpu is not None and statistics.median(self.cpu) > self.most_cpu
+        return not slow and not large and not long and not busy
 
     def text(self) -> str:
         median = statistics.median(self.seconds)
         spread = f"{min(self.seconds):.2f}–{max(self.seconds):.2f}"
         made = f"{self.case}: {median:.2f} s ({spread}), {max(self.megabytes):.0f} MB"
         verdict = "holds" if self.holds else "DOES NOT HOLD"
+        if self.cpu:
+            made += f"; CPU {statistics.median(self.cpu):.2f} s"
         if self.parts:
-            made += f"; CPU {statistics.median(self.cpu):.2f} s, of that load + assign calls "
-            made += f"{statistics.median(self.parts):.2f} s, ratio {self.ratio:.2f}"
+            made += f", of that load + assign calls {statistics.median(self.parts):.2f} s"
+            made += f", ratio {self.ratio:.2f}"
         if self.most_ratio is not None:
             return f"{made}, limit {self.most_ratio:.2f}: {verdict}"
+        if self.most_cpu is not None:
+            limit = f"limit {self.most_cpu:g} s of CPU, {self.most_megabytes:g} MB"
+            return f"{made}; {limit}: {verdict}"
         if self.most_seconds is None:
             return made
         return f"{made}; limit {self.most_seconds:g} s, {self.most_megabytes:g} MB: {verdict}"
@@ -130,6 +137,9 @@ def rows() -> Iterator[Row]:
             path = Path(folder) / f"big-{topics}.rebal.yaml"
             for assignor in ("cooperative-sticky", "sticky", "range", "uniform"):
                 yield _end_to_end(path, topics, assignor)
+        for assignor in ("cooperative-sticky", "uniform"):
+            for options in (("-o", "json"), ("--wide",)):
+                yield _with_lists(path, assignor, options)
 
 
 def _end_to_end(path: Path, topics: int, assignor: str) -> Row:
@@ -146,6 +156,19 @@ def _end_to_end(path: Path, topics: int, assignor: str) -> Row:
         cpu=tuple(cpu for _, _, cpu in whole),
         parts=tuple(parts),
         most_ratio=2.25 if "sticky" in assignor else None,
+    )
+
+
+def _with_lists(path: Path, assignor: str, options: tuple[str, ...]) -> Row:
+    """The same with every member's partitions, now and then, in the fullest of the snapshots."""
+    runs = [simulated(path, assignor, *options) for _ in range(3)]
+    return Row(
+        f"rebal simulate --assignor {assignor} --add-member 1 {' '.join(options)}, 1,000 topics",
+        tuple(seconds for seconds, _, _ in runs),
+        tuple(megabytes for _, megabytes, _ in runs),
+        most_megabytes=500,
+        cpu=tuple(cpu for _, _, cpu in runs),
+        most_cpu=4.0,
     )
 
 
@@ -201,18 +224,19 @@ def loaded(path: Path) -> tuple[float, float]:
     return float(out), megabytes
 
 
-def simulated(path: Path, assignor: str) -> tuple[float, float, float]:
+def simulated(path: Path, assignor: str, *options: str) -> tuple[float, float, float]:
     """Seconds of the whole process, the most memory it had, and its seconds of a processor."""
     import time
 
     words = ["simulate", "--snapshot", str(path), "--assignor", assignor, "--add-member", "1"]
+    words += options
     begin = time.perf_counter()
     _, megabytes, cpu = _run([str(Path(sys.executable).with_name("rebal")), *words])
     return time.perf_counter() - begin, megabytes, cpu
 
 
 def _run(command: list[str]) -> tuple[str, float, float]:
-    with tempfile.TemporaryFile("w+") as out:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as out:
         process = subprocess.Popen(command, stdout=out)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)

@@ -16,13 +16,13 @@ from rebal.groups.custom import Violation
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Record, TopicPartitions
 from rebal.groups.partitions import Partitions
 from rebal.planner.context import names
-from rebal.planner.whatif_assignors import CustomAssignors, chosen
+from rebal.planner.whatif_assignors import Choice, CustomAssignors, chosen
 from rebal.planner.whatif_changes import Changes, Course, course
 from rebal.planner.whatif_holdings import Share
 from rebal.planner.whatif_leader import DEFAULT_TIMEOUT, LeaderTime, leader_time
 from rebal.planner.whatif_notes import assumes
 from rebal.planner.whatif_owners import Owners, compare
-from rebal.planner.whatif_run import MOST_ROUNDS, Round, Run, Walk, Way
+from rebal.planner.whatif_run import MOST_ROUNDS, Round, Run, Walk
 from rebal.planner.whatif_spec import start_of, subscribed
 
 
@@ -118,6 +118,7 @@ class Simulation(Record, frozen=True, kw_only=True):
     assumes: tuple[str, ...] = ()
 
 
+@no_collection()
 def simulate(
     snapshot: GroupSnapshot,
     assignor: str,
@@ -137,105 +138,23 @@ def simulate(
         WhatIfError: the group cannot undergo one of the changes.
         CustomAssignorError: a custom assignor fails.
     """
-    with no_collection():
-        return _simulated(
-            snapshot,
-            assignor,
-            changes or Changes(),
-            custom or {},
-            most_rounds=most_rounds,
-            rebalance_timeout=rebalance_timeout,
-        )
-
-
-def _simulated(
-    snapshot: GroupSnapshot,
-    assignor: str,
-    changes: Changes,
-    custom: CustomAssignors,
-    *,
-    most_rounds: int,
-    rebalance_timeout: float,
-) -> Simulation:
-    choice = chosen(assignor, snapshot, custom)
-    way = Way(choice.assignor, choice.cooperative, choice.server_side, choice.custom, most_rounds)
-    plan, numbers, made, failure = _walked(snapshot, changes, way)
-    return _simulation(
-        snapshot,
-        plan,
-        made,
-        numbers,
-        failure,
-        assignor=choice.name,
-        way=way,
-        leader=leader_time(made.spec, choice.name, rebalance_timeout),
-        notes=assumes(snapshot, choice, made.undecided, plan.notes),
-    )
-
-
-def _as_now(start: Spec, now: Owners) -> Run:
-    return Run(start, now, now, (), 0, now.total, settled=False, again=0)
-
-
-def _walked(
-    snapshot: GroupSnapshot, changes: Changes, way: Way
-) -> tuple[Course, Mapping[str, int], Run, Failure | None]:
-    """What happens, the members' numbers, and how it went."""
-    plan, numbers, walk = _begun(snapshot, changes, way)
-    try:
-        for step in plan.steps:
-            walk.take(step)
-        return plan, numbers, walk.end(), None
-    except LeaderWouldFail as error:
-        failure = Failure(
-            message=str(error),
-            never_ends=error.never_ends,
-            members=error.members,
-            topics=error.topics,
-        )
-    return plan, numbers, _as_now(plan.start, walk.first), failure
-
-
-def _begun(
-    snapshot: GroupSnapshot, changes: Changes, way: Way
-) -> tuple[Course, Mapping[str, int], Walk]:
-    """What will happen, the members' numbers, and the group before it.
-
-    The walk alone holds what members own at the start, and lets go of it on the way.
-    """
-    spec, first = start_of(snapshot, server_side=way.server_side)
-    plan = course(snapshot, spec, changes)
-    everyone = [*(member.member_id for member in spec.members), *plan.added]
-    numbers = {member_id: n for n, member_id in enumerate(everyone)}
-    for step in plan.steps:
-        numbers |= {new: numbers[old] for new, old in step.renamed.items()}
-    walk = Walk(plan.start, first, numbers, way)
-    return plan._replace(start=subscribed(plan.start)), numbers, walk
-
-
-def _simulation(
-    snapshot: GroupSnapshot,
-    plan: Course,
-    made: Run,
-    numbers: Mapping[str, int],
-    failure: Failure | None,
-    *,
-    assignor: str,
-    way: Way,
-    leader: LeaderTime | None,
-    notes: tuple[str, ...],
-) -> Simulation:
+    choice = chosen(assignor, snapshot, custom or {})
+    plan, numbers, walk = _begun(snapshot, changes or Changes(), choice, most_rounds)
+    made, failure = _walked(plan, walk)
+    # What the members own is a million pairs, and all that is wanted of it is in `made`.
+    del walk
     before, after = made.before, made.after
     kept = compare(before, after)
     stays = kept.by_member.total()
     shifts = _shifts(snapshot, plan, made, numbers, kept.by_member)
+    cooperative = choice.cooperative
     return Simulation(
         group_id=snapshot.group.group_id,
         captured_at=snapshot.captured_at,
-        assignor=assignor,
+        assignor=choice.name,
         assignor_now=snapshot.group.assignor,
-        server_side=way.server_side,
-        protocol=RebalanceProtocol.COOPERATIVE if way.cooperative else RebalanceProtocol.EAGER,
+        server_side=choice.server_side,
+        protocol=RebalanceProtocol.COOPERATIVE if cooperative else RebalanceProtocol.EAGER,
         what_if=tuple(step.why for step in plan.steps if step.why),
         partitions=before.total + after.total - kept.owned,
         moved=kept.owned - stays,
@@ -251,16 +170,50 @@ def _simulation(
         eager_rebalances=len(plan.steps),
         stable=made.settled and failure is None,
         again=made.again,
-        stops=made.stops if way.cooperative else made.eager_stops,
+        stops=made.stops if cooperative else made.eager_stops,
         eager_stops=made.eager_stops,
-        cooperative_stops=made.stops if way.cooperative and failure is None else None,
+        cooperative_stops=made.stops if cooperative and failure is None else None,
         members=shifts,
         rounds=made.rounds,
-        leader=leader,
+        leader=leader_time(made.spec, choice.name, rebalance_timeout),
         failure=failure,
         violations=made.violations,
-        assumes=notes,
+        assumes=assumes(snapshot, choice, made.undecided, plan.notes),
     )
+
+
+def _begun(
+    snapshot: GroupSnapshot, changes: Changes, choice: Choice, most_rounds: int
+) -> tuple[Course, Mapping[str, int], Walk]:
+    """What will happen, the members' numbers, and the group before it.
+
+    The walk alone holds what members own at the start, and lets go of it on the way.
+    """
+    spec, first = start_of(snapshot, server_side=choice.server_side)
+    plan = course(snapshot, spec, changes)
+    everyone = [*(member.member_id for member in spec.members), *plan.added]
+    numbers = {member_id: n for n, member_id in enumerate(everyone)}
+    for step in plan.steps:
+        numbers |= {new: numbers[old] for new, old in step.renamed.items()}
+    walk = Walk(plan.start, first, numbers, choice, most_rounds=most_rounds)
+    return plan._replace(start=subscribed(plan.start)), numbers, walk
+
+
+def _walked(plan: Course, walk: Walk) -> tuple[Run, Failure | None]:
+    """How it went; where the leader would fail, all stays as it is now."""
+    try:
+        for step in plan.steps:
+            walk.take(step)
+        return walk.end(), None
+    except LeaderWouldFail as error:
+        failure = Failure(
+            message=str(error),
+            never_ends=error.never_ends,
+            members=error.members,
+            topics=error.topics,
+        )
+    now = walk.first
+    return Run(plan.start, now, now, (), 0, now.total, settled=False, again=0), failure
 
 
 def _shifts(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rebal.groups.assignors import Spec, SpecMember
 from rebal.groups.errors import RebalError
-from rebal.groups.model import GroupSnapshot, Record
+from rebal.groups.model import GroupSnapshot, Member, Record
 from rebal.planner.context import names
 from rebal.planner.whatif_spec import wanted
 
@@ -69,7 +69,8 @@ def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
     find = _Finder(snapshot)
     notes: list[str] = []
     steps: list[Step] = []
-    added = {f"new-{n}-00000000-0000-4000-8000-{n:012}": f"new-{n}" for n in _numbers(changes)}
+    numbers = range(1, changes.add_members + 1)
+    added = {f"new-{n}-00000000-0000-4000-8000-{n:012}": f"new-{n}" for n in numbers}
     spec = _with_racks(spec, changes, find)
     by_id = {member.member_id: member for member in spec.members}
     known = wanted(member.topics for member in spec.members)
@@ -118,20 +119,20 @@ class _Finder:
         self._members = snapshot.members
 
     def __call__(self, text: str) -> str:
-        for key in ("member_id", "instance_id", "name", "client_id"):
-            found = [
-                member.member_id
-                for member in self._members
-                if (
-                    self.labels[member.member_id] if key == "name" else getattr(member, key)
-                ) == text
-            ]  # fmt: skip
+        ways: dict[str, Callable[[Member], str | None]] = {
+            "member id": lambda member: member.member_id,
+            "instance id": lambda member: member.instance_id,
+            "name": lambda member: self.labels[member.member_id],
+            "client id": lambda member: member.client_id,
+        }
+        for what, called in ways.items():
+            found = [member.member_id for member in self._members if called(member) == text]
             if len(found) == 1:
                 return found[0]
             if found:
                 raise WhatIfError(
-                    f"{text} is the {key.replace('_', ' ')} of {len(found)} members: name one by "
-                    f"its member id, such as {found[0]}."
+                    f"{text} is the {what} of {len(found)} members: name one by its member id, "
+                    f"such as {found[0]}."
                 )
         shown = sorted(self.labels.values())
         more = f", … ({len(shown) - 5} more)" if len(shown) > 5 else ""
@@ -141,10 +142,6 @@ class _Finder:
 
     def static(self, member_id: str) -> bool:
         return any(m.member_id == member_id and m.instance_id for m in self._members)
-
-
-def _numbers(changes: Changes) -> range:
-    return range(1, changes.add_members + 1)
 
 
 def _listed(labels: Sequence[str]) -> str:

@@ -1,14 +1,14 @@
 """Who owns which partition, compactly: by topic one array of member numbers.
 
-A million partitions are a few arrays; two states of a group are compared by counting pairs of
-owners, and what moves between them is kept without what stays.
+A million partitions are a few arrays; of two states of a group what stays is counted, and what
+moves is kept.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import compress, repeat, zip_longest
 from operator import eq
@@ -107,7 +107,8 @@ def compare(before: Owners, after: Owners) -> Kept:
     made: Counter[int] = Counter()
     owned = 0
     for topic in _topics(before, after):
-        old, new = before.rows.get(topic, ()), after.rows.get(topic, ())
+        old: Sequence[int] = before.rows.get(topic, ())
+        new: Sequence[int] = after.rows.get(topic, ())
         if topic in before.strange or topic in after.strange:
             ends = tuple(_ends(before, after, topic))
             old, new = tuple(a for _, a, _ in ends), tuple(b for _, _, b in ends)

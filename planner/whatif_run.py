@@ -12,11 +12,12 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from rebal.groups.assignors import Assignment, Assignor, Spec
+from rebal.groups.assignors import Assignment, Spec
 from rebal.groups.assignors.consumer_group import ServerAssignor
 from rebal.groups.assignors.kafka import KafkaAssignor
 from rebal.groups.custom import Violation, violations
 from rebal.groups.model import Record, TopicPartitions
+from rebal.planner.whatif_assignors import Choice
 from rebal.planner.whatif_changes import Step
 from rebal.planner.whatif_holdings import Share
 from rebal.planner.whatif_owners import Owners, moves
@@ -73,27 +74,24 @@ class Run(NamedTuple):
     undecided: frozenset[str] = frozenset()
 
 
-class Way(NamedTuple):
-    """How to go about it: the assignor, what the members are, and when to stop.
-
-    `checked` looks for violations of the contract; `most_rounds` is over all steps.
-    """
-
-    assignor: Assignor
-    cooperative: bool
-    server_side: bool = False
-    checked: bool = False
-    most_rounds: int = MOST_ROUNDS
-
-
 class Walk:
     """The group on its way through the steps; nobody else should hold what it started with.
 
-    `numbers` has every member that takes part; `first` are the owners at the start.
+    `numbers` has every member that takes part; `first` are the owners at the start. It stops after
+    `most_rounds`, over all steps.
     """
 
-    def __init__(self, start: Spec, first: Owners, numbers: Mapping[str, int], way: Way) -> None:
-        self._way = way
+    def __init__(
+        self,
+        start: Spec,
+        first: Owners,
+        numbers: Mapping[str, int],
+        choice: Choice,
+        *,
+        most_rounds: int,
+    ) -> None:
+        self._choice = choice
+        self._most_rounds = most_rounds
         self._numbers = numbers
         self._spec = start
         self.first = self._owners = first
@@ -115,7 +113,7 @@ class Walk:
         gone = self._apply(step)
         why = step.why
         self._settled = not self._spec.members
-        while not self._settled and len(self._rounds) < self._way.most_rounds:
+        while not self._settled and len(self._rounds) < self._most_rounds:
             self._settled = self._rebalance(why, gone)
             why, gone = "", 0
 
@@ -151,11 +149,11 @@ class Walk:
         )
 
     def _rebalance(self, why: str, gone: int) -> bool:
-        way = self._way
+        choice = self._choice
         self._receive()
         sent, result = self._assigned()
-        if way.checked:
-            for one in violations(sent, result, cooperative=way.cooperative):
+        if choice.custom:
+            for one in violations(sent, result, cooperative=choice.cooperative):
                 self._violations.setdefault(one.rule, one)
             result = {m.member_id: result.get(m.member_id, []) for m in sent.members}
         after = self._state(sent, result)
@@ -163,11 +161,11 @@ class Walk:
         self._rounds.append(made)
         self._stops += made.revoked
         self._owners, self._result, self._received = after, result, False
-        return not way.cooperative or way.server_side or not made.revoked
+        return not choice.cooperative or choice.server_side or not made.revoked
 
     def _assigned(self) -> tuple[Spec, Assignment]:
         """What the members send, and what the leader makes of it."""
-        assignor, spec = self._way.assignor, self._spec
+        assignor, spec = self._choice.assignor, self._spec
         if isinstance(assignor, KafkaAssignor):
             return spec, assignor.assign_remembered(spec)
         if isinstance(assignor, ServerAssignor):
@@ -183,8 +181,8 @@ class Walk:
 
     def _again(self) -> int:
         """Kafka's own take something away again only where subscriptions differ."""
-        way, spec = self._way, self._spec
-        asked = isinstance(way.assignor, KafkaAssignor) and way.cooperative and self._settled
+        choice, spec = self._choice, self._spec
+        asked = isinstance(choice.assignor, KafkaAssignor) and choice.cooperative and self._settled
         if not asked or len({member.topics for member in spec.members}) < 2:
             return 0
         self._receive()
@@ -199,7 +197,7 @@ class Walk:
         self._received = True
         members, result = self._spec.members, self._result
         generation = max((member.generation or 0 for member in members), default=0) + 1
-        assignor = self._way.assignor
+        assignor = self._choice.assignor
         self._spec = replace(
             self._spec,
             members=tuple(
@@ -214,7 +212,7 @@ class Walk:
 
     def _round(self, why: str, gone: int, after: Owners) -> Round:
         before, number = self._owners, len(self._rounds) + 1
-        if not self._way.cooperative:
+        if not self._choice.cooperative:
             return Round(
                 number=number,
                 why=why,

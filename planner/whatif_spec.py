@@ -145,23 +145,19 @@ def _check_topics(snapshot: GroupSnapshot, spec: Spec) -> None:
 
 
 def _owners(snapshot: GroupSnapshot, spec: Spec) -> Owners:
-    claimed = Owners(spec.partitions, enumerate(member.owned for member in spec.members))
-    if claimed.total == sum(len(member.owned) for member in spec.members):
-        return claimed
-    owners: dict[str, dict[int, str]] = {}
-    for member in spec.members:
-        name, row = "", owners.setdefault("", {})
-        for topic, partition in member.owned:
-            if topic is not name:
-                name, row = topic, owners.setdefault(topic, {})
-            other = row.setdefault(partition, member.member_id)
-            if other is not member.member_id and other != member.member_id:
-                raise _refusal(
-                    snapshot,
-                    f"partition {partition} of {topic} has two owners, {other} and "
-                    f"{member.member_id}; capture the group again when it is Stable",
-                )
-    return claimed
+    owners = Owners(spec.partitions, enumerate(member.owned for member in spec.members))
+    if owners.total != sum(len(member.owned) for member in spec.members):
+        first: dict[TopicPartition, str] = {}
+        for member in spec.members:
+            for topic, partition in member.owned:
+                other = first.setdefault((topic, partition), member.member_id)
+                if other != member.member_id:
+                    raise _refusal(
+                        snapshot,
+                        f"partition {partition} of {topic} has two owners, {other} and "
+                        f"{member.member_id}; capture the group again when it is Stable",
+                    )
+    return owners
 
 
 def _owned(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from rich.cells import cell_len
 from rich.text import Text
 
 from rebal.cli.output import Lines
 from rebal.cli.views.common import (
-    GAP,
     Column,
     FittingTable,
     count,
@@ -19,10 +16,10 @@ from rebal.cli.views.common import (
     listing,
     partitions_text,
 )
+from rebal.cli.views.simulate_lists import LABEL, by_name, owned_lines, round_lines
 from rebal.cli.views.simulate_words import apart, range_text
 from rebal.cli.views.wide_table import WideTable
 from rebal.planner.whatif import Failure, MemberShift, Simulation
-from rebal.planner.whatif_holdings import Writer
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -33,9 +30,6 @@ _FOLD_ROWS: Final = 3
 _MOST_ROWS: Final = 16
 _LEVELS: Final = "·▁▂▃▄▅▆▇█"
 _MOST_CELLS: Final = 600
-_LABEL: Final = 11
-_MEMBER: Final = "MEMBER"
-_WHEN: Final = 7
 
 
 def simulate_view(
@@ -54,17 +48,17 @@ def simulate_view(
         )
     ]
     if simulation.failure is not None:
-        view.append(facts(_failed(simulation, simulation.failure), label=_LABEL))
+        view.append(facts(_failed(simulation, simulation.failure), label=LABEL))
     else:
-        view += [_answer(simulation), facts(_cost(simulation), label=_LABEL)]
+        view += [_answer(simulation), facts(_cost(simulation), label=LABEL)]
         if wide:
-            view.append(Lines(_round_members(simulation)))
+            view.append(Lines(round_lines(simulation)))
     view += [Text(""), *_members(simulation, wide)]
     if wide:
-        view += [Text(""), Lines(_owned(simulation))]
+        view += [Text(""), Lines(owned_lines(simulation))]
         if simulation.failure is None:
             view += [Text(""), _topics(simulation)]
-    view += [Text(""), facts(_assumed(simulation, next_command), label=_LABEL)]
+    view += [Text(""), facts(_assumed(simulation, next_command), label=LABEL)]
     return view
 
 
@@ -192,49 +186,6 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:,.0f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
 
 
-def _round_members(simulation: Simulation) -> Iterator[str]:
-    """Of each round, what each member gives up and gets."""
-    named = {shift.member_id: shift.name for shift in simulation.members}
-    write = _writer()
-    for made in simulation.rounds:
-        for number, member in enumerate(made.members):
-            label = "" if number else f"round {made.number}"
-            parts = [named.get(member.member_id, member.member_id)]
-            for word, some in (("gives", member.revoked), ("gets", member.assigned)):
-                if words := write(some):
-                    parts.append(f"{word} {_joined(words)}")
-            yield f"{label:{_LABEL + GAP}}{' · '.join(parts)}"
-
-
-def _owned(simulation: Simulation) -> Iterator[str]:
-    """Of each member what it owns now and then; the lines may be very long."""
-    write = _writer()
-    shifts = _by_name(simulation)
-    width = max(map(cell_len, (_MEMBER, *(shift.name for shift in shifts)))) + GAP
-    yield f"{_MEMBER:{width}}OWNS"
-    for shift in shifts:
-        now, then = write(shift.now), write(shift.then)
-        told = [("now", now), ("then", then)]
-        if simulation.failure is not None or shift.change == "leaves":
-            told = told[:1]
-        elif shift.change == "joins":
-            told = told[1:]
-        elif now == then:
-            told = [("still", now)]
-        for when, words in told:
-            name = shift.name + " " * (width - cell_len(shift.name))
-            yield f"{name}{when:{_WHEN}}{_joined(words) if words else 'none'}"
-
-
-def _writer() -> Writer:
-    return Writer(lambda topic: f" · {topic} ", lambda partitions: partitions)
-
-
-def _joined(words: Sequence[str]) -> str:
-    """`orders 0-3,7 · payments 1`."""
-    return "".join(words)[3:]
-
-
 def _failed(simulation: Simulation, failure: Failure) -> Iterator[tuple[Text, str]]:
     yield Text("fails", style="bold red"), failure.message
     named = {shift.member_id: shift.name for shift in simulation.members}
@@ -250,10 +201,10 @@ def _failed(simulation: Simulation, failure: Failure) -> Iterator[tuple[Text, st
 
 
 def _members(simulation: Simulation, wide: bool) -> Iterator[RenderableType]:
-    shifts = _by_name(simulation)
+    shifts = by_name(simulation)
     scale = max(1, simulation.balance.now_max, simulation.balance.then_max)
     columns = [
-        Column(_MEMBER),
+        Column("MEMBER"),
         Column("NOW", right=True),
         Column("THEN", right=True),
         Column("KEEPS", right=True),
@@ -265,7 +216,7 @@ def _members(simulation: Simulation, wide: bool) -> Iterator[RenderableType]:
         yield WideTable(columns, [_row(shift.name, shift, scale) for shift in shifts])
         return
     if len(shifts) >= _FOLD_FROM:
-        yield facts(_strips(shifts, scale), label=_LABEL)
+        yield facts(_strips(shifts, scale), label=LABEL)
         yield Text("")
     named, more = _folded(shifts)
     yield FittingTable(columns, [_row(name, shift, scale) for name, shift in named])
@@ -341,16 +292,6 @@ def _bar(shift: MemberShift, scale: int) -> Text:
         ("▒" * cells(shift.gives), "yellow"),
         ("░" * cells(shift.gets), "green"),
     )
-
-
-def _by_name(simulation: Simulation) -> list[MemberShift]:
-    return sorted(simulation.members, key=lambda shift: (_natural(shift.name), shift.member_id))
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Sorts `pod-2` before `pod-10`."""
-    parts = re.split(r"([0-9]{1,18})", name)
-    return [(int(part), "") if i % 2 else (0, part) for i, part in enumerate(parts)]
 
 
 def _topics(simulation: Simulation) -> FittingTable:
