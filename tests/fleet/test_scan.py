@@ -255,6 +255,10 @@ def test_records_of_another_topic_alone_are_no_report(scan: Scan, tmp_path: Path
 def test_request_logs_alone_and_with_records_later(whole: Path, scan: Scan, tmp_path: Path) -> None:
     out = tmp_path / "out"
     said = scan("--request-log", REQUEST_LOG, "--out", out)
+    log = read_manifest(out)
+    assert log.observed_from is not None
+    assert log.observed_until is not None
+    assert {row["observed_from"] for row in read_tables(out)["groups"]} == {log.observed_from}
     assert "4,052 lines of request logs" in said
     assert read_manifest(out).read == 0
     assert len(read_tables(out)["assignor_lists"]) > 50
