@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import family_of
+from rebal.groups.clients import assignor_of, family_of
 from rebal.groups.model import (
     AssignorList,
     Contradiction,
@@ -29,7 +29,8 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
     """`member` with what its joins show (all of its member id), and what they contradict.
 
     Two different lists of one member id cannot both be true, for a client's list never changes; the
-    newest one is kept, and the contradiction named.
+    newest one is kept, and the contradiction named. A join with classes and no list shows which
+    classes a list has that another source shows.
     """
     seen = list(joins)
     if not seen:
@@ -41,30 +42,25 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
     if known.knowledge is Knowledge.EXACT:
         lists[known.list] = list(known.evidence)
     for join in seen:
-        lists.setdefault(join.list, []).append(join.evidence)
+        if join.list or not join.classes:
+            lists.setdefault(join.list, []).append(join.evidence)
     if all(map(unnamed, seen)):
         lists = {n: found for n, found in lists.items() if not any(begins(n, o) for o in lists)}
-    newest = max(lists, key=lambda names: (max(when(e.at) for e in lists[names]), names))
+    newest = max(
+        lists, key=lambda names: (max(when(e.at) for e in lists[names]), names), default=()
+    )
     last = seen[-1]
     later = member.joined_at is None or when(last.at) >= member.joined_at
-    told: list[AssignorList | Joined] = [known, *seen]
-    built = [one.built_at for one in seen if one.built_at is not None and one.list == newest]
     bound = replace(
         member,
-        assignors=AssignorList(
-            knowledge=Knowledge.EXACT,
-            list=newest,
-            classes=next((o.classes for o in told if o.classes and o.list == newest), ()),
-            since=min(built, default=known.since if known.list == newest else None),
-            evidence=newest_by_source(lists[newest]),
-        ),
+        assignors=_exact(known, seen, newest, lists[newest]) if lists else known,
         software=_software(member.software, seen, newest),
         timeouts=_timeouts(member.timeouts, seen),
         instance_id=member.instance_id or last.instance_id,
         joined_at=last.at if later else member.joined_at,
         join_reason=last.reason if later else member.join_reason,
     )
-    if len(lists) == 1:
+    if len(lists) < 2:
         return bound, ()
     shown = " and ".join(f"[{', '.join(names)}]" for names in sorted(lists))
     evidence = [newest_by_source(lists[names]) for names in sorted(lists)]
@@ -74,6 +70,31 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
         evidence=tuple(item for items in evidence for item in items),
     )
     return bound, (contradiction,)
+
+
+def _exact(
+    known: AssignorList, seen: Sequence[Joined], names: tuple[str, ...], said: Sequence[Evidence]
+) -> AssignorList:
+    """The list `names`, with the classes that fit it and the earliest time it was built with."""
+    fitting = [one for one in seen if one.list == names or _fits(one.classes, names)]
+    built = [one.built_at for one in fitting if one.built_at is not None]
+    same = known.list == names
+    return AssignorList(
+        knowledge=Knowledge.EXACT,
+        list=names,
+        classes=next(
+            (one.classes for one in fitting if one.classes), known.classes if same else ()
+        ),
+        since=min(built, default=known.since if same else None),
+        evidence=newest_by_source(said),
+    )
+
+
+def _fits(classes: tuple[str, ...], names: tuple[str, ...]) -> bool:
+    """Can these be the classes of this list, in its order?"""
+    return len(classes) == len(names) and all(
+        assignor_of(each) in (None, name) for each, name in zip(classes, names, strict=True)
+    )
 
 
 def unnamed(seen: Joined | Refused) -> bool:

@@ -12,7 +12,8 @@ class Joined(Record, frozen=True, kw_only=True):
 
     `replaced_member_id` is set when a static member's restart took another member id's place;
     `generation_id` and the timeouts (milliseconds) are None when the source does not say. `classes`
-    are those of `list` in its order, as `AssignorList` has them; `built_at` is its `since`.
+    are those of `list` in its order, as `AssignorList` has them; `built_at` is its `since`. With
+    classes and no list, one of them is an assignor whose name the source does not show.
     """
 
     group_id: str

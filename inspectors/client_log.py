@@ -18,15 +18,7 @@ from msgspec.structs import replace
 
 from rebal.groups.clients import assignor_of, family_of
 from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software, Source
-from rebal.groups.observations import (
-    Introduced,
-    Joined,
-    Left,
-    Observation,
-    Ran,
-    Rebalanced,
-    Refused,
-)
+from rebal.groups.observations import Joined, Left, Observation, Ran, Rebalanced, Refused
 from rebal.groups.streams import protocol_by_setting
 from rebal.inspectors import client_log_lines as lines
 from rebal.inspectors.client_log_classes import ClassNames, own_classes
@@ -149,7 +141,7 @@ class _Reader:
     def named(self, seen: Observation) -> Observation:
         """`seen` with the assignors' names in place of their classes, now that all logs are read.
 
-        Of a list that holds a class without a name nothing is said.
+        A list that holds a class without a name is left empty; its classes stay.
         """
         if not isinstance(seen, Joined | Refused):
             return seen
@@ -162,14 +154,7 @@ class _Reader:
             "no log given here shows that assignor's name: --request-log does, or the log of a "
             "start at which it was elected."
         )
-        if isinstance(seen, Refused) or seen.software is None:
-            return replace(seen, list=())
-        return Introduced(
-            group_id=seen.group_id,
-            member_id=seen.member_id,
-            software=seen.software,
-            evidence=seen.evidence,
-        )
+        return replace(seen, list=())
 
     def _end_block(self, program: _Program) -> None:
         config = program.configs.end()

@@ -55,6 +55,8 @@ def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
         return Goal(kind=COOPERATIVE, target=target)
     if custom(target) and target == _old_one(snapshot):
         return Goal(kind=EAGER, target=target)
+    if custom(target) and any(target in names for names in _lists(snapshot)):
+        return Goal(kind=COOPERATIVE, target=target, only_target=True)
     if cooperative(target) is Tri.NO and target in assignors() and _of_consumers(target):
         elected = snapshot.group.assignor
         aside = elected not in (None, target) and cooperative(str(elected)) is not Tri.YES
@@ -62,7 +64,8 @@ def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
         return Goal(kind=EAGER, target=target, only_target=aside or mixed or kip848, back=kip848)
     raise NotPlannedError(
         f"--to {target}: expected cooperative, eager, consumer, or one of range, roundrobin, "
-        "sticky, cooperative-sticky; or an own assignor that every member's list holds."
+        "sticky, cooperative-sticky; or an assignor of your own, once one member that runs is seen "
+        "to have it in its list, before the present one (--request-log, --client-log)."
     )
 
 
@@ -87,14 +90,18 @@ def _own_cooperative(snapshot: GroupSnapshot) -> str | None:
     return None if runs in (RebalanceProtocol.EAGER, RebalanceProtocol.MIXED) else elected
 
 
+def _lists(snapshot: GroupSnapshot) -> list[tuple[str, ...]]:
+    known = (member.assignors for member in snapshot.members)
+    return [one.list for one in known if one.knowledge is Knowledge.EXACT]
+
+
 def _old_one(snapshot: GroupSnapshot) -> str:
     """The eager assignor to go back to: the elected one, one that the lists name, else range.
 
     One that is not Kafka's own may be eager: RB112 asks.
     """
     elected = snapshot.group.assignor
-    lists = [m.assignors.list for m in snapshot.members if m.assignors.knowledge is Knowledge.EXACT]
-    named = [name for name in (elected, *(name for names in lists for name in names)) if name]
+    named = [n for n in (elected, *(n for names in _lists(snapshot) for n in names)) if n]
     eager = (name for name in named if cooperative(name) is Tri.NO)
     own = None if _own_cooperative(snapshot) else next(filter(custom, named), None)
     return next(eager, own or "range")

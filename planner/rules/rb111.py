@@ -42,6 +42,8 @@ def same_name(context: Context) -> Iterator[Finding]:
         return
     if name != context.target or not custom(name):
         return
+    if len(context.settled) < len(context.members):
+        return
     open_ = [facts for facts in context.members if not runs_cooperative(facts.member)]
     old = [
         facts

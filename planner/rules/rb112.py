@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from rebal.groups.model import Tri
-from rebal.planner.context import EAGER, Context
+from rebal.groups.model import Knowledge, Tri
+from rebal.planner.context import CONSUMER, COOPERATIVE_STICKY, EAGER, Context
 from rebal.planner.kinds import custom
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
@@ -18,15 +18,16 @@ from rebal.planner.rules.registry import found, rule
     reference="KIP-429: ConsumerPartitionAssignor.supportedProtocols; ConsumerCoordinator.java",
 )
 def custom_assignor(context: Context) -> Iterator[Finding]:
-    """The way back would put a custom assignor beside an eager one, or end on it.
+    """The plan would put a custom assignor beside another one, or end on it as the way back.
 
     Why it matters: a consumer whose assignors have no rebalance protocol in common fails when it
     is built. A custom assignor supports what its supportedProtocols() says: EAGER alone unless it
     was changed. If that is COOPERATIVE alone, [range, custom] does not start. And a plan that ends
     on a custom assignor ends on EAGER only if it supports nothing else.
 
-    On the way up nothing rests on it: cooperative-sticky supports both protocols, so a list of it
-    and any other assignor starts, and is EAGER or COOPERATIVE as the other one allows.
+    On the way to cooperative-sticky nothing rests on it: that supports both protocols, so a list of
+    it and any other assignor starts, and is EAGER or COOPERATIVE as the other one allows. Nor does
+    it where a member runs such a list already.
 
     How to find out: read supportedProtocols() of that class. Or look at a rebalance: members that
     keep their partitions when they rejoin run COOPERATIVE, and rebal inspect shows it.
@@ -35,19 +36,30 @@ def custom_assignor(context: Context) -> Iterator[Finding]:
     --ignore RB112 --reason "…", which the plan records. Any change of the custom assignor's own
     code belongs in the first bounce of an upgrade, and in the second one of a downgrade.
     """
-    if not context.planning or not context.classic or context.goal != EAGER:
+    if not context.planning or not context.classic or context.goal == CONSUMER:
         return
-    if custom(context.target):
+    ends = [name for name in (context.target, context.keep) if name is not None]
+    if context.goal == EAGER and custom(context.target):
         yield found(
             f"the plan ends on {context.target}, an assignor that is not known here: whether its "
             "members run EAGER then depends on its supportedProtocols().",
             result=Tri.CANNOT_TELL,
             fix='If it supports EAGER alone: --ignore RB112 --reason "it supports EAGER alone".',
         )
-    elif context.keep and custom(context.keep) and (context.lacking or context.unsure):
+    elif COOPERATIVE_STICKY in ends or not any(map(custom, ends)):
+        return
+    elif (context.lacking or context.unsure) and not _runs_somewhere(context, ends):
         yield found(
-            f"the group runs {context.keep}, an assignor that is not known here: a client whose "
-            f"list is [{context.target}, {context.keep}] starts only if it supports EAGER.",
+            f"{' or '.join(filter(custom, ends))} is an assignor that is not known here: a client "
+            f"whose list is [{', '.join(ends)}] starts only if both support EAGER, or both "
+            "COOPERATIVE.",
             result=Tri.CANNOT_TELL,
-            fix='If it does: --ignore RB112 --reason "it supports EAGER".',
+            fix='If they do: --ignore RB112 --reason "both support EAGER". Or restart one member '
+            "with that list: where it runs, the others do.",
         )
+
+
+def _runs_somewhere(context: Context, ends: Sequence[str]) -> bool:
+    """Is a member seen to run a list with all of these?"""
+    known = (facts.member.assignors for facts in context.members)
+    return any(one.knowledge is Knowledge.EXACT and set(ends) <= set(one.list) for one in known)

@@ -174,6 +174,19 @@ def test_aiokafka_joins_with_a_growing_list_and_the_longest_counts(minutes):
     assert merge(group(member("a"), assignor="roundrobin"), named).contradictions
 
 
+def test_classes_without_a_name_are_those_of_the_list_that_another_log_shows():
+    classes = ("com.acme.Zone", "org.apache.kafka.clients.consumer.RangeAssignor")
+    own = joined("a", minute=1, classes=classes, built_at=at(1))
+    alone = lists(merge(group(member("a")), [own]))["a"]
+    assert (alone.knowledge, alone.at_least, alone.classes) == (Knowledge.BOUNDED, ("range",), ())
+    both = merge(group(member("a")), [own, joined("a", "zone", "range", minute=2)])
+    assert both.contradictions == ()
+    assert (lists(both)["a"].list, lists(both)["a"].classes) == (("zone", "range"), classes)
+    assert lists(both)["a"].since == at(1)
+    other = merge(group(member("a")), [own, joined("a", "range", "zone", minute=2)])
+    assert (lists(other)["a"].classes, other.contradictions) == ((), ())
+
+
 def test_a_refusal_that_a_longer_list_got_over_is_none():
     refusal = Refused(
         group_id="g", list=("roundrobin",), at=at(1), client_id="a",

@@ -131,6 +131,34 @@ def test_an_own_cooperative_assignor_is_seen_at_work(service: Service) -> None:
     )
 
 
+def test_the_way_from_range_to_an_own_cooperative_assignor(service: Service) -> None:
+    names = ["java-2.8.2-0", "java-3.9.1-0"]
+    service.begin(names, ["range"])
+    # One member shows that such a list starts, and with its own log which class has that name.
+    service.restart(names[0], [*COOPERATIVE, "range"])
+    said = ("--to", "shelf-cooperative", "--out", str(service.file))
+    plan = service.plan(*said, *logs(service))
+    assert (plan["path"], plan["to"], plan["next_step"]) == ("two_bounces", "COOPERATIVE", 1)
+    assert (plan["exit_code"], rule(plan, "RB112")) == (0, None)
+    first, second = plan["steps"]
+    assert first["target_list"] == [*COOPERATIVE, "range"]
+    assert "=com.example.ShelfAssignor$Cooperative,org.apache" in texts(first, "java")
+    refused(service, COOPERATIVE)
+    service.file = service.file.with_name("again.yaml")
+    service.plan(*said[:2], *logs(service), "--out", str(service.file))
+    service.carry_out(first, names[1:])
+    assert service.inspect()["assignor"] == "shelf-cooperative"
+    service.carry_out(second, names)
+    assert service.verify()["finished"]
+    # The last one to restart had nothing to keep: the next rebalance shows it.
+    assert service.runs() == {names[0]: "COOPERATIVE", names[1]: "cannot tell"}
+    before = {name: (one.owned, len(one.events)) for name, one in service.running.items()}
+    service.begin(["java-3.9.1-1"], COOPERATIVE)
+    for name, (owned, since) in before.items():
+        assert gave_up(service.running[name], since) < owned
+    assert {service.runs()[name] for name in names} == {"COOPERATIVE"}
+
+
 @pytest.mark.parametrize("version", ["2.8.2", "3.9.1", "4.1.1"])
 def test_any_own_assignor_starts_behind_cooperative_sticky(version: str, service: Service) -> None:
     """What RB112 rests on: cooperative-sticky has a protocol in common with every other one."""

@@ -102,8 +102,27 @@ def test_back_to_an_own_assignor_asks_whether_it_is_eager() -> None:
     assert plan(group(OWN, OWN), "eager", ignore=EAGER).verdict == "done"
 
 
+def test_the_way_to_an_own_assignor_begins_with_one_member_that_runs_it() -> None:
+    first = group(["zone", "range"], ["range"], elected="range")
+    made = plan(first, "zone")
+    assert (made.path, made.next_step, made.exit_code) == ("two_bounces", 1, 0)
+    assert (made.to, made.target, made.steps[0].to_do) == ("COOPERATIVE", "zone", ("b-0f0f",))
+    assert [step.target_list for step in made.steps] == [("zone", "range"), ("zone",)]
+    assert "--to zone" in made.steps[0].gate.command
+    both = group(["zone", "range"], ["zone", "range"])
+    assert (plan(both, "zone").next_step, plan(both, "zone").exit_code) == (2, 0)
+    half = group(["zone"], ["zone", "range"])
+    assert plan(half, "zone").steps[1].to_do == ("b-0f0f",)
+    # That its code is COOPERATIVE, only a rebalance shows.
+    assert plan(group(OWN, OWN, elected="zone"), "cooperative").path == "two_bounces"
+    shows, silent = group(OWN, owned=True).members, group(OWN, OWN).members[1:]
+    there = replace(group(OWN), members=(*shows, *silent))
+    assert plan(there, "zone").exit_code == 4
+    assert plan(group(OWN, OWN, owned=True), "zone").verdict == "done"
+
+
 def test_a_name_that_no_list_holds_is_no_target() -> None:
-    with pytest.raises(NotPlannedError, match="an own assignor that every member's list holds"):
+    with pytest.raises(NotPlannedError, match="once one member that runs is seen"):
         plan(group(OWN, OWN), "zome")
 
 
