@@ -29,10 +29,11 @@ class _Deal:
         self._takers: list[list[int]] = [[] for _ in problem.topics]
         self._sizes = [0] * len(problem.members)
         for member, topics in enumerate(problem.subscribed):
+            wanted = frozenset(topics)
             for topic in topics:
                 self._takers[topic].append(member)
             for topic, partitions in problem.by_topic(problem.target(member)).items():
-                if topic in topics:
+                if topic in wanted:
                     self._sizes[member] += len(partitions)
                     for partition in partitions:
                         self._owners[topic][partition] = member
