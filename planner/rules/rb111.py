@@ -35,7 +35,8 @@ def same_name(context: Context) -> Iterator[Finding]:
 
     Cannot tell: every member's client could pass on owned partitions; whether the leader's
     assignor looks at them cannot be seen, but in a rebalance: a member that keeps its partitions
-    when it rejoins runs the new code. It does not fire where all members did.
+    when it rejoins runs the new code. It does not fire where all members did, nor while the two
+    bounces to a new name are under way.
     """
     name = context.elected
     if not context.planning or name is None or context.goal != COOPERATIVE:
