@@ -61,7 +61,7 @@ class Holdings:
                 continue
             for number, partitions in _lists(row).items():
                 one = len(partitions) == 1
-                text = single[partitions[0]] if one else runs(str(Partitions(partitions)))
+                text = single[partitions[0]] if one else runs(_text(partitions))
                 made[number] += (topic, text)
         made.pop(NOBODY, None)
         return made
@@ -72,6 +72,21 @@ def _lists(row: Row) -> dict[int, list[int]]:
     for partition, number in zip(row.partitions, row.members, strict=True):
         made[number].append(partition)
     return made
+
+
+def _text(numbers: list[int]) -> str:
+    """`str(Partitions(numbers))` of several that ascend, in a fraction of the time."""
+    start = stop = numbers[0]
+    if numbers[-1] - start == len(numbers) - 1:
+        return f"{start}-{numbers[-1]}"
+    parts = []
+    for number in numbers[1:]:
+        if number != stop + 1:
+            parts.append(str(start) if start == stop else f"{start}-{stop}")
+            start = number
+        stop = number
+    parts.append(str(start) if start == stop else f"{start}-{stop}")
+    return ",".join(parts)
 
 
 class Share(Mapping[str, Partitions]):
