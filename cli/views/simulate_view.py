@@ -294,8 +294,8 @@ def _bar(shift: MemberShift, scale: int) -> Text:
     )
 
 
-def _topics(simulation: Simulation) -> FittingTable:
-    return FittingTable(
+def _topics(simulation: Simulation) -> WideTable:
+    return WideTable(
         [
             Column("TOPIC"),
             Column("PARTITIONS", right=True),
