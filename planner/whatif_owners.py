@@ -10,7 +10,7 @@ from array import array
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import compress, repeat, zip_longest
+from itertools import chain, compress, repeat, zip_longest
 from operator import eq
 from typing import NamedTuple
 
@@ -80,15 +80,16 @@ class Owners(Holdings):
     @cached_property
     def sizes(self) -> Counter[int]:
         """How many partitions each member has that has any."""
-        made: Counter[int] = Counter()
-        for topic in self.rows.keys() | self.strange.keys():
-            made.update(self.counts_in(topic))
+        rows = chain(self.rows.values(), (odd.values() for odd in self.strange.values()))
+        made = Counter(chain.from_iterable(rows))
+        del made[NOBODY]
         return made
 
     @cached_property
     def total(self) -> int:
         """How many partitions have an owner."""
-        return self.sizes.total()
+        odd = sum(map(len, self.strange.values()))
+        return odd + sum(len(row) - row.count(NOBODY) for row in self.rows.values())
 
     def by_topic(self) -> Iterator[Row]:
         """All of each topic's partitions."""
