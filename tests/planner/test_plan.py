@@ -247,12 +247,12 @@ def test_clients_that_stay_eager_get_their_text_from_one_assignor_to_another() -
         "[]kafka.GroupBalancer{kafka.RoundRobinGroupBalancer{}, kafka.RangeGroupBalancer{}}"
         in texts["segmentio"]
     )
-    assert "kafkajs has no roundrobin: assigners[\"roundrobin\"] stands for" in texts["kafkajs"]
-    assert "[assigners[\"roundrobin\"], assigners[\"range\"]] });" in texts["kafkajs"]
+    assert 'kafkajs has no roundrobin: assigners["roundrobin"] stands for' in texts["kafkajs"]
+    assert '[assigners["roundrobin"], assigners["range"]] });' in texts["kafkajs"]
     own = plan([m("kafkajs", ["RoundRobinAssigner"], family="kafkajs")], "range",
                elected="RoundRobinAssigner")  # fmt: skip
     (text,) = (setting.text for setting in own.steps[0].config)
-    assert text.endswith("[assigners[\"range\"], PartitionAssigners.roundRobin] });")
+    assert text.endswith('[assigners["range"], PartitionAssigners.roundRobin] });')
     assert "RB101" in made.steps[0].why[1]
     assert not any("RB108" in line for line in made.steps[0].why)
 
