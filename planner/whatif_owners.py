@@ -105,7 +105,7 @@ class Owners(Holdings):
 
 def compare(before: Owners, after: Owners) -> Kept:
     """What stays where it is. A topic may have more partitions after than before."""
-    made: Counter[int] = Counter()
+    stay: list[Iterable[int]] = []
     owned = 0
     for topic in _topics(before, after):
         old: Sequence[int] = before.rows.get(topic, ())
@@ -113,11 +113,13 @@ def compare(before: Owners, after: Owners) -> Kept:
         if topic in before.strange or topic in after.strange:
             ends = tuple(_ends(before, after, topic))
             old, new = tuple(a for _, a, _ in ends), tuple(b for _, _, b in ends)
-        made.update(compress(old, map(eq, old, new)))
-        if NOBODY in old or NOBODY in new:
-            owned += sum(a != NOBODY != b for a, b in zip(old, new, strict=False))
+        if old == new:
+            stay.append(old)
+            owned += len(old) - old.count(NOBODY)
         else:
-            owned += min(len(old), len(new))
+            stay.append(compress(old, map(eq, old, new)))
+            owned += sum(a != NOBODY != b for a, b in zip(old, new, strict=False))
+    made = Counter(chain.from_iterable(stay))
     del made[NOBODY]
     return Kept(made, owned)
 

@@ -119,10 +119,13 @@ class Problem:
             result.append(found)
         return result
 
-    def codes(self, owned: Iterable[TopicPartition]) -> list[int]:
+    def codes(self, owned: Sequence[TopicPartition]) -> list[int]:
         """The codes of those partitions whose topic takes part, in the order given."""
         of, step = self.topic_of, len(self.topics)
-        return [p * step + of[name] for name, p in owned if name in of]
+        try:
+            return [p * step + of[name] for name, p in owned]
+        except KeyError:
+            return [p * step + of[name] for name, p in owned if name in of]
 
     def codes_of(self, topic: int) -> range:
         """The codes of a topic's partitions, ascending."""

@@ -38,7 +38,7 @@ def assign_remembered(problem: Problem) -> list[list[int]]:
     def memory(member: SpecMember) -> tuple[list[int], int]:
         if member.generation is None:
             return [], NO_GENERATION
-        return problem.codes(remembered(member)), member.generation
+        return problem.codes(list(remembered(member))), member.generation
 
     return _assigned(problem, memory)
 
