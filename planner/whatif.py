@@ -254,7 +254,10 @@ def _not_subscribed(
     takers = _takers(present.items())
     made: dict[int, dict[str, Partitions]] = {}
     for topic in sorted(after.rows.keys() | after.strange.keys()):
-        for n in after.counts_in(topic).keys() - takers.get(topic, frozenset()):
+        subscribers = takers.get(topic, frozenset())
+        if len(subscribers) == len(present):
+            continue  # There is nobody else.
+        for n in after.counts_in(topic).keys() - subscribers:
             made.setdefault(n, {})[topic] = after.shares[n][topic]
     return made
 
