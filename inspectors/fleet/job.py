@@ -67,10 +67,11 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
 
 def _look(order: ScanOrder, run: Run) -> Any:
     """What can be said to be wrong before Spark is started."""
+    from rebal.inspectors.fleet.paths import is_remote
     from rebal.inspectors.text_input import cannot_read
 
     for path in order.request_logs:
-        if "://" not in path and not os.access(path, os.R_OK):
+        if not is_remote(path) and not os.access(path, os.R_OK):
             missing = not os.path.exists(path)
             raise cannot_read(path, FileNotFoundError() if missing else PermissionError())
     if order.config is not None:
@@ -185,6 +186,10 @@ def _in_words(error: Exception, order: ScanOrder) -> str:
     for signs, words in _KNOWN:
         if any(sign in text for sign in signs):
             return words
+    for line in text.splitlines():
+        # A task's own sentence.
+        if line.startswith("rebal.groups.errors."):
+            return line.split(": ", 1)[-1]
     causes = [
         line.strip().removeprefix("Caused by: ")
         for line in text.splitlines()

@@ -219,7 +219,9 @@ def _read_requests(
 
     logs = read_requests(spark, list(paths))
     said = [name for name in REQUESTS.names if name not in _PLACE]
-    mark = sql.xxhash64(*said)
+    # What could not be read is told by its place alone.
+    unread = (sql.when(sql.col("problem").isNotNull(), sql.col(name)) for name in _PLACE)
+    mark = sql.xxhash64(*said, *unread)
     first = Window.partitionBy("mark").orderBy(*_PLACE)
     fresh = (
         logs.rows.withColumn("mark", mark)

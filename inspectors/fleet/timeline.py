@@ -6,7 +6,8 @@ another (they may span batches), and yields `(table, batch)` for the tables in
 batches of any size, give the same tables. Of a group only its present state and the last ten
 seconds are kept in memory (timeline_order.DISORDER).
 
-A row holds a record (`key` is set) or a line of a request log (`api` is set), never both.
+A row holds a record (`key` is set) or a line of a request log; one that could not be read
+(`problem` is set) belongs to no group and becomes a row of `errors`.
 Records of kinds 0 and 1 (commits) do not belong here. Rows come out group by group; within a group
 in the order in which they are finished.
 """
@@ -52,6 +53,9 @@ def make_tables(
     group: GroupTimeline | None = None
     for batch in batches:
         for group_id, at, record, request in _rows(batch):
+            if request is not None and request["problem"] is not None:
+                shared.rows.add("errors", _unreadable(request))
+                continue
             if group is None or group.group_id != group_id:
                 if group is not None:
                     group.finish()
@@ -70,19 +74,25 @@ def make_tables(
 _MANY: Final = 16_384
 
 
+def _unreadable(request: Mapping[str, Any]) -> tuple[Any, ...]:
+    """A line of a request log that could not be read, as a row of `errors`."""
+    place = (request["source"], None, request["position"], None, None)
+    return (*place, "request log line", request["problem"], None, None)
+
+
 def _rows(batch: pa.RecordBatch) -> Iterator[tuple[str, Any, tuple[Any, ...], Any]]:
     """Each row's group and time, with its record's fields or its request."""
     records = [_values(batch, name) for name in (*RECORD, "source")]
     times = _values(batch, "at")
     groups = _values(batch, "group_id")
-    apis = _values(batch, "api")
+    keys = records[0]
     requests: Iterable[Any] = itertools.repeat(None, len(batch))
-    if any(apis):
+    if None in keys:
         names = REQUESTS.names
         columns = (_values(batch, name) for name in names)
         requests = (
-            dict(zip(names, row, strict=True)) if api is not None else None
-            for api, row in zip(apis, zip(*columns, strict=True), strict=True)
+            dict(zip(names, row, strict=True)) if key is None else None
+            for key, row in zip(keys, zip(*columns, strict=True), strict=True)
         )
     return zip(groups, times, zip(*records, strict=True), requests, strict=True)
 

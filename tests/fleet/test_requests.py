@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import pytest
 from rebal.inspectors.fleet import request_files
 from rebal.inspectors.fleet.request_rows import request_rows
 from rebal.inspectors.fleet.schemas import REQUESTS
-from tests.fleet.conftest import REQUEST_LOG
+from tests.fleet.conftest import REQUEST_LOG, read_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,3 +132,19 @@ def test_noise_and_cut_off_lines_are_counted(
         "the line is cut off, or is no valid JSON",
     ]
     assert (counts["lines"], counts["requests"], counts["cut_off"]) == (6, 3, 1)
+
+
+def test_lines_that_cannot_be_read_are_errors_once(
+    scan: Callable[..., str], lines: list[bytes], tmp_path: Path
+) -> None:
+    joins = [line for line in lines if b'"JOIN_GROUP"' in line]
+    log = tmp_path / "kafka-request.log"
+    log.write_bytes(b"".join(line[:400] + b"\n" for line in joins[:2]) + joins[2])
+    place = ["offset", "what", "error"]
+    for _ in range(2):
+        scan("--request-log", log, "--out", tmp_path / "out")
+        found = sorted(read_tables(tmp_path / "out")["errors"], key=lambda row: row["offset"])
+        assert [[row[name] for name in place] for row in found] == [
+            [at, "request log line", "the line is cut off, or is no valid JSON"] for at in (0, 401)
+        ]
+        assert {row["source"] for row in found} == {log.name}
