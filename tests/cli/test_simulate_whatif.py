@@ -225,3 +225,9 @@ def test_topics_whose_order_nobody_knows_are_named_where_it_matters(
     for silent in (["uniform"], ["consumer:range", "--add-member", "1"]):
         assert run([*words, *silent]) == 0
         assert "share a place" not in capsys.readouterr().out
+
+
+def test_missing_topic_ids_are_said_where_the_order_of_topics_counts(saved, capsys) -> None:
+    for assignor, told in (("uniform", True), ("consumer:range", False), ("range", False)):
+        assert run(["simulate", "--snapshot", saved(), "--assignor", assignor]) == 0
+        assert ("the snapshot has no topic ids" in capsys.readouterr().out) == told
