@@ -137,15 +137,15 @@ def measure(what: str, path: str) -> dict[str, Any]:
     from rebal.inspectors.fleet.session import SparkSettings, spark_session
 
     found: dict[str, Any] = {"scan": [], **{name: [] for name in CHECKSUMS}}
-    made = {
-        "crc32": (sql.sum(sql.crc32("key")), sql.sum(sql.crc32("value"))),
-        "sha2": (sql.max(sql.sha2("key", 256)), sql.max(sql.sha2("value", 256))),
-    }
     settings = SparkSettings(
         master="local[2]", conf=(("spark.driver.memory", "3g"), ("spark.ui.enabled", "false"))
     )
     given = {"offsets": (path,)} if what == "offsets" else {"request_logs": (path,)}
     with spark_session(settings, kafka=False) as spark, tempfile.TemporaryDirectory() as out:
+        made = {
+            "crc32": (sql.sum(sql.crc32("key")), sql.sum(sql.crc32("value"))),
+            "sha2": (sql.max(sql.sha2("key", 256)), sql.max(sql.sha2("value", 256))),
+        }
         for run in range(RUNS + 1):
             for checksum in CHECKSUMS if what == "offsets" else ():
                 begin = time.perf_counter()
