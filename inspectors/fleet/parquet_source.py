@@ -6,9 +6,11 @@ Both give rows with the columns of Spark's Kafka source, which are brought to th
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -115,18 +117,18 @@ def read_tasks(
     """The row groups of the tasks whose numbers the batches hold, as batches of `SOURCE`."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            for path, group in tasks[number]:
-                yield from _row_group(path, group)
+            for path, parts in itertools.groupby(tasks[number], key=itemgetter(0)):
+                with pq.ParquetFile(path, memory_map=True) as file:
+                    for _, group in parts:
+                        yield from _row_group(file, group, Path(path).name)
 
 
-def _row_group(path: str, number: int) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(path, memory_map=True) as file:
-        names = [name for name in (*_NEEDED, "topic") if name in file.schema_arrow.names]
-        group = file.metadata.row_group(number)
-        rows = min(_ROWS, 1 + _BYTES * group.num_rows // max(1, group.total_byte_size))
-        batches = file.iter_batches(rows, row_groups=[number], columns=names, use_threads=False)
-        for batch in batches:
-            yield shaped(batch, Path(path).name)
+def _row_group(file: pq.ParquetFile, number: int, source: str) -> Iterator[pa.RecordBatch]:
+    names = [name for name in (*_NEEDED, "topic") if name in file.schema_arrow.names]
+    group = file.metadata.row_group(number)
+    rows = min(_ROWS, 1 + _BYTES * group.num_rows // max(1, group.total_byte_size))
+    for batch in file.iter_batches(rows, row_groups=[number], columns=names, use_threads=False):
+        yield shaped(batch, source)
 
 
 def shaped(rows: pa.RecordBatch, source: str | pa.Array) -> pa.RecordBatch:

@@ -113,10 +113,15 @@ class PartWriter:
         if table not in self._writers:
             os.makedirs(self._folder, exist_ok=True)
             path = self._folder / self._name(table)
-            # A dictionary of raw keys and values would only be given up again.
+            # A dictionary of raw keys and values would only be given up again, and nobody asks for
+            # the least of them.
             names = [name for name in WRITTEN[table].names if name not in ("key", "value")]
             self._writers[table] = pq.ParquetWriter(
-                path, WRITTEN[table], compression="zstd", use_dictionary=names
+                path,
+                WRITTEN[table],
+                compression="zstd",
+                use_dictionary=names,
+                write_statistics=names,
             )
         self._writers[table].write_table(rows.cast(WRITTEN[table]))
         self._rows[table] += len(rows)

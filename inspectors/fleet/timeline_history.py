@@ -337,5 +337,4 @@ class History:
 def _assigned(generation: Generation) -> int | None:
     if generation.members is None:
         return None
-    counts = [seen.count for seen in generation.members]
-    return None if -1 in counts else sum(counts)
+    return None if -1 in generation.counts else sum(generation.counts)

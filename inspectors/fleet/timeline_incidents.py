@@ -120,7 +120,7 @@ class Incidents:
     def _owners(self, new: Generation) -> None:
         """Members that own nothing while others do."""
         members = new.members or ()
-        counts = [seen.count for seen in members]
+        counts = new.counts
         owned = max(counts, default=0) > 0
         empty = {seen.member_id for seen in members if not seen.count} if 0 in counts else set()
         if not empty and not self._empty:

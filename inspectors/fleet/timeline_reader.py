@@ -38,7 +38,7 @@ class Entry:
     no such generation, all are `before`. `head` are those up to the subscription.
     """
 
-    __slots__ = ("after", "before", "head", "key", "seen", "size")
+    __slots__ = ("after", "before", "cut", "head", "key", "seen", "size")
 
     def __init__(self, raw: bytes, head: int, subscription: bytes, seen: Seen) -> None:
         self.key = _key(raw, 0)
@@ -50,6 +50,7 @@ class Entry:
         if told and subscription[-2:] == _NULL_RACK:
             generation = head + 4 + len(subscription) - 6
             self.before, self.after = raw[:generation], raw[generation + 4 :]
+        self.cut = len(self.before)
 
 
 class Value:
@@ -116,26 +117,27 @@ class ValueReader:
         fresh, again = list[Entry](), list[tuple[Seen, int]]()
         entries = list[Entry]()
         expected, size, came = 0, len(before), 0
+        starts = data.startswith
         for _ in range(count):
             entry = before[expected] if expected < size else None
             expected += 1
-            if entry is None or not data.startswith(entry.before, at):
+            if entry is None or not starts(entry.before, at):
                 entry = self._by_key.get(_key(data, at))
                 if entry is None:
                     came += 1
                 else:
                     expected = before.index(entry) + 1
-                if entry is None or not data.startswith(entry.before, at):
+                if entry is None or not starts(entry.before, at):
                     entry = self._changed(data, at, entry) or self._anew(data, at)
                     fresh.append(entry)
             if entry.after:
-                generation = at + len(entry.before)
-                if not data.startswith(entry.after, generation + 4) or (
+                generation = at + entry.cut
+                if not starts(entry.after, generation + 4) or (
                     not alone and _INT32(data, generation)[0] != entry.seen.generation
                 ):
                     entry = self._changed(data, at, entry) or self._anew(data, at)
                     fresh.append(entry)
-                    generation = at + len(entry.before)
+                    generation = at + entry.cut
                 again.append((entry.seen, generation))
             entries.append(entry)
             at += entry.size

@@ -20,13 +20,14 @@ _NEARLY: Final = 0.9
 class Generation:
     """One generation as a source shows it; times in microseconds, None: not known.
 
-    `members` is None where the source shows only that it was. `source` is `TOPIC` or `LOG`, and
-    `value` the record that it is from.
+    `members` is None where the source shows only that it was; `counts` are their partitions, -1
+    where that is not known. `source` is `TOPIC` or `LOG`, and `value` the record that it is from.
     """
 
     __slots__ = (
         "assignor",
         "completed",
+        "counts",
         "ended",
         "leader",
         "members",
@@ -57,6 +58,7 @@ class Generation:
         # `ended` moves on when the generation is written again, this does not
         self.completed = ended
         self.members = members
+        self.counts = [seen.count for seen in members or ()]
         self.source = source
         self.assignor = assignor
         self.leader = leader
@@ -134,11 +136,15 @@ class Change:
     @property
     def really_new(self) -> list[Seen]:
         """New members that are not an old one's restart."""
+        if not self.replaced:
+            return self.new
         return [seen for seen in self.new if seen.member_id not in self.replaced]
 
     @property
     def really_gone(self) -> list[Standing]:
         """Members that went, and nobody with their instance id came."""
+        if not self.replaced:
+            return self.gone
         back = {id(one) for one in self.replaced.values()}
         return [one for one in self.gone if id(one) not in back]
 
