@@ -11,7 +11,7 @@ from rebal.groups.assignors.connect import held_of
 from rebal.groups.clients import older
 from rebal.groups.model import GroupSnapshot, Knowledge, Member, Tri
 from rebal.planner.cost import Restarts, batches
-from rebal.planner.cost_group import at_worst, cost_of_paces, figure
+from rebal.planner.cost_group import at_worst, clocked, cost_of_paces, figure
 from rebal.planner.cost_timeouts import slowest, waits
 from rebal.planner.cost_work import too_much
 from rebal.planner.cost_workers import EAGER, Pauses, RehearsedWorkers, held_back
@@ -100,15 +100,13 @@ def _paced(
             Pauses(restart=speed.restart, rebalance=longest, first=speed.first, leaves=sessions),
         )
     )
-    pace = Pace(
-        name=name,
-        batch=batch,
-        seconds=round(expected.clock.seconds, 1),
-        partition_seconds=round(expected.clock.partition_seconds, 1),
+    pace = clocked(
+        name,
+        batch,
+        expected.clock,
+        worst.clock,
         rebalances=expected.rebalances,
-        partitions_moved=expected.moved,
-        worst_seconds=round(worst.clock.seconds, 1),
-        worst_partition_seconds=round(worst.clock.partition_seconds, 1),
+        moved=expected.moved,
     )
     return pace, expected
 

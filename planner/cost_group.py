@@ -37,6 +37,22 @@ class Clock:
         self.partition_seconds += seconds * partitions
 
 
+def clocked(
+    name: str, batch: int, expected: Clock, worst: Clock, *, rebalances: int, moved: int
+) -> Pace:
+    """A pace of which two clocks show how long it takes."""
+    return Pace(
+        name=name,
+        batch=batch,
+        seconds=round(expected.seconds, 1),
+        partition_seconds=round(expected.partition_seconds, 1),
+        rebalances=rebalances,
+        partitions_moved=moved,
+        worst_seconds=round(worst.seconds, 1),
+        worst_partition_seconds=round(worst.partition_seconds, 1),
+    )
+
+
 class RehearsedGroup:
     """Who is in the group, what each owns, and what has happened so far.
 
@@ -61,15 +77,8 @@ class RehearsedGroup:
 
     def pace(self, name: str, batch: int) -> Pace:
         """What it has cost so far."""
-        return Pace(
-            name=name,
-            batch=batch,
-            seconds=round(self.expected.seconds, 1),
-            partition_seconds=round(self.expected.partition_seconds, 1),
-            rebalances=self.rebalances,
-            partitions_moved=self.moved,
-            worst_seconds=round(self.worst.seconds, 1),
-            worst_partition_seconds=round(self.worst.partition_seconds, 1),
+        return clocked(
+            name, batch, self.expected, self.worst, rebalances=self.rebalances, moved=self.moved
         )
 
     def away(self, gone: Mapping[str, SpecMember], first: float = 0.0) -> None:

@@ -7,6 +7,7 @@ for each entry.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -28,12 +29,12 @@ class Row(NamedTuple):
     members: Sequence[int]
 
 
-class Holdings:
+class Holdings(ABC):
     """Rows by topic; `NOBODY` has what no member has."""
 
+    @abstractmethod
     def by_topic(self) -> Iterable[Row]:
         """The rows, by the names of their topics."""
-        raise NotImplementedError
 
     @cached_property
     def shares(self) -> Mapping[int, TopicPartitions]:

@@ -19,7 +19,7 @@ from rebal.groups.wire.offsets_key import kind_name
 from rebal.inspectors.fleet.buckets import BucketWriter, bucket_of
 from rebal.inspectors.fleet.commit_sums import CommitSums
 from rebal.inspectors.fleet.commits import name_topics
-from rebal.inspectors.fleet.kinds import explain, sort_out
+from rebal.inspectors.fleet.kinds import explain, group_in, sort_out
 from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.schemas import BUCKET, RECORDS, REQUESTS
 from rebal.inspectors.fleet.sources import Read
@@ -111,13 +111,8 @@ def _fresh(
 def _records(rows: pa.Table) -> pa.Table:
     """Rows of a source that are history, as `records` with their buckets."""
     keys = rows["key"].combine_chunks().dictionary_encode()
-    buckets = np.array(
-        [
-            bucket_of(key[4 : 4 + int.from_bytes(key[2:4], "big")])
-            for key in keys.dictionary.to_pylist()
-        ],
-        np.int64,
-    )
+    distinct = keys.dictionary.to_pylist()
+    buckets = np.array([bucket_of(group_in(key)) for key in distinct], np.int64)
     made = rows.select(RECORDS.names).cast(RECORDS)
     return made.append_column(BUCKET, pa.array(buckets[keys.indices]))
 

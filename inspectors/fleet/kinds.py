@@ -61,6 +61,11 @@ def sort_out(keys: pa.Array, values: pa.Array, problems: pa.Array) -> Sorted:
     return Sorted(kinds, commits, history, known & ~commits & ~history)
 
 
+def group_in(key: bytes) -> bytes:
+    """The group that a key names, as it is written; for keys that `sort_out` calls history."""
+    return key[4 : 4 + int.from_bytes(key[2:4], "big")]
+
+
 def _readable(values: pa.Array) -> Mask:
     """Which commits' values are null, or of a known version and not too short for it."""
     sizes = pc.fill_null(pc.binary_length(values), 0).to_numpy()

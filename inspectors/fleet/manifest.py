@@ -11,7 +11,7 @@ import msgspec
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Record
 
-SCHEMA: Final = "rebal.fleet-scan/1"
+SCHEMA: Final = "rebal.fleet-scan/2"
 CURRENT: Final = "current"
 MANIFEST: Final = "manifest.json"
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from rebal.inspectors.fleet.buckets import BUCKET, Range, Shape, in_order, read_range
 from rebal.inspectors.fleet.commit_groups import commit_groups
 from rebal.inspectors.fleet.commits import merge_commits, write_commits
+from rebal.inspectors.fleet.kinds import group_in
 from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.schemas import GROUPS, TEXT
 from rebal.inspectors.fleet.timeline import ORDER, RECORD, make_tables
@@ -63,10 +64,7 @@ def _tell(within: Range, tale: Tale, writer: PartWriter) -> None:
 def _record_rows(rows: pa.Table) -> pa.Table:
     """Rows of `records` as the timeline takes them, of the columns that are there."""
     keys = rows["key"].combine_chunks().dictionary_encode()
-    names = [
-        key[4 : 4 + int.from_bytes(key[2:4], "big")].decode("utf-8", "replace")
-        for key in keys.dictionary.to_pylist()
-    ]
+    names = [group_in(key).decode("utf-8", "replace") for key in keys.dictionary.to_pylist()]
     made = {
         "group_id": pa.array(names, TEXT).take(keys.indices),
         "at": rows["timestamp"],

@@ -22,7 +22,7 @@ def write_tables(
     folder: Path,
     rows: Rows,
     *,
-    schema: str = "rebal.fleet-scan/1",
+    schema: str = "rebal.fleet-scan/2",
     files: int = 1,
     more: Mapping[str, pa.DataType] | None = None,
     records: Mapping[str, int] | None = None,

@@ -173,7 +173,7 @@ def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ('{"schema": "rebal.fleet/2", "run": 1}', "its schema is rebal.fleet/2"),
-        ('{"schema": "rebal.fleet-scan/1"}', "not a manifest"),
+        ('{"schema": "rebal.fleet-scan/2"}', "not a manifest"),
         ("[", "not a manifest"),
     ],
 )

@@ -4,7 +4,6 @@ import contextlib
 import socket
 import struct
 import threading
-from types import TracebackType
 from typing import Self
 
 _RESET = struct.pack("ii", 1, 0)
@@ -32,12 +31,7 @@ class Tunnel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.cut()
 
     def cut(self) -> None:

@@ -80,44 +80,42 @@ def test_a_port_that_takes_connections_and_never_answers() -> None:
     assert "security.protocol is PLAINTEXT" in text
 
 
-def test_a_port_that_speaks_something_else() -> None:
+def answered_with(answer: Callable[[socket.socket], None]) -> str:
+    """What rebal says of a port where each connection is answered so, and closed."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def answer() -> None:
+        def serve() -> None:
             while True:
                 try:
                     peer, _ = server.accept()
                 except OSError:
                     return
                 with peer:
-                    peer.recv(100)
-                    peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                    answer(peer)
 
-        threading.Thread(target=answer, daemon=True).start()
+        threading.Thread(target=serve, daemon=True).start()
         text = refused(config(f"127.0.0.1:{server.getsockname()[1]}"), "unreachable")
         server.shutdown(socket.SHUT_RDWR)
-    assert "answers is not Kafka's protocol" in text
+    return text
+
+
+def test_a_port_that_speaks_something_else() -> None:
+    def answer(peer: socket.socket) -> None:
+        peer.recv(100)
+        peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    assert "answers is not Kafka's protocol" in answered_with(answer)
 
 
 def test_a_port_whose_answers_are_no_kafka() -> None:
     """A frame of the right length to the right request, and nothing that can be read in it."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def answer() -> None:
-            while True:
-                try:
-                    peer, _ = server.accept()
-                except OSError:
-                    return
-                with peer:
-                    correlation = peer.recv(1000)[8:12]
-                    peer.sendall((12).to_bytes(4, "big") + correlation + b"\0\0\x7f" + b"\1" * 5)
-                    peer.recv(1)
+    def answer(peer: socket.socket) -> None:
+        correlation = peer.recv(1000)[8:12]
+        peer.sendall((12).to_bytes(4, "big") + correlation + b"\0\0\x7f" + b"\1" * 5)
+        peer.recv(1)
 
-        threading.Thread(target=answer, daemon=True).start()
-        text = refused(config(f"127.0.0.1:{server.getsockname()[1]}"), "unreachable")
-        server.shutdown(socket.SHUT_RDWR)
-    assert "answers is not Kafka's protocol" in text
+    assert "answers is not Kafka's protocol" in answered_with(answer)
 
 
 def test_one_of_several_servers_is_enough(kafka41: Broker) -> None:
