@@ -88,7 +88,7 @@ def read_manifest(folder: Path) -> Manifest:
         if schema != SCHEMA:
             raise DocumentError(
                 f"{path}: its schema is {schema}, this rebal reads {SCHEMA}: "
-                "use the rebal that wrote it, or scan again into another folder."
+                "use the rebal that wrote it, or scan again with --full."
             )
         return msgspec.json.decode(data, type=Manifest)
     except msgspec.MsgspecError as error:
