@@ -11,12 +11,12 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
-_EXTRA: Final = 32
-"""Bytes that may be read past a value before its checks say that they are not its own."""
+_WIDEST: Final = 16
+"""Bytes of the widest field that can be read."""
 
 
 def buffers(values: pa.Array) -> tuple[Ints, Bytes]:
-    """Where each value begins (and the last one ends), and all bytes, with some padding."""
+    """Where each value begins (and the last one ends), and all bytes, which are not copied."""
     width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     _, offsets, data = values.buffers()
     if offsets is None or not len(values):
@@ -24,23 +24,25 @@ def buffers(values: pa.Array) -> tuple[Ints, Bytes]:
     else:
         all_of_them = np.frombuffer(offsets, width)
         bounds = all_of_them[values.offset : values.offset + len(values) + 1].astype(np.int64)
-    first = int(bounds[0])
-    raw = np.frombuffer(data, np.uint8)[first : int(bounds[-1])] if data is not None else None
-    padded = np.zeros((0 if raw is None else len(raw)) + _EXTRA, np.uint8)
-    if raw is not None:
-        padded[: len(raw)] = raw
-    return bounds - first, padded
-
-
-def raw_bytes(data: Bytes, at: Ints, width: int) -> Bytes:
-    """`width` bytes from each position; positions past the end read the padding."""
-    places = np.minimum(at, len(data) - width)[:, None] + np.arange(width)
-    found: Bytes = data[places]
-    return found
+    raw = np.frombuffer(b"" if data is None else data, np.uint8)
+    if len(raw) < _WIDEST:
+        raw = np.concatenate([raw, np.zeros(_WIDEST, np.uint8)])
+    return bounds, raw
 
 
 def numbers(data: Bytes, at: Ints, form: str) -> Ints:
-    """Big-endian numbers of a numpy form (`i8`, `u1`) from each position."""
+    """Big-endian numbers of a numpy form (`i8`, `u1`) from each position.
+
+    A position past the end gives some number: ask how long a value is before you believe it.
+    """
     kind = np.dtype(f">{form}")
-    found: Ints = raw_bytes(data, at, kind.itemsize).view(kind).ravel().astype(np.int64)
+    places = len(data) - kind.itemsize + 1
+    anywhere = np.ndarray((places,), kind, data, strides=(1,))
+    found: Ints = anywhere[np.minimum(np.maximum(at, 0), places - 1)].astype(np.int64)
+    return found
+
+
+def raw_bytes(data: Bytes, at: Ints, width: int) -> Bytes:
+    """`width` bytes from each position; as for `numbers`, where that is past the end."""
+    found: Bytes = data[np.clip(at, 0, len(data) - width)[:, None] + np.arange(width)]
     return found

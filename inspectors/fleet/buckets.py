@@ -1,7 +1,7 @@
 """Raw inputs on disk, sorted into buckets by group, so that a task reads the groups it is to tell.
 
-A task that reads the source writes each kind of input to one file, whose row groups hold one
-bucket each (column `bucket`, the group's CRC-32, in order). A later task is given a range of
+A task that reads the source writes each kind of input to one file, whose row groups hold the rows
+of one part of all buckets (column `bucket`, the group's CRC-32). A later task is given a range of
 buckets and reads, of all files, the row groups in it: the records pass no shuffle.
 """
 
@@ -34,7 +34,9 @@ _READ: Final = 256 << 20
 """Bytes of row groups that a task keeps in memory while it puts rows in order."""
 _RANGE: Final = 192 << 20
 """Bytes of a range, about; a range of one bucket may be larger."""
-_CHUNK: Final = 1000
+_ROWS: Final = 8192
+_BATCH: Final = 32 << 20
+"""Rows and bytes of a batch of rows in order, about, whichever is less."""
 _RUN: Final = 16
 """Rows that follow each other in their piece are handed on as they are, where so many do."""
 
@@ -84,24 +86,36 @@ class BucketWriter:
 
     def add(self, rows: pa.Table) -> None:
         """Rows with their `bucket`, in the columns of the kind's schema."""
-        self._held.append(rows)
+        self._held.append(_by_bucket(rows))
         self._bytes += rows.nbytes
         if self._bytes >= _HELD:
             self.finish()
 
     def finish(self) -> None:
         """Write what is left."""
-        if not self._held:
-            return
-        rows = pa.concat_tables(self._held).combine_chunks()
-        self._held, self._bytes = [], 0
-        buckets = rows[BUCKET].to_numpy()
-        order = np.argsort(buckets, kind="stable")
+        held, self._held, self._bytes = self._held, [], 0
+        if len(held) > _PARTS:
+            held = [_by_bucket(pa.concat_tables(held).combine_chunks())]
         edges = np.arange(1, _PARTS, dtype=np.int64) * (_SPACE // _PARTS)
-        cuts = np.unique(np.searchsorted(buckets[order], edges)).tolist()
-        for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
-            if end > start:
-                self._writer.write(self._kind, rows.take(pa.array(order[start:end])))
+        cuts = [
+            [0, *np.searchsorted(rows[BUCKET].to_numpy(), edges).tolist(), len(rows)]
+            for rows in held
+        ]
+        for part in range(_PARTS):
+            found = [
+                rows.slice(cut[part], cut[part + 1] - cut[part])
+                for rows, cut in zip(held, cuts, strict=True)
+                if cut[part + 1] > cut[part]
+            ]
+            if found:
+                self._writer.write(self._kind, pa.concat_tables(found))
+
+
+def _by_bucket(rows: pa.Table) -> pa.Table:
+    buckets = rows[BUCKET].to_numpy()
+    if (buckets[1:] >= buckets[:-1]).all():
+        return rows
+    return rows.take(pa.array(np.argsort(buckets, kind="stable")))
 
 
 def find_pieces(kind: str, paths: Iterable[Path]) -> list[Piece]:
@@ -193,14 +207,21 @@ class _Cache:
         """These rows of these pieces, in this order."""
         if not len(piece):
             return
-        cuts = np.flatnonzero((np.diff(piece) != 0) | (np.diff(row) != 1)) + 1
-        if len(cuts) * _RUN <= len(piece):
-            for start, end in zip([0, *cuts], [*cuts, len(piece)], strict=True):
-                found = self._piece(int(piece[start])).slice(int(row[start]), end - start)
-                yield from found.to_batches()
-            return
-        for start in range(0, len(piece), _CHUNK):
-            yield from self._mixed(piece[start : start + _CHUNK], row[start : start + _CHUNK])
+        runs = np.flatnonzero((np.diff(piece) != 0) | (np.diff(row) != 1)) + 1
+        take = self._mixed if len(runs) * _RUN > len(piece) else self._in_runs
+        size = sum(one.size for one in self._pieces)
+        rows = max(1, min(_ROWS, len(piece) * _BATCH // max(1, size)))
+        for start in range(0, len(piece), rows):
+            yield from take(piece[start : start + rows], row[start : start + rows])
+
+    def _in_runs(self, piece: Ints, row: Ints) -> list[pa.RecordBatch]:
+        """As `_mixed`, where many rows follow each other in their piece."""
+        cuts = (np.flatnonzero((np.diff(piece) != 0) | (np.diff(row) != 1)) + 1).tolist()
+        spans = zip([0, *cuts], [*cuts, len(piece)], strict=True)
+        return _batches(
+            self._piece(int(piece[start])).slice(int(row[start]), end - start)
+            for start, end in spans
+        )
 
     def _mixed(self, piece: Ints, row: Ints) -> list[pa.RecordBatch]:
         tables: list[pa.Table] = []
@@ -212,8 +233,7 @@ class _Cache:
             places[here] = np.arange(size, size + len(here))
             size += len(here)
         whole = pa.concat_tables(tables, promote_options="default")
-        made: list[pa.RecordBatch] = whole.take(pa.array(places)).combine_chunks().to_batches()
-        return made
+        return _batches([whole.take(pa.array(places))])
 
     def _piece(self, number: int) -> pa.Table:
         held = self._held.pop(number, None)
@@ -231,6 +251,13 @@ class _Cache:
             self._files[piece.path] = pq.ParquetFile(piece.path, memory_map=True)
         file = self._files[piece.path]
         return file.read_row_group(piece.number, columns=columns, use_threads=False)
+
+
+def _batches(tables: Iterable[pa.Table]) -> list[pa.RecordBatch]:
+    """These rows, in one batch where it can hold them."""
+    whole = pa.concat_tables(tables, promote_options="default").combine_chunks()
+    made: list[pa.RecordBatch] = whole.to_batches()
+    return made
 
 
 def _inside(piece: Piece, within: Range, rows: pa.Table) -> pa.Table:

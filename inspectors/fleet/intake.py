@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rebal.groups.wire.offsets_key import kind_name
-from rebal.inspectors.fleet.buckets import BucketWriter, bucket_of
+from rebal.inspectors.fleet.buckets import BucketWriter, Ints, bucket_of
 from rebal.inspectors.fleet.commit_sums import CommitSums
 from rebal.inspectors.fleet.commits import name_topics
 from rebal.inspectors.fleet.kinds import explain, group_in, sort_out
 from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.schemas import BUCKET, RECORDS, REQUESTS
-from rebal.inspectors.fleet.sources import Read
+from rebal.inspectors.fleet.tasks import Work
 
 ROWS: Final = "rows of the source"
 """The count of what was read, records and others, before anything is done with it."""
@@ -30,7 +30,7 @@ ROWS: Final = "rows of the source"
 
 def only_new(
     batches: Iterable[pa.RecordBatch],
-    read: Read | None,
+    read: Work | None,
     after: Mapping[int, int],
     broken: frozenset[tuple[str, bytes]],
 ) -> Iterator[pa.RecordBatch]:
@@ -44,7 +44,7 @@ def only_new(
 
 
 def take_in(
-    batches: Iterable[pa.RecordBatch], folder: str, read: Read | None
+    batches: Iterable[pa.RecordBatch], folder: str, read: Work | None
 ) -> Iterator[pa.RecordBatch]:
     """One task's part of the source → its files in `folder`, and reports (`parts.REPORT`)."""
     writer = PartWriter(folder)
@@ -63,7 +63,7 @@ def take_in(
         if found.commits.any():
             commits.add(rows.filter(pa.array(found.commits)))
         if found.history.any():
-            history.add(_records(rows.filter(pa.array(found.history))))
+            history.add(_records(rows, np.flatnonzero(found.history)))
         if found.doubtful.any():
             for row in rows.filter(pa.array(found.doubtful)).to_pylist():
                 explain(writer, row)
@@ -108,13 +108,14 @@ def _fresh(
     return rows
 
 
-def _records(rows: pa.Table) -> pa.Table:
-    """Rows of a source that are history, as `records` with their buckets."""
-    keys = rows["key"].combine_chunks().dictionary_encode()
-    distinct = keys.dictionary.to_pylist()
-    buckets = np.array([bucket_of(group_in(key)) for key in distinct], np.int64)
-    made = rows.select(RECORDS.names).cast(RECORDS)
-    return made.append_column(BUCKET, pa.array(buckets[keys.indices]))
+def _records(rows: pa.Table, places: Ints) -> pa.Table:
+    """The rows of a source in these places, which are history, as `records` by their buckets."""
+    keys = rows["key"].take(pa.array(places)).combine_chunks().dictionary_encode()
+    distinct = np.array([bucket_of(group_in(key)) for key in keys.dictionary.to_pylist()], np.int64)
+    buckets = distinct[keys.indices]
+    order = np.argsort(buckets, kind="stable")
+    made = rows.select(RECORDS.names).take(pa.array(places[order])).cast(RECORDS)
+    return made.append_column(BUCKET, pa.array(buckets[order]))
 
 
 def _note_extent(writer: PartWriter, rows: pa.Table) -> None:

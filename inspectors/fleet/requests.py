@@ -24,6 +24,7 @@ from rebal.inspectors.fleet.paths import file_name, is_remote, spark_paths
 from rebal.inspectors.fleet.request_files import Part, blocks, share_out
 from rebal.inspectors.fleet.request_rows import COUNTED, COUNTS, RequestLines
 from rebal.inspectors.fleet.schemas import REQUESTS
+from rebal.inspectors.fleet.tasks import in_tasks
 from rebal.inspectors.log_lines import NO_OFFSET
 
 _TASKS_PER_CORE: Final = 4
@@ -72,7 +73,7 @@ def read_requests(
     whole = reduce(
         DataFrame.unionByName,
         (
-            frame.mapInArrow(partial(_make_rows, read=read, tz_offset=tz_offset), schema)
+            in_tasks(frame, partial(_make_rows, read=read, tz_offset=tz_offset), schema)
             for frame, read in frames
         ),
     )

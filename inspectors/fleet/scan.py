@@ -37,6 +37,7 @@ from rebal.inspectors.fleet.parts import REPORT_DDL
 from rebal.inspectors.fleet.schemas import REQUESTS, TABLES
 from rebal.inspectors.fleet.sources import SKIPPED, TOPIC, Source, whole_rows
 from rebal.inspectors.fleet.store import Run, counted
+from rebal.inspectors.fleet.tasks import in_tasks
 from rebal.inspectors.fleet.telling import Tale, tell
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def _read_records(run: Run, source: Source, totals: _Totals) -> None:
     if source.may_repeat:
         source, seen = _each_once(source)
     work = partial(take_in, folder=str(run.tasks), read=source.read)
-    totals.take(run, source.rows.mapInArrow(work, REPORT_DDL))
+    totals.take(run, in_tasks(source.rows, work, REPORT_DDL))
     if seen is not None:
         repeated = seen.get["rows"] - totals.counts[ROWS]
         totals.counts[ROWS] += repeated
@@ -185,7 +186,7 @@ def _take_earlier_commits(spark: SparkSession, run: Run, totals: _Totals) -> Non
     if tables:
         numbers = spark.range(0, len(tables), 1, len(tables))
         work = partial(again, folder=str(run.tasks), tables=tables)
-        totals.take(run, numbers.mapInArrow(work, REPORT_DDL))
+        totals.take(run, in_tasks(numbers, work, REPORT_DDL))
 
 
 def _account(run: Run, source: Source, totals: _Totals) -> None:
@@ -233,7 +234,7 @@ def _read_requests(
         before = _frame(spark, known, REQUESTS).select(mark.alias("mark")).distinct()
         fresh = fresh.join(before, "mark", "left_anti")
     work = partial(take_requests, folder=str(run.tasks))
-    totals.take(run, fresh.select(*REQUESTS.names).mapInArrow(work, REPORT_DDL))
+    totals.take(run, in_tasks(fresh.select(*REQUESTS.names), work, REPORT_DDL))
     return logs.counts()
 
 
@@ -255,7 +256,7 @@ def _tell(spark: SparkSession, run: Run, totals: _Totals) -> None:
     )
     numbers = spark.range(0, len(tale.ranges), 1, len(tale.ranges))
     work = partial(tell, folder=str(run.tasks), tale=tale)
-    totals.take(run, numbers.mapInArrow(work, REPORT_DDL))
+    totals.take(run, in_tasks(numbers, work, REPORT_DDL))
 
 
 def _frame(spark: SparkSession, paths: Sequence[str], schema: pa.Schema) -> DataFrame:

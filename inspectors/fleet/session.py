@@ -54,9 +54,14 @@ _SQL: Final = {
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
     "spark.sql.redaction.options.regex": _SECRETS,
 }
-# Tasks take and give back large buffers all the time; Arrow's own allocator gives them back to the
-# system so soon that a tenth of their time goes into getting them again.
-_ALLOCATOR: Final = {"spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system"}
+# Tasks take and give back large buffers all the time. Arrow's own allocator gives them back to the
+# system so soon that a tenth of their time goes into getting them again, and glibc's asks for huge
+# pages only if told to. One task has one core: numpy needs no threads of its own.
+_WORKERS: Final = {
+    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+    "spark.executorEnv.GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
+}
 _IVY_SETTINGS: Final = """\
 <ivysettings>
   <settings defaultResolver="central"/>
@@ -231,7 +236,7 @@ def _configuration(settings: SparkSettings, kafka: bool) -> dict[str, str]:
         # Otherwise PySpark logs each refused query to stderr as well as raising it.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         **_SQL,
-        **_ALLOCATOR,
+        **_WORKERS,
     }
     if settings.local:
         made["spark.sql.shuffle.partitions"] = str(max(4, 2 * (os.cpu_count() or 1)))

@@ -8,7 +8,7 @@ without a trace.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,6 +18,7 @@ import pyarrow as pa
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.paths import file_name, is_remote, spark_paths
 from rebal.inspectors.fleet.schemas import RECORDS
+from rebal.inspectors.fleet.tasks import Work, in_tasks
 from rebal.inspectors.text_input import cannot_read
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ _TEXT: Final = (".jsonl", ".ndjson", ".json")
 _PARQUET_MAGIC: Final = b"PAR1"
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
-Read = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
 
 @dataclass(frozen=True)
 class Source:
@@ -50,7 +49,7 @@ class Source:
 
     rows: DataFrame
     names: tuple[str, ...]
-    read: Read | None = None
+    read: Work | None = None
     may_repeat: bool = False
     holds_records: Callable[[], bool] = lambda: False
     notes: tuple[str, ...] = ()
@@ -98,7 +97,7 @@ def whole_rows(source: Source) -> DataFrame:
     if source.read is None:
         return source.rows
     schema: StructType = from_arrow_schema(SOURCE, prefer_timestamp_ntz=False)
-    return source.rows.mapInArrow(source.read, schema)
+    return in_tasks(source.rows, source.read, schema)
 
 
 def _files(path: str) -> list[tuple[str, str]]:

@@ -15,14 +15,16 @@ in the order in which they are finished.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
+from rebal.groups.wire.offsets_key import GROUP_METADATA
 from rebal.inspectors.fleet.schemas import RECORDS, REQUESTS, TIME
 from rebal.inspectors.fleet.timeline_group import GroupTimeline, Shared
 from rebal.inspectors.fleet.timeline_order import Raw
+from rebal.inspectors.fleet.timeline_reader import Value, ValueReader
 
 RECORD: Final = ("key", "value", "partition", "offset")
 INPUT: Final = pa.schema([*(RECORDS.field(name) for name in RECORD), *REQUESTS])
@@ -52,7 +54,8 @@ def make_tables(
     shared = Shared(topic_names, observed, breaks)
     group: GroupTimeline | None = None
     for batch in batches:
-        for group_id, at, record, request in _rows(batch):
+        heard = {group.group_id} if group is not None and group.log.persons else set[str]()
+        for group_id, at, record, request in _rows(batch, shared.reader, heard):
             if request is not None and request["problem"] is not None:
                 shared.rows.add("errors", _unreadable(request))
                 continue
@@ -72,6 +75,7 @@ def make_tables(
 
 
 _MANY: Final = 16_384
+_CLASSIC: Final = GROUP_METADATA.to_bytes(2, "big")
 
 
 def _unreadable(request: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -80,21 +84,46 @@ def _unreadable(request: Mapping[str, Any]) -> tuple[Any, ...]:
     return (*place, "request log line", request["problem"], None, None)
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[str, Any, tuple[Any, ...], Any]]:
-    """Each row's group and time, with its record's fields or its request."""
-    records = [_values(batch, name) for name in (*RECORD, "source")]
+def _rows(
+    batch: pa.RecordBatch, reader: ValueReader, heard: Collection[str]
+) -> Iterator[tuple[str, Any, tuple[Any, ...], Any]]:
+    """Each row's group and time, with its record's fields or its request.
+
+    Of the groups in `heard`, a log told in an earlier batch.
+    """
+    keys, *records = (_values(batch, name) for name in ("key", "partition", "offset", "source"))
     times = _values(batch, "at")
     groups = _values(batch, "group_id")
-    keys = records[0]
     requests: Iterable[Any] = itertools.repeat(None, len(batch))
     if None in keys:
         names = REQUESTS.names
         columns = (_values(batch, name) for name in names)
-        requests = (
+        requests = [
             dict(zip(names, row, strict=True)) if key is None else None
             for key, row in zip(keys, zip(*columns, strict=True), strict=True)
-        )
-    return zip(groups, times, zip(*records, strict=True), requests, strict=True)
+        ]
+        heard = {*heard, *(group for group, key in zip(groups, keys, strict=True) if key is None)}
+    values = _read_values(batch, groups, keys, reader, heard)
+    return zip(groups, times, zip(keys, values, *records, strict=True), requests, strict=True)
+
+
+def _read_values(
+    batch: pa.RecordBatch, groups: Sequence[str], keys: Sequence[bytes | None],
+    reader: ValueReader, heard: Collection[str],
+) -> list[bytes | Value | None]:  # fmt: skip
+    """The records' values, those of classic groups decoded where they are as brokers write them."""
+    if batch.schema.get_field_index("value") < 0:
+        return [None] * len(batch)
+    column = batch["value"]
+    given = column.is_valid().to_pylist()
+    of_classic = [
+        n for n, key in enumerate(keys) if key is not None and key[:2] == _CLASSIC and given[n]
+    ]
+    read = reader.read(groups, column, of_classic, heard)
+    return [
+        None if not there else read[n] if n in read else column[n].as_py()
+        for n, there in enumerate(given)
+    ]
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:

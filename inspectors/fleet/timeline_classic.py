@@ -12,9 +12,7 @@ def ended(at: int, value: Value) -> int:
     The state's time is then far before the record's, for a static member's restart keeps it.
     """
     stamp = (value.state_timestamp_ms or -1) * MILLI
-    if not value.entries or not 0 < stamp <= at:
+    if not value.members or not 0 < stamp <= at:
         return at
-    longest = max(
-        one.seen.rebalance_timeout_ms or one.seen.session_timeout_ms or 0 for one in value.entries
-    )
+    longest = max(one.rebalance_timeout_ms or one.session_timeout_ms or 0 for one in value.members)
     return stamp if at - stamp > longest * MILLI else at

@@ -14,6 +14,8 @@ class Tally:
     """Standing members whose kind holds, summed up: what they cost is known without asking each."""
 
     def __init__(self) -> None:
+        self.plain: dict[tuple[bool, bool], Profile] = {}
+        """Kinds of members of which nothing but their records is known, by `kept` and `gave_up`."""
         self._of: dict[str, tuple[Profile, int]] = {}
         self._sums: dict[Profile, list[int]] = {}
         self._open: list[str] | None = None
@@ -77,7 +79,7 @@ class Cost:
     `tally` is that of `old`, and then of `new`; None where members must be asked each time.
     """
 
-    __slots__ = ("_log", "_protocols", "_round", "protocol", "stopped", "tally")
+    __slots__ = ("_log", "_plain", "_protocols", "_round", "protocol", "stopped", "tally")
 
     def __init__(
         self,
@@ -91,10 +93,15 @@ class Cost:
         tally: Tally | None,
     ) -> None:
         self._log, self._protocols, self._round = log, protocols, before
-        same = old is not None and old.assignor == new.assignor and old.type is new.type
-        same = same and old is not None and old.protocol_type == new.protocol_type
-        if tally is None or not same or not new.follows(old) or before is not None or log.persons:
+        same = (
+            old is not None
+            and old.assignor == new.assignor
+            and old.type is new.type
+            and old.protocol_type == new.protocol_type
+        )
+        if tally is None or not same or not change.known or before is not None or log.persons:
             tally = Tally()
+        self._plain = tally.plain
         asked = tally.ask(change)
         stopped = tally.stopped()
         profiles = tally.profiles()
@@ -110,8 +117,7 @@ class Cost:
                 stopped = None if now is None else stopped + now
         for seen in change.new:
             owned = seen.sent.owned
-            kept = owned is not None and owned.count > 0
-            profiles.add(protocols.profile(_kind(seen, log, new, kept, False)))
+            profiles.add(self._of_kind(seen, new, owned is not None and owned.count > 0, False))
         self.protocol = protocols.of_group(frozenset(profiles))
         told = old.members is not None if old is not None else new.number == 1
         self.stopped = stopped if told else None
@@ -131,9 +137,18 @@ class Cost:
         kept, gave_up = self._showed(old, standing, seen)
         if usable and profile is not None and profile.kind[6:8] == (kept, gave_up):
             return profile
-        profile = self._protocols.profile(_kind(seen, self._log, new, kept, gave_up))
-        standing.profile = profile
+        standing.profile = profile = self._of_kind(seen, new, kept, gave_up)
         return profile
+
+    def _of_kind(self, seen: Seen, new: Generation, kept: bool, gave_up: bool) -> Profile:
+        """The profile of the member's kind."""
+        if self._log.persons or new.type is GroupType.CONSUMER:
+            return self._protocols.profile(_kind(seen, self._log, new, kept, gave_up))
+        found = self._plain.get((kept, gave_up))
+        if found is None:
+            found = self._protocols.profile(_kind(seen, self._log, new, kept, gave_up))
+            self._plain[kept, gave_up] = found
+        return found
 
     def _showed(self, old: Generation | None, standing: Standing, seen: Seen) -> tuple[bool, bool]:
         """Whether the member kept what it had when it rejoined, whether it was seen to give up."""

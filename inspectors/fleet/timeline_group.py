@@ -51,6 +51,7 @@ class Shared:
     ) -> None:
         self.rows = Rows()
         self.values = Values()
+        self.reader = ValueReader(self.values)
         self.protocols = Protocols()
         self.topic_names = topic_names or {}
         self.observed = observed
@@ -77,7 +78,6 @@ class GroupTimeline:
         self.sources: set[str] = set()
         self._window = Window()
         self._key: tuple[bytes, kinds.Key] = (b"", kinds.UnknownKey(version=-1))
-        self._reader = ValueReader(shared.values)
         self._applied_offset = -1
         self._dying: Item | None = None
         self._tombstone: tuple[Item, GroupType] | None = None
@@ -92,7 +92,7 @@ class GroupTimeline:
             if raw.key != self._key[0]:
                 self._key = (raw.key, kinds.decode_key(raw.key))
             item.key = self._key[1]
-            item.value = self._decoded(item.key, value)
+            item.value = self._decoded(item.key, value) if isinstance(value, bytes) else value
         except WireError as error:
             self._error(at, raw, str(error))
             return
@@ -175,12 +175,9 @@ class GroupTimeline:
         self.last_at = max(at, self.last_at)
         self.sources.add(source)
 
-    def _decoded(self, key: kinds.Key, value: bytes | None) -> Any:
-        if value is None:
-            return None
+    def _decoded(self, key: kinds.Key, value: bytes) -> Any:
         if isinstance(key, kinds.GroupMetadataKey):
-            # what members did as they rejoined is only asked where a log tells of them too
-            return self._reader.read(value, alone=not self.log.persons)
+            return self.shared.reader.read_strictly(value)
         if key.version in DECODERS:
             return decode_consumer_group_record(key.version, value)
         return None
@@ -203,8 +200,8 @@ class GroupTimeline:
         if item.offset is not None:
             before = self._applied_offset
             self._applied_offset = item.offset
-            ends = self.shared.breaks.get(self.partition or 0, ())
-            self.history.cut |= any(0 <= before <= end < item.offset for end in ends)
+            for end in self.shared.breaks.get(self.partition or 0, ()):
+                self.history.cut |= 0 <= before <= end < item.offset
         self.history.rounds = item.era.rounds
         if item.round_ is not None:
             if item.round_.generation not in item.era.recorded:
@@ -290,7 +287,7 @@ class GroupTimeline:
             Generation(
                 value.generation,
                 classic.ended(at, value) if first else at,
-                [entry.seen for entry in value.entries],
+                value.members,
                 TOPIC,
                 assignor=value.protocol,
                 leader=value.leader,
@@ -363,4 +360,5 @@ class GroupTimeline:
 
     def _error(self, at: int, raw: Raw, error: str) -> None:
         place = (raw.source, raw.partition, raw.offset, at, self.group_id)
-        self.shared.rows.add("errors", (*place, "record", error, raw.key, raw.value))
+        value = raw.value.written() if isinstance(raw.value, Value) else raw.value
+        self.shared.rows.add("errors", (*place, "record", error, raw.key, value))

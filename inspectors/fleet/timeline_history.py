@@ -68,12 +68,15 @@ class History:
             round_.applied = True
             new.started = new.started or round_.began(new.ended)
         if new.members is None:
+            self._recall(old)
             self.roster.close(self._last(), None, None)
             self.protocol = None
             self._row(old, new, None, round_, None)
             self._now_is(new)
             return
         known = new.follows(old)
+        if not known:
+            self._recall(old)
         change = Change(self.roster.members, new, known)
         if old is not None and old.number == new.number:
             new.completed = old.completed
@@ -102,6 +105,7 @@ class History:
         self, generation: int, before: str, member_id: str, leader: str | None, at: int
     ) -> None:
         """A static member's restart that only the log shows: the same member by another id."""
+        self._recall(self.now)
         now, standing = self.now, self.roster.members.get(before)
         if now is None or now.number != generation or standing is None:
             return
@@ -123,6 +127,7 @@ class History:
 
     def end(self, at: int, reason: str | None, told: bool = True) -> None:
         """The group was deleted at `at`; `told` is False where only what comes after shows it."""
+        self._recall(self.now)
         self.roster.close(self._last(), at if told else None, reason)
         if told:
             self.incidents.deleted(at)
@@ -133,6 +138,7 @@ class History:
         """The end of the input: those who are there now are current; how many (None: not known)."""
         self._unfinished(self.now, None)
         now = self.now
+        self._recall(now)
         if now is not None:
             for member_id in list(self.roster.members):
                 left = self.log.left.get(member_id)
@@ -150,6 +156,11 @@ class History:
         reason = said or causes.LEFT
         gone = self.roster.leave(member_id, self._last(), at, reason)
         self.incidents.left(gone, at, reason, self.roster.like(gone.seen))
+
+    def _recall(self, old: Generation | None) -> None:
+        """Before it is forgotten: which generations the members said in the one that was last."""
+        if old is not None and old.value is not None:
+            old.value.recall()
 
     def _last(self) -> Place:
         now = self.now
@@ -171,7 +182,7 @@ class History:
             return
         before_known = old.members is not None if old is not None else new.number == 1
         count = None if new.members is None else len(new.members)
-        assigned = _assigned(new)
+        assigned = None if new.members is None else new.sums.assigned
         began = cause(
             old, new, change, self.log, round_, sure=self._sure(old, round_),
             assigned=(*self.assigned, assigned or 0),
@@ -204,10 +215,10 @@ class History:
                 cost.protocol if cost is not None else None,
                 new.leader,
                 count,
-                tuple(seen.member_id for seen in change.really_new)
+                tuple([seen.member_id for seen in change.really_new])
                 if change is not None and before_known
                 else None,
-                tuple(one.seen.member_id for one in change.really_gone)
+                tuple([one.seen.member_id for one in change.really_gone])
                 if change is not None and before_known
                 else None,
                 refused if self.log.since is not None else None,
@@ -248,9 +259,11 @@ class History:
         rebalance: tuple[Round | None, bool] | None,
     ) -> tuple[int | None, str | None]:  # fmt: skip
         """When and why a member went."""
-        if any(standing is one for one in change.replaced.values()):
+        if change.replaced and any(standing is one for one in change.replaced.values()):
             return new.ended, causes.RESTARTED
         round_, sure = rebalance or (None, False)
+        if round_ is None and not self.log.left:
+            return new.ended, None
         began = round_.began(new.ended) if round_ is not None else None
         left = self.log.left.get(standing.seen.member_id)
         reason = went(standing, self.log, began, new.ended, sure)
@@ -266,6 +279,8 @@ class History:
         A number that the records skip had its joins, and its assignment never came, unless records
         may be missing there; at the end of the input a rebalance may still be on.
         """
+        if not self.rounds and (until is None or old is None or until <= old.number + 1):
+            return
         begun = {
             key: found
             for key, found in self.rounds.items()
@@ -332,9 +347,3 @@ class History:
                 leader=round_.leader, protocol_type=round_.protocol_type,
             )
         )  # fmt: skip
-
-
-def _assigned(generation: Generation) -> int | None:
-    if generation.members is None:
-        return None
-    return None if -1 in generation.counts else sum(generation.counts)

@@ -36,7 +36,6 @@ STORM_REBALANCES: Final = 10
 LOOPS: Final = 3
 SHORT_LIFE: Final = 2
 EMPTY_GENERATIONS: Final = 3
-_DEFAULT_SESSION_MS: Final = 45_000
 _IDLE: Final = 600_000_000
 _NAMED: Final = 20
 _SPARE: Final = 1024
@@ -86,7 +85,7 @@ class Incidents:
     def rebalanced(self, new: Generation) -> None:
         """A rebalance was completed."""
         if new.members:
-            self._in_chain(new.started or new.ended, new.ended, new.members)
+            self._in_chain(new.started or new.ended, new)
         self._owners(new)
         for at, member, detail in self._hidden:
             self._add(HIDDEN_LIST, (at, new.ended), (member,), 1, detail)
@@ -97,16 +96,14 @@ class Incidents:
         if self._chain is not None:
             self._chain.again(at or self._chain.last_at)
 
-    def _in_chain(self, started: int, ended: int, members: Iterable[Seen]) -> None:
-        seen = list(members)
-        sessions = [one.session_timeout_ms or _DEFAULT_SESSION_MS for one in seen]
-        soon = min(sessions) * MILLI
+    def _in_chain(self, started: int, new: Generation) -> None:
+        soon = new.sums.session_ms * MILLI
         if self._chain is not None and started - self._chain.last_at > soon:
             self._end_chain()
         if self._chain is None:
             self._chain, self._most = _Streak(started), 0
-        self._chain.again(ended)
-        self._most = max(self._most, len(seen))
+        self._chain.again(new.ended)
+        self._most = max(self._most, len(new.members or ()))
 
     def _end_chain(self) -> None:
         chain, self._chain = self._chain, None
@@ -120,14 +117,12 @@ class Incidents:
     def _owners(self, new: Generation) -> None:
         """Members that own nothing while others do."""
         members = new.members or ()
-        counts = new.counts
-        owned = max(counts, default=0) > 0
-        empty = {seen.member_id for seen in members if not seen.count} if 0 in counts else set()
+        empty = {seen.member_id for seen in members if not seen.count} if new.sums.empty else set()
         if not empty and not self._empty:
             return
         for member_id in [key for key in self._empty if key not in empty]:
             self._end_empty(member_id)
-        for member_id in sorted(empty) if owned else ():
+        for member_id in sorted(empty) if new.sums.some else ():
             self._empty.setdefault(member_id, _Streak(new.ended)).again(new.ended)
 
     def _end_empty(self, member_id: str) -> None:
@@ -144,13 +139,14 @@ class Incidents:
         if reason is not None and "poll timeout" in reason:
             self._add(SLOW, (at, at), (seen.member_id,), 1, reason)
         client = _client(seen)
-        if client is None or any(
-            other is not seen and _client(other) == client for other in others
-        ):
-            return
         began = gone.joined_at
-        short = SHORT_LIFE * (seen.session_timeout_ms or _DEFAULT_SESSION_MS) * MILLI
-        if began is None or at - began > short:
+        short = SHORT_LIFE * seen.session_ms * MILLI
+        stayed = began is None or at - began > short
+        if client is None or (stayed and client not in self._short):
+            return
+        if any(other is not seen and _client(other) == client for other in others):
+            return
+        if began is None or stayed:
             self._end_short(client)
             return
         who = seen.instance_id or seen.client_id

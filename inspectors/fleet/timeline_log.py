@@ -224,6 +224,8 @@ class Log:
 
     def take_refused(self, until: int) -> tuple[str, ...]:
         """The clients that were refused up to this time, and not asked for yet."""
+        if not self.refused:
+            return ()
         taken = [client for client, (first, _) in self.refused.items() if first <= until]
         for client in taken:
             _, last = self.refused.pop(client)

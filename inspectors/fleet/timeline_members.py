@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import Final, NamedTuple
 
@@ -11,6 +12,7 @@ from rebal.inspectors.fleet.timeline_tables import Rows
 from rebal.inspectors.fleet.timeline_values import UNTOLD, Given, PartitionList, Sent
 
 NOT_GIVEN: Final = Given(None)
+_DEFAULT_SESSION_MS: Final = 45_000
 
 
 class Place(NamedTuple):
@@ -74,6 +76,11 @@ class Seen:
         self.regex: str | None = None
         self.rack: str | None = None
 
+    @property
+    def session_ms(self) -> int:
+        """Its session timeout; clients' own where the source does not say."""
+        return self.session_timeout_ms or _DEFAULT_SESSION_MS
+
     def under(self, member_id: str, client_id: str | None, host: str | None) -> Seen:
         """The same member after a restart."""
         made = copy(self)
@@ -110,6 +117,30 @@ class Seen:
             and self.protocol_type == other.protocol_type
             and self.regex == other.regex
         )
+
+
+class Sums(NamedTuple):
+    """What a generation's members have together; `assigned` is None where one's is not known.
+
+    `some` is whether one has a partition, `empty` whether one has none; `session_ms` is the
+    shortest session timeout, 0 where nobody is there.
+    """
+
+    assigned: int | None
+    some: bool
+    empty: bool
+    session_ms: int
+
+
+def sums_of(members: Sequence[Seen]) -> Sums:
+    """The members' sums."""
+    counts = [seen.count for seen in members]
+    return Sums(
+        None if -1 in counts else sum(counts),
+        max(counts, default=0) > 0,
+        0 in counts,
+        min((seen.session_ms for seen in members), default=0),
+    )
 
 
 class Standing:
@@ -226,10 +257,10 @@ class Roster:
         """The members as they were last seen."""
         return [standing.seen for standing in self.members.values()]
 
-    def like(self, gone: Seen) -> list[Seen]:
+    def like(self, gone: Seen) -> Iterator[Seen]:
         """Those who are there with the client id of one that went."""
         name = gone.client_id
-        return [one.seen for one in self.members.values() if one.seen.client_id == name]
+        return (one.seen for one in self.members.values() if one.seen.client_id == name)
 
 
 _NOBODY: Final = Person()

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from rebal.groups.wire import offsets_key as kinds
 from rebal.inspectors.fleet.timeline_log import Era, Round
+from rebal.inspectors.fleet.timeline_reader import Value
 from rebal.inspectors.fleet.timeline_requests import Replacement
 
 DISORDER: Final = 10_000_000
@@ -15,10 +16,10 @@ DISORDER: Final = 10_000_000
 
 
 class Raw(NamedTuple):
-    """A record as it was read."""
+    """A record as it was read; its value may be decoded already."""
 
     key: bytes
-    value: bytes | None
+    value: bytes | Value | None
     partition: int
     offset: int
     source: str

@@ -1,246 +1,366 @@
-"""One group's GroupMetadataValues in their order, of which only what changed is decoded.
+"""A batch's GroupMetadataValues, read together: each distinct member of them once.
 
-A member whose bytes are those of the value before is the same entry again; so is one that only
-says another generation in its subscription, which its entry then takes over. What is new goes
-through the one strict codec in groups/wire, and a value that it refuses is refused here.
+A group's members say the same value after value, but for the generation in their subscriptions; so
+members are recognised by their bytes, and each value says what is new against the group's value
+before it. What they say goes through the one strict codec in groups/wire, and a value that it
+refuses is refused here.
 """
 
 from __future__ import annotations
 
-import struct
-from typing import Final
+import itertools
+from collections.abc import Callable, Collection, Iterable, Sequence
+from struct import Struct
+from typing import Any, Final, TypeVar
 
-from rebal.groups.wire.group_metadata import (
-    GroupMetadataMember,
-    decode_group_metadata,
-    read_head,
-    read_member,
-)
+import numpy as np
+import pyarrow as pa
+
+from rebal.groups.errors import WireError
+from rebal.groups.wire.group_metadata import decode_group_metadata, read_head
 from rebal.groups.wire.primitives import Reader
-from rebal.inspectors.fleet.timeline_members import NOT_GIVEN, Seen
+from rebal.inspectors.fleet.binary_columns import Ints, Mask
+from rebal.inspectors.fleet.timeline_members import NOT_GIVEN, Seen, Sums
 from rebal.inspectors.fleet.timeline_values import UNTOLD, Given, Sent, Values
+from rebal.inspectors.fleet.value_columns import Cut, cut_values
 
-_BY_HEART: Final = 3
-"""The version that brokers since 2.3 write; only its members are recognised by their bytes."""
-_SHORTEST: Final = 10
-"""Bytes of the shortest member there can be, as `read_head` counts them."""
+_Head = tuple[str, str | None, str | None, str | None, int | None, int | None]
+"""A member's id, instance id, client id, host, rebalance and session timeout."""
+_T = TypeVar("_T")
+_INT16: Final = Struct(">h").unpack_from
+_TIMEOUTS: Final = Struct(">ii").unpack_from
+Names = tuple[str, str | None, str | None]
+"""A value's protocol type, its protocol and its leader."""
 _WHAT: Final = "group metadata value"
-_INT32: Final = struct.Struct(">i").unpack_from
-_LAST: Final = struct.Struct(">qi")
-_NULL_RACK: Final = b"\xff\xff"
-_NEVER: Final = b""
-
-
-class Entry:
-    """One member of a value: `seen` is what it says, `key` its member id as it is written.
-
-    Its bytes are `before`, four bytes of the subscription's generation, and `after`; where there is
-    no such generation, all are `before`. `head` are those up to the subscription.
-    """
-
-    __slots__ = ("after", "before", "cut", "head", "key", "seen", "size")
-
-    def __init__(self, raw: bytes, head: int, subscription: bytes, seen: Seen) -> None:
-        self.key = _key(raw, 0)
-        self.head = raw[:head]
-        self.size = len(raw)
-        self.seen = seen
-        self.before, self.after = raw, _NEVER
-        told = seen.sent.generation is not None and seen.sent.version == _BY_HEART
-        if told and subscription[-2:] == _NULL_RACK:
-            generation = head + 4 + len(subscription) - 6
-            self.before, self.after = raw[:generation], raw[generation + 4 :]
-        self.cut = len(self.before)
+_CONSUMER: Final = "consumer"
+_NUMBERS: Final = bytes(12)
+"""A state's time, and that there are no members."""
 
 
 class Value:
-    """A classic group's record: `entries` are its members.
+    """A classic group's record: `members` are whom it names.
 
-    Against the entries of the value before, `base`, those in `fresh` are new and those in `dropped`
-    are gone; a member that changed is in both. `base` is None where nothing is known of that.
+    Against `base`, the members of the value before it, those in `fresh` are new and those in
+    `dropped` are gone; a member that changed is in both. `base` is None where that is not known.
+    `sums` are theirs, where they were added up.
+
+    A member that is in several values is one object, so it cannot say the generation that its
+    subscription names in each. It learns that when it is dropped, or by `recall`.
     """
 
     __slots__ = (
+        "_dropped",
+        "_said",
+        "_written_in",
         "base",
-        "dropped",
-        "entries",
         "fresh",
         "generation",
         "leader",
+        "members",
         "protocol",
         "protocol_type",
         "state_timestamp_ms",
+        "sums",
     )
-    base: list[Entry] | None
-    dropped: list[Entry]
-    entries: list[Entry]
-    fresh: list[Entry]
 
     def __init__(
-        self, protocol_type: str, generation: int, protocol: str | None, leader: str | None,
+        self,
+        generation: int,
+        names: Names,
         state_timestamp_ms: int | None,
-    ) -> None:  # fmt: skip
-        self.protocol_type = protocol_type
+        members: list[Seen],
+        *,
+        said: list[int] | None = None,
+        sums: Sums | None = None,
+        written_in: tuple[pa.Array, int] | None = None,
+    ) -> None:
         self.generation = generation
-        self.protocol = protocol
-        self.leader = leader
+        self.protocol_type, self.protocol, self.leader = names
         self.state_timestamp_ms = state_timestamp_ms
+        self.members = members
+        self.base: list[Seen] | None = None
+        self.fresh: list[Seen] = members
+        self.sums = sums
+        self._written_in = written_in
+        self._dropped: list[tuple[Seen, int]] = []
+        self._said = said
+
+    def follow(self, base: Value, fresh: list[Seen], dropped: list[tuple[Seen, int]]) -> None:
+        """It is told against `base`; `dropped` have the generation that each said there."""
+        self.base, self.fresh, self._dropped = base.members, fresh, dropped
+
+    def dropped(self) -> list[Seen]:
+        """Those who are gone, as they were when they were last there."""
+        return [_saying(seen, generation) for seen, generation in self._dropped]
+
+    def written(self) -> bytes | None:
+        """Its bytes; None where it was read strictly."""
+        if self._written_in is None:
+            return None
+        column, row = self._written_in
+        raw: bytes = column[row].as_py()
+        return raw
+
+    def recall(self) -> None:
+        """Its members say the generations that their subscriptions say here."""
+        for seen, generation in zip(self.members, self._said or (), strict=False):
+            _saying(seen, generation)
+
+
+def _saying(seen: Seen, generation: int) -> Seen:
+    if seen.generation is not None:
+        seen.generation = generation
+    return seen
 
 
 class ValueReader:
-    """Reads one group's values in the order in which they come."""
+    """Reads the values of a batch, in which each group's rows are one after another."""
 
     def __init__(self, values: Values) -> None:
         self._values = values
-        self._entries: list[Entry] = []
-        self._by_key: dict[bytes, Entry] = {}
-        self._consumer = False
-        # what a value begins with, what is between its generation and its time, and its texts
-        self._head: tuple[bytes, bytes, tuple[str, str | None, str | None]] | None = None
 
-    def read(self, data: bytes, alone: bool) -> Value:
-        """The value in `data`.
+    def read(
+        self, groups: Sequence[str], values: pa.Array, rows: Sequence[int], heard: Collection[str]
+    ) -> dict[int, Value]:
+        """Values in these rows of a binary column, none of them null, by their row.
 
-        Unless the records stand `alone`, without a log, another generation in a subscription makes
-        another entry. Only the protocol type `consumer` has subscriptions that can be read.
+        One that is not there is for `read_strictly`. `groups` are all rows' groups. Of the groups
+        in `heard` there is a log: another generation in a subscription makes another member.
+        """
+        cut = cut_values(values, np.array(rows, np.int64))
+        if not len(cut.rows):
+            return {}
+        return _Batch(cut, [groups[row] for row in cut.rows.tolist()], heard).values(
+            self._values, values
+        )
+
+    def read_strictly(self, data: bytes) -> Value:
+        """One value by itself.
 
         Raises:
             WireError: as `decode_group_metadata`.
         """
-        value, at, count = self._known_head(data) or self._strict_head(data)
-        if not at:
-            members = decode_group_metadata(data).members
-            value.entries = [Entry(_NEVER, 0, _NEVER, self._seen(one)) for one in members]
-            value.base, value.fresh, value.dropped = None, value.entries, []
-            return value
-        before = value.base = self._entries
-        fresh, again = list[Entry](), list[tuple[Seen, int]]()
-        entries = list[Entry]()
-        expected, size, came = 0, len(before), 0
-        starts = data.startswith
-        for _ in range(count):
-            entry = before[expected] if expected < size else None
-            expected += 1
-            if entry is None or not starts(entry.before, at):
-                entry = self._by_key.get(_key(data, at))
-                if entry is None:
-                    came += 1
-                else:
-                    expected = before.index(entry) + 1
-                if entry is None or not starts(entry.before, at):
-                    entry = self._changed(data, at, entry) or self._anew(data, at)
-                    fresh.append(entry)
-            if entry.after:
-                generation = at + entry.cut
-                if not starts(entry.after, generation + 4) or (
-                    not alone and _INT32(data, generation)[0] != entry.seen.generation
-                ):
-                    entry = self._changed(data, at, entry) or self._anew(data, at)
-                    fresh.append(entry)
-                    generation = at + entry.cut
-                again.append((entry.seen, generation))
-            entries.append(entry)
-            at += entry.size
-        value.entries, value.fresh, value.dropped = entries, fresh, []
-        if fresh or len(entries) != size:
-            self._note(value, before, came)
-        for seen, place in again:
-            (seen.generation,) = _INT32(data, place)
-        self._entries = entries
-        return value
+        value = decode_group_metadata(data)
+        consumer = value.protocol_type == _CONSUMER
+        members = []
+        for one in value.members:
+            sent = self._values.sent(one.subscription) if consumer else UNTOLD
+            given = self._values.given(one.assignment) if consumer else NOT_GIVEN
+            head = (
+                one.member_id, one.instance_id, one.client_id, one.client_host,
+                one.rebalance_timeout_ms, one.session_timeout_ms,
+            )  # fmt: skip
+            members.append(_seen(head, sent, given))
+        names = (value.protocol_type, value.protocol, value.leader)
+        return Value(value.generation, names, value.state_timestamp_ms, members)
 
-    def _known_head(self, data: bytes) -> tuple[Value, int, int] | None:
-        """As `_strict_head`, where all but numbers is as it was in the value before."""
-        if self._head is None:
-            return None
-        first, names, texts = self._head
-        at = len(first) + 4
-        end = at + len(names) + _LAST.size
-        if end > len(data) or not (data.startswith(first) and data.startswith(names, at)):
-            return None
-        stamp, count = _LAST.unpack_from(data, at + len(names))
-        if not 0 <= count * _SHORTEST <= len(data) - end:
-            return None
-        protocol_type, protocol, leader = texts
-        generation = _INT32(data, at - 4)[0]
-        return Value(protocol_type, generation, protocol, leader, stamp), end, count
 
-    def _strict_head(self, data: bytes) -> tuple[Value, int, int]:
-        """A value without its members, where these begin, and how many they are.
+class _Batch:
+    """Values that were cut; `owner` is which of them each member is in."""
 
-        They begin at 0 where they are not of the version that is recognised by its bytes.
-        """
-        reader = Reader(data, _WHAT)
-        head = read_head(reader)
-        consumer = head.protocol_type == "consumer"
-        if head.version != _BY_HEART or consumer is not self._consumer:
-            self._entries, self._by_key, self._consumer = [], {}, consumer
-        self._head = None
-        value = Value(*head[1:6])
-        if head.version != _BY_HEART:
-            return value, 0, head.members
-        first = 4 + int.from_bytes(data[2:4], "big")
-        names = data[first + 4 : reader.offset - _LAST.size]
-        self._head = (data[:first], names, (head.protocol_type, head.protocol, head.leader))
-        return value, reader.offset, head.members
+    def __init__(self, cut: Cut, groups: list[str], heard: Collection[str]) -> None:
+        self.cut = cut
+        self.names = _names(cut)
+        self.owner = np.repeat(np.arange(len(groups)), np.diff(cut.first))
+        consumer = _mask(one is not None and one[0] == _CONSUMER for one in self.names)
+        self.consumer = consumer[self.owner]
+        self.apart = _mask(group in heard for group in groups)
+        self.readable = _mask(one is not None for one in self.names)
+        again = [a == b for a, b in itertools.pairwise(groups)]
+        self.follows = _mask([False, *again][: len(groups)])
 
-    def _note(self, value: Value, before: list[Entry], came: int) -> None:
-        """What is new against the value before, of which `came` are members that were not there."""
-        kept = set(value.entries)
-        if len(kept) != len(value.entries):
-            value.base = None
-        if value.fresh or len(before) != len(kept) - came:
-            value.dropped = [one for one in before if one not in kept]
-        for one in value.dropped:
-            self._by_key.pop(one.key, None)
-        for one in value.fresh:
-            self._by_key[one.key] = one
-
-    def _changed(self, data: bytes, at: int, old: Entry | None) -> Entry | None:
-        """A member whose bytes up to the subscription are known; None where they are not."""
-        if old is None or not data.startswith(old.head, at):
-            return None
-        sent_at = at + len(old.head) + 4
-        try:
-            given_at = sent_at + _INT32(data, sent_at - 4)[0] + 4
-            end = given_at + _INT32(data, given_at - 4)[0]
-        except struct.error:
-            return None
-        if not sent_at <= given_at - 4 <= given_at <= end <= len(data):
-            return None
-        subscription = data[sent_at : given_at - 4]
-        seen = old.seen.rejoined(*self._blobs(subscription, data[given_at:end]))
-        return Entry(data[at:end], len(old.head), subscription, seen)
-
-    def _anew(self, data: bytes, at: int) -> Entry:
-        reader = Reader(data, _WHAT)
-        reader.offset = at
-        member = read_member(reader, _BY_HEART)
-        raw = data[at : reader.offset]
-        head = len(raw) - 8 - len(member.subscription) - len(member.assignment)
-        return Entry(raw, head, member.subscription, self._seen(member))
-
-    def _seen(self, member: GroupMetadataMember) -> Seen:
-        sent, given = self._blobs(member.subscription, member.assignment)
-        return Seen(
-            member.member_id,
-            member.instance_id,
-            member.client_id,
-            member.client_host,
-            session_timeout_ms=member.session_timeout_ms,
-            rebalance_timeout_ms=member.rebalance_timeout_ms,
-            sent=sent,
-            given=given,
-            protocol_type="classic",
+    def values(self, values: Values, column: pa.Array) -> dict[int, Value]:
+        """Those that the codec takes, by their row in the column."""
+        cut = self.cut
+        codes, examples = self._distinct()
+        seen = self._decoded(values, examples)
+        self.readable[self.owner[_mask(one is None for one in seen)[codes]]] = False
+        members: list[Any] = [seen[code] for code in codes.tolist()]
+        told, fresh, dropped = self._changes(codes)
+        came, went = _parts(fresh, cut.first), _parts(dropped, cut.first)
+        own = np.array([(one and one.generation) or 0 for one in seen], np.int64)
+        said = np.where(cut.has_generation, cut.sent_generation, own[codes])
+        left = list(
+            zip([members[m] for m in dropped.tolist()], said[dropped].tolist(), strict=True)
         )
+        says = np.bincount(self.owner[cut.has_generation], minlength=len(told)) > 0
+        sums = self._sums(seen, codes)
+        first, spoken = cut.first.tolist(), said.tolist()
+        new = [members[m] for m in fresh.tolist()]
+        made: dict[int, Value] = {}
+        before: Value | None = None
+        rows = zip(
+            cut.rows.tolist(), cut.generation.tolist(), self.names, cut.stamp.tolist(),
+            says.tolist(), told.tolist(), self.readable.tolist(), sums, strict=True,
+        )  # fmt: skip
+        for n, (row, generation, names, stamp, is_said, is_told, readable, of_all) in enumerate(
+            rows
+        ):
+            if not readable or names is None:
+                continue
+            here = slice(first[n], first[n + 1])
+            value = Value(
+                generation, names, stamp, members[here],
+                said=spoken[here] if is_said else None, sums=of_all, written_in=(column, row),
+            )  # fmt: skip
+            if is_told and before is not None:
+                value.follow(before, new[came[n] : came[n + 1]], left[went[n - 1] : went[n]])
+            made[row] = before = value
+        return made
 
-    def _blobs(self, subscription: bytes, assignment: bytes) -> tuple[Sent, Given]:
-        if not self._consumer:
-            return UNTOLD, NOT_GIVEN
-        return self._values.sent(subscription), self._values.given(assignment)
+    def _sums(self, seen: Sequence[Seen | None], codes: Ints) -> list[Sums]:
+        """Of each value; values have members or have not."""
+        counts = np.array([one.count if one else 0 for one in seen], np.int64)[codes]
+        sessions = np.array([one.session_ms if one else 0 for one in seen], np.int64)[codes]
+        size = len(self.cut.rows)
+        known = np.bincount(self.owner[counts < 0], minlength=size) == 0
+        total = np.bincount(self.owner, counts, size).astype(np.int64)
+        some = np.bincount(self.owner[counts > 0], minlength=size) > 0
+        empty = np.bincount(self.owner[counts == 0], minlength=size) > 0
+        shortest = np.full(size, np.iinfo(np.int64).max)
+        np.minimum.at(shortest, self.owner, sessions)
+        shortest[np.diff(self.cut.first) == 0] = 0
+        return [
+            Sums(assigned if sure else None, *rest)
+            for sure, assigned, *rest in zip(
+                known.tolist(), total.tolist(), some.tolist(), empty.tolist(), shortest.tolist(),
+                strict=True,
+            )
+        ]  # fmt: skip
+
+    def _distinct(self) -> tuple[Ints, Ints]:
+        """A code for each member, the same for all that are the same; and a member of each."""
+        cut, size = self.cut, len(self.cut.pieces)
+        flags = self.consumer + 2 * self.apart[self.owner]
+        codes = cut.head * 4 + flags
+        for part in (cut.sent, cut.rest):
+            codes = _codes(codes) * size + np.where(self.consumer, part, 0)
+        if self.apart.any():
+            codes = _codes(codes) * size + np.where(flags == 3, cut.at_generation, 0)
+        codes = _codes(codes)
+        examples = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
+        examples[codes[::-1]] = np.arange(len(codes))[::-1]
+        return codes, examples
+
+    def _decoded(self, values: Values, examples: Ints) -> list[Seen | None]:
+        """What these members say; None where only the strict codec can tell what is wrong."""
+        cut = self.cut
+        apart = self.apart[self.owner[examples]]
+        heads = _once(cut.pieces, cut.head[examples], _read_head)
+        sents: dict[tuple[int, int], Sent] = {}
+        givens: dict[int, Given] = {}
+        made: list[Seen | None] = []
+        for member, head, consumer, shared, generation, sent_code, given_code in zip(
+            examples.tolist(), cut.head[examples].tolist(), self.consumer[examples].tolist(),
+            (cut.has_generation[examples] & ~apart).tolist(),
+            np.where(apart, cut.at_generation[examples], -1).tolist(),
+            cut.sent[examples].tolist(), cut.rest[examples].tolist(), strict=True,
+        ):  # fmt: skip
+            person = heads[head]
+            sent, given = UNTOLD, NOT_GIVEN
+            if consumer:
+                known = sents.get((sent_code, generation))
+                if known is None:
+                    known = sents[sent_code, generation] = values.sent(cut.sent_bytes(member))
+                sent = known
+                known_given = givens.get(given_code)
+                if known_given is None:
+                    known_given = givens[given_code] = values.given(cut.given_bytes(member))
+                given = known_given
+            # Only of what was read to its end it is sure which bytes are the generation.
+            if person is None or (consumer and shared and not sent.exact):
+                made.append(None)
+                continue
+            made.append(_seen(person, sent, given))
+        return made
+
+    def _changes(self, codes: Ints) -> tuple[Mask, Ints, Ints]:
+        """Which values are told against the one before; the members that are new in one of these,
+        and those that are not in it any more."""
+        size = len(self.follows)
+        told = self.follows & self.readable
+        told[1:] &= self.readable[:-1]
+        keys = codes * (size + 1) + self.owner
+        order = np.argsort(keys, kind="stable")
+        step = np.diff(keys[order])
+        twice = self.owner[order[1:][step == 0]]
+        told[twice] = False
+        told[(twice + 1)[twice + 1 < size]] = False
+        stayed, stays = np.zeros((2, len(codes)), np.bool_)
+        stayed[order[1:][step == 1]] = True
+        stays[order[:-1][step == 1]] = True
+        next_told = np.append(told[1:], False)
+        fresh = np.flatnonzero(~stayed & told[self.owner])
+        return told, fresh, np.flatnonzero(~stays & next_told[self.owner])
 
 
-def _key(data: bytes, at: int) -> bytes:
-    """The member id that begins at `at`, as it is written; what is there of one that is cut off."""
-    size = data[at : at + 2]
-    return data[at + 2 : at + 2 + int.from_bytes(size, "big")]
+def _names(cut: Cut) -> list[Names | None]:
+    """Each value's; None where the codec refuses them."""
+    known: dict[tuple[int, int], Names | None] = {}
+    made = []
+    for pair in zip(cut.start.tolist(), cut.names.tolist(), strict=True):
+        if pair not in known:
+            start, names = (cut.pieces[code].as_py() for code in pair)
+            try:
+                head = read_head(Reader(start + bytes(4) + names + _NUMBERS, _WHAT))
+                known[pair] = (head.protocol_type, head.protocol, head.leader)
+            except WireError:
+                known[pair] = None
+        made.append(known[pair])
+    return made
+
+
+def _once(pieces: pa.LargeBinaryArray, codes: Ints, read: Callable[[bytes], _T]) -> dict[int, _T]:
+    """What is read in each of these pieces, by its code."""
+    distinct = np.unique(codes)
+    raw = pieces.take(pa.array(distinct)).to_pylist()
+    return dict(zip(distinct.tolist(), map(read, raw), strict=True))
+
+
+def _read_head(raw: bytes) -> _Head | None:
+    """A member up to its subscription, whose lengths are known to be right; None: not UTF-8."""
+    try:
+        member_id, at = _text(raw, 0)
+        instance_id, at = _text(raw, at)
+        client_id, at = _text(raw, at)
+        host, at = _text(raw, at)
+    except UnicodeDecodeError:
+        return None
+    return (member_id or "", instance_id, client_id, host, *_TIMEOUTS(raw, at))
+
+
+def _text(raw: bytes, at: int) -> tuple[str | None, int]:
+    (size,) = _INT16(raw, at)
+    end = at + 2 + max(size, 0)
+    return raw[at + 2 : end].decode() if size >= 0 else None, end
+
+
+def _seen(head: _Head, sent: Sent, given: Given) -> Seen:
+    member_id, instance_id, client_id, host, rebalance_timeout_ms, session_timeout_ms = head
+    return Seen(
+        member_id,
+        instance_id,
+        client_id,
+        host,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        sent=sent,
+        given=given,
+        protocol_type="classic",
+    )
+
+
+def _parts(places: Ints, first: Ints) -> list[int]:
+    """Where each value's begin among these places of members, in order."""
+    found: list[int] = np.searchsorted(places, first).tolist()
+    return found
+
+
+def _mask(answers: Iterable[bool]) -> Mask:
+    return np.array(list(answers), np.bool_)
+
+
+def _codes(numbers: Ints) -> Ints:
+    """Numbers from 0 for the distinct ones."""
+    codes: Ints = pa.array(numbers).dictionary_encode().indices.to_numpy().astype(np.int64)
+    return codes

@@ -8,7 +8,7 @@ from typing import Final
 from rebal.groups.model import GroupType
 from rebal.inspectors.fleet import timeline_causes as causes
 from rebal.inspectors.fleet.timeline_log import MILLI, Log, Round
-from rebal.inspectors.fleet.timeline_members import Seen, Standing
+from rebal.inspectors.fleet.timeline_members import Seen, Standing, sums_of
 from rebal.inspectors.fleet.timeline_reader import Value
 from rebal.inspectors.fleet.timeline_values import Given
 
@@ -20,14 +20,13 @@ _NEARLY: Final = 0.9
 class Generation:
     """One generation as a source shows it; times in microseconds, None: not known.
 
-    `members` is None where the source shows only that it was; `counts` are their partitions, -1
-    where that is not known. `source` is `TOPIC` or `LOG`, and `value` the record that it is from.
+    `members` is None where the source shows only that it was. `source` is `TOPIC` or `LOG`, and
+    `value` the record that it is from.
     """
 
     __slots__ = (
         "assignor",
         "completed",
-        "counts",
         "ended",
         "leader",
         "members",
@@ -35,6 +34,7 @@ class Generation:
         "protocol_type",
         "source",
         "started",
+        "sums",
         "type",
         "value",
     )
@@ -58,7 +58,7 @@ class Generation:
         # `ended` moves on when the generation is written again, this does not
         self.completed = ended
         self.members = members
-        self.counts = [seen.count for seen in members or ()]
+        self.sums = (value.sums if value is not None else None) or sums_of(members or ())
         self.source = source
         self.assignor = assignor
         self.leader = leader
@@ -70,31 +70,32 @@ class Generation:
     def follows(self, old: Generation | None) -> bool:
         """Does its record say what is new against the record of `old`."""
         value, before = self.value, old.value if old is not None else None
-        return value is not None and before is not None and value.base is before.entries
+        return value is not None and before is not None and value.base is before.members
 
 
 class Change:
     """Who came, went and changed between the standing members and a generation.
 
+    `known` is whether the generation's record says what is new against the standing members.
     `changed` are members that stayed and said or got something else; all others are as they were.
     """
 
-    __slots__ = ("_before", "changed", "gone", "new", "replaced")
+    __slots__ = ("_before", "changed", "gone", "known", "new", "replaced")
 
     def __init__(self, before: Mapping[str, Standing], after: Generation, known: bool) -> None:
         self._before = before
+        self.known = known
         self.new: list[Seen] = []
         self.changed: list[tuple[Standing, Seen]] = []
         self.gone: list[Standing] = []
-        members: Iterable[Seen] = after.members or ()
+        # new member id -> the one of the same instance before
+        self.replaced: dict[str, Standing] = {}
+        members: Sequence[Seen] = after.members or ()
+        dropped: list[Seen] = []
         if known and after.value is not None:
-            members = [entry.seen for entry in after.value.fresh]
-            there = {seen.member_id for seen in members}
-            dropped = {entry.seen.member_id for entry in after.value.dropped} - there
-            if len(dropped) == 1:
-                self.gone = [before[each] for each in dropped]
-            elif dropped:
-                self.gone = [one for key, one in before.items() if key in dropped]
+            members, dropped = after.value.fresh, after.value.dropped()
+            if not members and not dropped:
+                return
         stayed = 0
         for seen in members:
             standing = before.get(seen.member_id)
@@ -104,11 +105,17 @@ class Change:
             stayed += 1
             if seen is not standing.seen:
                 self.changed.append((standing, seen))
-        if not known and stayed != len(before):
+        if dropped:
+            went = {seen.member_id for seen in dropped}
+            if stayed:
+                went -= {seen.member_id for seen in members}
+            if len(went) == 1:
+                self.gone = [before[each] for each in went]
+            elif went:
+                self.gone = [one for key, one in before.items() if key in went]
+        elif not known and stayed != len(before):
             ids = {seen.member_id for seen in members}
             self.gone = [one for key, one in before.items() if key not in ids]
-        # new member id -> the one of the same instance before
-        self.replaced: dict[str, Standing] = {}
         if self.gone and self.new:
             instances = {
                 one.seen.instance_id: one for one in self.gone if one.seen.instance_id is not None
@@ -225,6 +232,29 @@ def cause(
     `assigned` counts the partitions given in the generation before `old`, in `old` and in `new`.
     """
     gone, came = change.really_gone, change.really_new
+    told = None
+    if round_ is not None or log.left:
+        told = _logged(new, change, log, round_, sure)
+        if told == causes.EXPIRED:
+            return told
+    if change.replaced and not (gone or came):
+        if old.assignor != new.assignor or any(_other_list(k, log) for k in change.replaced):
+            return causes.LISTS
+        return causes.REPLACED
+    if not old.members and old.members is not None and came:
+        return causes.FIRST
+    if told is not None and not (
+        told in (causes.LEADER, causes.REJOINED) and _plain(change, assigned)
+    ):
+        return told
+    return _plain(change, assigned) or told
+
+
+def _logged(
+    new: Generation, change: Change, log: Log, round_: Round | None, sure: bool
+) -> str | None:
+    """What the log says began it."""
+    gone, came = change.really_gone, change.really_new
     hints: list[causes.Hint] = []
     ended = new.ended
     began = round_.began(ended) if round_ is not None else None
@@ -252,18 +282,7 @@ def cause(
         new_joins = [hint.at for hint in hints if hint.cause == causes.JOINED]
         if not new_joins or (rejoined and min(rejoined) < min(new_joins)):
             return causes.EXPIRED
-    if change.replaced and not (gone or came):
-        if old.assignor != new.assignor or any(_other_list(k, log) for k in change.replaced):
-            return causes.LISTS
-        return causes.REPLACED
-    if not old.members and old.members is not None and came:
-        return causes.FIRST
-    told = causes.first(hint for hint in hints if hint.cause)
-    if told is not None and not (
-        told in (causes.LEADER, causes.REJOINED) and _plain(change, assigned)
-    ):
-        return told
-    return _plain(change, assigned) or told
+    return causes.first(hint for hint in hints if hint.cause)
 
 
 def _plain(change: Change, assigned: tuple[int, int, int]) -> str | None:

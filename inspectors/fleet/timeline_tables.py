@@ -58,13 +58,20 @@ def _batch(table: str, rows: Iterable[tuple[Any, ...]]) -> pa.RecordBatch:
 
 
 def _partition_lists(column: tuple[PartitionList | None, ...]) -> pa.Array:
-    """Equal lists are made once, and taken for each row."""
-    codes: dict[PartitionList, int] = {}
-    taken = [None if one is None else codes.setdefault(one, len(codes)) for one in column]
+    """A list that several rows share is made once, and taken for each row."""
+    codes: dict[int, int] = {}
+    distinct: list[PartitionList] = []
+    taken: list[int | None] = []
+    for one in column:
+        code = codes.get(id(one))
+        if code is None and one is not None:
+            code = codes[id(one)] = len(distinct)
+            distinct.append(one)
+        taken.append(code)
     ends = [0]
     topics: list[str] = []
     raws: list[bytes] = []
-    for one in codes:
+    for one in distinct:
         topics += one.topics
         raws += one.numbers
         ends.append(len(topics))

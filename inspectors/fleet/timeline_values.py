@@ -68,9 +68,10 @@ class Sent:
     """What a member's subscription says; `error` says why it could not be read (None: it was).
 
     `owned` is None where the version has no such field, `generation` too (-1: the member has none).
+    Of an `exact` one each byte was told, from the version to the end.
     """
 
-    __slots__ = ("error", "generation", "owned", "rack", "topics", "user_data", "version")
+    __slots__ = ("error", "exact", "generation", "owned", "rack", "topics", "user_data", "version")
 
     def __init__(
         self,
@@ -82,6 +83,7 @@ class Sent:
         rack: str | None = None,
         user_data: bytes | None = None,
         error: str | None = None,
+        exact: bool = False,
     ) -> None:
         self.version = version
         self.topics = topics
@@ -90,6 +92,7 @@ class Sent:
         self.rack = rack
         self.user_data = user_data
         self.error = error
+        self.exact = exact
 
 
 class Given:
@@ -135,8 +138,9 @@ class Values:
             if known is not None:
                 (generation,) = _INT32(data, len(data) - 6)
                 return Sent(
-                    3, known.topics, known.owned, generation=generation, user_data=known.user_data
-                )
+                    3, known.topics, known.owned,
+                    generation=generation, user_data=known.user_data, exact=True,
+                )  # fmt: skip
             found = self._fast_sent(data)
             if found is not None:
                 _keep(self._but_generation, data[:-6], found)
@@ -171,7 +175,7 @@ class Values:
             user_data = data[at : at + length]
             at += length
         if not version:
-            return Sent(0, topics, user_data=user_data) if at == size else None
+            return Sent(0, topics, user_data=user_data, exact=True) if at == size else None
         end, generation = size, None
         if version == 3:
             if data[-2:] != _NULL_RACK:
@@ -185,7 +189,7 @@ class Values:
         owned = self._list(data[at:end])
         if owned is None:
             return None
-        return Sent(version, topics, owned, generation=generation, user_data=user_data)
+        return Sent(version, topics, owned, generation=generation, user_data=user_data, exact=True)
 
     def _fast_given(self, data: bytes) -> Given | None:
         if len(data) < 10 or data[0] or data[1] > 3:

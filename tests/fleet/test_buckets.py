@@ -68,7 +68,7 @@ def sort_key(row: dict[str, Any]) -> tuple[Any, ...]:
         max_size=4,
     ),
     least=st.integers(1, 5),
-    limits=st.sampled_from([{}, {"_READ": 1, "_CHUNK": 7, "_HELD": 2000}, {"_RUN": 10_000}]),
+    limits=st.sampled_from([{}, {"_READ": 1, "_ROWS": 7, "_HELD": 2000}, {"_RUN": 10_000}]),
 )
 def test_each_row_comes_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ from rebal.groups.wire.group_metadata import (
     GroupMetadataMember,
     decode_group_metadata,
 )
-from rebal.inspectors.fleet.timeline_members import Seen
+from rebal.inspectors.fleet.timeline_members import Seen, sums_of
 from rebal.inspectors.fleet.timeline_reader import Value, ValueReader
 from rebal.inspectors.fleet.timeline_values import UNTOLD, Values
 from tests.fleet.timeline_input import record, tables
@@ -150,60 +152,135 @@ def what(seen: Seen, assignment: bytes | None) -> tuple[Any, ...]:
 
 
 def told(value: Value) -> list[tuple[Any, ...]]:
-    found = []
-    for entry in value.entries:
-        *rest, _ = what(entry.seen, None)
-        found.append((*rest, entry.seen.given.partitions))
-    return found
+    value.recall()
+    return [(*what(seen, None)[:-1], seen.given.partitions) for seen in value.members]
 
 
 def head(value: Value | GroupMetadata) -> tuple[Any, ...]:
     return (value.protocol_type, value.generation, value.protocol, value.leader)
 
 
-@settings(deadline=None)
-@given(histories(), st.booleans(), st.data())
-def test_each_value_is_read_as_it_would_be_alone(
-    history: list[GroupMetadata], alone: bool, data: st.DataObject
-) -> None:
-    reader = ValueReader(Values())
-    before: Value | None = None
-    for one in history:
-        raw = written(one)
-        cut = raw[: data.draw(st.integers(0, len(raw) - 1))]
-        with pytest.raises(WireError):
-            reader.read(cut, alone)
-        found = reader.read(raw, alone)
-        assert head(found) == head(one)
-        assert told(found) == as_seen(one)
-        if before is not None and found.base is before.entries:
-            event("what changed was told")
-            kept = [entry for entry in before.entries if entry not in found.dropped]
-            assert {*kept, *found.fresh} == set(found.entries)
-            assert not {*kept} & {*found.fresh}
-        before = found
+Raws = Sequence[tuple[str, bytes]]
+"""Groups and their values."""
+
+
+def read(raws: Raws, heard: bool, reader: ValueReader | None = None) -> list[Value | str]:
+    """What each value says, read with the others, or why it is refused."""
+    reader = reader or ValueReader(Values())
+    groups = [group for group, _ in raws]
+    column = pa.array([raw for _, raw in raws], pa.binary())
+    made = reader.read(groups, column, range(len(raws)), set(groups) if heard else set())
+    found: list[Value | str] = []
+    for n, (_, raw) in enumerate(raws):
+        value = made.get(n)
+        try:
+            found.append(reader.read_strictly(raw) if value is None else value)
+        except WireError as error:
+            found.append(str(error))
+    return found
 
 
 @settings(deadline=None)
-@given(histories(), st.data())
-def test_what_the_codec_refuses_is_refused_in_the_same_words(
-    history: list[GroupMetadata], data: st.DataObject
+@given(st.lists(histories(), min_size=1, max_size=3), st.booleans(), st.data())
+def test_values_read_together_say_what_each_says_alone(
+    groups: list[list[GroupMetadata]], heard: bool, data: st.DataObject
 ) -> None:
-    reader = ValueReader(Values())
-    for one in history:
-        raw = written(one)
-        reader.read(raw, True)
-        broken = bytearray(raw)
-        broken[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
-        try:
-            expected: Any = as_seen(decode_group_metadata(bytes(broken)))
-        except WireError as error:
-            expected = str(error)
-        try:
-            outcome: Any = told(reader.read(bytes(broken), True))
-        except WireError as error:
-            outcome = str(error)
-        assert outcome == expected
+    raws: list[tuple[str, bytes]] = []
+    expected: list[Any] = []
+    for number, history in enumerate(groups):
+        for one in history:
+            raw = written(one)
+            if data.draw(st.integers(0, 5)) == 0:
+                raw = raw[: data.draw(st.integers(0, len(raw) - 1))]
+            elif data.draw(st.integers(0, 5)) == 0:
+                changed = bytearray(raw)
+                changed[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
+                raw = bytes(changed)
+            try:
+                alone = decode_group_metadata(raw)
+                expected.append((head(alone), as_seen(alone)))
+            except WireError as error:
+                expected.append(str(error))
+            raws.append((f"g{number}", raw))
+    found = read(raws, heard)
+    assert [
+        one if isinstance(one, str) else (head(one), told(one)) for one in found
+    ] == expected  # fmt: skip
+
+
+@settings(deadline=None)
+@given(histories(), st.booleans())
+def test_a_value_says_what_is_new_against_the_one_before(
+    history: list[GroupMetadata], heard: bool
+) -> None:
+    found = read([("g", written(one)) for one in history], heard)
+    for before, value in itertools.pairwise(found):
+        assert isinstance(before, Value)
+        assert isinstance(value, Value)
+        if value.base is None:
+            continue
+        event("what changed was told")
+        assert value.base is before.members
+        gone = value.dropped()
+        said_before = {
+            seen.member_id: one for seen, one in zip(before.members, told(before), strict=False)
+        }
+        assert [what(seen, None)[:-1] for seen in value.dropped()] == [
+            said_before[seen.member_id][:-1] for seen in gone
+        ]
+        kept = [seen for seen in before.members if all(seen is not one for one in gone)]
+        assert {*map(id, kept), *map(id, value.fresh)} == set(map(id, value.members))
+        assert not {*map(id, kept)} & {*map(id, value.fresh)}
+
+
+@settings(deadline=None)
+@given(histories())
+def test_the_sums_of_a_value_are_its_members(history: list[GroupMetadata]) -> None:
+    for value in read([("g", written(one)) for one in history], False):
+        assert isinstance(value, Value)
+        if value.sums is not None:
+            assert value.sums == sums_of(value.members)
+
+
+def test_of_values_as_brokers_write_them_only_what_changed_is_told() -> None:
+    def member(name: str, generation: int) -> GroupMetadataMember:
+        subscription = (
+            struct.pack(">hi", 3, 1) + text("t") + struct.pack(">iiih", -1, 0, generation, -1)
+        )
+        return GroupMetadataMember(
+            member_id=name,
+            client_id="c",
+            client_host="/10.0.0.1",
+            rebalance_timeout_ms=300_000,
+            session_timeout_ms=45_000,
+            subscription=subscription,
+            assignment=b"\x00\x03" + partitions([0]) + b"\xff\xff\xff\xff",
+        )
+
+    raws = [
+        (
+            "g",
+            written(
+                GroupMetadata(
+                    version=3,
+                    protocol_type="consumer",
+                    generation=n,
+                    protocol="cooperative-sticky",
+                    leader="a",
+                    state_timestamp_ms=1_790_000_000_000,
+                    members=tuple(member(name, n - 1) for name in names),
+                )
+            ),
+        )
+        for n, names in enumerate(["abc", "abc", "abd"], start=1)
+    ]
+    _, second, third = (one for one in read(raws, False) if isinstance(one, Value))
+    assert not second.fresh
+    assert not second.dropped()
+    assert [seen.member_id for seen in third.fresh] == ["d"]
+    assert [(seen.member_id, seen.generation) for seen in third.dropped()] == [("c", 1)]
+    _, second, _ = (one for one in read(raws, True) if isinstance(one, Value))
+    assert len(second.fresh) == len(second.dropped()) == 3
 
 
 @settings(max_examples=100, deadline=None)
@@ -224,11 +301,12 @@ def test_what_changed_makes_the_tables_that_all_members_would(
 _READ = ValueReader.read
 
 
-def without_changes(self: ValueReader, data: bytes, alone: bool) -> Value:
-    """As if nothing were known of the value before."""
-    value = _READ(self, data, alone)
-    value.base = None
-    return value
+def without_changes(self: ValueReader, *given: Any) -> dict[int, Value]:
+    """As if nothing were known of the values before."""
+    found = _READ(self, *given)
+    for value in found.values():
+        value.base = None
+    return found
 
 
 @settings(max_examples=50, deadline=None)
@@ -242,3 +320,16 @@ def test_values_that_wait_for_late_ones_say_what_they_said(history: list[GroupMe
         return [tuple(row[name] for name in names) for row in tables(rows)["members"]]
 
     assert rows_of_members(1_000_000) == rows_of_members(60_000_000)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(histories(), min_size=1, max_size=3), st.data())
+def test_batches_of_any_size_make_the_same_tables(
+    groups: list[list[GroupMetadata]], data: st.DataObject
+) -> None:
+    rows = [
+        record(f"g{number}", START + n * 60_000_000, n, KEY, written(one))
+        for number, history in enumerate(groups)
+        for n, one in enumerate(history)
+    ]
+    assert tables(rows, size=data.draw(st.integers(1, len(rows)))) == tables(rows)

@@ -1,0 +1,185 @@
+"""GroupMetadataValues (v3) of a batch cut into their fields, all of them at once, by numpy.
+
+Only lengths are followed here. Each value is cut into pieces of bytes, and equal pieces get equal
+codes, so that what a piece says is read once. A value of another version, or one whose lengths do
+not add up, is left to the strict codec in groups/wire.
+
+    value    start | generation | names | time and count | member… | what follows
+    member   head | subscription | its generation | rest
+
+`start` is the version and the protocol type, `names` are the protocol and the leader, `head` is a
+member up to its subscription, and `rest` is what follows the generation in its subscription
+(KIP-792), and its assignment. Where a subscription has none, the generation is an empty piece.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from rebal.inspectors.fleet.binary_columns import Bytes, Ints, Mask, buffers, numbers
+
+VERSION: Final = 3
+"""The version of the values that are cut here, which brokers since 2.3 write."""
+_OF_VALUE, _OF_MEMBER = 5, 4
+"""Pieces of a value beside its members', and of a member."""
+_SHORTEST: Final = 10
+"""Bytes of the shortest member there can be, as `read_head` counts them."""
+_NULL: Final = -1
+
+
+class Cut(NamedTuple):
+    """The values that could be cut, and their members, one value's after another's.
+
+    `start`, `names`, `head`, `sent`, `at_generation` and `rest` are codes: places in `pieces`.
+    """
+
+    rows: Ints
+    """Where the values are in the batch."""
+    start: Ints
+    names: Ints
+    generation: Ints
+    stamp: Ints
+    first: Ints
+    """Where each value's members begin, and where the last one's end."""
+    head: Ints
+    sent: Ints
+    at_generation: Ints
+    rest: Ints
+    has_generation: Mask
+    sent_generation: Ints
+    sent_at: Ints
+    """Where a member's subscription begins in `data`; it ends four bytes before the assignment."""
+    given_at: Ints
+    end: Ints
+    pieces: pa.LargeBinaryArray
+    data: Bytes
+
+    def sent_bytes(self, member: int) -> bytes:
+        """A member's subscription."""
+        return self.data[self.sent_at[member] : self.given_at[member] - 4].tobytes()
+
+    def given_bytes(self, member: int) -> bytes:
+        """A member's assignment."""
+        return self.data[self.given_at[member] : self.end[member]].tobytes()
+
+
+class _Heads(NamedTuple):
+    """Of each value where it begins, where its start ends, its names, and it; and its members."""
+
+    begin: Ints
+    start: Ints
+    names: Ints
+    end: Ints
+    counts: Ints
+
+
+def cut_values(values: pa.Array, rows: Ints) -> Cut:
+    """Cut the values in these rows of a binary column, in their order; none of them is null."""
+    bounds, data = buffers(values)
+    heads, whole = _heads(data, bounds[rows], bounds[rows + 1])
+    rows, heads = rows[whole], _only(heads, whole)
+    first, places, whole = _members(data, heads)
+    if not whole.all():
+        places = places[:, np.repeat(whole, heads.counts)]
+        rows, heads = rows[whole], _only(heads, whole)
+        first = _sums(heads.counts)
+    return _encoded(data, rows, heads, first, places)
+
+
+def _only(heads: _Heads, which: Mask) -> _Heads:
+    return _Heads(*(column[which] for column in heads))
+
+
+def _sums(counts: Ints) -> Ints:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+
+
+def _heads(data: Bytes, begin: Ints, end: Ints) -> tuple[_Heads, Mask]:
+    """Each value up to its members, and whether it is as such a value is."""
+    kind = numbers(data, begin + 2, "i2")
+    start = begin + 4 + kind
+    protocol = np.maximum(numbers(data, start + 4, "i2"), 0)
+    leader_at = start + 6 + protocol
+    names = leader_at + 2 + np.maximum(numbers(data, leader_at, "i2"), 0)
+    counts = numbers(data, names + 8, "i4")
+    whole = (numbers(data, begin, "i2") == VERSION) & (kind >= 0) & (counts >= 0)
+    whole &= names + 12 + counts * _SHORTEST <= end
+    return _Heads(begin, start, names, end, counts), whole
+
+
+def _members(data: Bytes, heads: _Heads) -> tuple[Ints, Ints, Mask]:
+    """Where members begin by value; where each, its subscription, its assignment begin, and it
+    ends; and which values have no member that is cut off."""
+    first = _sums(heads.counts)
+    places = np.zeros((4, int(first[-1])), np.int64)
+    whole = np.ones(len(heads.counts), np.bool_)
+    # the n-th member of all values at once, the values with the most members first
+    order = np.argsort(-heads.counts, kind="stable")
+    still = np.searchsorted(-heads.counts[order], -np.arange(heads.counts.max(initial=0)))
+    at = heads.names[order] + 12
+    for nth, size in enumerate(still.tolist()):
+        live, at = order[:size], at[:size]
+        member = numbers(data, at, "i2")
+        instance_at = at + 2 + member
+        client_at = instance_at + 2 + np.maximum(numbers(data, instance_at, "i2"), 0)
+        client = numbers(data, client_at, "i2")
+        host_at = client_at + 2 + client
+        host = numbers(data, host_at, "i2")
+        sent_at = host_at + 2 + host + 8
+        sent = numbers(data, sent_at, "i4")
+        given_at = sent_at + 4 + sent
+        given = numbers(data, given_at, "i4")
+        end = given_at + 4 + given
+        plain = (member | client | host | sent | given) >= 0
+        whole[live[~plain | (end > heads.end[live])]] = False
+        places[:, first[live] + nth] = at, sent_at, given_at, end
+        at = end
+    return first, places, whole
+
+
+def _encoded(data: Bytes, rows: Ints, heads: _Heads, first: Ints, places: Ints) -> Cut:
+    member, sent, given, end = places
+    version, last = numbers(data, sent + 4, "i2"), numbers(data, given - 2, "i2")
+    size = given - sent - 4
+    # one of version 3 ends with its rack
+    with_rack = (version == 3) & (last == _NULL) & (size >= 20)
+    has = with_rack | ((version == 2) & (size >= 18))
+    generation = np.where(has, given - 4 - 2 * with_rack, given)
+    values = np.arange(len(rows)) * _OF_VALUE + first[:-1] * _OF_MEMBER
+    members = np.arange(len(sent)) * _OF_MEMBER + 4
+    members += np.repeat(np.arange(len(rows)) * _OF_VALUE, heads.counts)
+    cuts = np.zeros(len(rows) * _OF_VALUE + len(sent) * _OF_MEMBER + 1, np.int64)
+    for n, place in enumerate((heads.begin, heads.start, heads.start + 4, heads.names)):
+        cuts[values + n] = place
+    for n, place in enumerate((member, sent, generation, generation + 4 * has)):
+        cuts[members + n] = place
+    ends = heads.names + 12
+    ends[heads.counts > 0] = end[first[1:][heads.counts > 0] - 1]
+    cuts[values + 4 + heads.counts * _OF_MEMBER] = ends
+    cuts[-1] = heads.end[-1] if len(rows) else 0
+    pieces = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(cuts) - 1, [None, pa.py_buffer(cuts), pa.py_buffer(data)]
+    ).dictionary_encode()
+    codes = pieces.indices.to_numpy().astype(np.int64)
+    return Cut(
+        rows,
+        codes[values],
+        codes[values + 2],
+        numbers(data, heads.start, "i4"),
+        numbers(data, heads.names, "i8"),
+        first,
+        codes[members],
+        codes[members + 1],
+        codes[members + 2],
+        codes[members + 3],
+        has,
+        numbers(data, generation, "i4"),
+        sent + 4,
+        given + 4,
+        end,
+        pieces.dictionary,
+        data,
+    )
