@@ -28,7 +28,7 @@ BUCKET: Final = schemas.BUCKET.name
 _SPACE: Final = 1 << 32
 _PARTS: Final = 64
 """Row groups end where one of so many equal parts of all buckets does."""
-_HELD: Final = 64 << 20
+_HELD: Final = 128 << 20
 """Bytes that a task gathers before it writes them: fewer make many small row groups."""
 _READ: Final = 256 << 20
 """Bytes of row groups that a task keeps in memory while it puts rows in order."""

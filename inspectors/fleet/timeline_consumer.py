@@ -13,7 +13,7 @@ from typing import Final
 from rebal.groups.model import GroupType
 from rebal.groups.wire import consumer_group_records as records
 from rebal.groups.wire import offsets_key as kinds
-from rebal.inspectors.fleet.timeline_members import Seen
+from rebal.inspectors.fleet.timeline_members import Head, Seen, Server
 from rebal.inspectors.fleet.timeline_rebalances import TOPIC, Generation
 from rebal.inspectors.fleet.timeline_values import NOTHING, Given, PartitionList, Sent, Values
 
@@ -174,20 +174,17 @@ class ConsumerGroup:
             sent = self.values.sent(known.supported_protocols[0].metadata)
         now = member.current
         given = Given(self._list(now.assigned) if now is not None else NOTHING)
-        seen = Seen(
+        head = Head(
             member_id,
             known.instance_id,
             known.client_id,
             known.client_host,
-            session_timeout_ms=known.session_timeout_ms,
-            rebalance_timeout_ms=known.rebalance_timeout_ms,
-            sent=sent,
-            given=given,
-            protocol_type="consumer" if known.supported_protocols is None else "classic",
+            known.rebalance_timeout_ms,
+            known.session_timeout_ms,
+            "consumer" if known.supported_protocols is None else "classic",
         )
-        seen.target = self._list(member.target.partitions) if member.target is not None else None
-        seen.regex, seen.rack = known.topic_regex, known.rack_id
-        return seen
+        target = self._list(member.target.partitions) if member.target is not None else None
+        return Seen(head, sent, given, Server(target, known.topic_regex, known.rack_id))
 
     def _assignor(self) -> str | None:
         """The server-side assignor, where all members ask for the same; else the broker decides."""

@@ -7,16 +7,18 @@ from rebal.inspectors.fleet.timeline_log import Log, Person, Round
 from rebal.inspectors.fleet.timeline_members import Seen, Standing
 from rebal.inspectors.fleet.timeline_protocol import Kind, Profile, Protocols
 from rebal.inspectors.fleet.timeline_rebalances import Change, Generation
-from rebal.inspectors.fleet.timeline_values import NOTHING
+from rebal.inspectors.fleet.timeline_values import NOTHING, Places
 
 
 class Tally:
-    """Standing members whose kind holds, summed up: what they cost is known without asking each."""
+    """Standing members whose kind holds, summed up: what they cost is known without asking each.
+
+    A standing member that is summed up, as it is now, has its profile in `tallied`.
+    """
 
     def __init__(self) -> None:
         self.plain: dict[tuple[bool, bool], Profile] = {}
         """Kinds of members of which nothing but their records is known, by `kept` and `gave_up`."""
-        self._of: dict[str, tuple[Profile, int]] = {}
         self._sums: dict[Profile, list[int]] = {}
         self._open: list[str] | None = None
 
@@ -26,23 +28,32 @@ class Tally:
             asked = change.stayed()
         else:
             for standing in change.gone:
-                self._drop(standing.seen.member_id)
-            asked = list(change.changed)
-            again = {standing.seen.member_id for standing, _ in asked}
-            for member_id in again:
-                self._drop(member_id)
-            asked += change.unchanged(each for each in self._open if each not in again)
+                self._drop(standing)
+            for standing, _ in change.changed:
+                self._drop(standing)
+            asked = change.changed
+            if self._open:
+                again = {seen.member_id for _, seen in asked}
+                asked = asked + change.unchanged(each for each in self._open if each not in again)
         self._open = [seen.member_id for seen in change.new]
         return asked
 
-    def note(self, seen: Seen, profile: Profile) -> None:
+    def note(self, standing: Standing, seen: Seen, profile: Profile) -> None:
         """One of those asked for, as it is now."""
         if not profile.holds:
             assert self._open is not None
             self._open.append(seen.member_id)
+            standing.tallied = None
             return
-        self._of[seen.member_id] = (profile, seen.count)
-        self._add(profile, seen.count, 1)
+        standing.tallied = profile
+        sums = self._sums.get(profile)
+        if sums is None:
+            sums = self._sums[profile] = [0, 0, 0]
+        sums[0] += 1
+        if seen.count >= 0:
+            sums[1] += seen.count
+        else:
+            sums[2] += 1
 
     def profiles(self) -> set[Profile]:
         """Those of the members that are summed up."""
@@ -58,15 +69,16 @@ class Tally:
                 stopped += partitions
         return stopped
 
-    def _drop(self, member_id: str) -> None:
-        known = self._of.pop(member_id, None)
-        if known is not None:
-            self._add(*known, -1)
-
-    def _add(self, profile: Profile, count: int, sign: int) -> None:
-        sums = self._sums.setdefault(profile, [0, 0, 0])
-        sums[0] += sign
-        sums[1 if count >= 0 else 2] += sign * abs(count)
+    def _drop(self, standing: Standing) -> None:
+        if standing.tallied is None:
+            return
+        sums = self._sums[standing.tallied]
+        standing.tallied = None
+        sums[0] -= 1
+        if standing.seen.count >= 0:
+            sums[1] -= standing.seen.count
+        else:
+            sums[2] -= 1
 
 
 class Cost:
@@ -79,7 +91,16 @@ class Cost:
     `tally` is that of `old`, and then of `new`; None where members must be asked each time.
     """
 
-    __slots__ = ("_log", "_plain", "_protocols", "_round", "protocol", "stopped", "tally")
+    __slots__ = (
+        "_log",
+        "_places",
+        "_plain",
+        "_protocols",
+        "_round",
+        "protocol",
+        "stopped",
+        "tally",
+    )
 
     def __init__(
         self,
@@ -91,8 +112,10 @@ class Cost:
         protocols: Protocols,
         before: Round | None,
         tally: Tally | None,
+        places: Places,
     ) -> None:
         self._log, self._protocols, self._round = log, protocols, before
+        self._places = places
         same = (
             old is not None
             and old.assignor == new.assignor
@@ -105,10 +128,13 @@ class Cost:
         asked = tally.ask(change)
         stopped = tally.stopped()
         profiles = tally.profiles()
+        plain = same and not log.persons
         for standing, seen in asked:
-            profile = self._profile(old, new, standing, seen, same)
+            profile = standing.profile
+            if profile is None or not plain or not _goes_on(profile, standing.seen, seen):
+                profile = self._profile(old, new, standing, seen, same)
             profiles.add(profile)
-            tally.note(seen, profile)
+            tally.note(standing, seen, profile)
             if stopped is not None and standing.seen.count:
                 ran = profile
                 if not same and old is not None:
@@ -176,7 +202,17 @@ class Cost:
             return None
         if given is standing.seen.given:
             return 0
-        return len(had.keys - given.partitions.keys)
+        return (had.bits(self._places) & ~given.partitions.bits(self._places)).bit_count()
+
+
+def _goes_on(profile: Profile, before: Seen, seen: Seen) -> bool:
+    """Does what a member's records say leave it of its kind."""
+    if not profile.holds:
+        return False
+    owned = seen.sent.owned
+    if owned is not None and owned.count:
+        return profile.kind.kept
+    return seen.sent is before.sent
 
 
 def _tells(person: Person | None, kind: Kind) -> bool:

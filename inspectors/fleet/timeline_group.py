@@ -27,7 +27,7 @@ from rebal.inspectors.fleet.timeline_heartbeats import write_members
 from rebal.inspectors.fleet.timeline_history import History
 from rebal.inspectors.fleet.timeline_lists import Lists
 from rebal.inspectors.fleet.timeline_log import Log, Round
-from rebal.inspectors.fleet.timeline_members import NOT_GIVEN, Seen
+from rebal.inspectors.fleet.timeline_members import NOT_GIVEN, Head, Seen
 from rebal.inspectors.fleet.timeline_order import DISORDER, Item, Raw, Window
 from rebal.inspectors.fleet.timeline_protocol import Protocols
 from rebal.inspectors.fleet.timeline_reader import Value, ValueReader
@@ -316,19 +316,17 @@ class GroupTimeline:
             instance_id = one["instance_id"] if one else None
             metadata = one["metadata"] if one else None
             blob = round_.assignments.get(member_id, b"")
-            seen.append(
-                Seen(
-                    member_id,
-                    instance_id or (person.instance_id if person else None),
-                    person.client_id if person else None,
-                    person.host if person else None,
-                    session_timeout_ms=person.session_timeout_ms if person else None,
-                    rebalance_timeout_ms=person.rebalance_timeout_ms if person else None,
-                    sent=self.shared.values.sent(metadata) if metadata and consumer else UNTOLD,
-                    given=self.shared.values.given(blob) if consumer else NOT_GIVEN,
-                    protocol_type="classic",
-                )
+            head = Head(
+                member_id,
+                instance_id or (person.instance_id if person else None),
+                person.client_id if person else None,
+                person.host if person else None,
+                person.rebalance_timeout_ms if person else None,
+                person.session_timeout_ms if person else None,
+                "classic",
             )
+            sent = self.shared.values.sent(metadata) if metadata and consumer else UNTOLD
+            seen.append(Seen(head, sent, self.shared.values.given(blob) if consumer else NOT_GIVEN))
         self.history.advance(
             Generation(
                 round_.generation,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from rebal.inspectors.fleet.timeline_causes import LEFT
 from rebal.inspectors.fleet.timeline_history import History
 from rebal.inspectors.fleet.timeline_log import Person
-from rebal.inspectors.fleet.timeline_members import Place, Seen, Standing
+from rebal.inspectors.fleet.timeline_members import Head, Place, Seen, Standing
 from rebal.inspectors.fleet.timeline_values import Sent
 
 
@@ -23,16 +23,16 @@ def write_members(history: History, persons: Mapping[str, Person]) -> bool:
         if person.first_epoch is None:
             continue
         found = True
-        seen = Seen(
+        head = Head(
             member_id,
             person.instance_id,
             person.client_id,
             person.host,
-            session_timeout_ms=None,
-            rebalance_timeout_ms=person.rebalance_timeout_ms,
-            sent=Sent(None, person.topics),
-            protocol_type="consumer",
+            person.rebalance_timeout_ms,
+            None,
+            "consumer",
         )
+        seen = Seen(head, Sent(None, person.topics))
         gone = person.left_at is not None
         history.roster.write(
             Standing(seen, person.first_epoch, person.first_at),

@@ -23,6 +23,7 @@ from rebal.inspectors.fleet.timeline_rebalances import (
     went,
 )
 from rebal.inspectors.fleet.timeline_tables import Rows
+from rebal.inspectors.fleet.timeline_values import Places
 
 _MOST_SKIPPED: Final = 100
 """A longer gap of generation numbers is missing input, not so many rebalances that failed."""
@@ -44,6 +45,7 @@ class History:
         self.now: Generation | None = None
         self.protocol: str | None = None
         self.assigned = (0, 0)
+        self.places = Places()
         self.withheld: Owners = {}
         self.ended = False
         self.tally: Tally | None = None
@@ -89,7 +91,7 @@ class History:
         before = self.rounds.get(old.number) if old is not None else None
         cost = Cost(
             old, new, change, self.log,
-            protocols=self.protocols, before=before, tally=self.tally,
+            protocols=self.protocols, before=before, tally=self.tally, places=self.places,
         )  # fmt: skip
         self.tally = cost.tally
         self._row(old, new, change, round_, cost)
@@ -194,7 +196,7 @@ class History:
             latency = (new.ended - new.started) / MILLI
         moved_now = None
         if change is not None and before_known:
-            moved_now, self.withheld = moved(change, self.withheld)
+            moved_now, self.withheld = moved(change, self.withheld, self.places)
         else:
             self.withheld = {}
         refused = self.log.take_refused(new.ended)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import copy
 from typing import Final, NamedTuple
 
-from rebal.inspectors.fleet.timeline_log import Log, Person
+from rebal.inspectors.fleet.timeline_log import Log
+from rebal.inspectors.fleet.timeline_member_rows import Heard
 from rebal.inspectors.fleet.timeline_protocol import Profile
 from rebal.inspectors.fleet.timeline_tables import Rows
 from rebal.inspectors.fleet.timeline_values import UNTOLD, Given, PartitionList, Sent
@@ -24,6 +24,29 @@ class Place(NamedTuple):
     at: int
 
 
+class Head(NamedTuple):
+    """Who a member is; None: the source does not say."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str | None
+    host: str | None
+    rebalance_timeout_ms: int | None
+    session_timeout_ms: int | None
+    protocol_type: str | None
+
+
+class Server(NamedTuple):
+    """What a KIP-848 coordinator holds of a member; `target` is its target assignment."""
+
+    target: PartitionList | None = None
+    regex: str | None = None
+    rack: str | None = None
+
+
+_CLASSIC: Final = Server()
+
+
 class Seen:
     """One member in one generation, as a source shows it; None: the source does not say.
 
@@ -36,45 +59,33 @@ class Seen:
         "count",
         "generation",
         "given",
+        "head",
         "host",
         "instance_id",
         "member_id",
         "protocol_type",
-        "rack",
         "rebalance_timeout_ms",
-        "regex",
         "sent",
+        "server",
         "session_timeout_ms",
-        "target",
     )
 
     def __init__(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        client_id: str | None,
-        host: str | None,
-        *,
-        session_timeout_ms: int | None,
-        rebalance_timeout_ms: int | None,
-        sent: Sent = UNTOLD,
-        given: Given = NOT_GIVEN,
-        protocol_type: str | None = None,
+        self, head: Head, sent: Sent = UNTOLD, given: Given = NOT_GIVEN, server: Server = _CLASSIC
     ) -> None:
-        self.member_id = member_id
-        self.instance_id = instance_id
-        self.client_id = client_id
-        self.host = host
-        self.session_timeout_ms = session_timeout_ms
-        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.head = head
+        self.member_id = head.member_id
+        self.instance_id = head.instance_id
+        self.client_id = head.client_id
+        self.host = head.host
+        self.session_timeout_ms = head.session_timeout_ms
+        self.rebalance_timeout_ms = head.rebalance_timeout_ms
+        self.protocol_type = head.protocol_type
         self.sent = sent
         self.generation = sent.generation
         self.given = given
         self.count = -1 if given.partitions is None else given.partitions.count
-        self.protocol_type = protocol_type
-        self.target: PartitionList | None = None
-        self.regex: str | None = None
-        self.rack: str | None = None
+        self.server = server
 
     @property
     def session_ms(self) -> int:
@@ -83,39 +94,21 @@ class Seen:
 
     def under(self, member_id: str, client_id: str | None, host: str | None) -> Seen:
         """The same member after a restart."""
-        made = copy(self)
-        made.member_id = member_id
-        made.client_id, made.host = client_id or self.client_id, host or self.host
-        return made
-
-    def rejoined(self, sent: Sent, given: Given) -> Seen:
-        """The same member with another subscription or assignment."""
-        return Seen(
-            self.member_id,
-            self.instance_id,
-            self.client_id,
-            self.host,
-            session_timeout_ms=self.session_timeout_ms,
-            rebalance_timeout_ms=self.rebalance_timeout_ms,
-            sent=sent,
-            given=given,
-            protocol_type=self.protocol_type,
+        head = self.head._replace(
+            member_id=member_id, client_id=client_id or self.client_id, host=host or self.host
         )
+        made = Seen(head, self.sent, self.given, self.server)
+        made.generation = self.generation
+        return made
 
     def same_row(self, other: Seen) -> bool:
         """Does it still say what a row of `members` says, the generation aside."""
         mine, its = self.sent, other.sent
         return (
-            (mine is its or (mine.topics == its.topics and mine.owned == its.owned))
-            and (self.given is other.given or self.given.partitions == other.given.partitions)
-            and self.target == other.target
-            and self.instance_id == other.instance_id
-            and self.client_id == other.client_id
-            and self.host == other.host
-            and self.session_timeout_ms == other.session_timeout_ms
-            and self.rebalance_timeout_ms == other.rebalance_timeout_ms
-            and self.protocol_type == other.protocol_type
-            and self.regex == other.regex
+            (self.given is other.given or self.given.partitions == other.given.partitions)
+            and (mine is its or (mine.topics == its.topics and mine.owned == its.owned))
+            and (self.head is other.head or self.head == other.head)
+            and (self.server is other.server or self.server[:2] == other.server[:2])
         )
 
 
@@ -153,6 +146,7 @@ class Standing:
         "joined_reason",
         "profile",
         "seen",
+        "tallied",
     )
 
     def __init__(self, seen: Seen, generation: int | None, at: int) -> None:
@@ -163,6 +157,8 @@ class Standing:
         self.joined_reason: str | None = None
         # what decides which protocol it runs, as it was in the last generation
         self.profile: Profile | None = None
+        # that, where it is summed up as it is
+        self.tallied: Profile | None = None
 
 
 class Roster:
@@ -205,43 +201,34 @@ class Roster:
         current: bool = False,
     ) -> None:
         """One row: the member as it was up to `last`."""
-        seen, sent, given = standing.seen, standing.seen.sent, standing.seen.given
-        person = self.log.persons.get(seen.member_id) or _NOBODY
+        seen, heard = standing.seen, None
+        joined_at, joined_reason = standing.joined_at, standing.joined_reason
+        person = self.log.persons.get(seen.member_id)
+        if person is not None:
+            heard = Heard(
+                person.instance_id, person.client_id, person.host,
+                person.session_timeout_ms, person.rebalance_timeout_ms,
+                person.software_name, person.software_version, person.assignors,
+            )  # fmt: skip
+            joined_at = person.joined_at or joined_at
+            joined_reason = person.reason or joined_reason
         self.rows.add_member(
             (
                 self.group_id,
                 last.incarnation,
                 standing.first_generation,
                 last.generation,
-                seen.member_id,
-                seen.instance_id or person.instance_id,
-                seen.client_id or person.client_id,
-                seen.host or person.host,
-                seen.protocol_type,
-                person.software_name,
-                person.software_version,
-                None if last.leader is None else last.leader == seen.member_id,
-                seen.session_timeout_ms or person.session_timeout_ms,
-                seen.rebalance_timeout_ms or person.rebalance_timeout_ms,
-                sent.version,
+                seen,
                 seen.generation,
-                sent.topics,
-                seen.regex,
-                sent.owned,
-                seen.rack or sent.rack,
-                sent.user_data,
-                given.partitions,
-                given.user_data,
-                seen.target,
-                person.assignors,
+                None if last.leader is None else last.leader == seen.member_id,
+                heard,
                 standing.first_at,
                 max(last.at, standing.first_at),
-                person.joined_at or standing.joined_at,
-                person.reason or standing.joined_reason,
+                joined_at,
+                joined_reason,
                 left_at,
                 left_reason,
                 current,
-                sent.error or given.error,
             )
         )
 
@@ -261,6 +248,3 @@ class Roster:
         """Those who are there with the client id of one that went."""
         name = gone.client_id
         return (one.seen for one in self.members.values() if one.seen.client_id == name)
-
-
-_NOBODY: Final = Person()

@@ -20,12 +20,10 @@ from rebal.groups.errors import WireError
 from rebal.groups.wire.group_metadata import decode_group_metadata, read_head
 from rebal.groups.wire.primitives import Reader
 from rebal.inspectors.fleet.binary_columns import Ints, Mask
-from rebal.inspectors.fleet.timeline_members import NOT_GIVEN, Seen, Sums
+from rebal.inspectors.fleet.timeline_members import NOT_GIVEN, Head, Seen, Sums
 from rebal.inspectors.fleet.timeline_values import UNTOLD, Given, Sent, Values
 from rebal.inspectors.fleet.value_columns import Cut, cut_values
 
-_Head = tuple[str, str | None, str | None, str | None, int | None, int | None]
-"""A member's id, instance id, client id, host, rebalance and session timeout."""
 _T = TypeVar("_T")
 _INT16: Final = Struct(">h").unpack_from
 _TIMEOUTS: Final = Struct(">ii").unpack_from
@@ -33,6 +31,7 @@ Names = tuple[str, str | None, str | None]
 """A value's protocol type, its protocol and its leader."""
 _WHAT: Final = "group metadata value"
 _CONSUMER: Final = "consumer"
+_CLASSIC: Final = "classic"
 _NUMBERS: Final = bytes(12)
 """A state's time, and that there are no members."""
 
@@ -146,11 +145,11 @@ class ValueReader:
         for one in value.members:
             sent = self._values.sent(one.subscription) if consumer else UNTOLD
             given = self._values.given(one.assignment) if consumer else NOT_GIVEN
-            head = (
+            head = Head(
                 one.member_id, one.instance_id, one.client_id, one.client_host,
-                one.rebalance_timeout_ms, one.session_timeout_ms,
+                one.rebalance_timeout_ms, one.session_timeout_ms, _CLASSIC,
             )  # fmt: skip
-            members.append(_seen(head, sent, given))
+            members.append(Seen(head, sent, given))
         names = (value.protocol_type, value.protocol, value.leader)
         return Value(value.generation, names, value.state_timestamp_ms, members)
 
@@ -271,7 +270,7 @@ class _Batch:
             if person is None or (consumer and shared and not sent.exact):
                 made.append(None)
                 continue
-            made.append(_seen(person, sent, given))
+            made.append(Seen(person, sent, given))
         return made
 
     def _changes(self, codes: Ints) -> tuple[Mask, Ints, Ints]:
@@ -317,7 +316,7 @@ def _once(pieces: pa.LargeBinaryArray, codes: Ints, read: Callable[[bytes], _T])
     return dict(zip(distinct.tolist(), map(read, raw), strict=True))
 
 
-def _read_head(raw: bytes) -> _Head | None:
+def _read_head(raw: bytes) -> Head | None:
     """A member up to its subscription, whose lengths are known to be right; None: not UTF-8."""
     try:
         member_id, at = _text(raw, 0)
@@ -326,28 +325,14 @@ def _read_head(raw: bytes) -> _Head | None:
         host, at = _text(raw, at)
     except UnicodeDecodeError:
         return None
-    return (member_id or "", instance_id, client_id, host, *_TIMEOUTS(raw, at))
+    rebalance_ms, session_ms = _TIMEOUTS(raw, at)
+    return Head(member_id or "", instance_id, client_id, host, rebalance_ms, session_ms, _CLASSIC)
 
 
 def _text(raw: bytes, at: int) -> tuple[str | None, int]:
     (size,) = _INT16(raw, at)
     end = at + 2 + max(size, 0)
     return raw[at + 2 : end].decode() if size >= 0 else None, end
-
-
-def _seen(head: _Head, sent: Sent, given: Given) -> Seen:
-    member_id, instance_id, client_id, host, rebalance_timeout_ms, session_timeout_ms = head
-    return Seen(
-        member_id,
-        instance_id,
-        client_id,
-        host,
-        session_timeout_ms=session_timeout_ms,
-        rebalance_timeout_ms=rebalance_timeout_ms,
-        sent=sent,
-        given=given,
-        protocol_type="classic",
-    )
 
 
 def _parts(places: Ints, first: Ints) -> list[int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from rebal.groups.model import GroupType
@@ -10,7 +12,7 @@ from rebal.inspectors.fleet import timeline_causes as causes
 from rebal.inspectors.fleet.timeline_log import MILLI, Log, Round
 from rebal.inspectors.fleet.timeline_members import Seen, Standing, sums_of
 from rebal.inspectors.fleet.timeline_reader import Value
-from rebal.inspectors.fleet.timeline_values import Given
+from rebal.inspectors.fleet.timeline_values import Places
 
 TOPIC: Final = "offsets topic"
 LOG: Final = "request log"
@@ -156,56 +158,73 @@ class Change:
         return [one for one in self.gone if id(one) not in back]
 
 
-Owners = dict[int, str]
-"""Partitions that nobody owns between two rounds of a cooperative rebalance: their last owner."""
+Owners = dict[str, int]
+"""Partitions that nobody owns between two rounds of a cooperative rebalance, as bits by their last
+owner."""
 
 
-def moved(change: Change, withheld: Owners) -> tuple[int | None, Owners]:
+def moved(change: Change, withheld: Owners, places: Places) -> tuple[int | None, Owners]:
     """Partitions that have another owner than the last one they had; and those withheld now.
 
     A static member's restart is the same owner. None where an assignment is not known.
     """
-    pairs: list[tuple[Given | None, Given, str]] = [
-        (old.seen.given, seen.given, seen.member_id)
+    stayed = [
+        (old.seen.given.partitions, seen.given.partitions, seen.member_id)
         for old, seen in change.changed
         if old.seen.given is not seen.given
     ]
-    old_of = {key: one.seen.given for key, one in change.replaced.items()}
-    pairs += [(old_of.get(seen.member_id), seen.given, seen.member_id) for seen in change.new]
-    gone = [(one.seen.given, one.seen.member_id) for one in change.really_gone]
-    if not pairs and not gone:
+    came = [(seen.given.partitions, seen.member_id) for seen in change.really_new]
+    gone = [(one.seen.given.partitions, one.seen.member_id) for one in change.really_gone]
+    for seen in change.new if change.replaced else ():
+        before = change.replaced.get(seen.member_id)
+        if before is not None:
+            stayed.append((before.seen.given.partitions, seen.given.partitions, seen.member_id))
+    if not stayed and not came and not gone:
         return 0, withheld
-    before: set[int] = set()
-    for old, _, _ in pairs:
-        if old is not None:
-            if old.partitions is None:
-                return None, {}
-            before |= old.partitions.keys
-    for given, _ in gone:
-        if given.partitions is None:
+    had, has = list[tuple[int, str]](), list[tuple[int, str]]()
+    lost, got, count, kept_by_owner = 0, 0, 0, 0
+    for old, new, member_id in stayed:
+        if old is None or new is None:
             return None, {}
-        before |= given.partitions.keys
-    count, after = 0, set[int]()
-    for old, new, member_id in pairs:
-        if new.partitions is None:
+        of, to = old.bits(places), new.bits(places)
+        had.append((of, member_id))
+        has.append((to, member_id))
+        kept_by_owner += (of & to).bit_count()
+    for partitions, member_id in came:
+        if partitions is None:
             return None, {}
-        keys = new.partitions.keys
-        after |= keys
-        count += len(keys & before)
-        if old is not None and old.partitions is not None:
-            count -= len(keys & old.partitions.keys)
-        if withheld:
-            count += sum(withheld[key] != member_id for key in keys & withheld.keys())
-    kept: Owners = {key: owner for key, owner in withheld.items() if key not in after}
-    revoked = before - after
-    if revoked:
-        for old, _, member_id in pairs:
-            if old is not None and old.partitions is not None:
-                kept.update(dict.fromkeys(revoked & old.partitions.keys, member_id))
-        for given, member_id in gone:
-            if given.partitions is not None:
-                kept.update(dict.fromkeys(revoked & given.partitions.keys, member_id))
-    return count, kept
+        has.append((partitions.bits(places), member_id))
+    for partitions, member_id in gone:
+        if partitions is None:
+            return None, {}
+        had.append((partitions.bits(places), member_id))
+    for bits, _ in had:
+        lost |= bits
+    for bits, _ in has:
+        got |= bits
+        count += (lost & bits).bit_count()
+    count -= kept_by_owner
+    if withheld:
+        nobodys = reduce(or_, withheld.values())
+        for bits, member_id in has:
+            count += (bits & nobodys & ~withheld.get(member_id, 0)).bit_count()
+    if lost & ~got or withheld:
+        withheld = _withheld(withheld, had, lost & ~got, got)
+    return count, withheld
+
+
+def _withheld(before: Owners, had: Sequence[tuple[int, str]], revoked: int, got: int) -> Owners:
+    """Those of before that nobody got, and what was revoked, of its last owner."""
+    kept: Owners = {}
+    taken = 0
+    old = [(bits & ~got, member_id) for member_id, bits in before.items()]
+    last = [(bits & revoked, member_id) for bits, member_id in reversed(had)]
+    for bits, member_id in [*last, *old]:
+        free = bits & ~taken
+        if free:
+            taken |= free
+            kept[member_id] = kept.get(member_id, 0) | free
+    return kept
 
 
 def went(standing: Standing, log: Log, began: int | None, ended: int, sure: bool) -> str | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
-from rebal.inspectors.fleet.schemas import PARTITIONS, TABLES
-from rebal.inspectors.fleet.timeline_values import PartitionList
+from rebal.inspectors.fleet.schemas import TABLES
+from rebal.inspectors.fleet.timeline_member_rows import member_batch
 
 MADE: Final = ("groups", "members", "assignor_lists", "rebalances", "incidents", "errors")
 """The tables that the timeline makes, all but `commits`."""
@@ -17,9 +16,10 @@ _AT_ONCE: Final = 16_384
 
 
 class Rows:
-    """Rows waiting to be written: tuples in the order of the table's columns.
+    """Rows waiting to be written: tuples in the order of the table's columns, of `members`
+    those of `timeline_member_rows`.
 
-    Times are microseconds since 1970, partition lists `PartitionList`; a list of text is a tuple.
+    Times are microseconds since 1970; a list of text is a tuple.
     """
 
     def __init__(self) -> None:
@@ -48,42 +48,12 @@ class Rows:
                 rows.clear()
 
 
-def _batch(table: str, rows: Iterable[tuple[Any, ...]]) -> pa.RecordBatch:
+def _batch(table: str, rows: Sequence[Any]) -> pa.RecordBatch:
+    if table == "members":
+        return member_batch(rows)
     schema = TABLES[table]
     arrays = [
-        _partition_lists(column) if field.type == PARTITIONS else pa.array(column, field.type)
+        pa.array(column, field.type)
         for field, column in zip(schema, zip(*rows, strict=True), strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _partition_lists(column: tuple[PartitionList | None, ...]) -> pa.Array:
-    """A list that several rows share is made once, and taken for each row."""
-    codes: dict[int, int] = {}
-    distinct: list[PartitionList] = []
-    taken: list[int | None] = []
-    for one in column:
-        code = codes.get(id(one))
-        if code is None and one is not None:
-            code = codes[id(one)] = len(distinct)
-            distinct.append(one)
-        taken.append(code)
-    ends = [0]
-    topics: list[str] = []
-    raws: list[bytes] = []
-    for one in distinct:
-        topics += one.topics
-        raws += one.numbers
-        ends.append(len(topics))
-    numbers = np.frombuffer(b"".join(raws), dtype=">i4").astype(np.int32)
-    bounds = np.zeros(len(raws) + 1, dtype=np.int32)
-    np.cumsum([len(raw) // 4 for raw in raws], out=bounds[1:])
-    structs = pa.StructArray.from_arrays(
-        [
-            pa.array(topics, pa.string()),
-            pa.ListArray.from_arrays(pa.array(bounds), pa.array(numbers)),
-        ],
-        names=["topic", "partitions"],
-    )
-    lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), structs)
-    return lists.take(pa.array(taken, pa.int32())).cast(PARTITIONS)

@@ -7,6 +7,7 @@ are exactly a version 0..3 as written; any others go through the one strict code
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct, unpack
 from typing import Final, TypeVar
 
@@ -23,35 +24,53 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
-_NUMBERS: Final[dict[str, int]] = {}
-"""A number for each topic that was seen; only for comparing sets within this process."""
+_BLOCK: Final = 256
+
+
+class Places:
+    """A place for each partition of one group's topics: a set of partitions is a number's bits."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[tuple[str, int], int] = {}
+
+    def bits(self, topic: str, partitions: Iterable[int]) -> int:
+        """The bits of these partitions of a topic, none of them twice."""
+        found = 0
+        blocks: dict[int, list[int]] = {}
+        for number in partitions:
+            blocks.setdefault(number // _BLOCK, []).append(number % _BLOCK)
+        for block, numbers in blocks.items():
+            place = self._blocks.setdefault((topic, block), _BLOCK * len(self._blocks))
+            found |= sum(map(_BIT, numbers)) << place
+        return found
+
+
+_BIT: Final = (1).__lshift__
 
 
 class PartitionList:
     """Partitions by topic, sorted by topic; `numbers` holds big-endian int32s, in the order sent.
 
-    `keys` are the partitions as a set, for arithmetic over owners. Equal lists may be one object.
+    Equal lists may be one object.
     """
 
-    __slots__ = ("_keys", "count", "numbers", "topics")
+    __slots__ = ("_bits", "_places", "count", "numbers", "topics")
 
     def __init__(self, topics: tuple[str, ...], numbers: tuple[bytes, ...]) -> None:
         self.topics = topics
         self.numbers = numbers
         self.count = sum(map(len, numbers)) // 4
-        self._keys: frozenset[int] | None = None
+        self._places: Places | None = None
+        self._bits = 0
 
-    @property
-    def keys(self) -> frozenset[int]:
-        """Each partition as one number: its topic's, given by this process, and its own."""
-        found = self._keys
-        if found is None:
-            made: list[int] = []
+    def bits(self, places: Places) -> int:
+        """The partitions as a set, for arithmetic over one group's owners."""
+        if self._places is not places:
+            self._bits = 0
             for topic, raw in zip(self.topics, self.numbers, strict=True):
-                base = _NUMBERS.setdefault(topic, len(_NUMBERS)) << 32
-                made += map(base.__add__, unpack(f">{len(raw) // 4}i", raw))
-            found = self._keys = frozenset(made)
-        return found
+                self._bits |= places.bits(topic, set(unpack(f">{len(raw) // 4}i", raw)))
+            self._places = places
+        return self._bits
 
     def __eq__(self, other: object) -> bool:
         if self is other:

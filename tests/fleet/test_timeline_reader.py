@@ -19,7 +19,7 @@ from rebal.groups.wire.group_metadata import (
     GroupMetadataMember,
     decode_group_metadata,
 )
-from rebal.inspectors.fleet.timeline_members import Seen, sums_of
+from rebal.inspectors.fleet.timeline_members import Head, Seen, sums_of
 from rebal.inspectors.fleet.timeline_reader import Value, ValueReader
 from rebal.inspectors.fleet.timeline_values import UNTOLD, Values
 from tests.fleet.timeline_input import record, tables
@@ -127,13 +127,16 @@ def as_seen(value: GroupMetadata) -> list[tuple[Any, ...]]:
     return [
         what(
             Seen(
-                one.member_id,
-                one.instance_id,
-                one.client_id,
-                one.client_host,
-                session_timeout_ms=one.session_timeout_ms,
-                rebalance_timeout_ms=one.rebalance_timeout_ms,
-                sent=values.sent(one.subscription) if consumer else UNTOLD,
+                Head(
+                    one.member_id,
+                    one.instance_id,
+                    one.client_id,
+                    one.client_host,
+                    one.rebalance_timeout_ms,
+                    one.session_timeout_ms,
+                    "classic",
+                ),
+                values.sent(one.subscription) if consumer else UNTOLD,
             ),
             one.assignment if consumer else None,
         )
