@@ -14,5 +14,7 @@ def ended(at: int, value: Value) -> int:
     stamp = (value.state_timestamp_ms or -1) * MILLI
     if not value.members or not 0 < stamp <= at:
         return at
-    longest = max(one.rebalance_timeout_ms or one.session_timeout_ms or 0 for one in value.members)
+    longest = max(
+        one.head.rebalance_timeout_ms or one.head.session_timeout_ms or 0 for one in value.members
+    )
     return stamp if at - stamp > longest * MILLI else at

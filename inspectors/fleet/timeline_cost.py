@@ -234,5 +234,5 @@ def _kind(seen: Seen, log: Log, generation: Generation, kept: bool, gave_up: boo
         person.software_version if person is not None else None,
         kept,
         gave_up,
-        seen.protocol_type if generation.type is GroupType.CONSUMER else None,
+        seen.head.protocol_type if generation.type is GroupType.CONSUMER else None,
     )

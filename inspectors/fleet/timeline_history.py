@@ -249,8 +249,7 @@ class History:
             at, reason = self._departure(standing, change, new, rebalance)
             roster.leave(member_id, last, at, reason)
             self.incidents.left(standing, at or new.ended, reason, roster.like(standing.seen))
-        for standing, seen in change.changed:
-            roster.go_on(standing, seen, last, now)
+        roster.go_on(change.changed, last, now)
         for seen in change.new:
             replaced = change.replaced.get(seen.member_id)
             first = known or new.number <= 1 or replaced is not None

@@ -149,7 +149,7 @@ class Incidents:
         if began is None or stayed:
             self._end_short(client)
             return
-        who = seen.instance_id or seen.client_id
+        who = seen.head.instance_id or seen.head.client_id
         self._short.setdefault(client, _Streak(began, f"{who} left soon after it joined")).again(
             at, seen.member_id
         )
@@ -168,7 +168,7 @@ class Incidents:
     def expired(self, gone: Standing, at: int) -> None:
         """A member went without a word: its session expired."""
         seen = gone.seen
-        who = seen.instance_id or seen.client_id or seen.member_id
+        who = seen.head.instance_id or seen.head.client_id or seen.member_id
         self._add(EXPIRED, (at, at), (seen.member_id,), 1, f"{who} left without a LEAVE_GROUP")
 
     def refused(self, request: Mapping[str, Any], names: tuple[str, ...], at: int) -> None:
@@ -228,6 +228,6 @@ class Incidents:
 
 
 def _client(seen: Seen) -> _Client | None:
-    if seen.instance_id is not None:
-        return (seen.instance_id,)
-    return None if not seen.client_id else (seen.client_id, seen.host)
+    if seen.head.instance_id is not None:
+        return (seen.head.instance_id,)
+    return None if not seen.head.client_id else (seen.head.client_id, seen.head.host)

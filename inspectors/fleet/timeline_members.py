@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from rebal.inspectors.fleet.timeline_log import Log
@@ -54,33 +54,13 @@ class Seen:
     in its subscription. `count` is how many partitions it is given, -1 where that is not known.
     """
 
-    __slots__ = (
-        "client_id",
-        "count",
-        "generation",
-        "given",
-        "head",
-        "host",
-        "instance_id",
-        "member_id",
-        "protocol_type",
-        "rebalance_timeout_ms",
-        "sent",
-        "server",
-        "session_timeout_ms",
-    )
+    __slots__ = ("count", "generation", "given", "head", "member_id", "sent", "server")
 
     def __init__(
         self, head: Head, sent: Sent = UNTOLD, given: Given = NOT_GIVEN, server: Server = _CLASSIC
     ) -> None:
         self.head = head
         self.member_id = head.member_id
-        self.instance_id = head.instance_id
-        self.client_id = head.client_id
-        self.host = head.host
-        self.session_timeout_ms = head.session_timeout_ms
-        self.rebalance_timeout_ms = head.rebalance_timeout_ms
-        self.protocol_type = head.protocol_type
         self.sent = sent
         self.generation = sent.generation
         self.given = given
@@ -90,12 +70,14 @@ class Seen:
     @property
     def session_ms(self) -> int:
         """Its session timeout; clients' own where the source does not say."""
-        return self.session_timeout_ms or _DEFAULT_SESSION_MS
+        return self.head.session_timeout_ms or _DEFAULT_SESSION_MS
 
     def under(self, member_id: str, client_id: str | None, host: str | None) -> Seen:
         """The same member after a restart."""
         head = self.head._replace(
-            member_id=member_id, client_id=client_id or self.client_id, host=host or self.host
+            member_id=member_id,
+            client_id=client_id or self.head.client_id,
+            host=host or self.head.host,
         )
         made = Seen(head, self.sent, self.given, self.server)
         made.generation = self.generation
@@ -177,12 +159,13 @@ class Roster:
         self.members[seen.member_id] = standing
         return standing
 
-    def go_on(self, standing: Standing, seen: Seen, last: Place, now: Place) -> None:
-        """The same member in a later generation."""
-        if not standing.seen.same_row(seen):
-            self.write(standing, last)
-            standing.first_generation, standing.first_at = now.generation, now.at
-        standing.seen = seen
+    def go_on(self, changed: Iterable[tuple[Standing, Seen]], last: Place, now: Place) -> None:
+        """The same members in a later generation."""
+        for standing, seen in changed:
+            if not standing.seen.same_row(seen):
+                self.write(standing, last)
+                standing.first_generation, standing.first_at = now.generation, now.at
+            standing.seen = seen
 
     def leave(
         self, member_id: str, last: Place, left_at: int | None, reason: str | None
@@ -246,5 +229,5 @@ class Roster:
 
     def like(self, gone: Seen) -> Iterator[Seen]:
         """Those who are there with the client id of one that went."""
-        name = gone.client_id
-        return (one.seen for one in self.members.values() if one.seen.client_id == name)
+        name = gone.head.client_id
+        return (one.seen for one in self.members.values() if one.seen.head.client_id == name)

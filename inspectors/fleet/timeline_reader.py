@@ -21,7 +21,7 @@ from rebal.groups.wire.group_metadata import decode_group_metadata, read_head
 from rebal.groups.wire.primitives import Reader
 from rebal.inspectors.fleet.binary_columns import Ints, Mask
 from rebal.inspectors.fleet.timeline_members import NOT_GIVEN, Head, Seen, Sums
-from rebal.inspectors.fleet.timeline_values import UNTOLD, Given, Sent, Values
+from rebal.inspectors.fleet.timeline_values import UNTOLD, Values
 from rebal.inspectors.fleet.value_columns import Cut, cut_values
 
 _T = TypeVar("_T")
@@ -244,33 +244,25 @@ class _Batch:
     def _decoded(self, values: Values, examples: Ints) -> list[Seen | None]:
         """What these members say; None where only the strict codec can tell what is wrong."""
         cut = self.cut
+        consumer = self.consumer[examples]
         apart = self.apart[self.owner[examples]]
-        heads = _once(cut.pieces, cut.head[examples], _read_head)
-        sents: dict[tuple[int, int], Sent] = {}
-        givens: dict[int, Given] = {}
-        made: list[Seen | None] = []
-        for member, head, consumer, shared, generation, sent_code, given_code in zip(
-            examples.tolist(), cut.head[examples].tolist(), self.consumer[examples].tolist(),
-            (cut.has_generation[examples] & ~apart).tolist(),
-            np.where(apart, cut.at_generation[examples], -1).tolist(),
-            cut.sent[examples].tolist(), cut.rest[examples].tolist(), strict=True,
-        ):  # fmt: skip
-            person = heads[head]
-            sent, given = UNTOLD, NOT_GIVEN
-            if consumer:
-                known = sents.get((sent_code, generation))
-                if known is None:
-                    known = sents[sent_code, generation] = values.sent(cut.sent_bytes(member))
-                sent = known
-                known_given = givens.get(given_code)
-                if known_given is None:
-                    known_given = givens[given_code] = values.given(cut.given_bytes(member))
-                given = known_given
-            # Only of what was read to its end it is sure which bytes are the generation.
-            if person is None or (consumer and shared and not sent.exact):
-                made.append(None)
-                continue
-            made.append(Seen(person, sent, given))
+        heads = _once(cut.head[examples], lambda n: _read_head(cut.head_bytes(examples[n])))
+        generation = np.where(apart, cut.at_generation[examples], 0)
+        subscriptions = np.where(consumer, cut.sent[examples] * len(cut.pieces) + generation, -1)
+        sents = _once(subscriptions, lambda n: values.sent(cut.sent_bytes(examples[n])), UNTOLD)
+        givens = _once(
+            np.where(consumer, cut.rest[examples], -1),
+            lambda n: values.given(cut.given_bytes(examples[n])),
+            NOT_GIVEN,
+        )
+        made: list[Seen | None] = [
+            None if head is None else Seen(head, sent, given)
+            for head, sent, given in zip(heads, sents, givens, strict=True)
+        ]
+        # Only of what was read to its end it is sure which bytes are the generation.
+        for n in np.flatnonzero(consumer & cut.has_generation[examples] & ~apart).tolist():
+            if not sents[n].exact:
+                made[n] = None
         return made
 
     def _changes(self, codes: Ints) -> tuple[Mask, Ints, Ints]:
@@ -309,11 +301,14 @@ def _names(cut: Cut) -> list[Names | None]:
     return made
 
 
-def _once(pieces: pa.LargeBinaryArray, codes: Ints, read: Callable[[bytes], _T]) -> dict[int, _T]:
-    """What is read in each of these pieces, by its code."""
-    distinct = np.unique(codes)
-    raw = pieces.take(pa.array(distinct)).to_pylist()
-    return dict(zip(distinct.tolist(), map(read, raw), strict=True))
+def _once(codes: Ints, read: Callable[[int], _T], nothing: _T | None = None) -> list[_T]:
+    """What is read at a place of each code, for all places that have it; `nothing` for -1."""
+    distinct, first, places = np.unique(codes, return_index=True, return_inverse=True)
+    found = [
+        nothing if code < 0 and nothing is not None else read(n)
+        for code, n in zip(distinct.tolist(), first.tolist(), strict=True)
+    ]
+    return [found[place] for place in places.tolist()]
 
 
 def _read_head(raw: bytes) -> Head | None:

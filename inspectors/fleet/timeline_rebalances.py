@@ -12,7 +12,7 @@ from rebal.inspectors.fleet import timeline_causes as causes
 from rebal.inspectors.fleet.timeline_log import MILLI, Log, Round
 from rebal.inspectors.fleet.timeline_members import Seen, Standing, sums_of
 from rebal.inspectors.fleet.timeline_reader import Value
-from rebal.inspectors.fleet.timeline_values import Places
+from rebal.inspectors.fleet.timeline_values import NOTHING, Places
 
 TOPIC: Final = "offsets topic"
 LOG: Final = "request log"
@@ -120,11 +120,13 @@ class Change:
             self.gone = [one for key, one in before.items() if key not in ids]
         if self.gone and self.new:
             instances = {
-                one.seen.instance_id: one for one in self.gone if one.seen.instance_id is not None
+                one.seen.head.instance_id: one
+                for one in self.gone
+                if one.seen.head.instance_id is not None
             }
             for seen in self.new:
-                if seen.instance_id in instances:
-                    self.replaced[seen.member_id] = instances[seen.instance_id]
+                if seen.head.instance_id in instances:
+                    self.replaced[seen.member_id] = instances[seen.head.instance_id]
 
     def unchanged(self, member_ids: Iterable[str]) -> list[tuple[Standing, Seen]]:
         """These of the members that stayed as they were."""
@@ -168,49 +170,44 @@ def moved(change: Change, withheld: Owners, places: Places) -> tuple[int | None,
 
     A static member's restart is the same owner. None where an assignment is not known.
     """
-    stayed = [
+    pairs = [
         (old.seen.given.partitions, seen.given.partitions, seen.member_id)
         for old, seen in change.changed
         if old.seen.given is not seen.given
     ]
-    came = [(seen.given.partitions, seen.member_id) for seen in change.really_new]
-    gone = [(one.seen.given.partitions, one.seen.member_id) for one in change.really_gone]
-    for seen in change.new if change.replaced else ():
-        before = change.replaced.get(seen.member_id)
-        if before is not None:
-            stayed.append((before.seen.given.partitions, seen.given.partitions, seen.member_id))
-    if not stayed and not came and not gone:
+    pairs += [
+        (one.seen.given.partitions, seen.given.partitions, seen.member_id)
+        for seen in (change.new if change.replaced else ())
+        if (one := change.replaced.get(seen.member_id)) is not None
+    ]
+    pairs += [(NOTHING, seen.given.partitions, seen.member_id) for seen in change.really_new]
+    pairs += [
+        (one.seen.given.partitions, NOTHING, one.seen.member_id) for one in change.really_gone
+    ]
+    if not pairs:
         return 0, withheld
-    had, has = list[tuple[int, str]](), list[tuple[int, str]]()
-    lost, got, count, kept_by_owner = 0, 0, 0, 0
-    for old, new, member_id in stayed:
+    lost = got = twice = kept_by_owner = 0
+    for old, new, _ in pairs:
         if old is None or new is None:
             return None, {}
-        of, to = old.bits(places), new.bits(places)
-        had.append((of, member_id))
-        has.append((to, member_id))
-        kept_by_owner += (of & to).bit_count()
-    for partitions, member_id in came:
-        if partitions is None:
-            return None, {}
-        has.append((partitions.bits(places), member_id))
-    for partitions, member_id in gone:
-        if partitions is None:
-            return None, {}
-        had.append((partitions.bits(places), member_id))
-    for bits, _ in had:
-        lost |= bits
-    for bits, _ in has:
-        got |= bits
-        count += (lost & bits).bit_count()
-    count -= kept_by_owner
+        before, after = old.bits(places), new.bits(places)
+        lost |= before
+        twice |= got & after
+        got |= after
+        kept_by_owner += (before & after).bit_count()
+    count = (lost & got).bit_count() - kept_by_owner
+    if not (twice or withheld or lost & ~got):
+        return count, withheld
+    had = [(old.bits(places), member_id) for old, _, member_id in pairs if old is not None]
+    has = [(new.bits(places), member_id) for _, new, member_id in pairs if new is not None]
+    if twice:
+        # some are given to several members
+        count = sum((lost & bits).bit_count() for bits, _ in has) - kept_by_owner
     if withheld:
         nobodys = reduce(or_, withheld.values())
         for bits, member_id in has:
             count += (bits & nobodys & ~withheld.get(member_id, 0)).bit_count()
-    if lost & ~got or withheld:
-        withheld = _withheld(withheld, had, lost & ~got, got)
-    return count, withheld
+    return count, _withheld(withheld, had, lost & ~got, got)
 
 
 def _withheld(before: Owners, had: Sequence[tuple[int, str]], revoked: int, got: int) -> Owners:
@@ -236,7 +233,7 @@ def went(standing: Standing, log: Log, began: int | None, ended: int, sure: bool
     if not sure:
         return None
     person = log.persons.get(seen.member_id)
-    limit = seen.rebalance_timeout_ms or (person.rebalance_timeout_ms if person else None)
+    limit = seen.head.rebalance_timeout_ms or (person.rebalance_timeout_ms if person else None)
     if began is not None and limit and ended - began >= _NEARLY * limit * MILLI:
         return causes.NOT_REJOINED
     return causes.EXPIRED

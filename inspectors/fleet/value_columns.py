@@ -50,12 +50,18 @@ class Cut(NamedTuple):
     rest: Ints
     has_generation: Mask
     sent_generation: Ints
+    begin: Ints
+    """Where a member begins in `data`."""
     sent_at: Ints
-    """Where a member's subscription begins in `data`; it ends four bytes before the assignment."""
+    """Where its subscription begins, which ends four bytes before its assignment."""
     given_at: Ints
     end: Ints
     pieces: pa.LargeBinaryArray
     data: Bytes
+
+    def head_bytes(self, member: int) -> bytes:
+        """A member up to its subscription."""
+        return self.data[self.begin[member] : self.sent_at[member] - 4].tobytes()
 
     def sent_bytes(self, member: int) -> bytes:
         """A member's subscription."""
@@ -177,6 +183,7 @@ def _encoded(data: Bytes, rows: Ints, heads: _Heads, first: Ints, places: Ints) 
         codes[members + 3],
         has,
         numbers(data, generation, "i4"),
+        member,
         sent + 4,
         given + 4,
         end,

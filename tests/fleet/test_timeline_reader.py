@@ -148,9 +148,8 @@ def what(seen: Seen, assignment: bytes | None) -> tuple[Any, ...]:
     sent = seen.sent
     given = None if assignment is None else Values().given(assignment).partitions
     return (
-        seen.member_id, seen.instance_id, seen.client_id, seen.host, seen.session_timeout_ms,
-        seen.rebalance_timeout_ms, seen.generation, sent.version, sent.topics, sent.owned,
-        sent.rack, sent.user_data, sent.error, given,
+        *seen.head, seen.generation, sent.version, sent.topics, sent.owned, sent.rack,
+        sent.user_data, sent.error, given,
     )  # fmt: skip
 
 
