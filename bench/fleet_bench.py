@@ -66,6 +66,15 @@ def rows() -> Iterator[Row | Figure]:
                 f"Spark reads the same bytes and makes their {checksum}",
                 3.0,
             )
+        moving = Path(folder) / "moving.parquet"
+        write_parquet(moving, FULL, moving=True)
+        yield Figure(
+            "2 M records whose members all get other partitions each time take this many times the "
+            "seconds",
+            (statistics.median(in_session("offsets", moving)["scan"]) / statistics.median(scan),),
+            "×",
+            3,
+        )
         segment = Path(folder) / "00000000000000000000.log"
         write_segment(segment, TENTH)
         dump = [wall(_dump(segment)) for _ in range(RUNS + 1)][1:]

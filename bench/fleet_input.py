@@ -1,10 +1,11 @@
 """A synthetic `__consumer_offsets`: commits, and the metadata of classic groups that rebalance.
 
 One record in forty is a group's metadata, of 20 to 50 members and about 10 KB; all others are
-offset commits (value v3). Each generation replaces one member and deals the partitions anew;
-half of the groups are COOPERATIVE, whose members say what they own. The same numbers always give
-the same bytes. Written as zstd Parquet with the columns of Spark's Kafka source, and as a log
-segment (record batches v2) for Kafka's own tools.
+offset commits (value v3). Each generation replaces one member, who takes over its partitions; half
+of the groups are COOPERATIVE, whose members say what they own. With `moving` every member gets
+other partitions in each generation. The same numbers always give the same bytes. Written as zstd
+Parquet with the columns of Spark's Kafka source, and as a log segment (record batches v2) for
+Kafka's own tools.
 """
 
 import random
@@ -36,10 +37,10 @@ Record = tuple[int, bytes, bytes, int]
 """Partition of the offsets topic, key, value, milliseconds since 1970."""
 
 
-def records(count: int, seed: int = 1) -> Iterator[Record]:
+def records(count: int, seed: int = 1, moving: bool = False) -> Iterator[Record]:
     """`count` records in the order of time, from as many groups as make 100 generations each."""
     random_ = random.Random(seed)
-    groups = [_Group(f"service-{g:05}", random_) for g in range(max(1, count // 4000))]
+    groups = [_Group(f"service-{g:05}", random_, moving) for g in range(max(1, count // 4000))]
     step = 7 * 24 * 3_600_000 / count
     for n in range(count):
         at = START_MS + int(n * step)
@@ -50,10 +51,10 @@ def records(count: int, seed: int = 1) -> Iterator[Record]:
             yield group.partition, *group.commit(n, at), at
 
 
-def write_parquet(path: Path, count: int) -> None:
+def write_parquet(path: Path, count: int, moving: bool = False) -> None:
     """The records as zstd Parquet, in the order that a consumer of one partition sees."""
     by_partition: dict[int, list[tuple[bytes, bytes, int]]] = {}
-    for partition, key, value, at in records(count):
+    for partition, key, value, at in records(count, moving=moving):
         by_partition.setdefault(partition, []).append((key, value, at))
     with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
         for partition, rows in sorted(by_partition.items()):
@@ -119,8 +120,9 @@ def _partitions(numbers: dict[str, list[int]]) -> bytes:
 class _Group:
     """One group's state, and the bytes that its coordinator would write."""
 
-    def __init__(self, name: str, random_: random.Random) -> None:
+    def __init__(self, name: str, random_: random.Random, moving: bool) -> None:
         self.random = random_
+        self.moving = moving
         self.cooperative = random_.random() < 0.5
         self.partition = random_.randrange(OFFSETS_PARTITIONS)
         self.metadata_key = struct.pack(">h", 2) + _text(name)
@@ -154,11 +156,12 @@ class _Group:
         if self.generation > 1:
             self.members[self.random.randrange(len(self.members))] = self._member()
         size = len(self.members)
+        turn = self.generation if self.moving else 0
         parts = []
         owned: dict[bytes, bytes] = {}
         for index, member in enumerate(self.members):
             share = {
-                topic: list(range((index + t) % size, PARTITIONS, size))
+                topic: list(range((index + t + turn) % size, PARTITIONS, size))
                 for t, topic in enumerate(TOPICS)
             }
             dealt = _partitions({topic: numbers for topic, numbers in share.items() if numbers})
