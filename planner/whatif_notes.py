@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from rebal.groups.assignors.consumer_group import Undecided
 from rebal.groups.model import GroupSnapshot, GroupType
 from rebal.planner.whatif_assignors import Choice
 from rebal.planner.whatif_spec import left_out
@@ -12,12 +13,12 @@ from rebal.planner.whatif_spec import left_out
 def assumes(
     snapshot: GroupSnapshot,
     choice: Choice,
-    undecided: frozenset[str],
+    undecided: Undecided,
     changes: tuple[str, ...],
 ) -> tuple[str, ...]:
     """The assumptions of one simulation, the most important first; `changes` have their own.
 
-    `undecided` are the topics whose order in the coordinator's tables matters and is not known.
+    `undecided` is whose order in the coordinator's tables matters and is not known.
     """
     if choice.server_side:
         made = _server_side(snapshot, choice, undecided)
@@ -67,7 +68,7 @@ def _memory(choice: Choice) -> str:
     return ", which does not ask what they own now"
 
 
-def _server_side(snapshot: GroupSnapshot, choice: Choice, undecided: frozenset[str]) -> list[str]:
+def _server_side(snapshot: GroupSnapshot, choice: Choice, undecided: Undecided) -> list[str]:
     made = []
     if snapshot.group.type is not GroupType.CONSUMER:
         made.append(
@@ -79,16 +80,22 @@ def _server_side(snapshot: GroupSnapshot, choice: Choice, undecided: frozenset[s
             "the snapshot has no topic ids: the coordinator walks topics in the order of their "
             "ids, so other, equally good partitions may move"
         )
-    if undecided:
+    if undecided.topics:
         made.append(
-            f"{_some(undecided)} share a place in the coordinator's table: which of them it walks "
-            "first depends on its past, which no answer tells, so other, equally good partitions "
-            "may move"
+            f"{_some(undecided.topics)} share a place in the coordinator's table: which of them it "
+            "walks first depends on its past, which no answer tells, so other, equally good "
+            "partitions may move"
+        )
+    if undecided.members:
+        made.append(
+            f"members {_some(undecided.members)} share places in the coordinator's table: which of "
+            "those at one place it serves first depends on its past, which no answer tells, so one "
+            "may get what is foretold for another"
         )
     return made
 
 
-def _some(topics: Collection[str]) -> str:
+def _some(names: Collection[str]) -> str:
     """The first five by name."""
-    more = f" and {len(topics) - 5:,} more" if len(topics) > 5 else ""
-    return ", ".join(sorted(topics)[:5]) + more
+    more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+    return ", ".join(sorted(names)[:5]) + more

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from rebal.groups.assignors import Assignment, Spec
-from rebal.groups.assignors.consumer_group import ServerAssignor
+from rebal.groups.assignors.consumer_group import ServerAssignor, Undecided
 from rebal.groups.assignors.kafka import KafkaAssignor
 from rebal.groups.custom import Violation, violations
 from rebal.groups.model import Record, TopicPartitions
@@ -58,8 +58,9 @@ class Run(NamedTuple):
     `before` and `after` are the owners at the start and at the end.
     `eager_stops` is what stops when each step is one EAGER rebalance; `stops` what stops the way
     the assignor works. `settled` is False where the last step did not come to rest; `again` is what
-    the next rebalance would take from its owners all the same. `undecided` are topics whose order
-    in a KIP-848 coordinator's tables nobody can know, where another order gives another result.
+    the next rebalance would take from its owners all the same. `undecided` are topics and
+    members whose order in a KIP-848 coordinator's tables nobody can know, where another order gives
+    another result.
     """
 
     spec: Spec
@@ -71,7 +72,7 @@ class Run(NamedTuple):
     settled: bool
     again: int
     violations: tuple[Violation, ...] = ()
-    undecided: frozenset[str] = frozenset()
+    undecided: Undecided = Undecided()
 
 
 class Walk:
@@ -100,7 +101,7 @@ class Walk:
         self._stops = self._eager_stops = 0
         self._settled = self._received = True
         self._violations: dict[str, Violation] = {}
-        self._undecided: frozenset[str] = frozenset()
+        self._undecided = Undecided()
 
     def take(self, step: Step) -> None:
         """One step, until the group is at rest again.
@@ -170,7 +171,10 @@ class Walk:
             return spec, assignor.assign_remembered(spec)
         if isinstance(assignor, ServerAssignor):
             result, undecided = assignor.assign_and_tell(spec)
-            self._undecided |= undecided
+            self._undecided = Undecided(
+                self._undecided.topics | undecided.topics,
+                self._undecided.members | undecided.members,
+            )
             return spec, result
         members = (
             replace(member, user_data=assignor.subscription_user_data(member))

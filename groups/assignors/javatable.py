@@ -62,6 +62,14 @@ def hash_order(texts: Iterable[str]) -> list[str]:
     return list(table)
 
 
+def hash_slots(texts: Iterable[str]) -> list[list[str]]:
+    """`hash_order`, those of one slot together."""
+    table: HashTable[str] = HashTable()
+    for text in texts:
+        table.add(text, string_hash(text), utf16(text))
+    return table.slots()
+
+
 def _without_long_slots(texts: list[str]) -> list[str] | None:
     """The order where no slot was ever long: by slot, then as put in. None: one was."""
     spreads = [hash_ ^ (hash_ >> 16) for hash_ in map(string_hash, texts)]

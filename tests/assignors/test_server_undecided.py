@@ -1,4 +1,4 @@
-"""What `uniform` says of topics that share a place in a table, against all orders they can have."""
+"""What `uniform` says of what shares a place in a table, against all orders it can have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterable, Iterator
 from itertools import permutations, product
 
-from hypothesis import assume, given
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from rebal.groups.assignors import Spec, SpecMember
@@ -91,9 +91,9 @@ def test_it_speaks_exactly_when_another_order_gives_another_result(
         for orders in product(*map(every_order, tables))
     }
     assert result(told) in results
-    assert bool(told.undecided) == (len(results) > 1)
+    assert bool(told.topics) == (len(results) > 1)
     shared = {topic for slots in tables for slot in slots if len(slot) > 1 for topic in slot}
-    assert told.undecided <= shared
+    assert told.topics <= shared
 
 
 def spec(counts: dict[str, int], *owned: list[tuple[str, int]]) -> Spec:
@@ -107,7 +107,7 @@ def spec(counts: dict[str, int], *owned: list[tuple[str, int]]) -> Spec:
 
 
 def undecided(given_: Spec, ids: dict[str, str], name: str = "uniform") -> set[str]:
-    return set(server_assignor(name, ids).assign_and_tell(given_)[1])
+    return set(server_assignor(name, ids).assign_and_tell(given_)[1].topics)
 
 
 def test_a_member_that_gives_up_part_of_two_topics_at_one_place() -> None:
@@ -129,3 +129,62 @@ def test_members_with_different_topics_are_served_in_the_order_of_ids() -> None:
     near = {"a": topic_id(3, 0), "b": topic_id(3, 1)}
     mixed = Spec(members=(*given_.members, odd), partitions=given_.partitions)
     assert undecided(mixed, near) == set()
+
+
+NEAR = ("a", "q", "b", "r", "c", "s", "\x81")
+"""Member ids of which a table of 16 keeps three at one place, and two at each of two others."""
+
+
+@st.composite
+def groups(draw: st.DrawFn, mixed: bool) -> Spec:
+    """Members with near ids, some of which own something; all subscribe alike unless `mixed`."""
+    ids = draw(st.lists(st.sampled_from(NEAR), min_size=2, max_size=6, unique=True))
+    counts = {name: draw(st.integers(1, 5)) for name in TOPICS[: draw(st.integers(1, 3))]}
+    every = tuple(counts)
+    topics = {
+        name: tuple(draw(st.lists(st.sampled_from(every), min_size=1, unique=True)))
+        if mixed
+        else every
+        for name in ids
+    }
+    owned: dict[str, list[tuple[str, int]]] = {name: [] for name in ids}
+    for topic, count in counts.items():
+        for partition in range(count):
+            owner = draw(st.sampled_from([None, *ids]))
+            if owner is not None and topic in topics[owner]:
+                owned[owner].append((topic, partition))
+    return Spec(
+        members=tuple(
+            SpecMember(member_id=name, topics=topics[name], owned=tuple(owned[name]))
+            for name in ids
+        ),
+        partitions=counts,
+    )
+
+
+def every_result(
+    given_: Spec,
+) -> tuple[set[tuple[tuple[str, frozenset[tuple[str, int]]], ...]], set[str]]:
+    """The targets that the group can get, and the members of whom the first says it is not sure."""
+    assignor = server_assignor("uniform", {name: topic_id(n, 0) for n, name in enumerate(TOPICS)})
+    results = set()
+    for order in permutations(given_.members):
+        made, _ = assignor.assign_and_tell(Spec(members=order, partitions=given_.partitions))
+        results.add(tuple(sorted((name, frozenset(owned)) for name, owned in made.items())))
+    return results, set(assignor.assign_and_tell(given_)[1].members)
+
+
+@settings(deadline=None)
+@given(groups(mixed=False))
+def test_it_speaks_of_members_exactly_when_another_order_gives_another_result(given_: Spec) -> None:
+    results, members = every_result(given_)
+    event(f"{len(results) > 1}")
+    assert bool(members) == (len(results) > 1)
+
+
+@settings(deadline=None, max_examples=300)
+@given(groups(mixed=True))
+def test_it_speaks_of_members_with_different_topics_too(given_: Spec) -> None:
+    results, members = every_result(given_)
+    event(f"{len(results) > 1}")
+    assert bool(members) == (len(results) > 1)

@@ -227,6 +227,31 @@ def test_topics_whose_order_nobody_knows_are_named_where_it_matters(
         assert "share a place" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("ids", "told"), [("abc", False), ("aqc", True)])
+def test_members_whose_order_nobody_knows_are_named_where_it_matters(
+    ids: str, saved, capsys, *, told: bool
+) -> None:
+    """One-letter ids 16 apart have the same place in a table of 16."""
+    owned = ("0-1", "2-3", "4-7")
+    group = tuple(
+        Member(
+            member_id=name,
+            client_id=f"pod-{name}",
+            subscription=Subscription(version=3, topics=("orders",)),
+            assignment={"orders": Partitions.parse(some)},
+        )
+        for name, some in zip(ids, owned, strict=True)
+    )
+    topics = (Topic(name="orders", partitions=8, topic_id=f"{'A' * 20}AA"),)
+    words = ["simulate", "--snapshot", saved(members=group, topics=topics), "--assignor"]
+    note = "members a, q share places in the coordinator's table: which of those at one place"
+    assert run([*words, "uniform", "--remove-member", "pod-c", "-o", "json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert any(one.startswith(note) for one in made["assumes"]) == told
+    assert run([*words, "consumer:range", "--remove-member", "pod-c"]) == 0
+    assert "share places" not in capsys.readouterr().out
+
+
 def test_missing_topic_ids_are_said_where_the_order_of_topics_counts(saved, capsys) -> None:
     for assignor, told in (("uniform", True), ("consumer:range", False), ("range", False)):
         assert run(["simulate", "--snapshot", saved(), "--assignor", assignor]) == 0

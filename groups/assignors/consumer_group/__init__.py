@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from rebal.groups.assignors.consumer_group.server import ServerAssignor
+from rebal.groups.assignors.consumer_group.server import ServerAssignor, Undecided
 from rebal.groups.assignors.consumer_group.server_range import assign_range
 from rebal.groups.assignors.consumer_group.uniform import assign_uniform
 
-__all__ = ("SERVER_NAMES", "ServerAssignor", "server_assignor")
+__all__ = ("SERVER_NAMES", "ServerAssignor", "Undecided", "server_assignor")
 
 SERVER_NAMES: Final = ("uniform", "range")
 """What `group.remote.assignor` takes; the first is the broker's default (KIP-848)."""

@@ -7,17 +7,36 @@ fewest. A topic is level when its subscribers' counts differ by one at most.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rebal.groups.assignors.consumer_group.server import ServerProblem, Targets
 
 _MOST_PASSES: Final = 16
+_TRIED: Final = 16
 
 
 def assign_mixed(problem: ServerProblem) -> Targets:
     """For each member its target."""
-    return _Deal(problem).targets()
+    made = _Deal(problem).targets()
+    return made._replace(members=frozenset(_undecided(problem, made.lists)))
+
+
+def _undecided(problem: ServerProblem, lists: list[list[int]]) -> Iterator[int]:
+    """Members that share a place in the coordinator's table, where another order of them matters.
+
+    Each such place is tried with its members turned round; where many do, it is taken to matter.
+    """
+    slots = problem.shared_places
+    for slot in slots:
+        order = list(range(len(problem.members)))
+        order[slot[0] : slot[-1] + 1] = reversed(slot)
+        if len(slots) > _TRIED:
+            yield from slot
+            continue
+        other = _Deal(problem.reordered(order)).targets().lists
+        if any(set(other[place]) != set(lists[member]) for place, member in enumerate(order)):
+            yield from slot
 
 
 class _Deal:

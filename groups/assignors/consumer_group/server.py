@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from itertools import chain, islice, repeat
 from typing import Final, NamedTuple, TypeVar
 
-from rebal.groups.assignors.javatable import HashTable, hash_order, string_hash, utf16
+from rebal.groups.assignors.javatable import (
+    HashTable,
+    hash_order,
+    hash_slots,
+    string_hash,
+    utf16,
+)
 from rebal.groups.assignors.spec import Assignment, Owned, Spec, SpecMember, TopicPartition
 from rebal.groups.model import RebalanceProtocol
 
@@ -19,14 +26,23 @@ Slots = Sequence[Sequence[int]]
 
 
 class Targets(NamedTuple):
-    """For each member its codes, and the topics whose order in the coordinator's tables matters.
+    """For each member its codes, and the topics and members whose order in the coordinator's tables
+    matters.
 
-    That is of topics that share a place in a table: there its past decides which comes first, and
+    That is of those that share a place in a table: there its past decides which comes first, and
     no answer of the broker tells.
     """
 
     lists: list[list[int]]
-    undecided: frozenset[int] = frozenset()
+    topics: frozenset[int] = frozenset()
+    members: frozenset[int] = frozenset()
+
+
+class Undecided(NamedTuple):
+    """Names of topics and member ids whose unknown order could make it another result."""
+
+    topics: frozenset[str] = frozenset()
+    members: frozenset[str] = frozenset()
 
 
 class ServerAssignor:
@@ -56,17 +72,20 @@ class ServerAssignor:
         """Member id → its target, sorted by topic, then partition (a target is a set)."""
         return self.assign_and_tell(spec)[0]
 
-    def assign_and_tell(self, spec: Spec) -> tuple[Assignment, frozenset[str]]:
-        """`assign`, and the topics whose unknown order in a table could make it another result."""
+    def assign_and_tell(self, spec: Spec) -> tuple[Assignment, Undecided]:
+        """`assign`, and what is not known of the tables that could make it another result."""
         if not spec.members:
-            return {}, frozenset()
+            return {}, Undecided()
         problem = ServerProblem(spec, self._topic_ids)
         made, pairs = self._targets(problem), problem.pairs
         targets = {
             member.member_id: list(map(pairs.__getitem__, sorted(codes)))
             for member, codes in zip(problem.members, made.lists, strict=True)
         }
-        return targets, frozenset(problem.topics[topic] for topic in made.undecided)
+        return targets, Undecided(
+            frozenset(problem.topics[topic] for topic in made.topics),
+            frozenset(problem.members[member].member_id for member in made.members),
+        )
 
     def on_assignment(
         self,
@@ -132,6 +151,25 @@ class ServerProblem:
             for topics in {member.topics for member in self.members}
         }
         return [lists[member.topics] for member in self.members]
+
+    @cached_property
+    def shared_places(self) -> list[list[int]]:
+        """Members that share a place in the coordinator's table, in their order."""
+        made: list[list[int]] = []
+        first = 0
+        for slot in hash_slots(member.member_id for member in self.members):
+            if len(slot) > 1:
+                made.append(list(range(first, first + len(slot))))
+            first += len(slot)
+        return made
+
+    def reordered(self, order: Sequence[int]) -> ServerProblem:
+        """The same problem with the members in another order."""
+        other = copy(self)
+        other.members = [self.members[member] for member in order]
+        for name in ("subscribed", "shared_places"):
+            other.__dict__.pop(name, None)
+        return other
 
     @cached_property
     def pairs(self) -> list[TopicPartition]:
