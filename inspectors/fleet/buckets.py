@@ -64,10 +64,12 @@ class Range:
 
 @dataclass(frozen=True)
 class Shape:
-    """How a kind's rows become those to be put in order; `needed` are the columns for sorting."""
+    """How a kind's rows become those to be put in order; `needed` are the columns for sorting, and
+    `heavy` is one whose values may be large."""
 
     needed: list[str]
     make: Callable[[pa.Table], pa.Table]
+    heavy: str | None = None
 
 
 def bucket_of(group: bytes) -> int:
@@ -172,7 +174,9 @@ def in_order(
     cache = _Cache(pieces, shapes)
     keys = []
     for number, piece in enumerate(pieces):
-        rows = cache.keys(number).select([*order, BUCKET])
+        read = cache.keys(number)
+        rows = read.select([*order, BUCKET])
+        rows = rows.append_column("bytes", pa.array(cache.sizes(number, read)))
         rows = rows.append_column("piece", pa.array(np.full(len(rows), number, np.int32)))
         rows = rows.append_column("row", pa.array(np.arange(len(rows), dtype=np.int32)))
         keys.append(_inside(piece, within, rows))
@@ -181,8 +185,8 @@ def in_order(
     whole = pa.concat_tables(keys, promote_options="default")
     by = [(name, "ascending") for name in order]
     ordered = pc.sort_indices(whole, sort_keys=by)
-    places = whole.select(["piece", "row"]).take(ordered)
-    yield from cache.rows(places["piece"].to_numpy(), places["row"].to_numpy())
+    places = whole.select(["piece", "row", "bytes"]).take(ordered)
+    yield from cache.rows(*(column.to_numpy() for column in places.columns))
 
 
 class _Cache:
@@ -201,18 +205,28 @@ class _Cache:
         if self._small:
             return self._piece(number)
         shape = self._shapes[self._pieces[number].kind]
-        return shape.make(self._read(number, [*shape.needed, BUCKET]))
+        heavy = [] if shape.heavy is None else [shape.heavy]
+        return shape.make(self._read(number, [*shape.needed, *heavy, BUCKET]))
 
-    def rows(self, piece: Ints, row: Ints) -> Iterator[pa.RecordBatch]:
-        """These rows of these pieces, in this order."""
+    def sizes(self, number: int, rows: pa.Table) -> Ints:
+        """About how many bytes each of these rows of a piece takes in memory."""
+        piece = self._pieces[number]
+        heavy = self._shapes[piece.kind].heavy
+        if heavy is None:
+            return np.full(len(rows), piece.size // max(1, len(rows)), np.int64)
+        lengths = pc.fill_null(pc.binary_length(rows[heavy]), 0)
+        return np.asarray(lengths.to_numpy(), np.int64)
+
+    def rows(self, piece: Ints, row: Ints, size: Ints) -> Iterator[pa.RecordBatch]:
+        """These rows of these pieces, in this order, and their sizes."""
         if not len(piece):
             return
         runs = np.flatnonzero((np.diff(piece) != 0) | (np.diff(row) != 1)) + 1
         take = self._mixed if len(runs) * _RUN > len(piece) else self._in_runs
-        size = sum(one.size for one in self._pieces)
-        rows = max(1, min(_ROWS, len(piece) * _BATCH // max(1, size)))
-        for start in range(0, len(piece), rows):
-            yield from take(piece[start : start + rows], row[start : start + rows])
+        full = np.flatnonzero(np.diff(np.cumsum(size) // _BATCH)) + 1
+        starts = np.union1d(full, np.arange(0, len(piece), _ROWS)).tolist()
+        for start, end in zip(starts, [*starts[1:], len(piece)], strict=True):
+            yield from take(piece[start:end], row[start:end])
 
     def _in_runs(self, piece: Ints, row: Ints) -> list[pa.RecordBatch]:
         """As `_mixed`, where many rows follow each other in their piece."""

@@ -77,6 +77,6 @@ def _request_rows(rows: pa.Table) -> pa.Table:
 
 
 _SHAPES: Final = {
-    "records": Shape(["key", "timestamp", "partition", "offset", "source"], _record_rows),
+    "records": Shape(["key", "timestamp", "partition", "offset", "source"], _record_rows, "value"),
     "requests": Shape(["group_id", "at", "source", "position"], _request_rows),
 }

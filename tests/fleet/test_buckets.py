@@ -121,3 +121,22 @@ def test_ranges_are_of_about_the_same_size() -> None:
     assert len(ranges) == 4
     assert max(sizes) == min(sizes)
     assert make_ranges([], 3)[-1] == Range(0, 1 << 32, ())
+
+
+def test_batches_are_bounded_by_what_their_rows_really_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = [a_row(GROUPS[0], at, at) for at in range(500)]
+    large = [a_row(GROUPS[0], 500 + at, at) | {"reason": "x" * 10_000} for at in range(100)]
+    shapes = {"requests": Shape(["group_id", "at", "position"], lambda rows: rows, "reason")}
+    monkeypatch.setattr(buckets, "_BATCH", 50_000)
+    for least in (1, 256 << 20):
+        monkeypatch.setattr(buckets, "_READ", least)
+        ranges = make_ranges(written(tmp_path / str(least), [small + large]), 1)
+        (only,) = (one for one in ranges if one.pieces)
+        sizes = [
+            sum(map(len, batch["reason"].to_pylist())) for batch in in_order(only, shapes, ORDER)
+        ]
+        assert sum(sizes) == sum(len(row["reason"]) for row in small + large)
+        assert 20 <= len(sizes) <= 24
+        assert max(sizes) <= 50_000 + 10_000
