@@ -156,8 +156,9 @@ def make_ranges(pieces: Sequence[Piece], least: int) -> list[Range]:
 
 def read_range(within: Range, kind: str) -> list[pa.Table]:
     """All rows of one kind in a range, as they come."""
+    files = _Files()
     return [
-        _inside(piece, within, pq.ParquetFile(piece.path).read_row_group(piece.number))
+        _inside(piece, within, files.read(piece, None))
         for piece in within.pieces
         if piece.kind == kind
     ]
@@ -189,13 +190,27 @@ def in_order(
     yield from cache.rows(*(column.to_numpy() for column in places.columns))
 
 
+class _Files:
+    """Input files, each opened once."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, pq.ParquetFile] = {}
+
+    def read(self, piece: Piece, columns: list[str] | None) -> pa.Table:
+        """These columns of a piece, all of them where None."""
+        file = self._open.get(piece.path)
+        if file is None:
+            file = self._open[piece.path] = pq.ParquetFile(piece.path, memory_map=True)
+        return file.read_row_group(piece.number, columns=columns, use_threads=False)
+
+
 class _Cache:
     """Whole pieces, the last used of them in memory."""
 
     def __init__(self, pieces: Sequence[Piece], shapes: Mapping[str, Shape]) -> None:
         self._pieces = pieces
         self._shapes = shapes
-        self._files: dict[str, pq.ParquetFile] = {}
+        self._files = _Files()
         self._held: OrderedDict[int, pa.Table] = OrderedDict()
         self._bytes = 0
         self._small = sum(piece.size for piece in pieces) <= _READ
@@ -206,7 +221,7 @@ class _Cache:
             return self._piece(number)
         shape = self._shapes[self._pieces[number].kind]
         heavy = [] if shape.heavy is None else [shape.heavy]
-        return shape.make(self._read(number, [*shape.needed, *heavy, BUCKET]))
+        return shape.make(self._files.read(self._pieces[number], [*shape.needed, *heavy, BUCKET]))
 
     def sizes(self, number: int, rows: pa.Table) -> Ints:
         """About how many bytes each of these rows of a piece takes in memory."""
@@ -252,19 +267,13 @@ class _Cache:
     def _piece(self, number: int) -> pa.Table:
         held = self._held.pop(number, None)
         if held is None:
-            held = self._shapes[self._pieces[number].kind].make(self._read(number, None))
+            piece = self._pieces[number]
+            held = self._shapes[piece.kind].make(self._files.read(piece, None))
             self._bytes += held.nbytes
             while self._held and self._bytes > _READ:
                 self._bytes -= self._held.popitem(last=False)[1].nbytes
         self._held[number] = held
         return held
-
-    def _read(self, number: int, columns: list[str] | None) -> pa.Table:
-        piece = self._pieces[number]
-        if piece.path not in self._files:
-            self._files[piece.path] = pq.ParquetFile(piece.path, memory_map=True)
-        file = self._files[piece.path]
-        return file.read_row_group(piece.number, columns=columns, use_threads=False)
 
 
 def _batches(tables: Iterable[pa.Table]) -> list[pa.RecordBatch]:
