@@ -1,0 +1,62 @@
+"""What our work does in a Spark worker beside its own: it spares the next task what it can."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rebal.inspectors.fleet.tasks import _in_worker
+
+ROWS = [pa.RecordBatch.from_pydict({"id": [1, 2]})]
+
+
+@pytest.fixture
+def unfrozen() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("unfrozen")
+def test_what_came_from_zip_files_stays_and_new_modules_of_theirs_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "shipped.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("first_shipped.py", "NUMBER = 1")
+        archive.writestr("second_shipped.py", "NUMBER = 2")
+    monkeypatch.syspath_prepend(str(path))
+    import first_shipped  # type: ignore[import-not-found]
+
+    assert str(path) in sys.path_importer_cache
+    found: list[int] = []
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        assert str(path) not in sys.path_importer_cache
+        import second_shipped  # type: ignore[import-not-found]
+
+        found.append(first_shipped.NUMBER + second_shipped.NUMBER)
+        yield from batches
+
+    assert list(_in_worker(ROWS, work)) == ROWS
+    assert found == [3]
+
+
+@pytest.mark.usefixtures("unfrozen")
+def test_garbage_is_collected_again_after_a_task_even_one_that_failed() -> None:
+    seen: list[bool] = []
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        seen.append(gc.isenabled())
+        yield from batches
+        raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more"):
+        list(_in_worker(ROWS, work))
+    assert seen == [False]
+    assert gc.isenabled()
