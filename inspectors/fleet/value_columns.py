@@ -27,6 +27,8 @@ _OF_VALUE, _OF_MEMBER = 5, 4
 """Pieces of a value beside its members', and of a member."""
 _SHORTEST: Final = 10
 """Bytes of the shortest member there can be, as `read_head` counts them."""
+_MOST: Final = 10_000
+"""Members of a value that is cut here, at most: each step takes one member of all values."""
 _NULL: Final = -1
 
 
@@ -112,7 +114,7 @@ def _heads(data: Bytes, begin: Ints, end: Ints) -> tuple[_Heads, Mask]:
     names = leader_at + 2 + np.maximum(numbers(data, leader_at, "i2"), 0)
     counts = numbers(data, names + 8, "i4")
     whole = (numbers(data, begin, "i2") == VERSION) & (kind >= 0) & (counts >= 0)
-    whole &= names + 12 + counts * _SHORTEST <= end
+    whole &= (counts <= _MOST) & (names + 12 + counts * _SHORTEST <= end)
     return _Heads(begin, start, names, end, counts), whole
 
 
@@ -123,11 +125,12 @@ def _members(data: Bytes, heads: _Heads) -> tuple[Ints, Ints, Mask]:
     places = np.zeros((4, int(first[-1])), np.int64)
     whole = np.ones(len(heads.counts), np.bool_)
     # the n-th member of all values at once, the values with the most members first
-    order = np.argsort(-heads.counts, kind="stable")
-    still = np.searchsorted(-heads.counts[order], -np.arange(heads.counts.max(initial=0)))
-    at = heads.names[order] + 12
-    for nth, size in enumerate(still.tolist()):
-        live, at = order[:size], at[:size]
+    live = np.argsort(-heads.counts, kind="stable")
+    fewer = -heads.counts[live]
+    at = heads.names[live] + 12
+    for nth in range(int(heads.counts.max(initial=0))):
+        size = int(np.searchsorted(fewer, -nth))
+        live, fewer, at = live[:size], fewer[:size], at[:size]
         member = numbers(data, at, "i2")
         instance_at = at + 2 + member
         client_at = instance_at + 2 + np.maximum(numbers(data, instance_at, "i2"), 0)
@@ -139,10 +142,13 @@ def _members(data: Bytes, heads: _Heads) -> tuple[Ints, Ints, Mask]:
         given_at = sent_at + 4 + sent
         given = numbers(data, given_at, "i4")
         end = given_at + 4 + given
-        plain = (member | client | host | sent | given) >= 0
-        whole[live[~plain | (end > heads.end[live])]] = False
-        places[:, first[live] + nth] = at, sent_at, given_at, end
-        at = end
+        found = np.stack([at, sent_at, given_at, end])
+        plain = ((member | client | host | sent | given) >= 0) & (end <= heads.end[live])
+        if not plain.all():
+            whole[live[~plain]] = False
+            live, fewer, found = live[plain], fewer[plain], found[:, plain]
+        places[:, first[live] + nth] = found
+        at = found[3]
     return first, places, whole
 
 

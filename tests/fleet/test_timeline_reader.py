@@ -235,6 +235,16 @@ def test_a_value_says_what_is_new_against_the_one_before(
         assert not {*map(id, kept)} & {*map(id, value.fresh)}
 
 
+def test_a_value_that_claims_very_many_members_is_left_to_the_codec() -> None:
+    nobody = struct.pack(">hhhhiiii", 0, 0, 0, 0, 0, 0, 0, 0)
+    start = struct.pack(">h", 3) + text("consumer") + struct.pack(">ihhqi", 1, -1, -1, -1, 10_001)
+    whole, cut = start + 10_001 * nobody, start + 10_000 * nobody
+    found, error = read([("g", whole), ("g", cut + bytes(10))], False)
+    assert isinstance(found, Value)
+    assert len(found.members) == 10_001
+    assert "cut off" in str(error)
+
+
 @settings(deadline=None)
 @given(histories())
 def test_the_sums_of_a_value_are_its_members(history: list[GroupMetadata]) -> None:
