@@ -21,7 +21,7 @@ from rebal.groups.wire.group_metadata import decode_group_metadata, read_head
 from rebal.groups.wire.primitives import Reader
 from rebal.inspectors.fleet.binary_columns import Ints, Mask
 from rebal.inspectors.fleet.timeline_members import NOT_GIVEN, Head, Seen, Sums
-from rebal.inspectors.fleet.timeline_values import UNTOLD, Values
+from rebal.inspectors.fleet.timeline_values import UNTOLD, Sent, Values
 from rebal.inspectors.fleet.value_columns import Cut, cut_values
 
 _T = TypeVar("_T")
@@ -246,23 +246,28 @@ class _Batch:
         cut = self.cut
         consumer = self.consumer[examples]
         apart = self.apart[self.owner[examples]]
+        shared = consumer & cut.has_generation[examples] & ~apart
+
+        def sent_by(n: int) -> Sent | None:
+            found = values.sent(cut.sent_bytes(examples[n]))
+            if shared[n] and found.generation != cut.sent_generation[examples[n]]:
+                return None
+            # Only of what was read to its end it is sure which bytes are the generation.
+            return found if found.exact or not shared[n] else None
+
         heads = _once(cut.head[examples], lambda n: _read_head(cut.head_bytes(examples[n])))
         generation = np.where(apart, cut.at_generation[examples], 0)
         subscriptions = np.where(consumer, cut.sent[examples] * len(cut.pieces) + generation, -1)
-        sents = _once(subscriptions, lambda n: values.sent(cut.sent_bytes(examples[n])), UNTOLD)
+        sents: list[Sent | None] = _once(subscriptions, sent_by, UNTOLD)
         givens = _once(
             np.where(consumer, cut.rest[examples], -1),
             lambda n: values.given(cut.given_bytes(examples[n])),
             NOT_GIVEN,
         )
         made: list[Seen | None] = [
-            None if head is None else Seen(head, sent, given)
+            None if head is None or sent is None else Seen(head, sent, given)
             for head, sent, given in zip(heads, sents, givens, strict=True)
         ]
-        # Only of what was read to its end it is sure which bytes are the generation.
-        for n in np.flatnonzero(consumer & cut.has_generation[examples] & ~apart).tolist():
-            if not sents[n].exact:
-                made[n] = None
         return made
 
     def _changes(self, codes: Ints) -> tuple[Mask, Ints, Ints]:

@@ -195,20 +195,33 @@ class Values:
             at += length
         if not version:
             return Sent(0, topics, user_data=user_data, exact=True) if at == size else None
-        end, generation = size, None
-        if version == 3:
-            if data[-2:] != _NULL_RACK:
+        if size < at + 4:
+            return None
+        end, generation, rack = size, None, None
+        if version == 3 and data[-2:] != _NULL_RACK:
+            end = _end_of_list(data, at)
+            rack = self._rack(data, end + 4)
+            if rack is None:
                 return None
-            end -= 2
+        elif version >= 2:
+            end -= 6 if version == 3 else 4
         if version >= 2:
-            end -= 4
             if end < at + 4:
                 return None
             (generation,) = _INT32(data, end)
         owned = self._list(data[at:end])
         if owned is None:
             return None
-        return Sent(version, topics, owned, generation=generation, user_data=user_data, exact=True)
+        return Sent(
+            version, topics, owned,
+            generation=generation, rack=rack, user_data=user_data, exact=True,
+        )  # fmt: skip
+
+    def _rack(self, data: bytes, at: int) -> str | None:
+        """The rack that is all that is left from `at`."""
+        if not 4 < at <= len(data) - 2 or at + 2 + _INT16(data, at)[0] != len(data):
+            return None
+        return self._name(data[at + 2 :])
 
     def _fast_given(self, data: bytes) -> Given | None:
         if len(data) < 10 or data[0] or data[1] > 3:

@@ -29,6 +29,9 @@ _SHORTEST: Final = 10
 """Bytes of the shortest member there can be, as `read_head` counts them."""
 _MOST: Final = 10_000
 """Members of a value that is cut here, at most: each step takes one member of all values."""
+_WITH_GENERATION: Final = 18
+"""Bytes of the shortest subscription up to the end of its generation."""
+_LONGEST_RACK: Final = 64
 _NULL: Final = -1
 
 
@@ -152,14 +155,34 @@ def _members(data: Bytes, heads: _Heads) -> tuple[Ints, Ints, Mask]:
     return first, places, whole
 
 
+def _tails(data: Bytes, begin: Ints, end: Ints) -> Ints:
+    """Bytes that follow the generation in each subscription, -1 where it has none.
+
+    That is a version 3's rack, or nothing: no byte of its text is 0, so that the shortest rack that
+    can be there is the one that is.
+    """
+    version, size = numbers(data, begin, "i2"), end - begin
+    tails = np.full(len(begin), -1, np.int64)
+    tails[(version == 2) & (size >= _WITH_GENERATION)] = 0
+    third = (version == 3) & (size >= _WITH_GENERATION + 2)
+    null = third & (numbers(data, end - 2, "i2") == _NULL)
+    tails[null] = 2
+    left = np.flatnonzero(third & ~null)
+    for length in range(_LONGEST_RACK + 1):
+        if not len(left):
+            break
+        found = numbers(data, end[left] - 2 - length, "i2") == length
+        found &= size[left] >= _WITH_GENERATION + 2 + length
+        tails[left[found]] = 2 + length
+        left = left[~found]
+    return tails
+
+
 def _encoded(data: Bytes, rows: Ints, heads: _Heads, first: Ints, places: Ints) -> Cut:
     member, sent, given, end = places
-    version, last = numbers(data, sent + 4, "i2"), numbers(data, given - 2, "i2")
-    size = given - sent - 4
-    # one of version 3 ends with its rack
-    with_rack = (version == 3) & (last == _NULL) & (size >= 20)
-    has = with_rack | ((version == 2) & (size >= 18))
-    generation = np.where(has, given - 4 - 2 * with_rack, given)
+    tail = _tails(data, sent + 4, given)
+    has = tail >= 0
+    generation = np.where(has, given - 4 - tail, given)
     values = np.arange(len(rows)) * _OF_VALUE + first[:-1] * _OF_MEMBER
     members = np.arange(len(sent)) * _OF_MEMBER + 4
     members += np.repeat(np.arange(len(rows)) * _OF_VALUE, heads.counts)

@@ -56,10 +56,13 @@ def subscriptions(draw: st.DrawFn, generation: int) -> bytes:
 
 
 def with_generation(subscription: bytes, generation: int) -> bytes:
-    """A subscription of version 3 without a rack, in another generation."""
-    if subscription[:2] != b"\x00\x03" or subscription[-2:] != b"\xff\xff":
-        return subscription
-    return subscription[:-6] + struct.pack(">i", generation) + subscription[-2:]
+    """A subscription that was made here, in another generation."""
+    tails = {b"\x00\x02": [b""], b"\x00\x03": [b"\xff\xff", text("rack")]}
+    for tail in tails.get(subscription[:2], []):
+        if len(subscription) >= 18 + len(tail) and subscription.endswith(tail):
+            end = len(subscription) - len(tail)
+            return subscription[: end - 4] + struct.pack(">i", generation) + tail
+    return subscription
 
 
 @st.composite
@@ -254,10 +257,18 @@ def test_the_sums_of_a_value_are_its_members(history: list[GroupMetadata]) -> No
             assert value.sums == sums_of(value.members)
 
 
-def test_of_values_as_brokers_write_them_only_what_changed_is_told() -> None:
+@pytest.mark.parametrize(
+    ("version", "tail"), [(3, b"\xff\xff"), (3, text("us-east-1a")), (3, text("")), (2, b"")]
+)
+def test_of_values_as_brokers_write_them_only_what_changed_is_told(
+    version: int, tail: bytes
+) -> None:
     def member(name: str, generation: int) -> GroupMetadataMember:
         subscription = (
-            struct.pack(">hi", 3, 1) + text("t") + struct.pack(">iiih", -1, 0, generation, -1)
+            struct.pack(">hi", version, 1)
+            + text("t")
+            + struct.pack(">iii", -1, 0, generation)
+            + tail
         )
         return GroupMetadataMember(
             member_id=name,
