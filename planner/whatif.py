@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from rebal.groups.assignors import LeaderWouldFail, Spec, SpecMember
+from rebal.groups.assignors.consumer_group import Undecided
 from rebal.groups.collector import no_collection
 from rebal.groups.custom import Violation
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Record, TopicPartitions
@@ -178,8 +179,22 @@ def simulate(
         leader=leader_time(made.spec, choice.name, rebalance_timeout),
         failure=failure,
         violations=made.violations,
-        assumes=assumes(snapshot, choice, made.undecided, plan.notes),
+        assumes=assumes(
+            snapshot, choice, _named(made, _labels(snapshot, plan), numbers), plan.notes
+        ),
     )
+
+
+def _labels(snapshot: GroupSnapshot, plan: Course) -> dict[str, str]:
+    """Member id → its short name, of those who are there and of those who are added."""
+    return {**names(snapshot.members), **plan.added}
+
+
+def _named(made: Run, labels: Mapping[str, str], numbers: Mapping[str, int]) -> Undecided:
+    """What is not known of the coordinator's tables, members by the names that the view has."""
+    by_number = {numbers[member_id]: label for member_id, label in labels.items()}
+    members = (by_number[numbers[member_id]] for member_id in made.undecided.members)
+    return Undecided(made.undecided.topics, frozenset(members))
 
 
 def _begun(
@@ -225,7 +240,7 @@ def _shifts(
 ) -> tuple[MemberShift, ...]:
     before, after = made.before, made.after
     present = {numbers[member.member_id]: member for member in made.spec.members}
-    labels = {**names(snapshot.members), **plan.added}
+    labels = _labels(snapshot, plan)
     had, has = before.sizes, after.sizes
     odd = _not_subscribed(present, after)
     shifts = []

@@ -18,7 +18,8 @@ def assumes(
 ) -> tuple[str, ...]:
     """The assumptions of one simulation, the most important first; `changes` have their own.
 
-    `undecided` is whose order in the coordinator's tables matters and is not known.
+    `undecided` is whose order in the coordinator's tables matters and is not known; its members
+    by name.
     """
     if choice.server_side:
         made = _server_side(snapshot, choice, undecided)

@@ -128,11 +128,8 @@ class Cost:
         asked = tally.ask(change)
         stopped = tally.stopped()
         profiles = tally.profiles()
-        plain = same and not log.persons
         for standing, seen in asked:
-            profile = standing.profile
-            if profile is None or not plain or not _goes_on(profile, standing.seen, seen):
-                profile = self._profile(old, new, standing, seen, same)
+            profile = self._profile(old, new, standing, seen, same)
             profiles.add(profile)
             tally.note(standing, seen, profile)
             if stopped is not None and standing.seen.count:
@@ -158,7 +155,7 @@ class Cost:
         usable = profile is not None and same
         if usable and profile is not None and persons:
             usable = _tells(persons.get(seen.member_id), profile.kind)
-        if usable and profile is not None and seen is standing.seen and profile.holds:
+        if usable and profile is not None and _goes_on(profile, standing.seen, seen):
             return profile
         kept, gave_up = self._showed(old, standing, seen)
         if usable and profile is not None and profile.kind[6:8] == (kept, gave_up):

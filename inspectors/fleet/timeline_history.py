@@ -69,16 +69,15 @@ class History:
         if round_ is not None:
             round_.applied = True
             new.started = new.started or round_.began(new.ended)
+        known = new.follows(old)
+        if not known:
+            self._recall()
         if new.members is None:
-            self._recall(old)
             self.roster.close(self._last(), None, None)
             self.protocol = None
             self._row(old, new, None, round_, None)
             self._now_is(new)
             return
-        known = new.follows(old)
-        if not known:
-            self._recall(old)
         change = Change(self.roster.members, new, known)
         if old is not None and old.number == new.number:
             new.completed = old.completed
@@ -107,7 +106,7 @@ class History:
         self, generation: int, before: str, member_id: str, leader: str | None, at: int
     ) -> None:
         """A static member's restart that only the log shows: the same member by another id."""
-        self._recall(self.now)
+        self._recall()
         now, standing = self.now, self.roster.members.get(before)
         if now is None or now.number != generation or standing is None:
             return
@@ -129,7 +128,7 @@ class History:
 
     def end(self, at: int, reason: str | None, told: bool = True) -> None:
         """The group was deleted at `at`; `told` is False where only what comes after shows it."""
-        self._recall(self.now)
+        self._recall()
         self.roster.close(self._last(), at if told else None, reason)
         if told:
             self.incidents.deleted(at)
@@ -140,7 +139,7 @@ class History:
         """The end of the input: those who are there now are current; how many (None: not known)."""
         self._unfinished(self.now, None)
         now = self.now
-        self._recall(now)
+        self._recall()
         if now is not None:
             for member_id in list(self.roster.members):
                 left = self.log.left.get(member_id)
@@ -159,10 +158,10 @@ class History:
         gone = self.roster.leave(member_id, self._last(), at, reason)
         self.incidents.left(gone, at, reason, self.roster.like(gone.seen))
 
-    def _recall(self, old: Generation | None) -> None:
-        """Before it is forgotten: which generations the members said in the one that was last."""
-        if old is not None and old.value is not None:
-            old.value.recall()
+    def _recall(self) -> None:
+        """Before the last generation is forgotten: which one its members' subscriptions said."""
+        if self.now is not None and self.now.value is not None:
+            self.now.value.recall()
 
     def _last(self) -> Place:
         now = self.now

@@ -244,7 +244,9 @@ def test_members_whose_order_nobody_knows_are_named_where_it_matters(
     )
     topics = (Topic(name="orders", partitions=8, topic_id=f"{'A' * 20}AA"),)
     words = ["simulate", "--snapshot", saved(members=group, topics=topics), "--assignor"]
-    note = "members a, q share places in the coordinator's table: which of those at one place"
+    note = (
+        "members pod-a, pod-q share places in the coordinator's table: which of those at one place"
+    )
     assert run([*words, "uniform", "--remove-member", "pod-c", "-o", "json"]) == 0
     made = json.loads(capsys.readouterr().out)
     assert any(one.startswith(note) for one in made["assumes"]) == told

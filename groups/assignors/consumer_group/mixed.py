@@ -8,6 +8,7 @@ fewest. A topic is level when its subscribers' counts differ by one at most.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 from rebal.groups.assignors.consumer_group.server import ServerProblem, Targets
@@ -28,12 +29,12 @@ def _undecided(problem: ServerProblem, lists: list[list[int]]) -> Iterator[int]:
     Each such place is tried with its members turned round; where many do, it is taken to matter.
     """
     slots = problem.shared_places
+    if len(slots) > _TRIED:
+        yield from chain.from_iterable(slots)
+        return
     for slot in slots:
         order = list(range(len(problem.members)))
         order[slot[0] : slot[-1] + 1] = reversed(slot)
-        if len(slots) > _TRIED:
-            yield from slot
-            continue
         other = _Deal(problem.reordered(order)).targets().lists
         if any(set(other[place]) != set(lists[member]) for place, member in enumerate(order)):
             yield from slot
