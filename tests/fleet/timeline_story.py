@@ -1,4 +1,4 @@
-"""Hand-made stories of one group: its records as a coordinator writes them, and its requests."""
+"""Hand-made stories of one group: its records and requests, and what is read in its tables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import struct
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from rebal.groups.model import Subscription
@@ -17,7 +18,7 @@ from rebal.groups.wire.consumer_protocol import (
     encode_subscription,
 )
 from rebal.inspectors.fleet.schemas import REQUESTS
-from tests.fleet.timeline_input import Row, record, request
+from tests.fleet.timeline_input import Row, micros, record, request
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
@@ -246,3 +247,22 @@ def _ids(numbers: Iterable[int]) -> bytes:
 def topic_id() -> str:
     """The topic's id as Kafka prints it."""
     return base64.urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("=")
+
+
+def at(moment: datetime | None) -> float | None:
+    """Seconds since the story's beginning."""
+    return None if moment is None else (micros(moment) - START) / SECOND
+
+
+def only(rows: list[Row], **wanted: Any) -> Row:
+    found = [row for row in rows if all(row[k] == v for k, v in wanted.items())]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def facts(row: Row, *names: str) -> tuple[Any, ...]:
+    return tuple(row[name] for name in names)
+
+
+def numbers(row: Row, column: str = "assignment") -> list[int]:
+    return [n for one in row[column] for n in one["partitions"]]

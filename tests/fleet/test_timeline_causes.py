@@ -1,0 +1,168 @@
+"""Why a group rebalanced, who left it why, and what stopped meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from rebal.inspectors.fleet import timeline_causes as causes
+from tests.fleet.timeline_input import tables
+from tests.fleet.timeline_story import M, Story, at, facts, only
+
+
+def test_a_log_alone_tells_members_lists_and_latency() -> None:
+    story = Story()
+    story.round(10, 1, [M("a", (0, 1))], took=2)
+    story.round(40, 2, [M("a", (0,)), M("b", (1,))], {"b": ("sticky", "range")}, took=1)
+    story.leave(70, "a", "the consumer is being closed")
+    story.round(71, 3, [M("b", (0, 1))], {"b": ("sticky", "range")}, took=0.5)
+    made = tables(story.rows)
+    rows = made["rebalances"]
+    assert [facts(r, "generation", "cause", "joined", "evidence") for r in rows] == [
+        (1, causes.FIRST, ["a"], "request log"),
+        (2, causes.JOINED, ["b"], "request log"),
+        (3, causes.LEFT, [], "request log"),
+    ]
+    assert [row["latency_ms"] for row in rows] == pytest.approx([2100, 1100, 600])
+    group = only(made["groups"])
+    assert group["rebalance_latency_max_ms"] == pytest.approx(2100)
+    assert group["rebalance_latency_total_ms"] == pytest.approx(3800)
+    gone = only(made["members"], member_id="a", last_generation=2)
+    assert (at(gone["left_at"]), gone["left_reason"]) == (70, "the consumer is being closed")
+    assert only(made["assignor_lists"], member_id="b")["times"] == 2
+
+
+def test_who_left_after_the_last_rebalance_is_gone() -> None:
+    story = Story()
+    story.round(10, 1, [M("a", (0,)), M("b", (1,))])
+    story.leave(50, "b")
+    made = tables(story.rows)
+    assert only(made["groups"])["members"] == 1
+    gone = only(made["members"], member_id="b")
+    assert facts(gone, "current", "left_reason") == (False, causes.LEFT)
+
+
+def test_a_session_that_expired_is_told_only_where_the_log_saw_it_all() -> None:
+    def story(log_from: int) -> Story:
+        made = Story()
+        for number, members in ((1, [M("a", (0,)), M("b", (1,))]), (2, [M("a", (0, 1))])):
+            if number >= log_from:
+                made.round(number * 50, number, members)
+            made.generation(number * 50 + 0.05, number, members)
+        return made
+
+    seen = tables(story(1).rows)
+    assert seen["rebalances"][1]["cause"] == causes.EXPIRED
+    assert only(seen["incidents"])["kind"] == "session expired"
+    assert only(seen["members"], member_id="b")["left_reason"] == causes.EXPIRED
+    late = tables(story(2).rows)
+    assert late["rebalances"][1]["cause"] == causes.LEFT
+    assert late["incidents"] == []
+    assert only(late["members"], member_id="b")["left_reason"] is None
+
+
+def test_a_member_that_did_not_rejoin_in_time_did_not_expire() -> None:
+    story = Story()
+    quick = [M("a", (0,), rebalance=5_000), M("b", (1,), rebalance=5_000)]
+    story.round(10, 1, quick)
+    story.round(60, 2, [M("a", (0,)), M("c", (1,))], took=5)
+    made = tables(story.rows)
+    assert made["rebalances"][1]["cause"] == causes.JOINED
+    assert only(made["members"], member_id="b")["left_reason"] == causes.NOT_REJOINED
+
+
+def test_a_slow_member_says_so() -> None:
+    story = Story()
+    both = [M("a", (0,)), M("b", (1,))]
+    story.round(10, 1, both)
+    story.leave(59, "b", "consumer poll timeout has expired.")
+    story.round(60, 2, [M("a", (0, 1))])
+    made = tables(story.rows)
+    assert made["rebalances"][1]["cause"] == causes.SLOW
+    assert facts(only(made["incidents"]), "kind", "members") == ("slow member", ["b"])
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        ("need to revoke partitions and re-join", causes.FOLLOW_UP),
+        ("cached metadata has changed from (version1) at the beginning", causes.TOPICS),
+        ("rebalance failed due to UnknownMemberIdException", causes.REBALANCED_AGAIN),
+        ("rebalance enforced by user", causes.REJOINED),
+        ("group is already rebalancing", None),
+    ],
+)
+def test_the_reason_of_kip_800_is_the_cause(reason: str, cause: str | None) -> None:
+    story = Story()
+    members = [M("a", (0,)), M("b", (1,))]
+    story.round(10, 1, members)
+    story.join(60, "b", 2, reason=reason, total_ms=900)
+    story.join(60, "a", 2, reason="group is already rebalancing", total_ms=100)
+    story.generation(60.1, 2, members)
+    assert tables(story.rows)["rebalances"][1]["cause"] == cause
+
+
+def test_causes_that_the_records_show() -> None:
+    story = Story()
+    a, b = M("a", (0, 1), (0, 1)), M("b", (), ())
+    both = "cooperative-sticky"
+    story.generation(10, 1, [M("a", (0, 1))], both)
+    story.generation(20, 2, [M("a", (0,), (0, 1)), b], both)
+    story.generation(21, 3, [M("a", (0,), (0,)), M("b", (1,))], both)
+    story.generation(40, 4, [M("a", (0, 2), (0,)), M("b", (1,), (1,))], both)
+    story.generation(60, 5, [M("a", (0, 2), (0, 2), topics=("t", "u")), M("b", (1,), (1,))], both)
+    story.generation(80, 6, [a, M("c", (2,))], both)
+    rows = tables(story.rows)["rebalances"]
+    assert [row["cause"] for row in rows] == [
+        causes.FIRST,
+        causes.JOINED,
+        causes.FOLLOW_UP,
+        causes.TOPICS,
+        causes.SUBSCRIPTION,
+        causes.BOTH,
+    ]
+    assert [row["moved"] for row in rows[:4]] == [0, 0, 1, 0], "withheld by a, then given to b"
+    assert [row["stopped"] for row in rows[1:4]] == [1, 0, 0]
+
+
+def test_what_is_stopped_goes_by_each_members_own_protocol() -> None:
+    story = Story()
+    members = [M("e", (0, 1)), M("k", (2, 3))]
+    lists = {"e": ("cooperative-sticky", "range"), "k": ("cooperative-sticky",)}
+    assert members[0].id == "e"
+    story.round(10, 1, members, lists)
+    story.generation(10.05, 1, members, "cooperative-sticky")
+    later = [M("e", (0,)), M("k", (2, 3), (2, 3)), M("x", (1,))]
+    story.round(60, 2, later, {**lists, "x": ("cooperative-sticky",)})
+    story.generation(60.05, 2, later, "cooperative-sticky")
+    row = tables(story.rows)["rebalances"][1]
+    assert facts(row, "stopped", "protocol_before", "protocol") == (2, "mixed", "mixed")
+    silent = [r for r in story.rows if r["api"] is None]
+    unknown = tables(silent)["rebalances"][1]
+    assert facts(unknown, "stopped", "protocol") == (None, None), "e's list is not known"
+
+
+def test_a_member_whose_sync_came_too_late_had_nothing_to_stop() -> None:
+    story = Story()
+    first, second = [M("a", (0,)), M("b", (1,))], [M("a", (1,)), M("b", (0,))]
+    story.round(10, 1, [M("a", (0, 1))])
+    story.round(60, 2, first)
+    story.rows = [
+        row
+        for row in story.rows
+        if (row["api"], row["generation"], row["member_id"]) != ("SYNC_GROUP", 2, "b")
+    ]
+    story.ask(61, "SYNC_GROUP", member_id="b", generation=2, error=27)
+    story.round(62, 3, second)
+    assert [row["stopped"] for row in tables(story.rows)["rebalances"][1:]] == [2, 1]
+
+
+def test_refused_clients_stand_with_the_rebalance_after_them() -> None:
+    story = Story()
+    story.round(10, 1, [M("a", (0,))])
+    story.refuse(20, "x", ("sticky",))
+    story.refuse(21, "y", ("sticky",))
+    story.round(30, 2, [M("a", (0,))])
+    story.refuse(31, "x", ("sticky",))
+    story.round(60, 3, [M("a", (0,))])
+    rows = tables(story.rows)["rebalances"]
+    assert [row["refused"] for row in rows] == [[], ["x", "y"], ["x"]]

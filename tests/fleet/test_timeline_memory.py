@@ -1,0 +1,86 @@
+"""What the timeline keeps in memory is bounded by the members there are."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from rebal.inspectors.fleet.timeline_group import GroupTimeline, Shared
+from rebal.inspectors.fleet.timeline_order import Raw
+from rebal.inspectors.fleet.timeline_tables import Rows
+from rebal.inspectors.fleet.timeline_values import Values
+from tests.fleet.timeline_input import in_order
+from tests.fleet.timeline_story import M, Story
+
+
+def test_memory_does_not_grow_with_history() -> None:
+    """What is kept is bounded by the members there are, not by how many there have been."""
+
+    def kept(generations: int) -> int:
+        shared = Shared()
+        group = GroupTimeline("g", shared)
+        story = Story()
+        for number in range(1, generations):
+            members = [M("a", (0,)), M(f"m{number}", (1,), client=f"c{number}")]
+            story.round(number * 60, number, members)
+            story.refuse(number * 60 + 5, f"r{number}", ("sticky",))
+            story.generation(number * 60 + 0.05, number, members)
+            for row in in_order(story.rows):
+                if row["api"] is None:
+                    group.record(row["at"], Raw._make(row[name] for name in Raw._fields))
+                else:
+                    group.request(row["at"], row)
+            story.rows.clear()
+            for _ in shared.rows.rest():
+                pass
+        return elements(group)
+
+    few, many = kept(1_500), kept(4_500)
+    assert many < 1.2 * few, (few, many)
+
+
+def test_memory_does_not_grow_where_only_heartbeats_tell() -> None:
+    def kept(epochs: int) -> tuple[int, int]:
+        shared, story, rows = Shared(), Story(), 0
+        group = GroupTimeline("g", shared)
+        for epoch in range(1, epochs):
+            for member in ("a", "b", f"n{epoch}"):
+                asked = 0 if member.startswith("n") else epoch - 1
+                who = {"member_id": member, "client_id": member, "host": "/h"}
+                story.ask(
+                    epoch * 60,
+                    "CONSUMER_GROUP_HEARTBEAT",
+                    generation=asked,
+                    member_epoch=epoch,
+                    **who,
+                )
+            for row in story.rows:
+                group.request(row["at"], row)
+            story.rows.clear()
+            rows += sum(len(b) for name, b in shared.rows.rest() if name == "rebalances")
+        size = elements(group)
+        group.finish()
+        return size, rows + sum(len(b) for name, b in shared.rows.rest() if name == "rebalances")
+
+    (few, _), (many, rows) = kept(1_000), kept(3_000)
+    assert many < 1.2 * few, (few, many)
+    assert rows == 2_999
+
+
+def elements(root: object) -> int:
+    """How many things hang on it, apart from the rows and values that all groups share."""
+    seen: set[int] = set()
+    todo = [root]
+    while todo:
+        one = todo.pop()
+        if id(one) in seen or isinstance(one, Shared | Rows | Values | type):
+            continue
+        seen.add(id(one))
+        if isinstance(one, dict):
+            todo += [*one.keys(), *one.values()]
+        elif isinstance(one, list | tuple | set | frozenset | deque):
+            todo += one
+        elif type(one).__module__.startswith("rebal.inspectors.fleet"):
+            names = [n for c in type(one).__mro__ for n in getattr(c, "__slots__", ())]
+            todo += [getattr(one, n) for n in names if hasattr(one, n)]
+            todo += list(getattr(one, "__dict__", {}).values())
+    return len(seen)
