@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the pipeline: starting one takes longer than most of them."""
+"""What is made once for all: a Spark session, a scan of the captures, scans of made-up fleets."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.fleet.synthetic import fleet
+from tests.fleet.tablefiles import write_tables
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from rebal.cli.fleet import FleetReport
 
 CAPTURES = Path(__file__).parents[1] / "data" / "captures"
 OFFSETS = CAPTURES / "consumer_offsets.jsonl.gz"
@@ -35,7 +40,7 @@ def kafka_jars() -> tuple[str, ...]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The shared session: local, two threads, 700 MB, with Spark's Kafka source."""
+    """The one session, as its start takes longer than most tests: two threads, 700 MB, Kafka."""
     from rebal.inspectors.fleet.session import SparkSettings, require, spark_session
 
     require()
@@ -112,3 +117,31 @@ def without_sources(tables: Tables) -> Tables:
         )
         for name, rows in tables.items()
     }
+
+
+@pytest.fixture(scope="session")
+def small_scan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A scan of a made-up fleet, one group of each shape (twenty); only to be read."""
+    return write_tables(tmp_path_factory.mktemp("small"), fleet(20))
+
+
+@pytest.fixture(scope="session")
+def large_scan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with two thousand groups."""
+    return write_tables(tmp_path_factory.mktemp("large"), fleet(2000), files=4)
+
+
+@pytest.fixture(scope="session")
+def large_report(large_scan: Path) -> FleetReport:
+    """What `rebal fleet report` makes of it."""
+    from rebal.cli.fleet import make_fleet_report
+
+    return make_fleet_report(large_scan)
+
+
+def report_lines(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    """The screen of `rebal fleet report FOLDER` with these options."""
+    from rebal.cli.app import run
+
+    run(["fleet", "report", str(folder), *words])
+    return capsys.readouterr().out.splitlines()

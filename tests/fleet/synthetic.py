@@ -17,6 +17,9 @@ JAVA: Final = ("apache-kafka-java", "2.8.2")
 JAVA3: Final = ("apache-kafka-java", "3.9.1")
 RDKAFKA: Final = ("confluent-kafka-python", "2.6.0")
 BOTH: Final = ["cooperative-sticky", "range"]
+HOSTILE: Final = (
+    "<script>alert(1)</script>|`x`\x1b[31m\u202egnp {{rows}} {{details}} </title>\nforged: 1"
+)
 SHAPES: Final = (
     "eager",
     "unknown",
@@ -83,6 +86,34 @@ def fleet(
     for number in range(groups):
         _Group(number, Random(f"{seed}-{number}"), members).add_to(made)
     return made
+
+
+def group_named(shape: str) -> str:
+    """The first group of this shape."""
+    return str(fleet(len(SHAPES))["groups"][SHAPES.index(shape)]["group_id"])
+
+
+def hostile_fleet() -> dict[str, list[Row]]:
+    """A few groups, in one of which every text that a cluster can choose is hostile."""
+    rows = fleet(7)
+    mine = rows["groups"][3]["group_id"]
+    for name, table in rows.items():
+        for row in table:
+            if row.get("group_id") != mine:
+                continue
+            row["group_id"] = HOSTILE
+            for field in ("client_id", "host", "instance_id", "cause", "detail", "source"):
+                if field in row:
+                    row[field] = HOSTILE
+            if name == "rebalances":
+                row["joined"] = [HOSTILE]
+            if name == "assignor_lists":
+                row["assignors"] = [*row["assignors"], HOSTILE]
+    rows["incidents"].append(
+        {"group_id": HOSTILE, "kind": HOSTILE, "detail": HOSTILE, "members": [HOSTILE], "count": 1}
+    )
+    rows["rebalances"][-1]["assignor"] = HOSTILE
+    return rows
 
 
 class _Group:

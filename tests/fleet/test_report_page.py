@@ -21,9 +21,8 @@ from rebal.cli.views.fleet_html import INLINE, fleet_html
 from rebal.cli.views.fleet_svg import MOST_LANES, kind_of, lanes_of, timeline
 from rebal.inspectors.fleet.tables_history import METRICS, ListSeen
 from tests.fleet.browser import Browser, why_none
-from tests.fleet.synthetic import fleet
+from tests.fleet.synthetic import fleet, hostile_fleet
 from tests.fleet.tablefiles import AT, write_tables
-from tests.fleet.test_report import HOSTILE
 
 NOW = AT + timedelta(hours=27)
 ALLOWED = {
@@ -62,21 +61,7 @@ def large(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def hostile_report(folder: Path) -> FleetReport:
-    rows = fleet(7)
-    mine = rows["groups"][3]["group_id"]
-    for table in rows.values():
-        for row in table:
-            if row.get("group_id") == mine:
-                row |= {
-                    name: HOSTILE
-                    for name in ("group_id", "client_id", "host", "cause", "detail", "source")
-                    if name in row
-                }
-    rows["incidents"].append({"group_id": HOSTILE, "kind": HOSTILE, "members": [HOSTILE]})
-    for row in rows["assignor_lists"]:
-        if row["group_id"] == HOSTILE:
-            row["assignors"] = [*row["assignors"], HOSTILE]
-    return make_fleet_report(write_tables(folder / "hostile", rows))
+    return make_fleet_report(write_tables(folder / "hostile", hostile_fleet()))
 
 
 class Page(HTMLParser):

@@ -31,7 +31,7 @@ from rebal.inspectors.fleet.tables_columns import moment, rows_of
 from rebal.inspectors.fleet.tables_groups import read_snapshots
 from rebal.inspectors.fleet.tables_history import METRICS, read_history
 from rebal.inspectors.fleet.tables_seen import read_movements, read_observations
-from tests.fleet.synthetic import SHAPES, fleet
+from tests.fleet.synthetic import fleet, group_named
 from tests.fleet.tablefiles import AT, write_tables
 
 GROUPS = 20
@@ -42,15 +42,8 @@ def scan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tables(tmp_path_factory.mktemp("scan"), fleet(GROUPS), files=3)
 
 
-def group_of(shape: str) -> str:
-    (found,) = (
-        row["group_id"] for n, row in enumerate(fleet(GROUPS)["groups"]) if n == SHAPES.index(shape)
-    )
-    return str(found)
-
-
 def snapshot_of(scan: Path, shape: str) -> GroupSnapshot:
-    (found,) = read_snapshots(open_tables(scan), group_of(shape))
+    (found,) = read_snapshots(open_tables(scan), group_named(shape))
     return found
 
 
@@ -224,7 +217,7 @@ def test_kip_848_empty_and_deleted_groups(scan: Path) -> None:
 
 
 def test_evidence_binds_by_member_id_and_to_nobody_else(scan: Path) -> None:
-    seen = list(read_observations(open_tables(scan), group_of("half-way")))
+    seen = list(read_observations(open_tables(scan), group_named("half-way")))
     joins = [one for one in seen if isinstance(one, Joined)]
     assert [type(one) for one in seen if not isinstance(one, Joined)] == [Refused]
     here = next(one for one in joins if "before" not in one.member_id)

@@ -1,0 +1,137 @@
+"""The fleet's report as text and Markdown: the answer first, on one screen, every name as text."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rebal.cli import app, output
+from rebal.cli.fleet import FleetReport
+from rebal.cli.views.fleet_text import fleet_view
+from tests.fleet.conftest import report_lines
+from tests.fleet.synthetic import HOSTILE, fleet, group_named, hostile_fleet
+from tests.fleet.tablefiles import AT, write_tables
+
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tables(tmp_path_factory.mktemp("hostile"), hostile_fleet())
+
+
+def test_twenty_groups_are_all_listed_the_answer_first(small_scan: Path, capsys: Said) -> None:
+    lines = report_lines(small_scan, capsys)
+    assert lines[0] == "20 groups: 10 ready, 4 blocked, 1 unproven, 4 done, 1 gone"
+    assert re.fullmatch(r"as seen until 2026-11-20 09:00Z, \d+ \w+ ago; 24 h of history", lines[1])
+    table = "\n".join(lines[3:24])
+    for row in fleet(20)["groups"]:
+        assert row["group_id"] in table
+    text = "\n".join(lines)
+    assert re.search(r"blocked by +RB104 in 3 groups:", text)
+    assert re.search(r"cannot tell +RB901 in 3 groups:", text)
+    assert "fraud-storm-0010" in text[text.index("worst off now") :].splitlines()[2]
+    assert lines[-1].strip() == f"rebal fleet report {small_scan} --out fleet.html"
+
+
+@pytest.mark.parametrize("columns", [80, 100, 130, 200])
+def test_two_thousand_groups_fit_one_screen_of_any_width(
+    large_report: FleetReport, columns: int
+) -> None:
+    view = fleet_view(large_report, now=AT + timedelta(hours=27))
+    lines = output.render(view, width=columns).splitlines()
+    assert lines[0] == "2,000 groups: 1,000 ready, 400 blocked, 100 unproven, 400 done, 100 gone"
+    assert len(lines) < (70 if columns < 100 else 48)
+    commands = [line for line in lines if line.startswith("  rebal")]
+    assert len(commands) == 2
+    assert all(len(line) <= columns for line in lines if line not in commands)
+    assert "take first (10 of 1,000):" in lines
+
+
+def test_one_group_is_shown_with_its_whole_history(small_scan: Path, capsys: Said) -> None:
+    name = group_named("half-way")
+    lines = report_lines(small_scan, capsys, "--group", name)
+    text = "\n".join(lines)
+    assert "rebalance-rate-per-hour" in text
+    assert "failed-rebalance-total" in text
+    assert "[cooperative-sticky] REFUSED ×12" in text
+    assert "[cooperative-sticky, range]" in text
+    assert "RB102" in text
+    generations = [r["generation"] for r in fleet(20)["rebalances"] if r["group_id"] == name]
+    rebalances = text[: text.index("assignor lists:")]
+    shown = re.findall(r"^2026-\S+ \S+Z +(\d+) ", rebalances, re.MULTILINE)
+    assert [int(n) for n in shown] == sorted(generations, reverse=True)
+
+
+def test_a_refusal_counts_as_often_as_it_was(small_scan: Path, capsys: Said) -> None:
+    lines = report_lines(small_scan, capsys, "--group", group_named("half-way"))
+    text = " ".join(" ".join(lines).split())
+    assert "RB904 in the way of step 2:" in text
+    assert "was refused 12 times with [cooperative-sticky]" in text
+    assert "REFUSED ×12" in text
+
+
+def test_rules_of_a_later_step_are_told_too(small_scan: Path, capsys: Said) -> None:
+    text = "\n".join(report_lines(small_scan, capsys))
+    assert re.search(r"later step +RB102 in 2 groups: A member lacks the target", text)
+    text = "\n".join(report_lines(small_scan, capsys, "-o", "markdown"))
+    assert "## In the way of a later step\n\n- **RB102** in 2: A member lacks" in text
+    text = "\n".join(report_lines(small_scan, capsys, "-o", "html"))
+    assert "<h2>In the way of a later step</h2>" in text
+
+
+def test_markdown_lists_every_group_and_is_a_table(small_scan: Path, capsys: Said) -> None:
+    lines = report_lines(small_scan, capsys, "-o", "markdown")
+    assert lines[0] == "# Fleet: 20 groups: 10 ready, 4 blocked, 1 unproven, 4 done, 1 gone"
+    start = lines.index("## All groups, in the order to take them")
+    rows = [line for line in lines[start:] if line.startswith("|")]
+    assert len(rows) == 22
+    assert {row.replace("\\|", "").count("|") for row in rows} == {11}
+
+
+def test_hostile_names_stay_text_in_every_form(hostile: Path, capsys: Said) -> None:
+    for words in ([], ["--group", HOSTILE], ["-o", "markdown"], ["--wide"]):
+        text = "\n".join(report_lines(hostile, capsys, *words))
+        assert "script" in text
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert not [line for line in text.splitlines() if line.lstrip("| ").startswith("forged")]
+    lines = report_lines(hostile, capsys, "-o", "markdown")
+    assert not any("<script" in line.replace("\\<", "") for line in lines)
+    start = lines.index("## All groups, in the order to take them")
+    rows = [line for line in lines[start:] if line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {11}
+    app.run(["fleet", "report", str(hostile), "-o", "json"])
+    assert HOSTILE in {g["group_id"] for g in json.loads(capsys.readouterr().out)["groups"]}
+
+
+def test_records_that_could_not_be_read_are_said(tmp_path: Path, capsys: Said) -> None:
+    rows = fleet(20)
+    rows["errors"] = [{"source": "a.jsonl", "error": "cut off", "offset": n} for n in range(3)]
+    folder = write_tables(tmp_path, rows)
+    said = "3 records could not be read, and what they say is missing"
+    assert said in report_lines(folder, capsys)[1]
+    for form in ("markdown", "html"):
+        assert said in "\n".join(report_lines(folder, capsys, "-o", form))
+    body = json.loads("\n".join(report_lines(folder, capsys, "-o", "json")))
+    assert body["scan"]["records_unreadable"] == 3
+
+
+def test_rates_of_a_short_history_are_said_to_be_extrapolated(tmp_path: Path, capsys: Said) -> None:
+    folder = write_tables(tmp_path, fleet(20), minutes=59)
+    said = "59 min of history, from which rates an hour are extrapolated"
+    assert report_lines(folder, capsys)[1].endswith(said)
+    assert "extrapolated" not in "".join(report_lines(write_tables(tmp_path, fleet(20)), capsys))
+
+
+def test_what_the_log_cleaner_took_between_scans_is_said(tmp_path: Path, capsys: Said) -> None:
+    folder = write_tables(tmp_path, fleet(20), breaks={3: (7,), 9: (1, 5)})
+    said = "of 2 partitions the log cleaner took records away between two scans"
+    for form in ("text", "markdown", "html"):
+        assert said in "\n".join(report_lines(folder, capsys, "-o", form))
+    body = json.loads("\n".join(report_lines(folder, capsys, "-o", "json")))
+    assert body["scan"]["partitions_with_missing_records"] == [3, 9]
