@@ -18,14 +18,22 @@ if TYPE_CHECKING:
     from tests.kafka.broker import Broker
     from tests.kafka.members import Members
 
+_REBALS_OWN = {
+    f"REBAL_{name}"
+    for name in ("BOOTSTRAP", "COMMAND_CONFIG", "PROFILE", "CONFIG", "SNAPSHOT", "DEBUG")
+}
+
 
 def pytest_configure() -> None:
     """What the caller's shell, or pytest-xdist, has set must not decide what a test sees.
 
     Started in the background, a shell has SIGINT ignored, and so would each child have it. With
-    COLUMNS screens are cut to a width, which the tests that want one set themselves.
+    COLUMNS screens are cut to a width, which the tests that want one set themselves. A variable of
+    rebal's own would name a cluster, or a file.
     """
-    os.environ.pop("COLUMNS", None)
+    for name in list(os.environ):
+        if name == "COLUMNS" or name.startswith("REBAL_X_") or name in _REBALS_OWN:
+            del os.environ[name]
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

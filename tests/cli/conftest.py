@@ -94,5 +94,5 @@ def hostile() -> str:
 @pytest.fixture(autouse=True)
 def _no_habits_of_this_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Screens are compared as they are off a terminal, whatever the tester's shell exports."""
-    for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "REBAL_BOOTSTRAP"):
+    for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)

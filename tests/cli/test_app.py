@@ -108,7 +108,6 @@ def test_a_fault_asks_for_a_report_and_shows_its_traceback_on_demand(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     running(monkeypatch, ZeroDivisionError("by\nzero"))
-    monkeypatch.delenv("REBAL_DEBUG", raising=False)
     assert app.run(["inspect"]) == 1
     err = capsys.readouterr().err
     assert err.count("\n") == 1

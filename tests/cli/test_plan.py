@@ -288,7 +288,6 @@ def test_without_a_group_the_one_snapshot_here_is_read(
 ) -> None:
     save(group())
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("REBAL_SNAPSHOT", raising=False)
     assert app.run(["plan-upgrade"]) == 0
     assert "checkout.rebal.yaml" in capsys.readouterr().err
 

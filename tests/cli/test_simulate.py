@@ -188,7 +188,6 @@ def test_a_leader_that_would_fail_blocks(saved, capsys) -> None:
 @pytest.fixture
 def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("REBAL_SNAPSHOT", raising=False)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -122,10 +121,8 @@ def test_a_roll_out_that_has_begun_is_taken_first(report: FleetReport) -> None:
 
 @pytest.mark.parametrize("to", ["cooperative", "consumer"])
 def test_a_cost_is_what_plan_upgrade_prints(
-    folder: Path, to: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, to: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in [name for name in os.environ if name.startswith("REBAL_")]:
-        monkeypatch.delenv(name)
     app.run(["fleet", "report", str(folder), "--to", to, "-o", "json"])
     groups = json.loads(capsys.readouterr().out)["groups"]
     priced = {group["group_id"]: group["cost"] for group in groups if group.get("cost")}
@@ -160,11 +157,7 @@ def test_incidents_and_lists_tell_the_story(report: FleetReport) -> None:
     assert "storm" in {one.kind for one in group_of(report, "flappy").history.incidents}
 
 
-def test_the_tables_alone_make_the_plan(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in [name for name in os.environ if name.startswith("REBAL_")]:
-        monkeypatch.delenv(name)
+def test_the_tables_alone_make_the_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["plan-upgrade", "shipping", "--evidence", str(folder)]) == 0
     said = capsys.readouterr().out
     assert "half-way through bounce 1 (2 of 4 done)" in said

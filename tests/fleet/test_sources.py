@@ -79,10 +79,7 @@ def test_wrong_usage(
     assert says in capsys.readouterr().err
 
 
-def test_no_source_at_all(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("REBAL_BOOTSTRAP", raising=False)
+def test_no_source_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["fleet", "scan", "--out", str(tmp_path)]) == 1
     assert "no bootstrap server" in capsys.readouterr().err
 
