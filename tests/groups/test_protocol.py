@@ -32,8 +32,8 @@ from rebal.groups.protocol import common_assignors, group_protocol, member_proto
 from rebal.groups.wire.consumer_protocol import decode_subscription
 from rebal.groups.wire.group_metadata import decode_group_metadata
 from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
+from tests.groups.stable import NOW, stable_group
 
-NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 COOP = "cooperative-sticky"
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 CANNOT_TELL, MIXED = RebalanceProtocol.CANNOT_TELL, RebalanceProtocol.MIXED
@@ -50,19 +50,9 @@ def member(name: str, *names: str, family: str | None = None, **fields) -> Membe
     return Member(**{"member_id": name, "assignors": known, "software": told, **fields})
 
 
-def group(*members: Member, **fields) -> GroupSnapshot:
-    probe = fields.pop("probe", None)
-    rebalanced = fields.pop("rebalanced", Tri.CANNOT_TELL)
-    known = {
-        "group_id": "g",
-        "state": GroupState.STABLE,
-        "type": GroupType.CLASSIC,
-        "protocol_type": "consumer",
-        "assignor": COOP,
-        "coordinator": Coordinator(broker_id=1, rebalanced_since_load=rebalanced),
-        **fields,
-    }
-    return GroupSnapshot(group=Group(**known), captured_at=NOW, members=members, probe=probe)
+def group(*members: Member, rebalanced: Tri = Tri.CANNOT_TELL, **fields) -> GroupSnapshot:
+    coordinator = Coordinator(broker_id=1, rebalanced_since_load=rebalanced)
+    return stable_group(*members, **{"assignor": COOP, "coordinator": coordinator, **fields})
 
 
 def runs(one: Member, **fields) -> RebalanceProtocol:

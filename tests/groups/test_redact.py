@@ -18,8 +18,6 @@ from rebal.groups.model import (
     Evidence,
     Group,
     GroupSnapshot,
-    GroupState,
-    GroupType,
     Knowledge,
     Member,
     Refusal,
@@ -32,6 +30,7 @@ from rebal.groups.model import (
 from rebal.groups.partitions import Partitions
 from rebal.groups.redact import redact
 from rebal.groups.snapshot import dump_snapshot
+from tests.groups.stable import stable_group
 
 AT = datetime(2026, 11, 20, 9, 12, tzinfo=UTC)
 UUID = "0a1b2c3d-0000-4000-8000-00000000000{}"
@@ -69,23 +68,16 @@ def member(name: str, number: int, *names: str, instance: str | None = None) -> 
     )
 
 
-SNAPSHOT = GroupSnapshot(
-    group=Group(
-        group_id="checkout",
-        state=GroupState.STABLE,
-        type=GroupType.CLASSIC,
-        protocol_type="consumer",
-        assignor="range",
-        coordinator=Coordinator(
-            broker_id=2, host="kafka-2.corp", port=9092, rebalanced_why="kafka-2.corp restarted"
-        ),
+SNAPSHOT = stable_group(
+    member("shop-a", 1, "cooperative-sticky", "range"),
+    member("shop-b", 2, "range"),
+    member("range", 3, "range", instance="pod-7"),
+    group_id="checkout",
+    assignor="range",
+    coordinator=Coordinator(
+        broker_id=2, host="kafka-2.corp", port=9092, rebalanced_why="kafka-2.corp restarted"
     ),
     captured_at=AT,
-    members=(
-        member("shop-a", 1, "cooperative-sticky", "range"),
-        member("shop-b", 2, "range"),
-        member("range", 3, "range", instance="pod-7"),
-    ),
     topics=(Topic(name="orders", partitions=12),),
     lag=(Lag(topic="orders", partition=1, committed=1, end=5),),
     refusals=(

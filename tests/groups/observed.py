@@ -1,0 +1,92 @@
+"""A group and what was observed of it, in shorthand, for the tests of `merge`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from rebal.groups.model import (
+    AssignorList,
+    Coordinator,
+    Evidence,
+    GroupSnapshot,
+    Member,
+    Probe,
+    ProbeAnswer,
+    Software,
+    Source,
+    Subscription,
+    Tri,
+)
+from rebal.groups.observations import Declared, Joined
+from rebal.groups.partitions import Partitions
+from tests.groups.stable import NOW, stable_group
+
+COOP = "cooperative-sticky"
+MIXED = (COOP, "range")
+JAVA = Software(family="java", name="apache-kafka-java", version="3.9.1")
+KEPT = Subscription(version=3, topics=("t",), owned_partitions={"t": Partitions([0, 1])})
+
+
+def member(name: str, **fields: Any) -> Member:
+    return Member(**{"member_id": f"{name}-id", "client_id": name, **fields})
+
+
+def group(
+    *members: Member,
+    probe: Mapping[str, Tri] | None = None,
+    rebalanced: Tri = Tri.YES,
+    assignor: str = "range",
+    **fields: Any,
+) -> GroupSnapshot:
+    """`probe` has the answers by assignor; `rebalanced` is so since the coordinator's load."""
+    answers = tuple(
+        ProbeAnswer(assignor=name, supported=said, at=NOW) for name, said in (probe or {}).items()
+    )
+    return stable_group(
+        *members,
+        assignor=assignor,
+        coordinator=Coordinator(broker_id=1, rebalanced_since_load=rebalanced),
+        probe=Probe(answers=answers) if answers else None,
+        **fields,
+    )
+
+
+def at(minutes: int) -> datetime:
+    """So long after an hour before `NOW`."""
+    return NOW - timedelta(minutes=60 - minutes)
+
+
+def joined(name: str, *names: str, minute: int = 0, **fields: Any) -> Joined:
+    evidence = Evidence(source=Source.REQUEST_LOG, at=at(minute), detail="JOIN_GROUP")
+    return Joined(
+        **{
+            "group_id": "g",
+            "member_id": f"{name}-id",
+            "client_id": name,
+            "list": names,
+            "at": at(minute),
+            "evidence": evidence,
+            **fields,
+        }
+    )
+
+
+def declared(where: str, *names: str, **fields: Any) -> Declared:
+    evidence = Evidence(source=Source.CONFIG_FILE, detail=where)
+    return Declared(
+        **{
+            "where": where,
+            "group_id": "g",
+            "list": names,
+            "list_set": bool(names),
+            "evidence": evidence,
+            **fields,
+        }
+    )
+
+
+def lists(snapshot: GroupSnapshot) -> dict[str, AssignorList]:
+    """By client id."""
+    return {m.client_id: m.assignors for m in snapshot.members}
