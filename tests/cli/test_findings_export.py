@@ -11,20 +11,15 @@ import pytest
 from rebal.cli.report import make_report
 from rebal.cli.views.findings_export import to_github, to_sarif
 from rebal.planner.plan import Plan
-from rebal.planner.routes import make_plan
 from rebal.planner.rules import rules
 from tests.planner.builder import group_of
+from tests.planner.plans import plan
 
 FORGOTTEN = [
     {"id": "a", "list": ["cooperative-sticky", "range"]},
     {"id": "b", "list": ["range"], "version": "3.1.0"},
     {"id": "c", "at_least": ["range"]},
 ]
-
-
-def plan(members: list[dict[str, Any]], **more: Any) -> Plan:
-    ignore = more.pop("ignore", None)
-    return make_plan(group_of({"members": members, **more}), ignore=ignore)
 
 
 def run_of(text: str) -> dict[str, Any]:

@@ -8,31 +8,10 @@ import pytest
 
 from rebal.groups.model import Tri
 from rebal.planner.cost import Restarts, by_arithmetic
-from rebal.planner.plan import Cost, Plan
+from rebal.planner.plan import Cost
 from rebal.planner.routes import NotPlannedError, make_plan
 from tests.planner.builder import group_of
-
-RANGE = ["range"]
-BOTH = ["cooperative-sticky", "range"]
-DONE = ["cooperative-sticky"]
-DEFAULT = ["range", "cooperative-sticky"]
-
-
-def plan(members: list[dict[str, Any]], target: str = "cooperative", **more: Any) -> Plan:
-    given = {
-        key: more.pop(key)
-        for key in ("expect_members", "families", "ignore", "made_at", "cost")
-        if key in more
-    }
-    return make_plan(group_of({"members": members, **more}), target, **given)
-
-
-def m(name: str, names: list[str] | None = None, **more: Any) -> dict[str, Any]:
-    return {"id": name, **({"list": names} if names else {"at_least": ["range"]}), **more}
-
-
-def rules(made: Plan) -> set[str]:
-    return {finding.rule for finding in made.findings}
+from tests.planner.plans import BOTH, DEFAULT, DONE, RANGE, m, plan, rules
 
 
 def test_bounce_one_needs_no_list() -> None:
@@ -44,16 +23,6 @@ def test_bounce_one_needs_no_list() -> None:
     assert first.unknown == ("a-0f0f", "b-0f0f")
     assert second.precondition_holds is Tri.CANNOT_TELL
     assert second.exit_code == 4
-
-
-def test_bounce_one_needs_the_families() -> None:
-    made = plan([m("a"), m("b", family=None)])
-    assert (made.next_step, made.exit_code) == (1, 4)
-    assert made.steps[0].precondition_holds is Tri.CANNOT_TELL
-    assert "RB906" in rules(made)
-    assumed = plan([m("a"), m("b", family=None)], families={"b": "java"})
-    assert assumed.exit_code == 0
-    assert assumed.assumptions == ("client id b is java",)
 
 
 def test_half_way_names_who_is_left() -> None:
@@ -174,154 +143,10 @@ def test_with_static_members_alone_the_refresh_says_how() -> None:
     assert "longer than session.timeout.ms" in said
 
 
-def test_a_mixed_age_group_keeps_two_bounces() -> None:
-    made = plan([m("a", DEFAULT), m("b", RANGE, version="2.8.2")])
-    assert (made.path, made.next_step, made.exit_code) == ("two_bounces", 1, 0)
-    assert made.steps[0].to_do == ("b-0f0f",)
-
-
 @pytest.mark.parametrize("old", ["range", "roundrobin", "sticky"])
 def test_the_elected_assignor_is_kept_behind_the_target(old: str) -> None:
     made = plan([m("a", [old]), m("b", [old])], elected=old)
     assert made.steps[0].target_list == ("cooperative-sticky", old)
-
-
-def test_texts_for_java() -> None:
-    made = plan([m("a", RANGE, version="2.8.2")], group_id="check\nout")
-    properties, yaml_text, code = made.steps[0].config
-    assert properties.format == "Java properties"
-    assert (
-        "partition.assignment.strategy=org.apache.kafka.clients.consumer.CooperativeStickyAssignor,"
-        "org.apache.kafka.clients.consumer.RangeAssignor" in properties.text
-    )
-    assert "range must be named" in properties.text
-    assert "group check\\nout" in properties.text
-    assert yaml_text.format == "Spring YAML"
-    assert 'props.put("partition.assignment.strategy", "org.apache.' in code.text
-    assert code.text.startswith("// range must be named")
-
-
-def test_java_before_2_4_must_be_upgraded_in_bounce_one() -> None:
-    made = plan([m("a", RANGE, version="2.3.1"), m("b", RANGE)])
-    assert made.exit_code == 0
-    assert (
-        "needs kafka-clients 2.4 or later: upgrade in this restart (a: 2.3.1)"
-        in made.steps[0].config[0].text
-    )
-
-
-@pytest.mark.parametrize(
-    ("left", "known"),
-    [("java >= 3.4 or franz-go", True), ("java < 2.4 or franz-go", False)],
-)
-def test_a_range_of_versions_is_enough(left: str, known: bool) -> None:
-    made = plan([m("a", family=None, left=left)])
-    assert made.exit_code == 0
-    java = next(s.text for s in made.steps[0].config if s.family == "java")
-    assert ("range must be named" in java) is not known
-    assert ("upgrade in this restart" in java) is not known
-    assert "not every version" not in java
-
-
-def test_each_family_gets_its_own_text() -> None:
-    made = plan([m("a", RANGE), m("b", RANGE, family="franz-go")])
-    assert made.exit_code == 0
-    texts = {setting.family: setting.text for setting in made.steps[0].config}
-    assert set(texts) == {"java", "franz-go"}
-    assert (
-        "kgo.Balancers(kgo.CooperativeStickyBalancer(), kgo.RangeBalancer())" in (texts["franz-go"])
-    )
-    assert ": b\n" in texts["franz-go"]
-
-
-def test_clients_that_stay_eager_get_their_text_from_one_assignor_to_another() -> None:
-    families = ("aiokafka", "segmentio", "kafkajs")
-    made = plan([m(key, RANGE, family=key) for key in families], "roundrobin")
-    texts = {setting.family: setting.text for setting in made.steps[0].config}
-    assert (
-        "from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor\n"
-        in texts["aiokafka"]
-    )
-    assert "=[RoundRobinPartitionAssignor, RangePartitionAssignor])" in texts["aiokafka"]
-    assert (
-        "[]kafka.GroupBalancer{kafka.RoundRobinGroupBalancer{}, kafka.RangeGroupBalancer{}}"
-        in texts["segmentio"]
-    )
-    assert 'kafkajs has no roundrobin: assigners["roundrobin"] stands for' in texts["kafkajs"]
-    assert '[assigners["roundrobin"], assigners["range"]] });' in texts["kafkajs"]
-    own = plan([m("kafkajs", ["RoundRobinAssigner"], family="kafkajs")], "range",
-               elected="RoundRobinAssigner")  # fmt: skip
-    (text,) = (setting.text for setting in own.steps[0].config)
-    assert text.endswith('[assigners["range"], PartitionAssigners.roundRobin] });')
-    assert "RB101" in made.steps[0].why[1]
-    assert not any("RB108" in line for line in made.steps[0].why)
-
-
-@pytest.mark.parametrize("family", ["librdkafka", "kafka-python"])
-def test_clients_that_refuse_mixed_lists_get_a_cut_over_and_no_bounces(family: str) -> None:
-    made = plan([m("a", RANGE, family=family), m("b", RANGE, family=family)])
-    assert (made.path, made.exit_code) == ("cut_over", 3)
-    online = family == "librdkafka"
-    assert any("KIP-848" in line for line in made.steps[0].order) is online
-    assert any("KIP-848" in (finding.fix or "") for finding in made.findings) is online
-    assert "RB104" in rules(made)
-    assert len(made.steps) == 1
-    assert not any(
-        "range" in setting.text.lower() for step in made.steps for setting in step.config
-    )
-    done = plan([{"id": "a", "at_least": DONE, "family": family}], elected="cooperative-sticky")
-    assert (done.path, done.exit_code) == ("finished", 0)
-
-
-@pytest.mark.parametrize("family", ["kafkajs", "aiokafka", "segmentio"])
-def test_eager_only_clients_block(family: str) -> None:
-    members = [m("a", RANGE), m("b", RANGE, family=family)]
-    made = plan(members)
-    assert (made.path, made.steps, made.exit_code) == ("none", (), 3)
-    assert made.summary.startswith(f"no step can be planned: b: {family} ")
-    assert "(RB105)" in made.summary
-    assert not [f.rule for f in made.findings if f.severity == "ask" or f.before_step]
-    # What the client cannot do is not done by looking away.
-    ignored = plan(members, ignore={"RB105": "we know"})
-    assert (ignored.steps, ignored.verdict, ignored.exit_code) == ((), "unproven", 4)
-    assert "(RB105, ignored)" in ignored.summary
-    assert plan(members, "eager").path == "finished"
-
-
-def test_one_family_that_cannot_blocks_the_whole_group() -> None:
-    others = [m("b", RANGE, family="kafkajs"), m("c", RANGE, family="librdkafka")]
-    made = plan([m("a", RANGE), *others])
-    assert (made.path, made.exit_code) == ("none", 3)
-    assert "RB105" in made.summary
-
-
-@pytest.mark.parametrize(
-    ("family", "version", "first"),
-    [("librdkafka", "1.5.0", "1.6"), ("kafka-python", "2.3.3", "3.0")],
-)
-def test_a_client_that_is_stopped_is_upgraded_in_the_stop(
-    family: str, version: str, first: str
-) -> None:
-    old = [m("b", RANGE, family=family, version=version)]
-    alone, mixed = plan(old), plan([m("a", RANGE), *old])
-    assert (alone.path, alone.exit_code) == ("cut_over", 3)
-    assert (mixed.path, mixed.exit_code) == ("mixed_families", 0)
-    for step in (alone.steps[0], mixed.steps[1]):
-        (said,) = {s.text.splitlines()[0].lstrip("#/ ") for s in step.config}
-        assert said.startswith("needs ")
-        assert f" {first} or later: upgrade in this restart (b: {version})" in said
-
-
-@pytest.mark.parametrize("family", ["librdkafka", "kafka-python"])
-def test_from_one_eager_assignor_to_another_nobody_has_to_stop(family: str) -> None:
-    made = plan([m("a", RANGE, family=family), m("b", RANGE, family=family)], "roundrobin")
-    assert (made.path, made.exit_code) == ("two_bounces", 0)
-    assert made.steps[0].target_list == ("roundrobin", "range")
-    assert "takes a list of two assignors" in made.steps[0].precondition
-    assert made.steps[1].why == ()
-    half = plan([m("a", ["roundrobin", "range"], family=family)], "roundrobin",
-                elected="roundrobin")  # fmt: skip
-    assert (half.path, half.next_step, half.exit_code) == ("two_bounces", 2, 0)
 
 
 def test_static_members_are_told_apart() -> None:

@@ -11,17 +11,11 @@ from rebal.groups.model import DeclaredAssignors, Evidence, RebalanceProtocol, S
 from rebal.planner.plan import Plan, StepKind, Verdict
 from rebal.planner.routes import make_plan
 from tests.planner.builder import group_of
+from tests.planner.plans import BOTH, DONE, RANGE, plan
+from tests.planner.plans import m as java
 
-RANGE = ["range"]
-BOTH = ["cooperative-sticky", "range"]
-DONE = ["cooperative-sticky"]
 WORKERS = {"elected": "default", "protocol_type": "connect"}
 KIP_429 = ("rebalance-total", "failed-rebalance-total", "last-rebalance-seconds-ago", "KIP-429")
-
-
-def plan(members: list[dict[str, Any]], target: str = "cooperative", **more: Any) -> Plan:
-    given = {key: more.pop(key) for key in ("expect_members", "ignore") if key in more}
-    return make_plan(group_of({"members": members, **more}), target, **given)
 
 
 def texts(made: Plan, step: int = 0) -> dict[str, str]:
@@ -30,10 +24,6 @@ def texts(made: Plan, step: int = 0) -> dict[str, str]:
 
 def rd(name: str, names: list[str]) -> dict[str, Any]:
     return {"id": name, "list": names, "family": "librdkafka", "version": "2.6.0"}
-
-
-def java(name: str, names: list[str], **more: Any) -> dict[str, Any]:
-    return {"id": name, "list": names, **more}
 
 
 def test_only_librdkafka_members_stop_once_every_other_one_holds_both() -> None:

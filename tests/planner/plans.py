@@ -1,0 +1,33 @@
+"""Plans of groups in the builder's shorthand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rebal.planner.plan import Plan
+from rebal.planner.routes import make_plan
+from tests.planner.builder import group_of
+
+RANGE = ["range"]
+BOTH = ["cooperative-sticky", "range"]
+DONE = ["cooperative-sticky"]
+DEFAULT = ["range", "cooperative-sticky"]
+
+
+def plan(members: list[dict[str, Any]], target: str = "cooperative", **more: Any) -> Plan:
+    """`more` is of the group, or of how it is planned."""
+    given = {
+        key: more.pop(key)
+        for key in ("expect_members", "families", "ignore", "made_at", "cost")
+        if key in more
+    }
+    return make_plan(group_of({"members": members, **more}), target, **given)
+
+
+def m(name: str, names: list[str] | None = None, **more: Any) -> dict[str, Any]:
+    """A member with this list, or with an unknown one that holds range."""
+    return {"id": name, **({"list": names} if names else {"at_least": ["range"]}), **more}
+
+
+def rules(made: Plan) -> set[str]:
+    return {finding.rule for finding in made.findings}
