@@ -173,16 +173,20 @@ def _token(text: object, life: float | None, problem: str) -> Token:
     return Token(value=text, expires=expires, renew=now + (expires - now) * _USED)
 
 
-def _claimed_end(text: str) -> float | None:
-    """The claim `exp` of a JWT; None for a token that only its issuer can read."""
+def claims_of(text: str) -> dict[str, Any]:
+    """The claims of a JWT; none for a token that only its issuer can read."""
     parts = text.split(".")
     if len(parts) != 3:
-        return None
+        return {}
     try:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except ValueError:
-        return None
-    end = claims.get("exp") if isinstance(claims, dict) else None
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+def _claimed_end(text: str) -> float | None:
+    end = claims_of(text).get("exp")
     return float(end) if isinstance(end, int | float) and 0 < end < 1e11 else None
 
 

@@ -80,12 +80,14 @@ def command(
     if len(given) > 1 or (given and bootstrap):
         named = " and ".join(given + (["-b"] if bootstrap else []))
         raise UsageError(f"{named}: give one source of records for one scan.")
-    config = None
+    config = tokens = None
     if not given and (bootstrap or profile or command_config or not request_log):
         connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
         config = connection.config()
-        if config.oauth is not None:
-            raise UsageError("a fleet scan has no OAUTHBEARER: use PLAIN, SCRAM or a certificate.")
+        with _as_usage():
+            from rebal.inspectors.fleet.kafka_options import token_address
+
+            tokens = token_address(config)
     from rebal.inspectors.fleet.job import ScanOrder, run_scan
     from rebal.inspectors.fleet.session import SparkSettings
 
@@ -100,9 +102,10 @@ def command(
             master=master,
             conf=tuple(_pair(text) for text in spark_conf or ()),
             jars=tuple(jar for text in spark_jars or () for jar in text.split(",") if jar),
+            tokens=tokens,
         ),
     )
-    with _progress() as (say, tasks):
+    with _as_usage(), _progress() as (say, tasks):
         manifest = run_scan(order, say, tasks)
     from rebal.cli.views.fleet_summary import summary_body, summary_lines
 
@@ -120,6 +123,17 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not key.strip():
         raise UsageError(f"--spark-conf {text}: expected key=value.")
     return key.strip(), value
+
+
+@contextmanager
+def _as_usage() -> Iterator[None]:
+    """What Java's client cannot do is said as what was typed wrong."""
+    from rebal.inspectors.errors import SettingError
+
+    try:
+        yield
+    except SettingError as error:
+        raise UsageError(str(error)) from None
 
 
 @contextmanager

@@ -75,7 +75,8 @@ def _look(order: ScanOrder, run: Run) -> Any:
             missing = not os.path.exists(path)
             raise cannot_read(path, FileNotFoundError() if missing else PermissionError())
     if order.config is not None:
-        from rebal.inspectors.fleet.kafka_source import find_range, java_options
+        from rebal.inspectors.fleet.kafka_options import java_options
+        from rebal.inspectors.fleet.kafka_source import find_range
 
         java_options(order.config)
         return find_range(order.config, run.previous)

@@ -8,18 +8,16 @@ read is known, so reading nothing from it is an error. Partitions are assigned, 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import Consumer, TopicPartition
 
 from rebal.groups.model import Record
 from rebal.inspectors.connection import ClusterConfig
-from rebal.inspectors.connection_settings import Pem
+from rebal.inspectors.connection_tokens import token_of
 from rebal.inspectors.errors import ConnectError, RequestError, SettingError
+from rebal.inspectors.fleet.kafka_options import java_options, subject_claim
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.sources import TOPIC, Source
 from rebal.inspectors.live_admin import Admin
@@ -30,21 +28,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GROUP_PREFIX: Final = "rebal-fleet"
-_KEY: Final = re.compile(
-    r"-----BEGIN (?:ENCRYPTED )?PRIVATE KEY-----.*?-----END [A-Z ]*-----", re.DOTALL
-)
-_CERTIFICATE: Final = re.compile(
-    r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL
-)
 
 
 class KafkaRange(Record, frozen=True, kw_only=True):
     """What is to be read: from the first offset up to, not including, the second, by partition.
 
-    `notes` say what cannot be read.
+    `notes` say what cannot be read; `subject` is the claim that names the user in OAUTHBEARER's
+    tokens.
     """
 
     partitions: dict[int, tuple[int, int]]
+    subject: str | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -55,7 +49,11 @@ def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
         ConnectError: the cluster cannot be reached, or the login is refused.
         RequestError: the topic is not there or may not be described, or it is not the one that
             `previous` read.
+        SettingError: a token that Java's client cannot use.
     """
+    subject = None
+    if config.oauth is not None:
+        subject = subject_claim(token_of(config.oauth, config.timeout_ms / 1000).value)
     _reach(config)
     deadline = Deadline(config.timeout_ms)
     admin = Admin(config)
@@ -81,7 +79,7 @@ def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
             )
         if start < stable:
             wanted[partition] = (start, stable)
-    return KafkaRange(partitions=wanted, notes=tuple(notes))
+    return KafkaRange(partitions=wanted, subject=subject, notes=tuple(notes))
 
 
 def read_kafka(spark: SparkSession, config: ClusterConfig, what: KafkaRange) -> Source:
@@ -100,7 +98,7 @@ def read_kafka(spark: SparkSession, config: ClusterConfig, what: KafkaRange) -> 
     ends = {str(partition): end for partition, (_, end) in what.partitions.items()}
     rows = (
         spark.read.format("kafka")
-        .options(**java_options(config))
+        .options(**java_options(config, what.subject))
         .option("assign", json.dumps({TOPIC: sorted(what.partitions)}))
         .option("startingOffsets", json.dumps({TOPIC: starts}))
         .option("endingOffsets", json.dumps({TOPIC: ends}))
@@ -151,75 +149,6 @@ def _holds_records(config: ClusterConfig, what: KafkaRange) -> bool:
         return bool(left)
     finally:
         consumer.close()
-
-
-def java_options(config: ClusterConfig) -> dict[str, str]:
-    """The connection as options of Spark's Kafka source; secrets inside: never print it.
-
-    PEM files are read here and go along as text, so executors need no file.
-
-    Raises:
-        SettingError: a PEM that Java's client cannot use.
-    """
-    made: dict[str, Any] = {
-        "bootstrap.servers": config.bootstrap,
-        "client.id": "rebal",
-        "security.protocol": config.protocol,
-        "isolation.level": "read_committed",
-        "exclude.internal.topics": "false",
-        "request.timeout.ms": max(1000, config.timeout_ms),
-        "default.api.timeout.ms": max(1000, config.timeout_ms),
-    }
-    if config.sasl:
-        module = "plain.Plain" if config.mechanism == "PLAIN" else "scram.Scram"
-        made["sasl.mechanism"] = config.mechanism
-        made["sasl.jaas.config"] = (
-            f"org.apache.kafka.common.security.{module}LoginModule required "
-            f"username={_quoted(config.username)} password={_quoted(config.password)};"
-        )
-    if config.tls:
-        made["ssl.endpoint.identification.algorithm"] = "https" if config.verify_hostname else ""
-        made |= _stores(config)
-    return {f"kafka.{name}": str(value) for name, value in made.items() if value is not None}
-
-
-def _stores(config: ClusterConfig) -> Mapping[str, Any]:
-    made: dict[str, Any] = {}
-    if config.ca is not None:
-        made["ssl.truststore.type"] = "PEM"
-        made["ssl.truststore.certificates"] = _text(config.ca)
-    if config.certificate is not None and config.key is not None:
-        keys = _KEY.findall(_text(config.key))
-        if not keys:
-            raise SettingError(
-                "the client's key: Java's client reads PKCS #8 only; convert it with "
-                "`openssl pkcs8 -topk8 -in client.key -out client-pkcs8.key`."
-            )
-        made["ssl.keystore.type"] = "PEM"
-        made["ssl.keystore.key"] = keys[0]
-        made["ssl.keystore.certificate.chain"] = "\n".join(
-            _CERTIFICATE.findall(_text(config.certificate))
-        )
-        made["ssl.key.password"] = config.key_password
-    if config.pkcs12 is not None:
-        made["ssl.keystore.type"] = "PKCS12"
-        made["ssl.keystore.location"] = config.pkcs12
-        made["ssl.keystore.password"] = config.pkcs12_password
-    return made
-
-
-def _text(pem: Pem) -> str:
-    if pem.inline is not None:
-        return pem.inline
-    try:
-        return Path(pem.file or "").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise SettingError(f"{pem.file}: is not a PEM file that can be read.") from None
-
-
-def _quoted(secret: str | None) -> str:
-    escaped = (secret or "").replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 def _reach(config: ClusterConfig) -> None:

@@ -62,6 +62,10 @@ _WORKERS: Final = {
     "spark.executorEnv.GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
 }
+# Kafka's Java clients from 4.0 on take tokens from the addresses in this list and no others; those
+# of 3.9.1 do so where it is set.
+_TOKENS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+_EXECUTORS: Final = "spark.executor.extraJavaOptions"
 _IVY_SETTINGS: Final = """\
 <ivysettings>
   <settings defaultResolver="central"/>
@@ -78,11 +82,15 @@ class SparkError(RebalError):
 
 
 class SparkSettings(Record, frozen=True, kw_only=True):
-    """How to run Spark: `--master`, `--spark-conf` (later ones win) and `--spark-jars`."""
+    """How to run Spark: `--master`, `--spark-conf` (later ones win) and `--spark-jars`.
+
+    `tokens` is the one address that Kafka's client in the JVMs may get tokens from.
+    """
 
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
     jars: tuple[str, ...] = ()
+    tokens: str | None = None
 
     @property
     def local(self) -> bool:
@@ -109,7 +117,7 @@ def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSess
     from pyspark.sql import SparkSession
 
     if SparkContext._active_spark_context is not None:
-        yield _with_sql(SparkSession.builder.getOrCreate().newSession(), settings)
+        yield _set_up(SparkSession.builder.getOrCreate().newSession(), settings)
         return
     # Py4j tells the root logger of each interrupted call, and that would print it.
     quiet = logging.NullHandler()
@@ -135,7 +143,7 @@ def _prepared(context: Any, settings: SparkSettings, folder: Path) -> SparkSessi
             from rebal.inspectors.fleet.shipping import build_zip
 
             context.addPyFile(str(build_zip(folder)))
-        return _with_sql(SparkSession(context), settings)
+        return _set_up(SparkSession(context), settings)
     except Exception as error:
         log = (folder / _LOG).read_text(errors="replace")
         raise SparkError(_why_not_started(error, log)) from None
@@ -155,10 +163,16 @@ def _end(context: Any) -> None:
     thread.join(_STOP_SECONDS)
 
 
-def _with_sql(session: SparkSession, settings: SparkSettings) -> SparkSession:
+def _set_up(session: SparkSession, settings: SparkSettings) -> SparkSession:
     chosen = dict(settings.conf)
     for key, value in _SQL.items():
         session.conf.set(key, chosen.get(key, value))
+    if settings.tokens is not None:
+        # The driver's JVM, which local executors share.
+        jvm: Any = session.sparkContext._jvm
+        others = jvm.System.getProperty(_TOKENS)
+        allowed = f"{others},{settings.tokens}" if others else settings.tokens
+        jvm.System.setProperty(_TOKENS, allowed)
     return session
 
 
@@ -246,7 +260,11 @@ def _configuration(settings: SparkSettings, kafka: bool) -> dict[str, str]:
         made["spark.jars"] = ",".join(settings.jars)
     elif kafka and not _has_kafka_source():
         made |= _packages()
-    return made | dict(settings.conf) | {"spark.master": settings.url}
+    made |= dict(settings.conf) | {"spark.master": settings.url}
+    if settings.tokens is not None:
+        word = f"-D{_TOKENS}={settings.tokens}".replace("\\", "\\\\").replace('"', '\\"')
+        made[_EXECUTORS] = f'{made.get(_EXECUTORS, "")} "{word}"'.strip()
+    return made
 
 
 def _loopback(settings: SparkSettings) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rebal.cli import app, files, options
+from rebal.cli import files, options
 from rebal.cli.errors import ReadError, UsageError
 from rebal.groups.evidence import merge
 from rebal.groups.model import GroupSnapshot, Knowledge, Record
@@ -147,17 +147,3 @@ def test_typed_options_come_back_without_secrets() -> None:
         "-b", "b:1", "--command-config", "c.properties", "--profile", "prod",
         "-X", "sasl.jaas.config=…", "-X", "ssl.key.password=…", "-X", "a.b=c=d",
     ]  # fmt: skip
-
-
-def test_a_fleet_scan_says_that_it_takes_no_tokens(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = (
-        "security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER",
-        "sasl.oauthbearer.token.endpoint.url=file:///run/token",
-    )  # fmt: skip
-    words = [word for each in settings for word in ("-X", each)]
-    out = tmp_path / "tables"
-    assert app.run(["fleet", "scan", "--out", str(out), "-b", "b:9092", *words]) == 2
-    assert "a fleet scan has no OAUTHBEARER" in capsys.readouterr().err
-    assert not out.exists()

@@ -12,7 +12,7 @@ from rebal.groups.errors import DocumentError
 from rebal.inspectors.connection import ClusterConfig
 from rebal.inspectors.connection_settings import Pem
 from rebal.inspectors.errors import SettingError
-from rebal.inspectors.fleet.kafka_source import java_options
+from rebal.inspectors.fleet.kafka_options import java_options
 from rebal.inspectors.fleet.sources import find_files
 
 LINE = b'{"key":"AAI=","value":null,"partition":0,"offset":1,"timestamp":1}\n'

@@ -1,0 +1,140 @@
+"""A fleet scan that logs in with tokens: rebal's own clients, and Spark's, in Java, after them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+
+from tests.fleet.conftest import read_tables, without_sources
+from tests.fleet.test_sources_live import commit
+from tests.kafka.broker import Broker
+from tests.kafka.issuer import Issuer
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+
+Scan = Callable[..., str]
+# What must be quoted in a JAAS line.
+SECRET = 'cl"ient\\s3cret; x=1'
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+class Signer:
+    """A key of an issuer, and the tokens that it signs (RFC 7519, RS256)."""
+
+    def __init__(self) -> None:
+        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+    def token(self, life: float = 600, **claims: str) -> str:
+        now = int(time.time())
+        parts = [{"alg": "RS256", "kid": "k"}, {"iat": now, "exp": now + int(life), **claims}]
+        signed = ".".join(_text(json.dumps(part).encode()) for part in parts)
+        signature = self._key.sign(signed.encode(), padding.PKCS1v15(), SHA256())
+        return f"{signed}.{_text(signature)}"
+
+    def jwks(self) -> str:
+        """The public key (RFC 7517)."""
+        numbers = self._key.public_key().public_numbers()
+        n = _text(numbers.n.to_bytes(256, "big"))
+        key = {"kty": "RSA", "kid": "k", "alg": "RS256", "use": "sig", "n": n, "e": "AQAB"}
+        return json.dumps({"keys": [key]})
+
+    def answer(self, **claims: str) -> bytes:
+        """What a token endpoint says."""
+        body = {"access_token": self.token(**claims), "expires_in": 600, "token_type": "Bearer"}
+        return json.dumps(body).encode()
+
+
+@pytest.fixture(scope="module")
+def signer() -> Signer:
+    return Signer()
+
+
+@pytest.fixture(scope="module")
+def broker(signer: Signer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """It checks signatures, as real ones do: Java's client takes no token without one."""
+    keys = tmp_path_factory.mktemp("keys") / "jwks.json"
+    keys.write_text(signer.jwks())
+    package = "org.apache.kafka.common.security.oauthbearer"
+    prefix = "listener.name.sasl_ssl.oauthbearer.sasl"
+    settings = {
+        f"{prefix}.server.callback.handler.class": f"{package}.OAuthBearerValidatorCallbackHandler",
+        f"{prefix}.oauthbearer.jwks.endpoint.url": f"file://{keys}",
+    }
+    with Broker("3.9.1", settings=settings) as made:
+        topic = made.create_topic("orders")
+        for group in ("checkout", "billing"):
+            made.wait_coordinator(group)
+            for offset in range(1, 4):
+                commit(made, group, topic, offset)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def issuer(signer: Signer) -> Iterator[Issuer]:
+    with Issuer(600) as made:
+        made.body = signer.answer(sub="admin")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def plain(
+    broker: Broker, spark: object, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[dict[str, Any]]]:
+    """The tables of a scan over PLAINTEXT."""
+    from rebal.cli.app import run
+
+    out = tmp_path_factory.mktemp("plain") / "out"
+    assert run(["fleet", "scan", "-b", broker.bootstrap, "--out", str(out)]) == 0
+    return without_sources(read_tables(out))
+
+
+def properties(broker: Broker, url: str, folder: Path, **more: str) -> Path:
+    """A client.properties file as Kafka's own tools take it."""
+    escaped = SECRET.replace("\\", "\\\\").replace('"', '\\"')
+    # A backslash of the JAAS line is two in a properties file.
+    jaas = (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        f'clientId="me" clientSecret="{escaped}" scope="kafka read" extension_tenant="a b";'
+    ).replace("\\", "\\\\")
+    settings = {
+        "bootstrap.servers": broker.bootstrap_sasl,
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(broker.certificates.ca),
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": jaas,
+        "sasl.oauthbearer.token.endpoint.url": url,
+        **more,
+    }
+    path = folder / "client.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return path
+
+
+def test_tokens_of_an_endpoint(
+    broker: Broker, plain: object, issuer: Issuer, scan: Scan, tmp_path: Path
+) -> None:
+    issuer.asked.clear()
+    file = properties(broker, issuer.url, tmp_path)
+    said = scan("--command-config", file, "--out", tmp_path / "out")
+    assert without_sources(read_tables(tmp_path / "out")) == plain
+    assert "s3cret" not in said
+    login = base64.b64encode(f"me:{SECRET}".encode()).decode()
+    expected = {
+        "grant_type": "client_credentials",
+        "scope": "kafka read",
+        "authorization": f"Basic {login}",
+    }
+    assert len(issuer.asked) > 1, "Java's client has not asked"
+    assert all(asked == expected for asked in issuer.asked)
