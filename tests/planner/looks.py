@@ -22,7 +22,21 @@ def look(minutes: float, members: list[dict[str, Any]], **more: Any) -> GroupSna
 
 def pods(*starts: int, **more: Any) -> list[dict[str, Any]]:
     """Members with a client id each; the number counts the starts of the process."""
-    return [{"id": f"app-{n}.{s}", "client": f"app-{n}", **more} for n, s in enumerate(starts)]
+    return [app(n, s, **more) for n, s in enumerate(starts)]
+
+
+def app(number: int, start: int = 1, **more: Any) -> dict[str, Any]:
+    """One of them."""
+    return {"id": f"app-{number}.{start}", "client": f"app-{number}", **more}
+
+
+def bare(number: int, start: int = 1) -> dict[str, Any]:
+    """One whose client nobody knows."""
+    return app(number, start, family=None)
+
+
+def id_of(number: int, start: int = 1) -> str:
+    return f"app-{number}.{start}-0f0f"
 
 
 class Story:

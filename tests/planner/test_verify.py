@@ -1,41 +1,20 @@
-"""What verify says of one look, and of several: steps, gates, dangers, and what it must not say."""
+"""What verify says of one look, and of several: steps and gates, and what it must not say."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
-from rebal.groups.lag import Lag
-from rebal.groups.model import Evidence, GroupSnapshot, Refusal, Source, Tri
-from rebal.groups.partitions import Partitions
+from rebal.groups.model import Evidence, Source, Tri
 from rebal.planner.plan import Plan
 from rebal.planner.routes import make_plan
 from rebal.planner.verify import Standing, verify
-from tests.planner.looks import Story, look
+from tests.planner.looks import Story, app, bare, id_of, look
 
 MIXED = ["cooperative-sticky", "range"]
 FINAL = ["cooperative-sticky"]
-
-
-def app(number: int, start: int = 1, **more: Any) -> dict[str, Any]:
-    return {"id": f"app-{number}.{start}", "client": f"app-{number}", **more}
-
-
-def bare(number: int, start: int = 1) -> dict[str, Any]:
-    return app(number, start, family=None)
-
-
-def id_of(number: int, start: int = 1) -> str:
-    return f"app-{number}.{start}-0f0f"
-
-
-@pytest.fixture
-def plan() -> Plan:
-    """Three members on range, and nobody's list is known."""
-    return make_plan(look(0, [bare(n) for n in range(3)]), expect_members=3)
 
 
 def done(standing: Standing) -> dict[str, str]:
@@ -140,160 +119,6 @@ def test_the_step_stays_while_a_member_of_bounce_2_is_away(plan: Plan) -> None:
     assert [one.name for one in standing.missing] == ["app-1"]
     away = look(3.1, [bare(0, 3), bare(2, 2)], state="PreparingRebalance", elected=None)
     assert tell(away).step == 2
-
-
-def test_a_member_that_came_back_without_the_target_is_a_danger(plan: Plan) -> None:
-    tell = Story(plan)
-    tell(look(1, [app(n, 2, list=MIXED) for n in range(3)], elected="cooperative-sticky"))
-    tell(look(2, [app(0, 3, list=MIXED), bare(1, 2), bare(2, 2)], elected="cooperative-sticky"))
-    back = look(3, [app(0, 4, list=["range"]), bare(1, 2), bare(2, 2)])
-    standing = tell(back)
-    assert standing.exit_code == 3
-    assert standing.dangers[0].kind == "went-back"
-    assert standing.dangers[0].members == (id_of(0, 4),)
-
-
-def with_refusal(snapshot: GroupSnapshot, seconds_ago: float) -> GroupSnapshot:
-    refusal = Refusal(
-        at=snapshot.captured_at - timedelta(seconds=seconds_ago),
-        client_id="app-0",
-        list=("cooperative-sticky",),
-        evidence=Evidence(source=Source.REQUEST_LOG),
-    )
-    return msgspec.structs.replace(snapshot, refusals=(refusal,))
-
-
-def test_a_refusal_is_a_danger_until_everybody_is_back(plan: Plan) -> None:
-    short = [app(1, 2, list=MIXED), app(2, list=["range"])]
-    standing = verify(plan, [], with_refusal(look(9, short), 300))
-    assert standing.exit_code == 3
-    (danger,) = standing.dangers
-    assert "app-0 [cooperative-sticky]" in danger.message
-    assert danger.members == (id_of(2),)
-    full = [app(0, 3, list=MIXED), app(1, 2, list=MIXED), app(2, 2, list=MIXED)]
-    fresh = with_refusal(look(9, full, elected="cooperative-sticky"), 30)
-    assert verify(plan, [], fresh).exit_code == 3
-    past = with_refusal(look(9, full, elected="cooperative-sticky"), 300)
-    assert verify(plan, [], past).exit_code == 0
-    old = with_refusal(look(9, short), 3600)
-    assert verify(plan, [], old).dangers == ()
-
-
-def owning(snapshot: GroupSnapshot, counts: list[int]) -> GroupSnapshot:
-    members, at = [], 0
-    for member, count in zip(snapshot.members, counts, strict=True):
-        numbers = Partitions(range(at, at + count))
-        owned = {"orders": numbers} if count else {}
-        members.append(msgspec.structs.replace(member, assignment=owned))
-        at += count
-    return msgspec.structs.replace(snapshot, members=tuple(members))
-
-
-def test_first_seconds_with_nothing_are_no_danger_and_half_a_minute_is(plan: Plan) -> None:
-    tell = Story(plan)
-    members = [bare(0, 2), bare(1), bare(2)]
-    assert tell(owning(look(1, members), [0, 6, 6])).exit_code == 4
-    assert tell(owning(look(1.3, members), [0, 6, 6])).exit_code == 4
-    standing = tell(owning(look(1.6, members), [0, 6, 6]))
-    assert standing.exit_code == 3
-    assert [danger.kind for danger in standing.dangers] == ["idle"]
-    assert standing.dangers[0].members == (id_of(0, 2),)
-    # It got some in between: the clock starts again.
-    tell = Story(plan)
-    tell(owning(look(1, members), [0, 6, 6]))
-    tell(owning(look(1.3, members), [4, 4, 4]))
-    tell(owning(look(1.5, members), [0, 6, 6]))
-    assert tell(owning(look(1.8, members), [0, 6, 6])).exit_code == 4
-
-
-def test_more_members_than_partitions_leave_somebody_idle_without_danger(plan: Plan) -> None:
-    tell = Story(plan)
-    members = [bare(0, 2), bare(1), bare(2)]
-    for minute in range(1, 5):
-        assert not tell(owning(look(minute, members), [0, 1, 1])).dangers
-
-
-def lagging(snapshot: GroupSnapshot, committed: int, end: int) -> GroupSnapshot:
-    lag = (Lag(topic="orders", partition=0, committed=committed, end=end),)
-    return msgspec.structs.replace(snapshot, lag=lag)
-
-
-@pytest.mark.parametrize(
-    ("steps", "danger"),
-    [
-        ([(100, 110), (100, 120), (100, 130), (100, 140)], True),
-        ([(100, 200), (150, 900), (200, 1800), (250, 3000)], True),
-        ([(100, 110), (110, 121), (120, 132), (130, 143)], False),
-        ([(100, 900), (100, 1900), (1950, 1960), (1950, 2100)], False),
-        ([(100, 100), (100, 100), (100, 100), (100, 100)], False),
-    ],
-    ids=["nothing committed", "does not keep up", "a little behind", "caught up", "idle topic"],
-)
-def test_lag_that_grows(plan: Plan, steps: list[tuple[int, int]], danger: bool) -> None:
-    tell = Story(plan)
-    members = [bare(n) for n in range(3)]
-    standing = None
-    for minute, (committed, end) in enumerate(steps):
-        standing = tell(lagging(look(1 + minute, members), committed, end))
-    assert standing is not None
-    assert [each.kind for each in standing.dangers] == (["lag"] if danger else [])
-
-
-def generation(snapshot: GroupSnapshot, number: int) -> GroupSnapshot:
-    group = msgspec.structs.replace(snapshot.group, generation=number)
-    return msgspec.structs.replace(snapshot, group=group)
-
-
-def test_a_storm_is_more_than_the_restarts_account_for(plan: Plan) -> None:
-    tell = Story(plan)
-    members = [bare(n) for n in range(3)]
-    tell(generation(look(1, members), 5))
-    standing = tell(generation(look(2, members), 12))
-    assert [danger.kind for danger in standing.dangers] == ["storm"]
-    # A whole cooperative bounce costs about as many, and is none.
-    tell = Story(plan)
-    for number in range(3):
-        now = [bare(n, 2 if n < number else 1) for n in range(3)]
-        tell(generation(look(1 + 2 * number, now), 5 + 3 * number))
-        gone = [one for n, one in enumerate(now) if n != number]
-        tell(generation(look(2 + 2 * number, gone), 6 + 3 * number))
-    standing = tell(generation(look(7, [bare(n, 2) for n in range(3)]), 15))
-    assert not standing.dangers
-
-
-def test_a_member_that_comes_back_again_and_again_is_a_storm(plan: Plan) -> None:
-    tell = Story(plan)
-    for start in range(1, 6):
-        members = [bare(0, start), bare(1), bare(2)]
-        assert not tell(generation(look(start, members), 5 + 2 * start)).dangers
-    standing = tell(generation(look(6, [bare(0, 6), bare(1), bare(2)]), 17))
-    assert [danger.kind for danger in standing.dangers] == ["storm"]
-    assert "app-0 5 times" in standing.dangers[0].message
-    # Pods that share one client id say nothing of one process.
-    tell = Story(plan)
-    for start in range(1, 7):
-        same = [{"id": f"pod-{n}.{start}", "client": "pod", "family": None} for n in range(2)]
-        assert not tell(generation(look(start, same), 5 + 2 * start)).dangers
-
-
-def test_who_owns_nothing_yet_is_said_before_it_is_a_danger(plan: Plan) -> None:
-    tell = Story(plan)
-    members = [bare(0, 2), bare(1), bare(2)]
-    first = tell(owning(look(1, members), [0, 6, 6]))
-    assert first.notes[0].startswith("owns nothing yet: app-0 (since 09:01:00Z); usual in")
-    later = tell(owning(look(1.3, members), [0, 6, 6]))
-    assert later.notes[0].startswith("owns nothing yet: app-0 (since 09:01:00Z)")
-    assert not tell(owning(look(1.4, members), [4, 4, 4])).notes
-
-
-def test_a_rebalance_that_does_not_end_is_a_danger(plan: Plan) -> None:
-    tell = Story(plan)
-    members = [bare(n) for n in range(3)]
-    for minute in range(1, 6):
-        standing = tell(look(minute, members, state="PreparingRebalance", elected=None))
-        assert standing.exit_code == 4
-    standing = tell(look(6, members, state="PreparingRebalance", elected=None))
-    assert [danger.kind for danger in standing.dangers] == ["stuck"]
 
 
 def test_evidence_against_the_journal_is_no_answer(plan: Plan) -> None:
