@@ -1,0 +1,130 @@
+"""The inventory: what Kubernetes manifests declare of the containers that they start."""
+
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rebal.inspectors.inventory import read_inventory
+from tests.inspectors.declared_files import BOTH, FILES, JAVA, one, write
+
+
+@pytest.fixture(scope="module")
+def shop():
+    return read_inventory(FILES / "kube")
+
+
+def _of(shop, group_id):
+    return [d for d in shop.declared if d.group_id == group_id]
+
+
+def test_a_deployments_environment_overrides_its_config_map(shop):
+    (orders,) = _of(shop, "orders")
+    assert (orders.list, orders.replicas, orders.max_surge) == (BOTH, 4, "1")
+    assert orders.family == "java"
+    assert "Deployment shop/orders, container app" in orders.where
+    # orders-$(POD_NAME): a Deployment's pod names are not known before they start.
+    assert orders.client_id is None
+
+
+def test_a_stateful_sets_pod_names_are_counted_out(shop):
+    billing = _of(shop, "billing")
+    assert [(d.instance_id, d.replicas) for d in billing] == [
+        ("billing-0", 1),
+        ("billing-1", 1),
+        ("billing-2", 1),
+    ]
+    assert {d.list for d in billing} == {("cooperative-sticky",)}
+    # Its environment is known in full, so the default of ${BILLING_GROUP:billing} holds.
+    assert {d.max_surge for d in billing} == {"0"}
+    assert len({d.where for d in billing}) == 3
+
+
+def test_variables_of_a_services_own(shop):
+    (pricing,) = _of(shop, "pricing")
+    assert (pricing.list, pricing.replicas, pricing.max_surge) == (("cooperative-sticky",), 2, "0")
+
+
+def test_what_a_secret_holds_is_not_known_and_that_is_said(shop):
+    hidden = [d for d in shop.declared if "shop/hidden" in d.where]
+    assert [(d.group_id, d.list, d.replicas) for d in hidden] == [(None, ("range",), None)]
+    assert any("shop/hidden" in n and "group.id" in n for n in shop.notes)
+
+
+def test_a_config_map_nobody_mounts_is_a_file_of_its_own(shop):
+    (loose,) = _of(shop, "loose-group")
+    assert (loose.list, loose.list_set, loose.replicas) == ((), False, None)
+    assert any("broken.yaml" in note and "YAML" in note for note in shop.notes)
+
+
+def test_no_value_of_a_secret_comes_out():
+    everything = repr(read_inventory(FILES))
+    assert "hunter2" not in everything
+    assert "aHVudGVyMg" not in everything
+    assert "secret-group" not in everything
+    assert "c2VjcmV0" not in everything
+
+
+def test_json_and_standard_input_say_the_same(tmp_path, monkeypatch, shop):
+    text = (FILES / "kube/shop.yaml").read_text()
+    path = write(tmp_path, "shop.json", json.dumps(yaml.safe_load(text)))
+
+    def facts(reading):
+        return [(d.group_id, d.instance_id, d.list, d.replicas) for d in reading.declared]
+
+    assert facts(read_inventory(path)) == facts(shop)
+    packed = gzip.compress(text.encode())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(packed)))
+    from_stdin = read_inventory(Path("-"))
+    assert facts(from_stdin) == facts(shop)
+    assert from_stdin.declared[0].where.startswith("standard input: ")
+
+
+def _deployment(container, **spec):
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "app"},
+        "spec": {"template": {"spec": {"containers": [{"name": "c", **container}]}}, **spec},
+    }
+
+
+def test_arguments_override_the_environment(tmp_path):
+    container = {
+        "command": ["java", "-Dspring.kafka.consumer.group-id=from-d", "-jar", "a.jar"],
+        "args": [f"--spring.kafka.consumer.properties.partition.assignment.strategy={JAVA}"
+                 "RangeAssignor"],
+        "env": [{"name": "SPRING_KAFKA_CONSUMER_GROUPID", "value": "from-env"}],
+    }  # fmt: skip
+    text = json.dumps(_deployment(container, replicas=2))
+    declared, _ = one(write(tmp_path, "d.json", text))
+    assert (declared.group_id, declared.list) == ("from-d", ("range",))
+    assert (declared.replicas, declared.max_surge) == (2, "25%")
+
+
+def test_a_config_map_that_is_not_there_is_said(tmp_path):
+    container = {
+        "envFrom": [{"configMapRef": {"name": "gone"}}],
+        "env": [{"name": "KAFKA_GROUP_ID", "value": "g"}],
+    }
+    declared, notes = one(write(tmp_path, "d.json", json.dumps(_deployment(container))))
+    assert declared.group_id == "g"
+    assert any("gone" in note for note in notes)
+
+
+def test_equal_groups_of_one_container_are_one_consumer(tmp_path):
+    container = {
+        "env": [
+            {"name": "KAFKA_GROUP_ID", "value": "g"},
+            {"name": "SPRING_KAFKA_CONSUMER_GROUP_ID", "value": "$(KAFKA_GROUP_ID)"},
+            {
+                "name": "SPRING_KAFKA_CONSUMER_PROPERTIES_PARTITION_ASSIGNMENT_STRATEGY",
+                "value": f"{JAVA}RangeAssignor",
+            },
+        ],
+    }
+    declared, _ = one(write(tmp_path, "d.json", json.dumps(_deployment(container))))
+    assert (declared.group_id, declared.list) == ("g", ("range",))
