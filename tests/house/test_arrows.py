@@ -93,8 +93,9 @@ def test_the_inspectors_meet_in_the_model_not_in_the_files_of_the_person() -> No
     assert wrong == [], "cli/files.py is the only place that writes files"
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", [*ROOMS, "tests", "bench", "examples"])
 def test_modules_stay_readable(room: str) -> None:
+    assert modules(room), f"{room}/ has no modules"
     long = [
         f"{path.relative_to(ROOT)}: {lines} lines"
         for path in modules(room)
