@@ -48,6 +48,7 @@ def test_files_and_folders(tmp_path: Path) -> None:
         ("packed.jsonl", gzip.compress(LINE), "name it so that it ends in .gz"),
         ("text.parquet", LINE, "is not Parquet"),
     ],
+    ids=["missing", "empty", "no gz", "gz by another name", "no Parquet"],
 )
 def test_files_that_are_not_what_they_seem(
     tmp_path: Path, name: str, data: bytes | None, says: str
