@@ -12,10 +12,7 @@ from rebal.groups.model import (
     AssignorList,
     Coordinator,
     Evidence,
-    Group,
     GroupSnapshot,
-    GroupState,
-    GroupType,
     Knowledge,
     Member,
     Software,
@@ -24,6 +21,7 @@ from rebal.groups.model import (
     Topic,
 )
 from rebal.groups.partitions import Partitions
+from tests.groups.stable import stable_group
 
 NOW = datetime(2026, 11, 20, 9, 15, tzinfo=UTC)
 SEEN = datetime(2026, 11, 20, 9, 12, tzinfo=UTC)
@@ -58,15 +56,10 @@ def group() -> Callable[..., GroupSnapshot]:
     def make(**more: object) -> GroupSnapshot:
         bounded = AssignorList(knowledge=Knowledge.BOUNDED, at_least=("range",))
         fields: dict[str, object] = {
-            "group": Group(
-                group_id="checkout",
-                state=GroupState.STABLE,
-                type=GroupType.CLASSIC,
-                protocol_type="consumer",
-                assignor="range",
-                generation=7,
-                coordinator=Coordinator(broker_id=2, host="kafka-2", port=9092),
-            ),
+            "group_id": "checkout",
+            "assignor": "range",
+            "generation": 7,
+            "coordinator": Coordinator(broker_id=2, host="kafka-2", port=9092),
             "captured_at": NOW,
             "captured_by": "rebal 0.1.0",
             "evidence": (Evidence(source=Source.DESCRIBE, at=NOW),),
@@ -80,7 +73,7 @@ def group() -> Callable[..., GroupSnapshot]:
                 Lag(topic="orders", partition=n, committed=100, end=100 + n) for n in range(12)
             ),
         }
-        return GroupSnapshot(**{**fields, **more})
+        return stable_group(**{**fields, **more})
 
     return make
 

@@ -19,6 +19,5 @@ def stable_group(*members: Member, **fields: Any) -> GroupSnapshot:
         "protocol_type": "consumer",
     }
     known |= {name: fields.pop(name) for name in Group.__struct_fields__ if name in fields}
-    return GroupSnapshot(
-        **{"group": Group(**known), "captured_at": NOW, "members": members, **fields}
-    )
+    usual = {"group": Group(**known), "captured_at": NOW, "members": members}
+    return GroupSnapshot(**{**usual, **fields})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,6 @@ from rebal.groups.clients import worker_list
 from rebal.groups.evidence import merge
 from rebal.groups.model import (
     Evidence,
-    Group,
-    GroupSnapshot,
-    GroupState,
-    GroupType,
     Member,
     RebalanceProtocol,
     Source,
@@ -32,11 +27,13 @@ from rebal.groups.wire.consumer_protocol import (
 )
 from rebal.inspectors.client_log import read_client_logs
 from rebal.inspectors.request_log import read_request_log
+from tests.groups.stable import stable_group
 
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 AT = "[2026-11-21 11:29:33,657] INFO org.apache.kafka."
 STREAMS = Path(__file__).parent.parent / "data" / "streams_logs"
 UUID = "fd8f6556-045d-44e7-88b9-000000000001"
+UNSEEN = Member(member_id="a-1", client_id="a")
 
 
 def streams_log(client: str, said: str, uuid: str = UUID) -> str:
@@ -160,14 +157,8 @@ def test_two_answers_of_one_member_are_at_odds_and_a_setting_is_kept(tmp_path: P
     (tmp_path / "app.log").write_text(text)
     found = read_client_logs([tmp_path / "app.log"]).observations
     (one,) = (each for each in found if isinstance(each, Ran))
-    group = Group(
-        group_id=one.group_id, state=GroupState.STABLE, type=GroupType.CLASSIC,
-        protocol_type="consumer", assignor="stream",
-    )  # fmt: skip
     member = Member(member_id=one.member_id, client_id="a-StreamThread-1-consumer", host="/h")
-    snapshot = GroupSnapshot(
-        group=group, captured_at=datetime(2026, 11, 21, 12, tzinfo=UTC), members=(member,)
-    )
+    snapshot = stable_group(member, group_id=one.group_id, assignor="stream")
     merged = merge(snapshot, found)
     assert merged.members[0].ran is not None
     assert merged.members[0].ran.upgrade_from == "3.3"
@@ -282,11 +273,7 @@ def seen(value: RebalanceProtocol, source: Source = Source.REQUEST_LOG) -> Ran:
 
 
 def test_what_was_seen_is_what_the_group_runs_and_two_answers_are_none() -> None:
-    group = Group(
-        group_id="app", state=GroupState.STABLE, type=GroupType.CLASSIC,
-        protocol_type="consumer", assignor="stream",
-    )  # fmt: skip
-    made = merge(read_nothing(group), [seen(EAGER)])
+    made = merge(stable_group(UNSEEN, group_id="app", assignor="stream"), [seen(EAGER)])
     assert group_protocol(made).value is EAGER
     assert merge(made, [seen(EAGER)]) == made
     both = merge(made, [seen(COOPERATIVE, Source.CLIENT_LOG)])
@@ -295,24 +282,13 @@ def test_what_was_seen_is_what_the_group_runs_and_two_answers_are_none() -> None
     assert group_protocol(both).value is RebalanceProtocol.CANNOT_TELL
 
 
-def read_nothing(group: Group) -> GroupSnapshot:
-    member = Member(member_id="a-1", client_id="a")
-    return GroupSnapshot(
-        group=group, captured_at=datetime(2026, 11, 21, tzinfo=UTC), members=(member,)
-    )
-
-
 def test_what_is_elected_is_what_workers_run() -> None:
     for elected, value in (
         ("default", EAGER),
         ("compatible", COOPERATIVE),
         ("sessioned", COOPERATIVE),
     ):
-        group = Group(
-            group_id="w", state=GroupState.STABLE, type=GroupType.CLASSIC,
-            protocol_type="connect", assignor=elected,
-        )  # fmt: skip
-        made = merge(read_nothing(group), ())
+        made = merge(stable_group(UNSEEN, protocol_type="connect", assignor=elected), ())
         assert group_protocol(made).value is value
         software = made.members[0].software
         assert software is not None

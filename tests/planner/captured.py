@@ -17,10 +17,7 @@ from rebal.groups.evidence import merge
 from rebal.groups.model import (
     Coordinator,
     CoordinatorKind,
-    Group,
     GroupSnapshot,
-    GroupState,
-    GroupType,
     Member,
     Topic,
     TopicPartitions,
@@ -31,6 +28,7 @@ from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscr
 from rebal.groups.wire.group_metadata import GroupMetadata, decode_group_metadata
 from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
 from rebal.inspectors.request_log import read_request_log
+from tests.groups.stable import stable_group
 
 BUNDLED = Path(__file__).parents[1] / "data" / "captures"
 FOLDER = Path(os.environ.get("REBAL_CAPTURES") or BUNDLED)
@@ -161,22 +159,18 @@ def _snapshot(group_id: str, at: datetime, value: GroupMetadata) -> GroupSnapsho
                 assignment=owned,
             )
         )
-    return GroupSnapshot(
-        group=Group(
-            group_id=group_id,
-            state=GroupState.STABLE,
-            type=GroupType.CLASSIC,
-            protocol_type=value.protocol_type,
-            assignor=value.protocol,
-            generation=value.generation,
-            coordinator=Coordinator(
-                broker_id=1,
-                kind=CoordinatorKind.JAVA,
-                # The one broker of the story was never restarted.
-                rebalanced_since_load=Tri.YES,
-            ),
+    return stable_group(
+        *members,
+        group_id=group_id,
+        protocol_type=value.protocol_type,
+        assignor=value.protocol,
+        generation=value.generation,
+        coordinator=Coordinator(
+            broker_id=1,
+            kind=CoordinatorKind.JAVA,
+            # The one broker of the story was never restarted.
+            rebalanced_since_load=Tri.YES,
         ),
         captured_at=at,
-        members=tuple(members),
         topics=tuple(Topic(name=name, partitions=n) for name, n in sorted(partitions.items())),
     )

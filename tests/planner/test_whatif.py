@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,12 +14,9 @@ from rebal.groups.model import (
     AssignorList,
     Broker,
     Cluster,
-    Group,
     GroupSnapshot,
-    GroupState,
     GroupType,
     Knowledge,
-    Member,
     RebalanceProtocol,
     Software,
     Subscription,
@@ -31,35 +26,10 @@ from rebal.groups.partitions import Partitions
 from rebal.planner.whatif import MemberShift, Simulation, Spread, simulate
 from rebal.planner.whatif_run import MOST_ROUNDS
 from rebal.planner.whatif_spec import CannotSimulateError, spec_of
+from tests.planner.owners import group, member
 
 EAGER_ONLY = ["range", "roundrobin", "sticky"]
 ALL = [*EAGER_ONLY, "cooperative-sticky"]
-
-
-def member(name: str, topics: str = "orders", **owned: str) -> Member:
-    return Member(
-        member_id=f"{name}-id",
-        client_id=name,
-        subscription=Subscription(version=3, topics=tuple(topics.split())),
-        assignment={topic: Partitions.parse(text) for topic, text in owned.items()},
-    )
-
-
-def group(*members: Member, **more: object) -> GroupSnapshot:
-    fields: dict[str, object] = {
-        "group": Group(
-            group_id="checkout",
-            state=GroupState.STABLE,
-            type=GroupType.CLASSIC,
-            protocol_type="consumer",
-            assignor="range",
-            generation=7,
-        ),
-        "captured_at": datetime(2026, 11, 20, tzinfo=UTC),
-        "members": members,
-        "topics": (Topic(name="orders", partitions=8), Topic(name="payments", partitions=4)),
-    }
-    return GroupSnapshot(**{**fields, **more})
 
 
 def by_name(simulation: Simulation) -> dict[str, MemberShift]:
@@ -184,16 +154,13 @@ def test_the_result_is_the_assignors_own(assignor: str) -> None:
     ("snapshot", "sentence"),
     [
         (group(), "it has no members"),
-        (group(member("a"), group=Group(group_id="g", type=GroupType.SHARE)), "a share group"),
+        (group(member("a"), type=GroupType.SHARE), "a share group"),
         (
-            group(member("a"), group=Group(group_id="g", protocol_type="connect")),
+            group(member("a"), protocol_type="connect"),
             "its protocol type is connect, and only consumer groups have partition assignors; what "
             "restarts of Connect workers cost: --assignor eager, compatible or sessioned",
         ),
-        (
-            group(member("a"), group=Group(group_id="g", assignor="stream")),
-            "a Kafka Streams program",
-        ),
+        (group(member("a"), assignor="stream"), "a Kafka Streams program"),
         (
             group(
                 replace(
@@ -230,8 +197,8 @@ def test_what_cannot_be_simulated_is_one_sentence(snapshot: GroupSnapshot, sente
 
 
 def test_a_kip848_group_asks_no_client_for_an_assignment() -> None:
-    snapshot = group(member("a"), group=Group(group_id="g", type=GroupType.CONSUMER))
-    with pytest.raises(CannotSimulateError, match="cannot simulate g: it is a KIP-848 group"):
+    snapshot = group(member("a"), type=GroupType.CONSUMER)
+    with pytest.raises(CannotSimulateError, match="simulate checkout: it is a KIP-848 group"):
         simulate(snapshot, "sticky")
     made = simulate(snapshot, "range")
     assert (made.assignor, made.server_side) == ("range", True)

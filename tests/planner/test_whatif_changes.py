@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,11 +11,8 @@ from rebal.groups.assignors.consumer_group import server_assignor
 from rebal.groups.model import (
     Broker,
     Cluster,
-    Group,
     GroupSnapshot,
-    GroupState,
     GroupType,
-    Member,
     RebalanceProtocol,
     Subscription,
     Topic,
@@ -27,35 +22,10 @@ from rebal.planner.whatif import Simulation, simulate
 from rebal.planner.whatif_changes import Changes, WhatIfError
 from rebal.planner.whatif_leader import leader_time
 from rebal.planner.whatif_spec import CannotSimulateError, spec_of
+from tests.planner.owners import group, member
 
 CLIENT_SIDE = ["range", "roundrobin", "sticky", "cooperative-sticky"]
 ALL = [*CLIENT_SIDE, "uniform", "consumer:range"]
-
-
-def member(name: str, topics: str = "orders", **owned: str) -> Member:
-    return Member(
-        member_id=f"{name}-id",
-        client_id=name,
-        subscription=Subscription(version=3, topics=tuple(topics.split())),
-        assignment={topic: Partitions.parse(text) for topic, text in owned.items()},
-    )
-
-
-def group(*members: Member, **more: object) -> GroupSnapshot:
-    fields: dict[str, object] = {
-        "group": Group(
-            group_id="checkout",
-            state=GroupState.STABLE,
-            type=GroupType.CLASSIC,
-            protocol_type="consumer",
-            assignor="cooperative-sticky",
-            generation=7,
-        ),
-        "captured_at": datetime(2026, 11, 20, tzinfo=UTC),
-        "members": members,
-        "topics": (Topic(name="orders", partitions=8), Topic(name="payments", partitions=4)),
-    }
-    return GroupSnapshot(**{**fields, **more})
 
 
 EVEN = group(member("a", orders="0-3"), member("b", orders="4-7"))
@@ -212,7 +182,8 @@ def test_a_kip848_group_is_simulated_from_its_targets() -> None:
     snapshot = group(
         replace(member("a", orders="0-7"), target_assignment={"orders": Partitions(range(4))}),
         replace(member("b"), target_assignment={"orders": Partitions(range(4, 8))}),
-        group=Group(group_id="g", type=GroupType.CONSUMER, assignor="uniform"),
+        type=GroupType.CONSUMER,
+        assignor="uniform",
     )
     made = simulate(snapshot, "uniform")
     assert (made.moved, made.stays) == (0, 8)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,7 @@ from rebal.groups.assignors import NAMES, Assignment, Owned, Spec, assign
 from rebal.groups.model import (
     Broker,
     Cluster,
-    Group,
     GroupSnapshot,
-    GroupState,
-    GroupType,
     Member,
     Subscription,
     Topic,
@@ -26,6 +22,7 @@ from rebal.groups.snapshot import dump_snapshot
 from rebal.planner.whatif import simulate
 from rebal.planner.whatif_changes import Changes
 from tests.assignors.restless import restless
+from tests.groups.stable import stable_group
 
 
 def owned(pairs: Owned) -> TopicPartitions:
@@ -36,16 +33,8 @@ def owned(pairs: Owned) -> TopicPartitions:
 
 
 def captured(spec: Spec, owners: Assignment) -> GroupSnapshot:
-    return GroupSnapshot(
-        group=Group(
-            group_id="restless",
-            state=GroupState.STABLE,
-            type=GroupType.CLASSIC,
-            assignor="cooperative-sticky",
-            generation=1,
-        ),
-        captured_at=datetime(2026, 11, 20, tzinfo=UTC),
-        members=tuple(
+    return stable_group(
+        *(
             Member(
                 member_id=member.member_id,
                 client_id=member.member_id,
@@ -56,6 +45,8 @@ def captured(spec: Spec, owners: Assignment) -> GroupSnapshot:
             )
             for member in spec.members
         ),
+        group_id="restless",
+        assignor="cooperative-sticky",
         topics=tuple(
             Topic(name=name, partitions=count, replicas=spec.replicas[name])
             for name, count in spec.partitions.items()

@@ -16,15 +16,13 @@ from rebal.groups.model import (
     Coordinator,
     CoordinatorKind,
     Evidence,
-    Group,
     GroupSnapshot,
-    GroupState,
-    GroupType,
     Member,
     Source,
     Timeouts,
 )
 from rebal.groups.worker import WorkerState
+from tests.groups.stable import stable_group
 from tests.planner.builder import AT
 
 IDS = tuple(f"w{n}-{n}" for n in range(3))
@@ -54,18 +52,8 @@ def workers(elected: str, held_back_ms: int | None = None, leader: int = 0) -> G
         timeouts = Timeouts(
             session_ms=10_000, rebalance_ms=60_000, held_back_ms=held_back_ms, evidence=(seen,)
         )
-    snapshot = GroupSnapshot(
-        group=Group(
-            group_id="workers",
-            state=GroupState.STABLE,
-            type=GroupType.CLASSIC,
-            protocol_type="connect",
-            assignor=elected,
-            generation=4,
-            coordinator=Coordinator(broker_id=1, kind=CoordinatorKind.JAVA),
-        ),
-        captured_at=AT,
-        members=tuple(
+    snapshot = stable_group(
+        *(
             Member(
                 member_id=id_,
                 client_id=id_[:2],
@@ -76,5 +64,11 @@ def workers(elected: str, held_back_ms: int | None = None, leader: int = 0) -> G
             )
             for n, id_ in enumerate(IDS)
         ),
+        group_id="workers",
+        protocol_type="connect",
+        assignor=elected,
+        generation=4,
+        coordinator=Coordinator(broker_id=1, kind=CoordinatorKind.JAVA),
+        captured_at=AT,
     )
     return merge(snapshot, ())
