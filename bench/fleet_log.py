@@ -42,7 +42,7 @@ def rows() -> Iterator[Figure]:
         ):
             yield Figure(
                 f"request log of {megabytes:.0f} MB, {what}, to all tables",
-                tuple(megabytes / each for each in in_session("log", path)["scan"]),
+                tuple(megabytes / each for each in in_session("log", path)["times"][1:]),
                 "MB/s of text",
                 least,
                 at_least=True,
