@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from rebal.groups.lag import Lag
 from rebal.groups.model import (
@@ -51,7 +52,10 @@ def member(number: int, assignors: AssignorList, owned: str, **more: object) -> 
 
 @pytest.fixture
 def group() -> Callable[..., GroupSnapshot]:
-    """Three members on [range], of whom one is known by its bounds only; fields by keyword."""
+    """Three members on [range], of whom one is known by its bounds only.
+
+    By keyword the fields of the snapshot and of its group.
+    """
 
     def make(**more: object) -> GroupSnapshot:
         bounded = AssignorList(knowledge=Knowledge.BOUNDED, at_least=("range",))
@@ -76,6 +80,13 @@ def group() -> Callable[..., GroupSnapshot]:
         return stable_group(**{**fields, **more})
 
     return make
+
+
+@pytest.fixture
+def librdkafka(group: Callable[..., GroupSnapshot]) -> tuple[Member, ...]:
+    """The same members as ones of librdkafka, which cannot hold both assignors."""
+    software = Software(family="librdkafka", name="confluent-kafka-python", version="2.6.0")
+    return tuple(replace(member, software=software) for member in group().members)
 
 
 @pytest.fixture

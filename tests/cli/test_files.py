@@ -11,7 +11,7 @@ import pytest
 from rebal.cli import files
 from rebal.cli.errors import FileError, UsageError
 from rebal.groups.errors import DocumentError, RebalError
-from rebal.groups.model import Group, GroupSnapshot
+from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot import dump_snapshot
 
 
@@ -81,7 +81,7 @@ def test_a_folder_that_is_missing_is_said(tmp_path: Path) -> None:
 def test_any_group_id_makes_a_file_inside_the_folder(
     name: str, tmp_path: Path, group: Callable[..., GroupSnapshot]
 ) -> None:
-    made = files.save_snapshot(group(group=Group(group_id=name)), tmp_path)
+    made = files.save_snapshot(group(group_id=name), tmp_path)
     assert made.parent == tmp_path
     assert os.listdir(tmp_path) == [made.name]
     assert not made.name.startswith(("-", "."))

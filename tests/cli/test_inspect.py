@@ -70,12 +70,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cluster]:
     return start
 
 
-def named(snapshot: GroupSnapshot, group_id: str) -> GroupSnapshot:
-    return msgspec.structs.replace(
-        snapshot, group=msgspec.structs.replace(snapshot.group, group_id=group_id)
-    )
-
-
 MEMBER_KEYS = {
     "member_id", "instance_id", "client_id", "host", "software", "assignors", "subscription",
     "assignment",
@@ -142,7 +136,7 @@ def test_several_groups_one_failure(
 ) -> None:
     made = cluster(
         group(), Failure("billing", "billing: no DESCRIBE right", "authorization"),
-        named(group(), "ship ping"),
+        group(group_id="ship ping"),
     )  # fmt: skip
     words = ["inspect", "checkout", "billing", "ship ping", "-b", "127.0.0.1:1"]
     assert app.run(words) == 1
@@ -168,7 +162,7 @@ def test_findings_of_several_groups_go_to_those_who_show_them(
     warning = Finding(rule="RB109", severity=Severity.WARN, message="static.")
     monkeypatch.setattr("rebal.cli.report.evaluate", lambda _: (warning,))
     cluster(
-        group(), named(group(), "shipping"),
+        group(), group(group_id="shipping"),
         Failure("billing", "billing: no DESCRIBE right", "authorization"),
     )  # fmt: skip
     words = ["inspect", "checkout", "shipping", "-b", "127.0.0.1:1"]
@@ -235,7 +229,7 @@ def test_saving(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    cluster(group(), named(group(), "../up"))
+    cluster(group(), group(group_id="../up"))
     assert app.run(["inspect", "checkout", "../up", "-b", "h:1", "--save"]) == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "%2E.%2Fup.rebal.yaml", "checkout.rebal.yaml",

@@ -169,22 +169,19 @@ def test_mixed_groups_say_who_runs_what(group: Make) -> None:
 
 
 def test_a_kip_848_group_and_an_empty_one(group: Make) -> None:
-    base = group()
-    new = msgspec.structs.replace(base.group, type=GroupType.CONSUMER, assignor="uniform")
     members = (Member(member_id="a", client_id="x", protocol_type="consumer"),)
-    made = screen(report(msgspec.structs.replace(base, group=new, members=members)), width=120)
+    new = group(type=GroupType.CONSUMER, assignor="uniform", members=members)
+    made = screen(report(new), width=120)
     assert "KIP-848 (group.protocol=consumer), assignor uniform" in made
     assert "none (consumer protocol)" in made
-    empty = msgspec.structs.replace(base.group, state=GroupState.EMPTY, assignor=None)
-    made = screen(report(msgspec.structs.replace(base, group=empty, members=())))
+    made = screen(report(group(state=GroupState.EMPTY, assignor=None, members=())))
     assert "runs        nothing: no member is in the group now" in made
     assert "MEMBER" not in made
 
 
 def test_worker_groups_and_missing_members_are_said(group: Make) -> None:
-    base = group(expected_members=4)
-    other = msgspec.structs.replace(base.group, protocol_type="connect")
-    made = screen(report(msgspec.structs.replace(base, group=other)), width=140)
+    workers = group(protocol_type="connect", expected_members=4)
+    made = screen(report(workers), width=140)
     assert "connect (not consumers) · 3 members of 4 expected" in made
 
 
@@ -289,8 +286,8 @@ def test_the_next_command_is_the_one_that_tells_more(group: Make) -> None:
     assert next_step(report(group()), probed=True) == "plan-upgrade"
     known = group(members=group().members[:2])
     assert next_step(report(known), probed=False) == "plan-upgrade"
-    empty = msgspec.structs.replace(group().group, state=GroupState.EMPTY)
-    assert next_step(report(group(group=empty)), probed=False) == "plan-upgrade"
+    empty = group(state=GroupState.EMPTY)
+    assert next_step(report(empty), probed=False) == "plan-upgrade"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from rebal.cli import app, files, options
-from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Software
+from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Member
 from rebal.planner.plan import load_plan
 
 Make = Callable[..., GroupSnapshot]
@@ -122,16 +122,8 @@ def test_the_exit_code_is_the_next_step_s(
     assert plan(path, *more, "-o", "json") == code
 
 
-def test_blocked_is_3(group: Make, save: Any, capsys: Said) -> None:
-    snapshot = group()
-    members = tuple(
-        msgspec.structs.replace(
-            member,
-            software=Software(family="librdkafka", name="confluent-kafka-python", version="2.6.0"),
-        )
-        for member in snapshot.members
-    )
-    path = save(msgspec.structs.replace(snapshot, members=members))
+def test_blocked_is_3(group: Make, save: Any, capsys: Said, librdkafka: tuple[Member, ...]) -> None:
+    path = save(group(members=librdkafka))
     assert plan(path) == 3
     assert "RB104" in capsys.readouterr().out
     assert plan(path, "--exit-zero") == 0
@@ -206,13 +198,11 @@ def test_markdown_is_a_runbook(group: Make, save: Any, capsys: Said) -> None:
 def test_hostile_names_show_as_text(
     group: Make, save: Any, capsys: Said, hostile: str, form: str
 ) -> None:
-    snapshot = group()
     members = tuple(
         msgspec.structs.replace(member, client_id=hostile, member_id=f"{hostile}{n}")
-        for n, member in enumerate(snapshot.members)
+        for n, member in enumerate(group().members)
     )
-    bad = msgspec.structs.replace(snapshot.group, group_id=f"g\n{hostile}")
-    path = save(msgspec.structs.replace(snapshot, members=members, group=bad))
+    path = save(group(group_id=f"g\n{hostile}", members=members))
     assert plan(path, "-o", form, "--wide") == 0
     said = capsys.readouterr().out
     hidden = {c for c in said if unicodedata.category(c) in ("Cc", "Cf") and c != "\n"}

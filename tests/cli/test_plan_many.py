@@ -8,39 +8,27 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from rebal.cli import app, files
-from rebal.groups.model import GroupSnapshot, GroupState, Software
+from rebal.groups.model import GroupSnapshot, GroupState, Member
 from rebal.inspectors import live
 
 Make = Callable[..., GroupSnapshot]
 Said = pytest.CaptureFixture[str]
 
 
-def named(snapshot: GroupSnapshot, name: str, **more: Any) -> GroupSnapshot:
-    group = msgspec.structs.replace(snapshot.group, group_id=name, **more)
-    return msgspec.structs.replace(snapshot, group=group)
-
-
 @pytest.fixture
-def cluster(group: Make, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+def cluster(
+    group: Make, librdkafka: tuple[Member, ...], monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[Any, ...]]:
     """Four groups and one that cannot be read; the list holds what was asked."""
     asked: list[tuple[Any, ...]] = []
-    snapshot = group()
-    refusing = tuple(
-        msgspec.structs.replace(
-            member,
-            software=Software(family="librdkafka", name="confluent-kafka-python", version="2.6.0"),
-        )
-        for member in snapshot.members
-    )
     found = {
-        "a-ready": named(snapshot, "a-ready"),
-        "b-moving": named(snapshot, "b-moving", state=GroupState.PREPARING_REBALANCE),
-        "c-blocked": msgspec.structs.replace(named(snapshot, "c-blocked"), members=refusing),
-        "d-blocked": msgspec.structs.replace(named(snapshot, "d-blocked"), members=refusing),
+        "a-ready": group(group_id="a-ready"),
+        "b-moving": group(group_id="b-moving", state=GroupState.PREPARING_REBALANCE),
+        "c-blocked": group(group_id="c-blocked", members=librdkafka),
+        "d-blocked": group(group_id="d-blocked", members=librdkafka),
     }
 
     def select(config: Any, names: Sequence[str], **more: Any) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from rebal.cli.app import run
 from rebal.cli.output import render
 from rebal.cli.views.simulate_compare import compare_view
 from rebal.cli.views.simulate_view import simulate_view
-from rebal.groups.model import Group, GroupSnapshot, GroupType, Member, Subscription, Topic
+from rebal.groups.model import GroupSnapshot, GroupType, Member, Subscription, Topic
 from rebal.groups.partitions import Partitions
 from rebal.groups.snapshot import dump_snapshot
 from rebal.planner.whatif import simulate
@@ -133,7 +133,7 @@ def test_rounds_stop_where_they_are_told_to(saved, capsys) -> None:
 
 
 def test_a_kip848_group_is_for_its_broker(saved, capsys) -> None:
-    path = saved(group=Group(group_id="g", type=GroupType.CONSUMER, assignor="uniform"))
+    path = saved(type=GroupType.CONSUMER, assignor="uniform")
     words = ["simulate", "--snapshot", path, "--assignor"]
     assert run([*words, "uniform", "--remove-member", "checkout-1"]) == 0
     out = capsys.readouterr().out
