@@ -2,7 +2,9 @@
 
 The group epoch (3) is the generation. A member's record (5) and the tombstones of one that goes
 stand before the epoch they lead to, in one write of the coordinator, and so have its time: they
-wait for it. A rebalance is done when every member has reached the epoch and owes nothing (8).
+wait for it. Where none follows, a static member was replaced by its next start, with another member
+id and all that it had. A rebalance is done when every member has reached the epoch and owes nothing
+(8).
 """
 
 from __future__ import annotations
@@ -46,14 +48,18 @@ class ConsumerGroup:
         self.target_epoch: int | None = None
         self.started: int | None = None
         self.done: int | None = None
+        self.replaced: int | None = None
         self.members: dict[str, _Member] = {}
         self._waiting: list[tuple[int, str, records.Value | None]] = []
         self._waiting_at = 0
 
-    def put(self, key: kinds.Key, value: records.Value | None, at: int) -> Generation | None:
-        """Take in one record; the generation that it ends, if it does."""
-        if self._waiting and at != self._waiting_at:
-            self._take_waiting()
+    def put(self, key: kinds.Key, value: records.Value | None, at: int) -> list[Generation]:
+        """Take in one record; the generations that are over by it, as their members were then."""
+        over = self._replaced() if self._waiting and at != self._waiting_at else []
+        ended = self._put(key, value, at)
+        return over if ended is None else [*over, ended]
+
+    def _put(self, key: kinds.Key, value: records.Value | None, at: int) -> Generation | None:
         if isinstance(key, kinds.MemberKey) and key.version in _CHANGES_MEMBERS:
             comes_or_goes = value is None or (
                 isinstance(value, records.ConsumerGroupMember) and not self._knows(key.member_id)
@@ -67,7 +73,7 @@ class ConsumerGroup:
         if isinstance(value, records.GroupEpoch):
             ended = self.generation(at) if self.epoch not in (None, value.epoch) else None
             if self.epoch != value.epoch:
-                self.started, self.done = at, None
+                self.started, self.done, self.replaced = at, None, None
             self.epoch = value.epoch
             self._take_waiting()
             return ended
@@ -84,7 +90,7 @@ class ConsumerGroup:
             return None
         return Generation(
             self.epoch,
-            self.done if self.done is not None else at,
+            self.replaced or (self.done if self.done is not None else at),
             [self._seen(key, one) for key, one in self.members.items() if one.metadata],
             TOPIC,
             assignor=self._assignor(),
@@ -93,11 +99,16 @@ class ConsumerGroup:
             started=self.started,
         )
 
-    def finish(self, ended: int | None = None) -> None:
-        """No record comes any more; what was written at `ended` took the group apart."""
+    def finish(self, at: int, ended: int | None = None) -> list[Generation]:
+        """No record comes any more; what was written at `ended` took the group apart.
+
+        Gives the generations that were not told yet, the last one as it is at `at`.
+        """
         if ended is not None and self._waiting_at == ended:
             self._waiting = []
-        self._take_waiting()
+        over = self._replaced() if self._waiting else []
+        last = self.generation(at)
+        return over if last is None else [*over, last]
 
     @property
     def state(self) -> str:
@@ -114,6 +125,15 @@ class ConsumerGroup:
     def _knows(self, member_id: str) -> bool:
         found = self.members.get(member_id)
         return found is not None and found.metadata is not None
+
+    def _replaced(self) -> list[Generation]:
+        """Take in what waits, as no epoch followed; the members of before, if they were settled."""
+        before = self.generation(self._waiting_at) if self.done is not None else None
+        self._take_waiting()
+        if before is None:
+            return []
+        self.replaced = self._waiting_at
+        return [before]
 
     def _take_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []

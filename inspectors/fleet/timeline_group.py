@@ -23,7 +23,7 @@ from rebal.inspectors.fleet import timeline_causes as causes
 from rebal.inspectors.fleet import timeline_classic as classic
 from rebal.inspectors.fleet import timeline_incidents as incidents
 from rebal.inspectors.fleet.timeline_consumer import ConsumerGroup
-from rebal.inspectors.fleet.timeline_heartbeats import write_members
+from rebal.inspectors.fleet.timeline_heartbeats import heard_at, write_members
 from rebal.inspectors.fleet.timeline_history import History
 from rebal.inspectors.fleet.timeline_lists import Lists
 from rebal.inspectors.fleet.timeline_log import Log, Round
@@ -69,6 +69,8 @@ class GroupTimeline:
         self.lists = Lists(group_id, shared.rows)
         self.requests = Requests(self.log, self.lists, self.history)
         self.consumer: ConsumerGroup | None = None
+        # do records tell of its KIP-848 members
+        self.recorded = False
         self.type = GroupType.UNKNOWN
         self.protocol_type: str | None = None
         self.partition: int | None = None
@@ -134,14 +136,10 @@ class GroupTimeline:
         if self._dying is not None:
             self._die()
         if self.consumer is not None:
-            self.consumer.finish()
-            last = self.consumer.generation(self.last_at)
-            if last is not None:
-                self.history.advance(last)
+            for generation in self.consumer.finish(self.last_at):
+                self.history.advance(generation)
         self.lists.close()
-        heard = self.consumer is None and write_members(self.history, self.log.persons)
-        if heard and self.type is not GroupType.CONSUMER:
-            self._became(GroupType.CONSUMER, self.last_at)
+        self._hear()
         since, until = self.shared.observed or (self.first_at or 0, self.last_at)
         count = self.history.finish()
         now = self.history.now
@@ -169,6 +167,17 @@ class GroupTimeline:
             ),
         )
 
+    def _hear(self) -> None:
+        """KIP-848 members of whom only the log tells, and the type that it shows by them."""
+        beat = heard_at(self.log.persons)
+        if beat is None or self.recorded:
+            return
+        now = self.history.now
+        classic = now is not None and now.members is not None and now.ended > beat
+        write_members(self.history, self.log.persons, stay=not classic)
+        if not classic and self.type is not GroupType.CONSUMER:
+            self._became(GroupType.CONSUMER, self.last_at)
+
     def _came(self, at: int, source: str) -> None:
         if self.first_at is None or at < self.first_at:
             self.first_at = at
@@ -193,7 +202,7 @@ class GroupTimeline:
             self.history.catch_up(until)
         self.lists.forget(until, members)
         dropped = self.log.forget(until, members)
-        if dropped and self.consumer is None:
+        if dropped and not self.recorded:
             write_members(self.history, dropped)
 
     def _apply(self, item: Item) -> None:
@@ -233,13 +242,14 @@ class GroupTimeline:
             self._buried(item, GroupType.CONSUMER)
             return
         if value is not None:
+            self.recorded = True
             self._became(GroupType.CONSUMER, item.at)
         if self.consumer is None:
             return
-        ended = self.consumer.put(key, value, item.at)
+        over = self.consumer.put(key, value, item.at)
         self._told_lists(key, value, item.at)
-        if ended is not None:
-            self.history.advance(ended)
+        for generation in over:
+            self.history.advance(generation)
 
     def _became(self, kind: GroupType, at: int) -> None:
         """The group's type, when it changes: a conversion (KIP-848), both ways."""
@@ -260,11 +270,10 @@ class GroupTimeline:
         """The KIP-848 group is no more: its last generation, before it was taken apart."""
         if self.consumer is None:
             return
-        self.consumer.finish(at)
-        last = self.consumer.generation(at)
+        over = self.consumer.finish(at, ended=at)
         self.consumer = None
-        if last is not None:
-            self.history.advance(last)
+        for generation in over:
+            self.history.advance(generation)
 
     def _buried(self, item: Item, kind: GroupType) -> None:
         """A tombstone of a group of this kind; of a deleted one the log cleaner leaves no more."""
@@ -306,7 +315,7 @@ class GroupTimeline:
             return
         if self.type is GroupType.UNKNOWN:
             self.type = GroupType.CLASSIC
-        self.protocol_type = self.protocol_type or round_.protocol_type
+        self.protocol_type = round_.protocol_type or self.protocol_type
         consumer = round_.protocol_type in (None, "consumer")
         handed = {one["member_id"]: one for one in round_.members or ()}
         seen = []

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rebal.inspectors.fleet.timeline_causes import LEFT
 from rebal.inspectors.fleet.timeline_history import History
 from rebal.inspectors.fleet.timeline_log import Person
 from rebal.inspectors.fleet.timeline_members import Head, Place, Seen, Standing
 from rebal.inspectors.fleet.timeline_values import Sent
 
 
-def write_members(history: History, persons: Mapping[str, Person]) -> bool:
-    """Rows of those who sent such heartbeats; were there any."""
-    found = False
+def heard_at(persons: Mapping[str, Person]) -> int | None:
+    """When one of those who sent such heartbeats was heard last; None: nobody did."""
+    return max(
+        (one.last_at for one in persons.values() if one.first_epoch is not None), default=None
+    )
+
+
+def write_members(history: History, persons: Mapping[str, Person], stay: bool = True) -> None:
+    """Rows of those who sent such heartbeats; `stay` is whether who has not gone is there still."""
     for member_id in sorted(persons):
         person = persons[member_id]
         if person.first_epoch is None:
             continue
-        found = True
         head = Head(
             member_id,
             person.instance_id,
@@ -33,12 +37,10 @@ def write_members(history: History, persons: Mapping[str, Person]) -> bool:
             "consumer",
         )
         seen = Seen(head, Sent(None, person.topics))
-        gone = person.left_at is not None
         history.roster.write(
             Standing(seen, person.first_epoch, person.first_at),
             Place(history.incarnation, person.last_epoch, None, person.last_at),
             person.left_at,
-            LEFT if gone else None,
-            current=not gone,
+            person.left_reason,
+            current=stay and not person.gone,
         )
-    return found

@@ -129,6 +129,7 @@ class History:
     def end(self, at: int, reason: str | None, told: bool = True) -> None:
         """The group was deleted at `at`; `told` is False where only what comes after shows it."""
         self._recall()
+        self._leave_at_last()
         self.roster.close(self._last(), at if told else None, reason)
         if told:
             self.incidents.deleted(at)
@@ -140,11 +141,7 @@ class History:
         self._unfinished(self.now, None)
         now = self.now
         self._recall()
-        if now is not None:
-            for member_id in list(self.roster.members):
-                left = self.log.left.get(member_id)
-                if left is not None and left[0] > now.ended:
-                    self._left_last(member_id, *left)
+        self._leave_at_last()
         count = len(self.roster.members)
         self.roster.close(self._last(), None, None, True)
         self.incidents.finish()
@@ -152,11 +149,16 @@ class History:
             return 0
         return None if now is None or now.members is None else count
 
-    def _left_last(self, member_id: str, at: int, said: str | None) -> None:
-        """It left after the last rebalance; the next one is not there yet."""
-        reason = said or causes.LEFT
-        gone = self.roster.leave(member_id, self._last(), at, reason)
-        self.incidents.left(gone, at, reason, self.roster.like(gone.seen))
+    def _leave_at_last(self) -> None:
+        """Of those who are there: who left after the last rebalance; no later one tells of it."""
+        if self.now is None:
+            return
+        for member_id in list(self.roster.members) if self.log.left else ():
+            at, said = self.log.left.get(member_id, (0, None))
+            if at > self.now.ended:
+                reason = said or causes.LEFT
+                gone = self.roster.leave(member_id, self._last(), at, reason)
+                self.incidents.left(gone, at, reason, self.roster.like(gone.seen))
 
     def _recall(self) -> None:
         """Before the last generation is forgotten: which one its members' subscriptions said."""

@@ -24,12 +24,14 @@ class Person:
         "client_id",
         "first_at",
         "first_epoch",
+        "gone",
         "host",
         "instance_id",
         "joined_at",
         "last_at",
         "last_epoch",
         "left_at",
+        "left_reason",
         "protocol_type",
         "reason",
         "rebalance_timeout_ms",
@@ -60,6 +62,12 @@ class Person:
         self.last_epoch: int | None = None
         self.first_at = 0
         self.left_at: int | None = None
+        self.left_reason: str | None = None
+        self.gone = False
+
+    def goes(self, at: int | None, reason: str | None) -> None:
+        """It is in the group no more; None: not known since when, or why."""
+        self.left_at, self.left_reason, self.gone = at, reason, True
 
     def saw(self, request: Mapping[str, Any], at: int) -> None:
         """What any request of the member says of it."""
@@ -158,6 +166,10 @@ class Log:
     def cut(self, at: int) -> None:
         """The group ended at `at`: what begins later belongs to another one's generations."""
         self.before, self.era, self.cut_at = self.era, Era(), at
+
+    def cuts(self, before: int, after: int) -> bool:
+        """Did the group end between these times."""
+        return self.cut_at is not None and before < self.cut_at <= after
 
     def joined(self, request: Mapping[str, Any], at: int, start: int, first: bool) -> Round | None:
         """A join that was answered without an error; its round unless that was done before.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from rebal.inspectors.fleet.timeline_log import Log
+from rebal.inspectors.fleet.timeline_log import Log, Person
 from rebal.inspectors.fleet.timeline_member_rows import Heard
 from rebal.inspectors.fleet.timeline_protocol import Profile
 from rebal.inspectors.fleet.timeline_tables import Rows
@@ -195,6 +195,8 @@ class Roster:
             )  # fmt: skip
             joined_at = person.joined_at or joined_at
             joined_reason = person.reason or joined_reason
+            if person.replaced is not None:
+                seen = _as_heard(seen, person)
         self.rows.add_member(
             (
                 self.group_id,
@@ -231,3 +233,14 @@ class Roster:
         """Those who are there with the client id of one that went."""
         name = gone.head.client_id
         return (one.seen for one in self.members.values() if one.seen.head.client_id == name)
+
+
+def _as_heard(seen: Seen, person: Person) -> Seen:
+    """A static member's restart: records keep the client id and the host that it had before."""
+    head = seen.head
+    host = person.host
+    if host is not None and head.host is not None and head.host.startswith("/"):
+        host = f"/{host.removeprefix('/')}"
+    if (person.client_id or head.client_id, host or head.host) == (head.client_id, head.host):
+        return seen
+    return seen.under(head.member_id, person.client_id, host)

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from rebal.inspectors.fleet import timeline_causes as causes
 from rebal.inspectors.fleet.timeline_history import History
 from rebal.inspectors.fleet.timeline_lists import Lists
 from rebal.inspectors.fleet.timeline_log import MILLI, Log, Round
 
 _REFUSED: Final = 23
 _MEMBER_ID_REQUIRED: Final = 79
+_AWAY: Final = -2
+"""The member epoch of a static member's last heartbeat when it closes (KIP-848)."""
 _NEEDS_ID: Final = "need to re-join with the given member-id"
 
 
@@ -107,7 +110,12 @@ class Requests:
         if first:
             person.joined_at = at
         start, now = _start(at, request), self.history.now
-        late = now is not None and now.number == request["generation"] and start >= now.completed
+        late = (
+            now is not None
+            and now.number == request["generation"]
+            and start >= now.completed
+            and not self.log.cuts(now.completed, start)
+        )
         if (late or self.log.joined(request, at, start, first) is None) and replaced is not None:
             self._hidden(member_id, replaced, names, at)
             return Replacement(request["generation"], replaced, member_id, request["leader"])
@@ -128,22 +136,45 @@ class Requests:
         person = self.log.person(member_id)
         person.saw(request, at)
         asked, answered = request["generation"], request["member_epoch"]
+        if asked == _AWAY:
+            return  # it keeps its place until its session expires or its instance comes back
         if asked is not None and asked < 0:
             self.log.left[member_id] = (at, None)
-            person.left_at = at
+            person.goes(at, causes.LEFT)
             return
+        in_place = False
         if asked == 0:
             # A member that was fenced, or a static one that was away, comes back with its id.
             self.log.left.pop(member_id, None)
-            person.left_at = None
+            person.left_at, person.left_reason, person.gone = None, None, False
             person.joined_at = at if person.joined_at is None else person.joined_at
+            in_place = self._comes_back(member_id, answered, at)
         if request["subscribed_topics"] is not None:
             person.topics = tuple(request["subscribed_topics"])
         if answered is not None and answered > (person.last_epoch or 0):
             if person.first_epoch is None:
                 person.first_epoch, person.first_at = answered, at
             person.last_epoch = answered
+            if in_place:
+                return
             self.log.reached(member_id, answered, asked == 0, _start(at, request), at)
+
+    def _comes_back(self, member_id: str, epoch: int | None, at: int) -> bool:
+        """Did a static member come back with another id, and get its place without a rebalance."""
+        instance_id = self.log.persons[member_id].instance_id
+        if instance_id is None:
+            return False
+        before = self.log.instances.get(instance_id)
+        self.log.instances[instance_id] = member_id
+        old = self.log.persons.get(before) if before not in (None, member_id) else None
+        if old is None or old.gone:
+            return False
+        if epoch is None or epoch != old.last_epoch:
+            # its session may have expired before
+            old.goes(None, None)
+            return False
+        old.goes(at, causes.RESTARTED)
+        return True
 
 
 def _start(at: int, request: Mapping[str, Any]) -> int:

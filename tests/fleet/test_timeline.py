@@ -89,6 +89,20 @@ def test_a_static_restart_is_no_rebalance_and_may_hide_a_list() -> None:
         assert back["assignors"] == ["cooperative-sticky", "range"]
 
 
+def test_who_takes_a_static_members_place_is_named_by_its_own_client_and_host() -> None:
+    story = Story()
+    old, new = M("s-1", (0,), instance="s"), M("s-2", (0,), instance="s")
+    old.client = new.client = "old"  # so the coordinator writes it
+    story.round(2, 1, [old])
+    story.generation(2.1, 1, [old])
+    story.generation(50, 1, [new], stamp=2)
+    story.join(50.1, "s-2", 1, instance_id="s", leader="s-2", client_id="new", host="10.0.0.9")
+    made = tables(story.rows)
+    gone, back = only(made["members"], member_id="s-1"), only(made["members"], member_id="s-2")
+    assert facts(gone, "client_id", "host") == ("old", "/h")
+    assert facts(back, "client_id", "host", "current") == ("new", "/10.0.0.9", True)
+
+
 def test_a_static_restart_that_changes_the_vote_is_one() -> None:
     story = Story()
     story.round(2, 1, [M("s-1", (0,), instance="s")], {"s-1": ("range", "sticky")})
@@ -142,6 +156,27 @@ def test_created_again_as_only_the_log_shows_it() -> None:
         (1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3),
     ]  # fmt: skip
     assert [row["kind"] for row in made["incidents"]] == ["recreated"]
+
+
+def test_what_is_created_again_soon_after_has_joins_and_a_kind_of_its_own() -> None:
+    story = Story()
+    story.round(2, 1, [M("a", (0,))])
+    story.round(4, 2, [M("a", (0,)), M("b", (1,))])
+    story.leave(5, "a", "done")
+    story.leave(5.1, "b")
+    for when, number, ids in ((7, 1, "x"), (9, 2, "xy")):
+        begun = len(story.rows)
+        story.round(when, number, [M(one) for one in ids], dict.fromkeys(ids, ("sessioned",)))
+        for row in story.rows[begun:]:
+            row["protocol_type"] = "connect"
+    made = tables(story.rows)
+    second = only(made["rebalances"], incarnation=2, generation=2)
+    assert (at(second["started_at"]), at(second["ended_at"])) == (8.5, 9.1)
+    assert facts(only(made["groups"]), "incarnation", "protocol_type") == (2, "connect")
+    last = [row for row in made["members"] if row["incarnation"] == 1 and row["left_at"]]
+    assert sorted((row["member_id"], at(row["left_at"]), row["left_reason"]) for row in last) == [
+        ("a", 5, "done"), ("b", 5.1, causes.LEFT),
+    ]  # fmt: skip
 
 
 def test_compacted_history_claims_nothing_of_before() -> None:

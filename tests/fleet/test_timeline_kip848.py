@@ -89,19 +89,105 @@ def test_compacted_kip_848_records() -> None:
     assert numbers(member) == numbers(member, "target") == [0]
 
 
+def beat(story: Story, when: float, member: str, asked: int, answered: int, **more: Any) -> None:
+    who = {"member_id": member, "client_id": member, "host": "/h", **more}
+    story.ask(when, "CONSUMER_GROUP_HEARTBEAT", generation=asked, member_epoch=answered, **who)
+
+
+def test_a_group_that_went_back_to_classic_is_classic_whatever_its_old_heartbeats_say() -> None:
+    topic, log = Story(), Story()
+    modern, classic = M("n", (0, 1)), M("c", (0, 1))
+    topic.member(1, modern)
+    topic.epoch(1, 1)
+    topic.target(1, "n", (0, 1))
+    topic.target_epoch(1, 1)
+    topic.current(1, "n", 1, (0, 1))
+    beat(log, 1.1, "n", 0, 1)
+    topic.gone(40, "n")
+    topic.put(40, 6, None)
+    topic.put(40, 3, None)
+    topic.generation(40, 2, [classic])
+    beat(log, 40.1, "n", -1, -1)
+    topic.generation(41, 3, [classic])
+    log.round(41, 3, [classic])
+    for rows in ([*topic.rows, *log.rows], log.rows, topic.rows):
+        made = tables(rows)
+        group = only(made["groups"])
+        assert facts(group, "type", "state", "members") == ("classic", "Stable", 1)
+        now = [row["member_id"] for row in made["members"] if row["current"]]
+        assert now == ["c"]
+        to_consumer = [r for r in made["incidents"] if r["kind"] == "converted to consumer"]
+        assert to_consumer == []
+
+
+def test_a_static_kip_848_member_keeps_its_place_while_it_is_away() -> None:
+    topic, log = Story(), Story()
+    first, other = M("s-1", (0,), instance="s"), M("o", (1,), instance="o")
+    for member in (first, other):
+        topic.member(1, member)
+    topic.epoch(1, 1)
+    for member in (first, other):
+        topic.target(1, member.id, member.has)
+    topic.target_epoch(1, 1)
+    for member in (first, other):
+        topic.current(1, member.id, 1, member.has)
+        beat(log, 1, member.id, 0, 1, instance_id=member.instance)
+    # one comes back in time, with another id and without an epoch of its own
+    topic.current(20, "s-1", -2, (0,))
+    beat(log, 20, "s-1", -2, -2, instance_id="s")
+    topic.gone(22, "s-1")
+    topic.member(22, M("s-2", (0,), instance="s"))
+    topic.target(22, "s-2", (0,))
+    topic.current(22, "s-2", 1, (0,))
+    beat(log, 22.1, "s-2", 0, 1, instance_id="s")
+    # the other one does not
+    topic.current(30, "o", -2, (1,))
+    beat(log, 30, "o", -2, -2, instance_id="o")
+    topic.gone(75, "o")
+    topic.epoch(75, 2)
+    topic.target(75, "s-2", (0, 1))
+    topic.target_epoch(75, 2)
+    topic.current(76, "s-2", 2, (0, 1))
+    beat(log, 76, "s-2", 1, 2, instance_id="s")
+    for rows in ([*topic.rows, *log.rows], log.rows, topic.rows):
+        made = tables(rows)
+        assert [row["generation"] for row in made["rebalances"]] == [1, 2]
+        away, gone = (
+            [row for row in made["members"] if row["member_id"] == name][-1]
+            for name in ("s-1", "o")
+        )
+        back = 22.1 if rows is log.rows else 22
+        assert (at(away["left_at"]), away["left_reason"]) == (back, causes.RESTARTED)
+        assert away["last_generation"] == 1
+        if rows is log.rows:
+            assert facts(gone, "left_at", "left_reason") == (None, None)
+            continue
+        assert at(gone["left_at"]) == 76
+        assert gone["left_reason"] == (None if rows is topic.rows else causes.EXPIRED)
+        last = made["rebalances"][-1]
+        assert facts(last, "joined", "left", "moved") == ([], ["o"], 1)
+        assert last["cause"] == (causes.LEFT if rows is topic.rows else causes.EXPIRED)
+
+
+def test_a_static_kip_848_member_that_comes_back_too_late_joins() -> None:
+    log = Story()
+    beat(log, 1, "s-1", 0, 1, instance_id="s")
+    beat(log, 20, "s-1", -2, -2, instance_id="s")
+    beat(log, 90, "s-2", 0, 3, instance_id="s")
+    made = tables(log.rows)
+    away, back = only(made["members"], member_id="s-1"), only(made["members"], member_id="s-2")
+    assert facts(away, "left_at", "left_reason", "current") == (None, None, False)
+    assert facts(back, "first_generation", "current") == (3, True)
+
+
 def test_a_log_alone_tells_kip_848_members() -> None:
     story = Story()
-
-    def beat(when: float, member: str, asked: int, answered: int, **more: Any) -> None:
-        who = {"member_id": member, "client_id": member, "host": "/h", **more}
-        story.ask(when, "CONSUMER_GROUP_HEARTBEAT", generation=asked, member_epoch=answered, **who)
-
-    beat(1, "n", 0, 1, subscribed_topics=["t"], software_name="apache-kafka-java",
+    beat(story, 1, "n", 0, 1, subscribed_topics=["t"], software_name="apache-kafka-java",
          software_version="4.1.1")  # fmt: skip
-    beat(20, "m", 0, 2)
-    beat(21, "n", 1, 2)
-    beat(40, "m", -1, -1)
-    beat(41, "n", 2, 3)
+    beat(story, 20, "m", 0, 2)
+    beat(story, 21, "n", 1, 2)
+    beat(story, 40, "m", -1, -1)
+    beat(story, 41, "n", 2, 3)
     made = tables(story.rows)
     assert only(made["groups"])["type"] == "consumer"
     n, m = only(made["members"], member_id="n"), only(made["members"], member_id="m")

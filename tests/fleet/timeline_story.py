@@ -181,7 +181,7 @@ class Story:
             member_id=member,
             generation=generation,
             client_id=fields.pop("client_id", member),
-            host="/h",
+            host=fields.pop("host", "/h"),
             protocol_type="consumer",
             protocol=names[0],
             protocols=[{"name": name, "metadata": b"x"} for name in names],
