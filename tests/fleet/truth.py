@@ -10,26 +10,35 @@ import gzip
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 REFUSED = "InconsistentGroupProtocol"
-COOPERATIVE = {"cooperative-sticky", "stream"}
+COOPERATIVE = {"cooperative-sticky", "stream", "sessioned", "compatible"}
+"""Assignors that keep partitions (the last two are Connect's protocols)."""
+EAGER = {"range", "roundrobin", "sticky", "default", "RoundRobinAssigner"}
 FAMILY = {
     "kafka-clients": "java",
     "kafka-streams": "streams",
+    "kafka-connect": "connect",
     "confluent-kafka": "librdkafka",
-    "franz-go": "franz-go",
-    "kafka-python": "kafka-python",
-    "kafkajs": "kafkajs",
+    "kafka-go": "segmentio",
 }
-SILENT = {"kafkajs"}
+"""By the first word of `software`; any other one is its family's own name."""
+JAVA = {"java", "streams", "connect"}
+"""Families that name themselves as the Java client."""
+SILENT = {"aiokafka", "kafkajs", "segmentio"}
 """Families that do not say who they are (kafka-facts: unknown/unknown in the request log)."""
 NO_LEAVE = {"streams"}
 """Families that stop without a LEAVE_GROUP; static members do so too."""
-_STABILIZED = re.compile(r"Stabilized group (\S+) generation (\d+) with (\d+) members")
-_ASSIGNED = re.compile(r"for group (\S+) for generation (\d+)\. The group has (\d+) members")
+_STABILIZED = re.compile(r"Stabilized group (.+) generation (\d+) with (\d+) members")
+_ASSIGNED = re.compile(r" for group (.+) for generation (\d+)\. The group has (\d+) members")
+
+
+Number = tuple[str, int, int]
+"""A generation: its group, the group's incarnation, and its number."""
 
 
 @dataclass
@@ -49,16 +58,26 @@ class Run:
     error: str = ""
     gone: int | None = None
     next_start: int = 10**15
-    seen: list[dict[str, Any]] = field(default_factory=list)
+    seen: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     @property
     def joined(self) -> bool:
-        """Did it ever take part: it was assigned something, or Streams said it was running."""
+        """Did it ever take part: it was assigned something, or Streams said it was running.
+
+        Some clients say that they gave up nothing before their first join, too.
+        """
         return any(
-            event["event"] in ("ASSIGNED", "REVOKED")
+            event["event"] == "ASSIGNED"
+            or (event["event"] == "REVOKED" and partitions(event["detail"]))
             or (event["event"] == "STATE" and "RUNNING" in event["detail"])
             for event in self.seen
         )
+
+    @property
+    def says_software(self) -> bool:
+        """Does its client say what it is (KIP-511; Java's since 2.4)."""
+        old = self.family in JAVA and tuple(map(int, self.version.split(".")[:2])) < (2, 4)
+        return self.family not in SILENT and not old
 
     def alive(self, at: int, after: int = 0) -> bool:
         return self.start <= at and (self.end is None or at <= (self.gone or self.end) + after)
@@ -69,6 +88,9 @@ class Run:
             self.family == "streams" and (client_id or "").startswith(f"{self.client}-StreamThread")
         )
 
+    def is_instance(self, instance_id: str | None) -> bool:
+        return instance_id is not None and instance_id == self.instance
+
 
 class Truth:
     """A capture's groups: their runs, and the coordinator's own word on generations."""
@@ -78,22 +100,30 @@ class Truth:
         self.begin: int = read["t_begin_ms"]
         self.end: int = read["t_end_ms"]
         self.groups: dict[str, list[Run]] = {}
-        self.deleted: dict[str, int] = {}
+        self.deleted: list[tuple[str, int]] = []
         for name, group in read["groups"].items():
             self.groups[name] = _runs(name, group)
             for event in group["timeline"]:
                 if event["action"] == "group deleted":
-                    self.deleted[name] = event["t_ms"]
-        self.stabilized: dict[tuple[str, int], int] = {}
-        self.completed: dict[tuple[str, int], int] = {}
+                    self.deleted.append((name, event["t_ms"]))
+        self.stabilized: dict[Number, int] = {}
+        self.completed: dict[Number, int] = {}
         log = folder / "broker-group-coordinator.log.gz"
         if log.exists():
             with gzip.open(log, "rt", encoding="utf-8") as lines:
-                for line in lines:
-                    if found := _STABILIZED.search(line):
-                        self.stabilized[found[1], int(found[2])] = int(found[3])
-                    elif found := _ASSIGNED.search(line):
-                        self.completed[found[1], int(found[2])] = int(found[3])
+                self._read_log(lines)
+
+    def _read_log(self, lines: Iterable[str]) -> None:
+        """Members by generation; a group's first generation after others is one made again."""
+        incarnations: Counter[str] = Counter()
+        for line in lines:
+            if found := _STABILIZED.search(line):
+                incarnations[found[1]] += found[2] == "1"
+                number = (found[1], max(incarnations[found[1]], 1), int(found[2]))
+                self.stabilized[number] = int(found[3])
+            elif found := _ASSIGNED.search(line):
+                number = (found[1], max(incarnations[found[1]], 1), int(found[2]))
+                self.completed[number] = int(found[3])
 
     def runs(self) -> list[Run]:
         return [run for runs in self.groups.values() for run in runs]
@@ -116,8 +146,8 @@ class Truth:
 def _runs(name: str, group: dict[str, Any]) -> list[Run]:
     runs: list[Run] = []
     numbers: Counter[str] = Counter()
-    by_number: dict[tuple[str, int], Run] = {}
-    open_runs: dict[str, Run] = {}
+    running: dict[str, list[Run]] = {}
+    printed = group["seen_by_clients"]
     for event in sorted(group["timeline"], key=lambda e: e["t_ms"]):
         client = event.get("client_id")
         if event["action"] == "start":
@@ -133,18 +163,23 @@ def _runs(name: str, group: dict[str, Any]) -> list[Run]:
                 event["group_protocol"],
             )
             for other in runs:
-                if other.client == client:
+                if other.client == client or other.is_instance(run.instance):
                     other.next_start = min(other.next_start, run.start)
+            mine = (client, numbers[client])
+            run.seen += [one for one in printed if (one["client_id"], one["run"]) == mine]
             runs.append(run)
-            by_number[client, numbers[client]] = open_runs[client] = run
+            running.setdefault(client, []).append(run)
         elif event["action"] in ("stop", "kill", "died"):
-            run = open_runs.pop(client)
+            run = _first_silent(running[client])
+            running[client].remove(run)
             run.end, run.how = event["t_ms"], event["action"]
             run.gone, run.error = event.get("gone_ms"), event.get("error", "")
-    for event in group["seen_by_clients"]:
-        run = by_number[event["client_id"], event["run"]]
-        run.seen.append(event)
     return runs
+
+
+def _first_silent(runs: list[Run]) -> Run:
+    """Which of the processes with one client id has ended: the others print on."""
+    return min(runs, key=lambda run: run.seen[-1]["t_ms"] if run.seen else run.start)
 
 
 def partitions(detail: str) -> frozenset[tuple[str, int]]:
@@ -158,9 +193,15 @@ def partitions(detail: str) -> frozenset[tuple[str, int]]:
     return frozenset((topic, int(n)) for topic, n in re.findall(r"([\w.-]+)-(\d+)", detail))
 
 
-def protocol(run: Run, elected: str | None) -> str:
-    """EAGER or COOPERATIVE, as this client decides it (KIP-429; franz-go follows the vote)."""
+def protocol(run: Run, elected: str | None) -> str | None:
+    """EAGER or COOPERATIVE, as this client decides it (KIP-429; franz-go follows the vote).
+
+    None where that rests with an assignor of the application's own.
+    """
     if run.speaks == "consumer":
         return "COOPERATIVE"
-    names = (elected,) if run.family == "franz-go" and elected else run.assignors
-    return "COOPERATIVE" if set(names) <= COOPERATIVE else "EAGER"
+    follows = run.family in ("franz-go", "connect") and elected
+    names = {elected} if follows else set(run.assignors)
+    if names & EAGER:
+        return "EAGER"
+    return "COOPERATIVE" if names <= COOPERATIVE else None
