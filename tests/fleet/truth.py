@@ -15,22 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-REFUSED = "InconsistentGroupProtocol"
+from tests.software import family, names_itself
+
+REFUSED = re.compile("InconsistentGroupProtocol|INCONSISTENT_GROUP_PROTOCOL")
 COOPERATIVE = {"cooperative-sticky", "stream", "sessioned", "compatible"}
 """Assignors that keep partitions (the last two are Connect's protocols)."""
 EAGER = {"range", "roundrobin", "sticky", "default", "RoundRobinAssigner"}
-FAMILY = {
-    "kafka-clients": "java",
-    "kafka-streams": "streams",
-    "kafka-connect": "connect",
-    "confluent-kafka": "librdkafka",
-    "kafka-go": "segmentio",
-}
-"""By the first word of `software`; any other one is its family's own name."""
-JAVA = {"java", "streams", "connect"}
-"""Families that name themselves as the Java client."""
-SILENT = {"aiokafka", "kafkajs", "segmentio"}
-"""Families that do not say who they are (kafka-facts: unknown/unknown in the request log)."""
 NO_LEAVE = {"streams"}
 """Families that stop without a LEAVE_GROUP; static members do so too."""
 _STABILIZED = re.compile(r"Stabilized group (.+) generation (\d+) with (\d+) members")
@@ -75,9 +65,7 @@ class Run:
 
     @property
     def says_software(self) -> bool:
-        """Does its client say what it is (KIP-511; Java's since 2.4)."""
-        old = self.family in JAVA and tuple(map(int, self.version.split(".")[:2])) < (2, 4)
-        return self.family not in SILENT and not old
+        return names_itself(self.family, self.version)
 
     def alive(self, at: int, after: int = 0) -> bool:
         return self.start <= at and (self.end is None or at <= (self.gone or self.end) + after)
@@ -129,8 +117,9 @@ class Truth:
         return [run for runs in self.groups.values() for run in runs]
 
     def refused(self, run: Run) -> bool:
-        """Died of a refusal, or never took part beside members with other assignors alone."""
-        if REFUSED in run.error:
+        """It said so, or never took part beside members with other assignors alone."""
+        errors = [event["detail"] for event in run.seen if event["event"] == "ERROR"]
+        if any(REFUSED.search(text) for text in [run.error, *errors]):
             return True
         if run.joined or run.error or run.speaks != "classic":
             return False
@@ -157,7 +146,7 @@ def _runs(name: str, group: dict[str, Any]) -> list[Run]:
                 client,
                 event["t_ms"],
                 tuple(event["assignors"]),
-                FAMILY.get(event["software"].split()[0], event["software"].split()[0]),
+                family(event["software"]),
                 event["version"],
                 event["instance_id"],
                 event["group_protocol"],

@@ -14,7 +14,8 @@ from rebal.groups.clients import family_of
 from rebal.inspectors.fleet.timeline_causes import EXPIRED, LEFT, RESTARTED
 from rebal.inspectors.fleet.timeline_incidents import DELETED
 from tests.fleet.timeline_input import Row, Tables, micros
-from tests.fleet.truth import JAVA, NO_LEAVE, Number, Run, Truth, partitions, protocol
+from tests.fleet.truth import NO_LEAVE, Number, Run, Truth, partitions, protocol
+from tests.software import JAVA
 
 SOON = 2_500
 """Milliseconds in which what was done must have reached the broker."""

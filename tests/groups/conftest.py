@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,24 @@ class Captures:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             for line in lines:
                 yield json.loads(line)
+
+    @cached_property
+    def _truth(self) -> Any:
+        return self.document("truth.json")
+
+    @property
+    def bundled(self) -> bool:
+        """Is it the story that is known by its groups' names."""
+        return self.folder == DATA
+
+    def starts(self, group_id: str, client_id: str) -> list[dict[str, Any]]:
+        """The starts of this client's processes, as truth.json has them.
+
+        Streams puts an ending of its own behind the client ids that it is given.
+        """
+        timeline = self._truth["groups"][group_id]["timeline"]
+        names = (client_id, client_id.partition("-StreamThread-")[0])
+        return [e for e in timeline if e["action"] == "start" and e["client_id"] in names]
 
     def document(self, name: str) -> Any:
         """`describe.json` or `truth.json`."""

@@ -215,13 +215,18 @@ def test_any_bytes_are_an_assignment_or_a_wire_error(data):
 def captured_blobs(captures) -> tuple[Counter[bytes], Counter[bytes]]:
     subscribed: Counter[bytes] = Counter()
     assigned: Counter[bytes] = Counter()
+    others: set[str] = set()
     for request in captures.requests("JOIN_GROUP"):
-        if request["request"]["protocolType"] == "consumer":
+        if request["request"]["protocolType"] != "consumer":
+            others.add(request["response"]["memberId"])  # Connect's bytes are its own
+        else:
             for protocol in request["request"]["protocols"]:
                 subscribed[base64.b64decode(protocol["metadata"])] += 1
             for member in request["response"]["members"]:
                 subscribed[base64.b64decode(member["metadata"])] += 1
     for request in captures.requests("SYNC_GROUP"):
+        if request["request"]["memberId"] in others:
+            continue
         for member in request["request"]["assignments"]:
             assigned[base64.b64decode(member["assignment"])] += 1
         assigned[base64.b64decode(request["response"]["assignment"])] += 1
@@ -229,7 +234,7 @@ def captured_blobs(captures) -> tuple[Counter[bytes], Counter[bytes]]:
         key = decode_key(base64.b64decode(record["key"]))
         if isinstance(key, GroupMetadataKey) and record["value"]:
             value = decode_group_metadata(base64.b64decode(record["value"]))
-            for stored in value.members:
+            for stored in value.members if value.protocol_type == "consumer" else ():
                 subscribed[stored.subscription] += 1
                 assigned[stored.assignment] += 1
     return subscribed, assigned

@@ -292,7 +292,7 @@ def test_every_captured_record(captures, capsys):
         elif found.version in records.DECODERS:
             value = records.decode_consumer_group_record(found.version, raw)
             if isinstance(value, records.GroupEpoch):  # its hash is not kept
-                assert written(value)[1][:8] == raw[:8]
+                assert written(value)[1][:6] == raw[:6]
             else:
                 assert written(value) == (found.version, raw)
             if isinstance(value, records.ConsumerGroupMember):

@@ -113,6 +113,6 @@ def test_captured_cooperative_user_data(captures, capsys):
                 if subscription.version >= 2:
                     assert -1 <= generation <= subscription.generation_id
             seen[f"{software} {'null' if data is None else len(data)}"] += 1
-    assert seen["apache-kafka-java 4"]
+    assert seen["apache-kafka-java 4"] or not captures.bundled
     with capsys.disabled():
         print(f"\ncooperative-sticky user data, bytes by client: {dict(seen)}")

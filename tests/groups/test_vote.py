@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -103,7 +104,12 @@ def test_the_order_of_members_does_not_matter(pair):
 
 
 def test_what_the_captured_coordinator_elected(captures):
-    """Every generation whose members all joined it while the request log was on."""
+    """Every generation whose members all joined it while the request log was on.
+
+    Of a group that was created again with a generation of the same number, the later one.
+    """
+    broker = captures.document("truth.json")["broker"]
+    kind = JAVA if int(re.search(r"(\d+)\.\d", broker)[1]) >= 4 else SCALA
     lists: dict[tuple[str, int], dict[str, list[str]]] = {}
     led: dict[tuple[str, int], tuple[str, list[str]]] = {}
     for request in captures.requests("JOIN_GROUP"):
@@ -120,6 +126,6 @@ def test_what_the_captured_coordinator_elected(captures):
     for generation, (elected, members) in led.items():
         known = lists[generation]
         if set(members) <= set(known):
-            assert elect([known[member] for member in members], JAVA).assignor == elected
+            assert elect([known[member] for member in members], kind).assignor == elected
             checked += 1
-    assert checked > 50
+    assert checked > (50 if captures.bundled else 0)
