@@ -5,7 +5,6 @@ On both coordinators: Kafka 4.1.1's, and that of 3.9.1 (Scala).
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import subprocess
@@ -13,64 +12,25 @@ from typing import Any
 
 import pytest
 
-from rebal.cli import app
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.members import Members
+from tests.kafka.rolling import Rolling
+from tests.kafka.service import answer
 
 pytestmark = pytest.mark.live
-PARTITIONS = 6
 OLD = ["range"]
 MIXED = ["cooperative-sticky", "range"]
 FINAL = ["cooperative-sticky"]
+APPS = ("app-0", "app-1", "app-2")
 Said = pytest.CaptureFixture[str]
 
 
-class Rollout:
+class Rollout(Rolling):
     """A group of members that are restarted one by one with the lists that the plan names."""
 
-    def __init__(self, broker: Broker, members: Members, group: str, topic: str) -> None:
-        self.broker = broker
-        self.members = members
-        self.group = group
-        self.topic = topic
-        self.running: list[Member] = []
-
-    def start(self, number: int, assignors: list[str], software: str = "java-2.8.2") -> Member:
-        return self.members.start(
-            software, self.broker, f"app-{number}", self.group, topics=[self.topic],
-            assignors=assignors,
-        )  # fmt: skip
-
-    def start_all(self, *lists: list[str], software: str = "java-2.8.2") -> None:
-        self.running = [self.start(n, names, software) for n, names in enumerate(lists)]
-        self.settle()
-
-    def settle(self) -> None:
-        wait_assigned(self.running, PARTITIONS)
-        self.broker.wait_stable(self.group, len(self.running))
-
-    def restart(self, number: int, assignors: list[str], software: str = "java-2.8.2") -> None:
-        self.running[number].stop()
-        self.running[number] = self.start(number, assignors, software)
-        self.settle()
-
-    def is_refused(self, assignors: list[str], software: str = "java-2.8.2") -> None:
-        """A newcomer with this list dies of it, and the group goes on as it was."""
-        newcomer = self.start(9, assignors, software)
-        newcomer.wait_for("error")
-        assert re.search("InconsistentGroupProtocol|INCONSISTENT", str(newcomer.error))
-        newcomer.stop()
-        self.settle()
-
     def plan(self, capsys: Said, *more: str) -> dict[str, Any]:
-        words = ["plan-upgrade", self.group, "-b", self.broker.bootstrap, "-o", "json", *more]
-        code = app.run(words)
-        told = capsys.readouterr()
-        assert told.out, told.err
-        body: dict[str, Any] = json.loads(told.out)
-        assert body["exit_code"] == code
-        return body
+        return answer(self.broker, capsys, "plan-upgrade", self.group, *more)
 
     @property
     def log(self) -> list[str]:
@@ -94,8 +54,7 @@ def broker(request: pytest.FixtureRequest) -> Broker:
 
 @pytest.fixture
 def rollout(broker: Broker, members: Members, group_id: str, topic_name: str) -> Rollout:
-    broker.create_topic(topic_name, PARTITIONS)
-    return Rollout(broker, members, group_id, topic_name)
+    return Rollout(broker, members, group_id, topic_name, software="java-2.8.2")
 
 
 def kafka_configs(broker: Broker, command: str) -> None:
@@ -116,8 +75,9 @@ def test_the_first_restart_is_the_measurement_that_names_the_forgotten_member(
     rollout: Rollout, capsys: Said
 ) -> None:
     """Nothing is known but the probe; then the log is switched on, as the plan says, for once."""
-    forgotten = "app-2"
-    rollout.start_all(MIXED, MIXED, OLD)
+    renewed, forgotten = "app-0", "app-2"
+    rollout.place(forgotten, OLD)
+    rollout.begin(APPS[:2], MIXED)
     body = rollout.plan(capsys, "--probe", "--assume-family", "java", "--expect-members", "3")
     first, second = body["steps"]
     # A lone broker before 4.0 may have been killed unnoticed, which makes the probe's no worthless.
@@ -136,18 +96,18 @@ def test_the_first_restart_is_the_measurement_that_names_the_forgotten_member(
     assert own in first["cost"]["text"]
     kafka_configs(rollout.broker, said)
     try:
-        rollout.restart(0, first["target_list"])
+        rollout.restart(renewed, first["target_list"])
         body = rollout.plan(capsys, "--probe", *rollout.log)
         first, second = body["steps"]
         assert first["unknown"] == []
-        assert [*first["to_do"]] == [rollout.running[2].member_id]
+        assert [*first["to_do"]] == [rollout.running[forgotten].member_id]
         (finding,) = (f for f in body["findings"] if f["rule"] == "RB102")
         assert finding["message"].startswith(f"{forgotten} ([range]) would get every member")
         assert (finding["result"], finding["before_step"]) == ("yes", 2)
         assert second["exit_code"] == 3
         # The truth: whoever took step 2 for ready would die of it, and app-2 would not.
-        rollout.is_refused(FINAL)
-        rollout.restart(2, first["target_list"])
+        rollout.refuses("app-9", FINAL, "InconsistentGroupProtocol")
+        rollout.restart(forgotten, first["target_list"])
         body = rollout.plan(capsys, "--probe", *rollout.log)
         assert (body["next_step"], body["exit_code"]) == (2, 0)
         assert body["assignor"] == "cooperative-sticky"
@@ -157,17 +117,16 @@ def test_the_first_restart_is_the_measurement_that_names_the_forgotten_member(
         )
         kafka_configs(rollout.broker, off)
     size = rollout.broker.request_log_path.stat().st_size
-    rollout.restart(0, FINAL)
+    rollout.restart(renewed, FINAL)
     assert rollout.broker.request_log_path.stat().st_size == size
-    assert all(member.error is None for member in rollout.running)
+    assert rollout.errors() == {}
 
 
 @LONG
 def test_two_bounces_from_end_to_end(rollout: Rollout, capsys: Said) -> None:
-    rollout.start_all(OLD, OLD, OLD)
-    rollout.broker.log_requests(True)
-    try:
-        for done in range(3):
+    rollout.begin(APPS, OLD)
+    with rollout.logged():
+        for done, name in enumerate(APPS):
             body = rollout.plan(capsys, *rollout.log)
             assert (body["path"], body["next_step"], body["exit_code"]) == ("two_bounces", 1, 0)
             first, second = body["steps"]
@@ -176,88 +135,80 @@ def test_two_bounces_from_end_to_end(rollout: Rollout, capsys: Said) -> None:
             assert second["exit_code"] in (3, 4)
             # The first restart is also the measurement: from then on every list is known.
             assert len(first["unknown"]) == (3 if done == 0 else 0)
-            rollout.restart(done, first["target_list"])
-        for done in range(3):
+            rollout.restart(name, first["target_list"])
+        for done, name in enumerate(APPS):
             body = rollout.plan(capsys, *rollout.log, "--probe")
             assert (body["next_step"], body["exit_code"]) == (2, 0)
             assert body["assignor"] == "cooperative-sticky"
             assert len(body["steps"][1]["done"]) == done
             assert body["from"] == ("EAGER" if done == 0 else "mixed")
-            rollout.restart(done, body["steps"][1]["target_list"])
+            rollout.restart(name, body["steps"][1]["target_list"])
         body = rollout.plan(capsys, *rollout.log)
         assert (body["verdict"], body["next_step"], body["exit_code"]) == ("done", None, 0)
         assert body["from"] == "COOPERATIVE"
         blind = rollout.plan(capsys)
         assert (blind["verdict"], blind["exit_code"]) == ("unproven", 4)
-    finally:
-        rollout.broker.log_requests(False)
-    assert all(member.error is None for member in rollout.running)
+    assert rollout.errors() == {}
 
 
 @pytest.mark.full
 def test_the_way_back_and_its_trap(rollout: Rollout, capsys: Said) -> None:
-    rollout.broker.log_requests(True)
-    try:
-        rollout.start_all(FINAL, FINAL, software="java-3.9.1")
+    with rollout.logged():
+        rollout.begin(APPS[:2], FINAL, software="java-3.9.1")
         # The trap: an eager-only member, as an automatic roll-back starts it.
-        rollout.is_refused(OLD, "java-3.9.1")
+        rollout.refuses("app-9", OLD, "InconsistentGroupProtocol", software="java-3.9.1")
         back = ("--to", "range")
-        for done in range(2):
+        for done, name in enumerate(APPS[:2]):
             body = rollout.plan(capsys, *back, *rollout.log)
             assert (body["path"], body["next_step"], body["exit_code"]) == ("two_bounces", 1, 0)
             first = body["steps"][0]
             assert first["target_list"] == ["range", "cooperative-sticky"]
             assert len(first["done"]) == done
             assert any("RB108" in line for line in first["why"])
-            rollout.restart(done, first["target_list"], "java-3.9.1")
-        for done in range(2):
+            rollout.restart(name, first["target_list"])
+        for done, name in enumerate(APPS[:2]):
             body = rollout.plan(capsys, *back, *rollout.log, "--probe")
             assert (body["next_step"], body["exit_code"]) == (2, 0), body["summary"]
             second = body["steps"][1]
             assert (second["target_list"], len(second["done"])) == (OLD, done)
-            rollout.restart(done, second["target_list"], "java-3.9.1")
+            rollout.restart(name, second["target_list"])
         body = rollout.plan(capsys, *back, *rollout.log)
         assert (body["verdict"], body["from"], body["assignor"]) == ("done", "EAGER", "range")
-    finally:
-        rollout.broker.log_requests(False)
-    assert all(member.error is None for member in rollout.running)
+    assert rollout.errors() == {}
 
 
 def test_one_bounce_and_what_the_probe_opens(rollout: Rollout, capsys: Said) -> None:
     default = ["range", "cooperative-sticky"]
-    rollout.start_all(default, default, software="java-4.1.1")
+    rollout.begin(APPS[:2], default, software="java-4.1.1")
     body = rollout.plan(capsys, "--probe", "--assume-family", "java")
     assert (body["path"], body["next_step"], body["exit_code"]) == ("one_bounce", 1, 0)
-    for number in range(2):
-        rollout.restart(number, body["steps"][0]["target_list"], "java-4.1.1")
-    assert all(member.error is None for member in rollout.running)
+    for name in APPS[:2]:
+        rollout.restart(name, body["steps"][0]["target_list"])
+    assert rollout.errors() == {}
 
 
 @pytest.mark.full
 def test_librdkafka_members_alone_are_cut_over(rollout: Rollout, capsys: Said) -> None:
-    rollout.broker.log_requests(True)
-    try:
-        rollout.start_all(OLD, OLD, software="confluent-kafka")
+    with rollout.logged():
+        rollout.begin(APPS[:2], OLD, software="confluent-kafka")
         body = rollout.plan(capsys, *rollout.log)
         assert (body["path"], body["verdict"], body["exit_code"]) == ("cut_over", "blocked", 3)
         (step,) = body["steps"]
-        rollout.is_refused(step["target_list"], "confluent-kafka")
-        rollout.running[0].stop()
-        wait_assigned(rollout.running[1:], PARTITIONS)
-        rollout.broker.wait_stable(rollout.group, 1)
+        target = step["target_list"]
+        rollout.refuses("app-9", target, "INCONSISTENT", software="confluent-kafka")
+        rollout.stop("app-0")
+        rollout.settle()
         body = rollout.plan(capsys, *rollout.log)
         assert body["exit_code"] == 3, "the other one is still there with the old list"
-        rollout.running[1].stop()
-        rollout.start_all(step["target_list"], step["target_list"], software="confluent-kafka")
+        rollout.stop("app-1")
+        rollout.begin(APPS[:2], target, software="confluent-kafka")
         body = rollout.plan(capsys, *rollout.log)
         assert (body["verdict"], body["from"]) == ("done", "COOPERATIVE")
-    finally:
-        rollout.broker.log_requests(False)
-    assert all(member.error is None for member in rollout.running)
+    assert rollout.errors() == {}
 
 
 def test_librdkafka_members_are_blocked_without_any_log(rollout: Rollout, capsys: Said) -> None:
-    rollout.start_all(OLD, software="confluent-kafka")
+    rollout.begin(["app-0"], OLD, software="confluent-kafka")
     body = rollout.plan(capsys)
     assert (body["path"], body["verdict"], body["exit_code"]) == ("cut_over", "blocked", 3)
     assert "RB104" in {finding["rule"] for finding in body["findings"]}

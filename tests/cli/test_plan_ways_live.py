@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rebal.cli import app
 from tests.kafka.broker import Broker
-from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.members import Members
 from tests.kafka.processes import wait_for
+from tests.kafka.rolling import Rolling
+from tests.kafka.service import answer
 
 pytestmark = pytest.mark.live
-PARTITIONS = 6
+RANGE = ["range"]
 Said = pytest.CaptureFixture[str]
-
-
-def plan(broker: Broker, capsys: Said, group: str, *more: str) -> dict[str, Any]:
-    words = ["plan-upgrade", group, "-b", broker.bootstrap, "-o", "json", *more]
-    code = app.run(words)
-    told = capsys.readouterr()
-    assert told.out, told.err
-    body: dict[str, Any] = json.loads(told.out)
-    assert body["exit_code"] == code
-    return body
-
-
-def verify(broker: Broker, capsys: Said, file: Path, *more: str) -> dict[str, Any]:
-    """What verify says of the plan in `file`, with a journal beside it."""
-    code = app.run(["verify", str(file), "-b", broker.bootstrap, "-o", "json", *more])
-    told = capsys.readouterr()
-    assert told.out, told.err
-    body: dict[str, Any] = json.loads(told.out)
-    assert body["exit_code"] == code
-    return body
-
-
-def settle(broker: Broker, group: str, running: list[Member]) -> None:
-    wait_assigned(running, PARTITIONS)
-    broker.wait_stable(group, len(running))
 
 
 # Both coordinators: that of 3.9.1 (Scala) only where every path is driven.
@@ -61,42 +36,32 @@ def shared(request: pytest.FixtureRequest) -> Broker:
 def test_librdkafka_members_stop_alone_in_a_group_of_java_members(
     shared: Broker, members: Members, group_id: str, topic_name: str, capsys: Said
 ) -> None:
-    shared.create_topic(topic_name, PARTITIONS)
+    service = Rolling(shared, members, group_id, topic_name)
+    java, other = ("java-2.8.2-0", "java-2.8.2-1"), "confluent-kafka-0"
     log = ["--request-log", str(shared.request_log_path), "--expect-members", "3", "--probe"]
 
-    def start(software: str, name: str, names: list[str]) -> Member:
-        return members.start(software, shared, name, group_id, topics=[topic_name], assignors=names)
+    def plan() -> dict[str, Any]:
+        return answer(shared, capsys, "plan-upgrade", group_id, *log)
 
-    shared.log_requests(True)
-    try:
-        java = [start("java-2.8.2", f"j-{n}", ["range"]) for n in range(2)]
-        other = start("confluent-kafka", "rd-0", ["range"])
-        settle(shared, group_id, [*java, other])
-        for number in range(2):
-            body = plan(shared, capsys, group_id, *log)
+    with service.logged():
+        service.begin([*java, other], RANGE)
+        for name in java:
+            body = plan()
             assert (body["path"], body["next_step"], body["exit_code"]) == ("mixed_families", 1, 0)
-            java[number].stop()
-            java[number] = start("java-2.8.2", f"j-{number}", body["steps"][0]["target_list"])
-            settle(shared, group_id, [*java, other])
-        body = plan(shared, capsys, group_id, *log)
+            service.restart(name, body["steps"][0]["target_list"])
+        body = plan()
         assert (body["path"], body["next_step"], body["exit_code"]) == ("mixed_families", 2, 0)
-        other.stop()
-        settle(shared, group_id, java)
-        away = plan(shared, capsys, group_id, *log)
-        assert away["exit_code"] == 3, "a member is away: nobody may drop range yet"
-        other = start("confluent-kafka", "rd-0", body["steps"][1]["target_list"])
-        settle(shared, group_id, [*java, other])
-        for number in range(2):
-            body = plan(shared, capsys, group_id, *log)
+        service.stop(other)
+        service.settle()
+        assert plan()["exit_code"] == 3, "a member is away: nobody may drop range yet"
+        service.begin([other], body["steps"][1]["target_list"])
+        for name in java:
+            body = plan()
             assert (body["next_step"], body["exit_code"]) == (2, 0), body["summary"]
-            java[number].stop()
-            java[number] = start("java-2.8.2", f"j-{number}", body["steps"][1]["target_list"])
-            settle(shared, group_id, [*java, other])
-        body = plan(shared, capsys, group_id, *log)
+            service.restart(name, body["steps"][1]["target_list"])
+        body = plan()
         assert (body["verdict"], body["from"]) == ("done", "COOPERATIVE")
-    finally:
-        shared.log_requests(False)
-    assert all(member.error is None for member in [*java, other])
+    assert service.errors() == {}
 
 
 @BOTH
@@ -109,38 +74,31 @@ def test_static_members_whose_new_list_lies_unused_until_it_is_seen(
     tmp_path: Path,
     capsys: Said,
 ) -> None:
-    shared.create_topic(topic_name, PARTITIONS)
+    service = Rolling(shared, members, group_id, topic_name, software="java-3.9.1")
+    file = tmp_path / "plan.yaml"
     log = ["--request-log", str(shared.request_log_path), "--expect-members", "2", "--probe"]
 
-    def start(number: int, names: list[str]) -> Member:
-        return members.start(
-            "java-3.9.1", shared, f"s-{number}", group_id, topics=[topic_name],
-            assignors=names, instance_id=f"i-{number}", session_timeout_ms=30_000,
-        )  # fmt: skip
+    def plan(*more: str) -> dict[str, Any]:
+        return answer(shared, capsys, "plan-upgrade", group_id, *log, *more)
 
-    shared.log_requests(True)
-    try:
-        running = [start(number, ["range"]) for number in range(2)]
-        settle(shared, group_id, running)
-        file = tmp_path / "plan.yaml"
-        plan(shared, capsys, group_id, *log, "--out", str(file))
+    with service.logged():
+        for name in ("s-0", "s-1"):
+            service.place(name, RANGE, instance_id=name, session_timeout_ms=30_000)
+        service.settle()
+        plan("--out", str(file))
         for step in (1, 2):
-            for number in range(2):
-                body = plan(shared, capsys, group_id, *log)
+            for number, name in enumerate(("s-0", "s-1")):
+                body = plan()
                 assert (body["next_step"], body["exit_code"]) == (step, 0), body["summary"]
                 now = body["steps"][step - 1]
                 assert len(now["done"]) == number
                 assert any("causes no rebalance" in line for line in now["order"])
-                running[number].stop()
-                running[number] = start(number, now["target_list"])
-                settle(shared, group_id, running)
-                told = verify(shared, capsys, file, *log)
+                service.restart(name, now["target_list"])
+                told = answer(shared, capsys, "verify", str(file), *log)
                 assert (told["step"], told["exit_code"]) == (step, 0 if number else 4), told["why"]
-        body = plan(shared, capsys, group_id, *log)
+        body = plan()
         assert (body["verdict"], body["exit_code"]) == ("done", 0), body["summary"]
-    finally:
-        shared.log_requests(False)
-    assert all(member.error is None for member in running)
+    assert service.errors() == {}
 
 
 @pytest.fixture(params=["4.1.1", "3.9.1"])
@@ -167,61 +125,59 @@ def test_a_broker_restart_kills_who_leaves_the_refresh_out_and_nobody_who_follow
     (KIP-899), finds its topics gone for a moment and may rejoin, which refreshes the lists or not.
     """
     default, final = ["range", "cooperative-sticky"], ["cooperative-sticky"]
-    broker.create_topic(topic_name, PARTITIONS)
-
-    def start(number: int, names: list[str]) -> Member:
-        return members.start(
-            "java-3.9.1", broker, f"app-{number}", group_id, topics=[topic_name],
-            assignors=names, session_timeout_ms=60_000, instance_id=f"app-{number}",
-        )  # fmt: skip
-
+    names = ("app-0", "app-1", "app-2")
+    service = Rolling(broker, members, group_id, topic_name, software="java-3.9.1")
+    early, late = tmp_path / "early.yaml", tmp_path / "late.yaml"
     log = ("--probe", "--request-log", str(broker.request_log_path))
-    more = (*log, "--expect-members", "3")
-    running = [start(number, default) for number in range(3)]
-    settle(broker, group_id, running)
-    early = tmp_path / "early.yaml"
-    body = plan(broker, capsys, group_id, *more, "--out", str(early))
+
+    def plan(file: Path) -> dict[str, Any]:
+        more = (*log, "--expect-members", "3", "--out", str(file))
+        return answer(broker, capsys, "plan-upgrade", group_id, *more)
+
+    def verify(file: Path) -> dict[str, Any]:
+        return answer(broker, capsys, "verify", str(file), *log)
+
+    for name in names:
+        service.place(name, default, instance_id=name, session_timeout_ms=60_000)
+    service.settle()
+    body = plan(early)
     assert (body["path"], body["exit_code"]) == ("one_bounce", 0)
     assert [step["target_list"] for step in body["steps"]] == [final]
-    before = {member.member_id for member in running}
+    before = {member.member_id for member in service.running.values()}
 
     broker.restart()
-    settle(broker, group_id, running)
+    service.settle()
     # The plan of before the restart is held back, and the new one begins with the refresh.
-    told = verify(broker, capsys, early, *log)
+    told = verify(early)
     assert {member["member_id"] for member in told["members"]} == before, "nobody rejoined"
     assert told["exit_code"] == 3
     assert [f["rule"] for f in told["findings"] if f["severity"] == "block"] == ["RB113"]
-    late = tmp_path / "late.yaml"
-    body = plan(broker, capsys, group_id, *more, "--out", str(late))
+    body = plan(late)
     assert (body["next_step"], body["exit_code"]) == (1, 0), body["summary"]
     assert [step["target_list"] for step in body["steps"]] == [[], final]
     assert any("enforceRebalance()" in line for line in body["steps"][0]["order"])
-    assert verify(broker, capsys, late, *log)["exit_code"] == 4
+    assert verify(late)["exit_code"] == 4
 
     # Without the refresh: refused and dead, though every member's list holds both.
-    running[0].stop()
-    hasty = start(0, final)
+    service.running["app-0"].stop()
+    hasty = service.start("app-0", final, instance_id="app-0", session_timeout_ms=60_000)
     hasty.wait_for("error")
     assert "InconsistentGroupProtocol" in str(hasty.error)
-    running[0] = start(0, default)
-    settle(broker, group_id, running)
+    service.restart("app-0", default)
     # That static restart shows only itself: the coordinator still knows nothing of the others.
-    assert verify(broker, capsys, late, *log)["gate"] != "yes"
+    assert verify(late)["gate"] != "yes"
 
     # With it: nobody dies.
-    running[1].rebalance()
+    service.running["app-1"].rebalance()
     wait_for(
         "the refresh step's gate",
-        lambda: (seen := verify(broker, capsys, late, *log))["step"] == 1 and seen["gate"] == "yes",
+        lambda: (seen := verify(late))["step"] == 1 and seen["gate"] == "yes",
         timeout=30,
     )
-    for number in range(3):
-        running[number].stop()
-        running[number] = start(number, final)
-        settle(broker, group_id, running)
-    assert all(member.error is None for member in running)
-    told = verify(broker, capsys, late, *log)
+    for name in names:
+        service.restart(name, final)
+    assert service.errors() == {}
+    told = verify(late)
     assert (told["step"], told["gate"]) == (2, "yes")
     # The hasty one's refusal is not a minute old; nobody else was refused.
     assert [danger["kind"] for danger in told["dangers"]] == ["refused"]

@@ -3,11 +3,13 @@
 What to reach for:
 
 * the fixtures of tests/conftest.py: `kafka41` and `kafka39` (brokers), `members` (starts consumers
-  and ends them with the test), `group_id`, `topic`;
+  and ends them with the test), `group_id`, `topic_name`;
 * `broker.Broker`: one KRaft process with PLAINTEXT, SASL_SSL and mutual-TLS listeners, ACLs, a
   request log that is switched on and off, and a log of what the group coordinator alone said;
 * `members.JavaHost`, `members.ClientHost`: consumers under the test's control, each a `Member`
   whose events (assigned, revoked, lost, joined, error, closed) are what the client itself printed;
+* `rolling.Rolling`: a group of such members that are restarted one after the other, each in its
+  place; `service.Service` is one that `rebal` is asked about;
 * `jars`: the pinned jars, fetched once by ./mvnw into `.cache/` (or `REBAL_CACHE`);
 * `clients`: how members of clients other than Java are run, and the Go, Node and aiokafka programs
   that the fixture `other_clients` makes once in the same folder.

@@ -10,7 +10,8 @@ import pytest
 
 from rebal.cli import app
 from tests.kafka.broker import Broker
-from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.members import Member, Members
+from tests.kafka.rolling import Rolling
 
 PARTITIONS = 6
 FAMILIES = {"java": "java", "confluent-kafka": "librdkafka", "kafka-python": "kafka-python"}
@@ -23,11 +24,8 @@ FORMATS = {
 }
 
 
-class Service:
-    """A group whose members are named after their client, and what rebal says of it.
-
-    `lists` is what each member was started with (empty: its client's default).
-    """
+class Service(Rolling):
+    """A group whose members are named after their client, and what rebal says of it."""
 
     def __init__(
         self,
@@ -39,28 +37,9 @@ class Service:
         folder: Path,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
-        self.broker = broker
-        self.members = members
-        self.group = group
-        self.topic = broker.create_topic(topic, PARTITIONS)
+        super().__init__(broker, members, group, topic, partitions=PARTITIONS)
         self.file = folder / "plan.yaml"
         self.capsys = capsys
-        self.running: dict[str, Member] = {}
-        self.lists: dict[str, list[str]] = {}
-
-    def start(self, name: str, assignors: list[str], **options: Any) -> Member:
-        """`name` is the software and a number: `franz-go-0`."""
-        software = name.rpartition("-")[0]
-        return self.members.start(
-            software, self.broker, name, self.group, topics=[self.topic],
-            assignors=assignors or None, **options,
-        )  # fmt: skip
-
-    def begin(self, names: list[str], assignors: list[str]) -> None:
-        for name in names:
-            self.running[name] = self.start(name, assignors)
-            self.lists[name] = assignors
-        self.settle()
 
     def start_as(self, name: str, step: dict[str, Any]) -> None:
         """Start `name` with the step's own text for its client (Go's with the step's list)."""
@@ -69,23 +48,9 @@ class Service:
         self.running[name] = self.start(name, assignors, settings=settings)
         self.lists[name] = step["target_list"]
 
-    def restart(self, name: str, assignors: list[str]) -> None:
-        self.running[name].stop()
-        self.begin([name], assignors)
-
-    def settle(self) -> None:
-        running = list(self.running.values())
-        wait_assigned(running, PARTITIONS)
-        self.broker.wait_stable(self.group, len(running))
-
     def rebal(self, *words: str, log: bool = True) -> dict[str, Any]:
         more = ["--request-log", str(self.broker.request_log_path)] if log else []
-        code = app.run([*words, "-b", self.broker.bootstrap, "-o", "json", *more])
-        told = self.capsys.readouterr()
-        assert told.out, told.err
-        body: dict[str, Any] = json.loads(told.out)
-        assert body.get("exit_code", code) == code
-        return body
+        return answer(self.broker, self.capsys, *words, *more)
 
     def plan(self, *more: str, log: bool = True) -> dict[str, Any]:
         words = ["plan-upgrade", self.group, "--probe", "--expect-members", str(len(self.running))]
@@ -106,8 +71,8 @@ class Service:
     def look_unlogged(self, done: set[str], gate: int) -> None:
         """Without the log verify says less of the step than this, and nothing else."""
         told = self.verify_unlogged()
-        assert by_answer(told, "yes") <= done
-        assert not by_answer(told, "no") & done
+        assert named(told, "yes") <= done
+        assert not named(told, "no") & done
         assert told["exit_code"] in (gate, 4), told
 
     def runs(self) -> dict[str, str]:
@@ -127,16 +92,30 @@ class Service:
             self.settle()
             told = self.verify(*words)
             truth = {name for name, names in self.lists.items() if names == wanted}
-            assert by_answer(told, "yes") == truth
-            assert by_answer(told, "no") == set(self.lists) - truth
+            assert named(told, "yes") == truth
+            assert named(told, "no") == set(self.lists) - truth
             assert (told["step"], told["dangers"]) == (step["id"], [])
             gate = 0 if len(truth) == len(self.lists) else 4
             assert told["exit_code"] == gate, told
             self.look_unlogged(truth, gate)
 
 
-def by_answer(body: dict[str, Any], answer: str) -> set[str]:
-    return {member["name"] for member in body["members"] if member["done"] == answer}
+def answer(
+    broker: Broker, capsys: pytest.CaptureFixture[str], command: str, *words: str
+) -> dict[str, Any]:
+    """What a command says of this broker's groups in JSON, whose exit code is the command's."""
+    code = app.run([command, *words, "-b", broker.bootstrap, "-o", "json"])
+    told = capsys.readouterr()
+    assert told.out, told.err
+    assert "fault of rebal" not in told.err
+    body: dict[str, Any] = json.loads(told.out)
+    assert body["exit_code"] == code
+    return body
+
+
+def named(body: dict[str, Any], word: str) -> set[str]:
+    """The members of whom a verify says `word` (yes, no, cannot tell)."""
+    return {member["name"] for member in body["members"] if member["done"] == word}
 
 
 def gave_up(member: Member, since: int) -> set[tuple[str, int]]:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.kafka.broker import Broker
-from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.members import Members
+from tests.kafka.rolling import Rolling
 
 REBAL = str(Path(sys.executable).with_name("rebal"))
 MIXED = ["cooperative-sticky", "range"]
-PARTITIONS = 8
 
 
 class Shell:
@@ -51,30 +51,18 @@ def shell(tmp_path: Path, kafka41: Broker) -> Shell:
 
 
 @pytest.fixture
-def forgotten(kafka41: Broker, members: Members, group_id: str, topic_name: str) -> list[Member]:
-    """Bounce 1 done on two of three Java members; the third was forgotten. The log is on."""
-    kafka41.create_topic(topic_name, PARTITIONS)
-    kafka41.log_requests(True)
-
-    def start(number: int, assignors: list[str]) -> Member:
-        return members.start(
-            "java-2.8.2", kafka41, f"app-{number}", group_id, topics=[topic_name],
-            assignors=assignors,
-        )  # fmt: skip
-
-    group = [start(number, ["range"]) for number in range(3)]
-    wait_assigned(group, PARTITIONS)
-    for number in (0, 1):
-        group[number].stop()
-        group[number] = start(number, MIXED)
-        wait_assigned(group, PARTITIONS)
-    kafka41.log_requests(False)
-    kafka41.wait_stable(group_id, 3)
-    return group
+def forgotten(kafka41: Broker, members: Members, group_id: str, topic_name: str) -> Rolling:
+    """Bounce 1 done on two of three Java members; app-2 was forgotten. The log was on."""
+    service = Rolling(kafka41, members, group_id, topic_name, partitions=8, software="java-2.8.2")
+    with service.logged():
+        service.begin(["app-0", "app-1", "app-2"], ["range"])
+        for name in ("app-0", "app-1"):
+            service.restart(name, MIXED)
+    return service
 
 
 def test_the_probe_finds_the_missing_assignor_and_the_request_log_names_the_member(
-    shell: Shell, forgotten: list[Member], group_id: str, kafka41: Broker
+    shell: Shell, forgotten: Rolling, group_id: str, kafka41: Broker
 ) -> None:
     (probed,) = shell.json("inspect", group_id, "--probe", code=0)["groups"]
     assert "cooperative-sticky" in probed["common_assignors"]["unsupported"]
@@ -86,7 +74,7 @@ def test_the_probe_finds_the_missing_assignor_and_the_request_log_names_the_memb
     lists = {m["client_id"]: m["assignors"]["list"] for m in named["members"]}
     assert lists == {"app-0": MIXED, "app-1": MIXED, "app-2": ["range"]}
     (blamed,) = [f for f in named["findings"] if f["rule"] == "RB102"]
-    assert blamed["members"] == [forgotten[2].member_id]
+    assert blamed["members"] == [forgotten.running["app-2"].member_id]
 
     screen = shell("inspect", group_id, "--probe", "--request-log", log, code=0)
     assert "app-2" in screen
@@ -95,13 +83,13 @@ def test_the_probe_finds_the_missing_assignor_and_the_request_log_names_the_memb
 
 
 def test_plan_and_simulate_work_on_the_live_group_and_on_what_inspect_saved(
-    shell: Shell, forgotten: list[Member], group_id: str, kafka41: Broker
+    shell: Shell, forgotten: Rolling, group_id: str, kafka41: Broker
 ) -> None:
     log = str(kafka41.request_log_path)
     live = shell.json("plan-upgrade", group_id, "--request-log", log, code=0)
     first, second = live["steps"]
-    assert first["to_do"] == [forgotten[2].member_id]
-    assert set(first["done"]) == {forgotten[0].member_id, forgotten[1].member_id}
+    assert first["to_do"] == [forgotten.running["app-2"].member_id]
+    assert set(first["done"]) == {forgotten.running[n].member_id for n in ("app-0", "app-1")}
     assert second["precondition_holds"] == "no"
 
     shell("inspect", group_id, "--request-log", log, "--save", code=0)
@@ -117,9 +105,13 @@ def test_plan_and_simulate_work_on_the_live_group_and_on_what_inspect_saved(
 
 
 def test_reading_a_group_leaves_it_as_it_was(
-    shell: Shell, forgotten: list[Member], group_id: str, kafka41: Broker
+    shell: Shell, forgotten: Rolling, group_id: str, kafka41: Broker
 ) -> None:
-    before = [(member.member_id, member.generation, len(member.events)) for member in forgotten]
+    def seen() -> list[tuple[str | None, int | None, int]]:
+        running = forgotten.running.values()
+        return [(one.member_id, one.generation, len(one.events)) for one in running]
+
+    before = seen()
     quiet = kafka41.coordinator_log()
     for words in (
         ["inspect", group_id, "--probe"],
@@ -128,7 +120,6 @@ def test_reading_a_group_leaves_it_as_it_was(
         ["simulate", "--assignor", "sticky", group_id],
     ):
         assert shell(*words, code=0)
-    after = [(member.member_id, member.generation, len(member.events)) for member in forgotten]
-    assert after == before
+    assert seen() == before
     said = kafka41.coordinator_log().removeprefix(quiet)
     assert group_id not in said

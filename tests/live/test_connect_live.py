@@ -8,8 +8,9 @@ import pytest
 from tests.kafka.broker import Broker
 from tests.kafka.connect import ConnectHost, wait_running
 from tests.kafka.processes import wait_for
+from tests.kafka.service import named
 from tests.kafka.stage import inspect
-from tests.live_support.rollout import LISTS, Plan, named
+from tests.live_support.rollout import LISTS, Plan
 from tests.live_support.workers import Workers, configure
 
 NAMES = ("w0", "w1")

@@ -14,7 +14,7 @@ import pytest
 from rebal.groups.model import CoordinatorKind
 from rebal.groups.vote import elect
 from tests.kafka.broker import Broker
-from tests.kafka.service import Service, by_answer, gave_up, texts
+from tests.kafka.service import Service, gave_up, named, texts
 
 OWN = ["shelf"]
 FINAL = ["cooperative-sticky"]
@@ -34,15 +34,6 @@ def logs(service: Service) -> list[str]:
     """The options that bring what the members themselves printed."""
     paths = dict.fromkeys(str(member.host.log_path) for member in service.running.values())
     return [word for path in paths for word in ("--client-log", path)]
-
-
-def refused(service: Service, assignors: list[str]) -> None:
-    """A newcomer with this list is refused and stops, and the group goes on without it."""
-    newcomer = service.start("java-3.9.1-9", assignors)
-    newcomer.wait_for("error")
-    assert "InconsistentGroupProtocol" in str(newcomer.error)
-    newcomer.stop()
-    service.settle()
 
 
 def rule(body: dict[str, Any], name: str) -> str | None:
@@ -79,7 +70,7 @@ def test_an_own_eager_assignor_is_left_in_two_bounces(service: Service, tmp_path
     assert (rule(known, "RB101"), rule(known, "RB903")) == (None, None)
 
     service.carry_out(first, names[:1])
-    refused(service, FINAL)
+    service.refuses("java-3.9.1-9", FINAL, "InconsistentGroupProtocol")
     told = service.verify()
     assert (told["exit_code"], told["dangers"][0]["kind"]) == (3, "refused")
     service.file = service.file.with_name("again.yaml")
@@ -92,7 +83,7 @@ def test_an_own_eager_assignor_is_left_in_two_bounces(service: Service, tmp_path
     # The members' own logs alone name the same members, on either list.
     service.carry_out(second, names[:1])
     said = service.verify_unlogged(*logs(service))
-    assert (by_answer(said, "yes"), by_answer(said, "no")) == ({names[0]}, {names[1]})
+    assert (named(said, "yes"), named(said, "no")) == ({names[0]}, {names[1]})
     service.carry_out(second, names[1:])
     assert service.verify()["finished"]
     done = service.plan()
@@ -143,7 +134,7 @@ def test_the_way_from_range_to_an_own_cooperative_assignor(service: Service) -> 
     first, second = plan["steps"]
     assert first["target_list"] == [*COOPERATIVE, "range"]
     assert "=com.example.ShelfAssignor$Cooperative,org.apache" in texts(first, "java")
-    refused(service, COOPERATIVE)
+    service.refuses("java-3.9.1-9", COOPERATIVE, "InconsistentGroupProtocol")
     service.file = service.file.with_name("again.yaml")
     service.plan(*said[:2], *logs(service), "--out", str(service.file))
     service.carry_out(first, names[1:])
@@ -165,7 +156,7 @@ def test_any_own_assignor_starts_behind_cooperative_sticky(version: str, service
     for own in ("shelf", "shelf-cooperative", "shelf-only"):
         name = f"java-{version}-0"
         service.begin([name], [*FINAL, own])
-        service.running.pop(name).stop()
+        service.stop(name)
     lost = service.start(f"java-{version}-9", ["range", "shelf-only"])
     lost.wait_for("error")
     assert "assignors" in str(lost.error), lost.error
@@ -183,7 +174,7 @@ def test_the_vote_with_own_assignors(service: Service, broker: Broker) -> None:
     tie = [["cooperative-sticky", "shelf"], ["shelf", "cooperative-sticky"]]
     for lists in (*decided, tie):
         for name, assignors in zip(names, lists, strict=False):
-            service.running[name] = service.start(name, assignors)
+            service.place(name, assignors)
         service.settle()
         told, real = elect(lists, kind), service.inspect()["assignor"]
         assert told.tie is (lists is tie)
@@ -191,4 +182,4 @@ def test_the_vote_with_own_assignors(service: Service, broker: Broker) -> None:
         assert (told.assignor is None) is (lists is tie and kind is CoordinatorKind.JAVA)
         assert real in ({told.assignor} if told.assignor else set(told.votes))
         for name in list(service.running):
-            service.running.pop(name).stop()
+            service.stop(name)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.kafka.broker import Broker
-from tests.kafka.service import Service, by_answer, gave_up, texts
+from tests.kafka.service import Service, gave_up, named, texts
 
 pytestmark = pytest.mark.usefixtures("other_clients")
 OLD = ["range"]
@@ -29,14 +29,13 @@ def broker(request: pytest.FixtureRequest) -> Broker:
 def stop_all(service: Service) -> None:
     """As the step's order says; nobody is done, and the gate does not hold, at any time of it."""
     for name in list(service.running):
-        service.running.pop(name).stop()
-        service.lists.pop(name)
+        service.stop(name)
         if service.running:
             service.settle()
         told = service.verify()
         assert (told["exit_code"], told["dangers"]) == (4, []), told
-        assert by_answer(told, "yes") == set()
-        assert by_answer(told, "no") == set(service.running)
+        assert named(told, "yes") == set()
+        assert named(told, "no") == set(service.running)
     assert service.inspect()["state"] == "Empty"
 
 
@@ -46,7 +45,7 @@ def start_all(service: Service, step: dict[str, Any], names: list[str]) -> None:
         service.start_as(name, step)
         service.settle()
         told = service.verify()
-        assert (by_answer(told, "yes"), by_answer(told, "no")) == (set(service.running), set())
+        assert (named(told, "yes"), named(told, "no")) == (set(service.running), set())
         assert told["exit_code"] == (0 if len(service.running) == len(names) else 4), told
         assert told["dangers"] == []
     assert told["finished"]
@@ -61,8 +60,8 @@ def roll(service: Service, step: dict[str, Any], names: list[str]) -> None:
         service.settle()
         told = service.verify()
         truth = {one for one in names if service.lists[one] == step["target_list"]}
-        assert (by_answer(told, "yes"), told["dangers"]) == (truth, []), told
-        assert by_answer(told, "no") == set(service.lists) - truth
+        assert (named(told, "yes"), told["dangers"]) == (truth, []), told
+        assert named(told, "no") == set(service.lists) - truth
         gate = 0 if len(truth) == len(names) else 4
         assert told["exit_code"] == gate, told
         service.look_unlogged(truth, gate)
@@ -70,8 +69,7 @@ def roll(service: Service, step: dict[str, Any], names: list[str]) -> None:
 
 def replace(service: Service, step: dict[str, Any], name: str) -> None:
     """Stop one, see the others carry on, start kafka-python 3 in its place with the step's text."""
-    service.running.pop(name).stop()
-    service.lists.pop(name)
+    service.stop(name)
     service.settle()
     told = service.verify()
     assert (told["step"], told["exit_code"], told["dangers"]) == (step["id"], 4, []), told
@@ -80,15 +78,6 @@ def replace(service: Service, step: dict[str, Any], name: str) -> None:
     told = service.verify()
     assert (told["step"], told["exit_code"], told["dangers"]) == (step["id"], 0, []), told
     service.look_unlogged(set(service.lists), 0)
-
-
-def dies(service: Service, assignors: list[str], saying: str) -> None:
-    """A newcomer with this list does not live, and the group goes on without it."""
-    newcomer = service.start("kafka-python-9", assignors)
-    newcomer.wait_for("error")
-    assert saying in str(newcomer.error)
-    newcomer.stop()
-    service.settle()
 
 
 @pytest.mark.parametrize("old", ["kafka-python-2", "kafka-python"])
@@ -103,8 +92,8 @@ def test_a_cut_over_of_kafka_python_alone(old: str, service: Service) -> None:
     needs = "needs kafka-python 3.0 or later; not every version is known"
     assert (needs in texts(step, "kafka-python")) is (old == "kafka-python-2")
     # Neither the list of the documentation for Java nor the last one lives in this group.
-    dies(service, [*FINAL, *OLD], "common RebalanceProtocol")
-    dies(service, FINAL, "InconsistentGroupProtocol")
+    service.refuses("kafka-python-9", [*FINAL, *OLD], "common RebalanceProtocol")
+    service.refuses("kafka-python-9", FINAL, "InconsistentGroupProtocol")
     service.rebal(
         "plan-upgrade", service.group, "--expect-members", "2", "--out", str(service.file)
     )
@@ -134,7 +123,7 @@ def test_java_rolls_while_kafka_python_is_stopped_and_upgraded(service: Service)
     assert "needs kafka-python 3.0 or later" in texts(second, "kafka-python")
     roll(service, first, java)
     # Who does not stop but takes the last list at once, beside the old one, is refused.
-    dies(service, FINAL, "InconsistentGroupProtocol")
+    service.refuses("kafka-python-9", FINAL, "InconsistentGroupProtocol")
     told = service.verify()
     assert (told["exit_code"], told["dangers"][0]["kind"]) == (3, "refused")
     service.file = service.file.with_name("again.yaml")
@@ -154,7 +143,7 @@ def test_the_way_back_of_kafka_python_and_java(service: Service) -> None:
     for name in names:
         service.begin([name], FINAL)
     # An eager-only member in a cooperative group: what a hasty roll-back of one service does.
-    dies(service, OLD, "InconsistentGroupProtocol")
+    service.refuses("kafka-python-9", OLD, "InconsistentGroupProtocol")
     plan = service.plan("--to", "eager", "--out", str(service.file))
     assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("mixed_families", 1, 0)
     first, second, third = plan["steps"]

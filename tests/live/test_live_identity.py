@@ -7,8 +7,9 @@ import time
 from rebal.groups.model import GroupSnapshot
 from rebal.inspectors.live import read_groups
 from tests.kafka.broker import Broker
-from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.members import Members, wait_assigned
 from tests.kafka.processes import wait_for
+from tests.kafka.rolling import Rolling
 from tests.live_support import config_of
 
 
@@ -22,23 +23,15 @@ def ids(broker: Broker, group_id: str) -> dict[str, str]:
 def test_a_dynamic_id_stays_until_the_member_is_restarted(
     kafka41: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
-    kafka41.create_topic(topic_name, 4)
-
-    def start(client_id: str) -> Member:
-        return members.start("java-3.9.1", kafka41, client_id, group_id, topics=[topic_name])
-
-    own = [start("stays"), start("restarts")]
-    wait_assigned(own, 4)
-    first = ids(kafka41, group_id)
-    generation = own[0].generation
-    own[1].stop()
-    own[1] = start("restarts")
-    wait_assigned(own, 4)
-    second = ids(kafka41, group_id)
+    service = Rolling(kafka41, members, group_id, topic_name, software="java-3.9.1")
+    service.begin(["stays", "restarts"], [])
+    first, generation = ids(kafka41, group_id), service.running["stays"].generation
+    service.restart("restarts", [])
+    second, then = ids(kafka41, group_id), service.running["stays"].generation
     # Rebalances have gone over it, and it is the same member: it was not restarted.
-    assert own[0].generation is not None
     assert generation is not None
-    assert own[0].generation > generation
+    assert then is not None
+    assert then > generation
     assert second["stays"] == first["stays"]
     assert second["restarts"] != first["restarts"]
 
@@ -46,25 +39,17 @@ def test_a_dynamic_id_stays_until_the_member_is_restarted(
 def test_a_static_members_id_changes_with_each_restart(
     kafka41: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
-    kafka41.create_topic(topic_name, 4)
-
-    def start(name: str) -> Member:
-        return members.start(
-            "java-3.9.1", kafka41, name, group_id, topics=[topic_name], instance_id=name,
-            session_timeout_ms=30_000,
-        )  # fmt: skip
-
-    own = [start("a"), start("b")]
-    wait_assigned(own, 4)
-    first = ids(kafka41, group_id)
-    generation = own[0].generation
-    own[1].stop()
-    own[1] = start("b")
-    wait_assigned(own, 4)
+    service = Rolling(kafka41, members, group_id, topic_name, software="java-3.9.1")
+    for name in ("stays", "restarts"):
+        service.place(name, [], instance_id=name, session_timeout_ms=30_000)
+    service.settle()
+    first, generation = ids(kafka41, group_id), service.running["stays"].generation
+    service.restart("restarts", [])
     second = ids(kafka41, group_id)
-    assert second["a"] == first["a"]
-    assert second["b"] != first["b"]
-    assert own[0].generation == generation, "a static restart is no rebalance"
+    assert second["stays"] == first["stays"]
+    assert second["restarts"] != first["restarts"]
+    assert generation is not None
+    assert service.running["stays"].generation == generation, "a static restart is no rebalance"
 
 
 def test_an_expired_session_gives_a_new_id_without_a_new_process(

@@ -11,7 +11,7 @@ import pytest
 from tests.kafka.broker import Broker
 from tests.kafka.members import wait_assigned
 from tests.kafka.processes import wait_for
-from tests.kafka.service import PARTITIONS, Service, by_answer, gave_up, texts
+from tests.kafka.service import PARTITIONS, Service, gave_up, named, texts
 
 pytestmark = pytest.mark.usefixtures("other_clients")
 OLD = ["range"]
@@ -350,4 +350,4 @@ def test_a_franz_go_member_that_is_refused_again_and_again(service: Service) -> 
     assert go in finding["message"]
     hasty.stop()
     service.begin([go], BOTH)
-    assert by_answer(service.verify(), "yes") == {go}
+    assert named(service.verify(), "yes") == {go}

@@ -7,9 +7,10 @@ import pytest
 
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, wait_assigned
+from tests.kafka.service import named
 from tests.kafka.stage import inspect
 from tests.kafka.streams import StreamsHost
-from tests.live_support.rollout import LISTS, Plan, named
+from tests.live_support.rollout import LISTS, Plan
 
 PARTITIONS = 6
 OLD, NEW, NEWEST = "2.3.1", "3.9.1", "4.1.1"

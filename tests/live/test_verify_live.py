@@ -17,17 +17,20 @@ from kafka import KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from tests.kafka.broker import Broker
-from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.members import Members
 from tests.kafka.processes import wait_for
-from tests.live_support.rollout import Plan, named
+from tests.kafka.rolling import Rolling
+from tests.kafka.service import named
+from tests.live_support.rollout import Plan
 
 PARTITIONS = 6
 OLD = ["range"]
 MIXED = ["cooperative-sticky", "range"]
 FINAL = ["cooperative-sticky"]
+APPS = ("app-0", "app-1", "app-2")
 
 
-class Rollout(Plan):
+class Rollout(Rolling, Plan):
     """A plan of Java members, and what verify says with and without a request log."""
 
     def __init__(
@@ -40,42 +43,16 @@ class Rollout(Plan):
         folder: Path,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
-        super().__init__(broker, group, folder, capsys)
-        self.members = members
-        self.topic = broker.create_topic(topic, PARTITIONS)
+        Plan.__init__(self, broker, group, folder, capsys)
+        Rolling.__init__(
+            self, broker, members, group, topic, partitions=PARTITIONS, software="java-2.8.2"
+        )
         self.log = ["--request-log", str(broker.request_log_path)]
         self.blind = ["--journal", str(folder / "blind.jsonl")]
-        self.running: list[Member] = []
-
-    def start(self, number: int, assignors: list[str]) -> Member:
-        return self.other("java-2.8.2", f"app-{number}", assignors)
-
-    def other(self, software: str, client_id: str, assignors: list[str]) -> Member:
-        return self.members.start(
-            software, self.broker, client_id, self.group, topics=[self.topic], assignors=assignors
-        )
-
-    def settle(self) -> None:
-        wait_assigned(self.running, PARTITIONS)
-        self.broker.wait_stable(self.group, len(self.running))
-
-    def restart(self, number: int, assignors: list[str]) -> None:
-        self.running[number].stop()
-        self.running[number] = self.start(number, assignors)
-        self.settle()
 
     def write(self, *more: str) -> None:
         """Make the plan of the group as it is now."""
         self.rebal("plan-upgrade", self.group, "--out", str(self.file), *more)
-
-    @contextmanager
-    def logged(self) -> Iterator[None]:
-        """With the broker's request log on."""
-        self.broker.log_requests(True)
-        try:
-            yield
-        finally:
-            self.broker.log_requests(False)
 
     @contextmanager
     def watched(self, heard: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -100,7 +77,7 @@ class Rollout(Plan):
         """With the log the answer is the truth; without it, never more than the truth."""
         told = self.verify(*self.log, *more)
         assert named(told, "yes") == done
-        assert named(told, "no") == {member.client_id for member in self.running} - done
+        assert named(told, "no") == set(self.running) - done
         assert told["exit_code"] == gate, told
         unlogged = self.verify(*self.blind, *more)
         assert named(unlogged, "yes") <= done
@@ -126,8 +103,7 @@ def empty(
 @pytest.fixture
 def rollout(empty: Rollout) -> Rollout:
     """Three Java members on range, and a plan of them."""
-    empty.running = [empty.start(number, OLD) for number in range(3)]
-    empty.settle()
+    empty.begin(APPS, OLD)
     empty.write("--expect-members", "3")
     return empty
 
@@ -136,19 +112,19 @@ def test_two_bounces_with_a_forgotten_member_and_a_refusal(rollout: Rollout) -> 
     with rollout.logged():
         before = rollout.verify()
         assert (before["step"], before["exit_code"]) == (1, 4)
-        assert named(before, "no") == {"app-0", "app-1", "app-2"}
+        assert named(before, "no") == set(APPS)
 
-        rollout.restart(0, MIXED)
+        rollout.restart("app-0", MIXED)
         unlogged = rollout.check(4, {"app-0"})
         # The ids of the two others are still there: named without any log.
         assert named(unlogged, "no") == {"app-1", "app-2"}
-        rollout.restart(1, MIXED)
+        rollout.restart("app-1", MIXED)
         unlogged = rollout.check(4, {"app-0", "app-1"})
         assert named(unlogged, "no") == {"app-2"}
 
         # app-2 is forgotten, and somebody begins the second bounce all the same.
-        rollout.running[0].stop()
-        refused = rollout.start(0, FINAL)
+        rollout.running["app-0"].stop()
+        refused = rollout.start("app-0", FINAL)
         refused.wait_for("error")
         assert refused.error is not None
         assert "InconsistentGroupProtocol" in refused.error
@@ -158,15 +134,14 @@ def test_two_bounces_with_a_forgotten_member_and_a_refusal(rollout: Rollout) -> 
         (danger,) = told["dangers"]
         assert danger["kind"] == "refused"
         assert "app-0 [cooperative-sticky]" in danger["message"]
-        assert danger["members"] == [rollout.running[2].member_id]
+        assert danger["members"] == [rollout.running["app-2"].member_id]
         assert [one["name"] for one in told["missing"]] == ["app-0"]
         assert rollout.verify(*rollout.blind)["exit_code"] == 4
 
-        rollout.running[0] = rollout.start(0, MIXED)
-        wait_assigned(rollout.running, PARTITIONS)
-        rollout.restart(2, MIXED)
+        rollout.begin(["app-0"], MIXED)
+        rollout.restart("app-2", MIXED)
         told = rollout.verify(*rollout.log, "--probe")
-        assert named(told, "yes") == {"app-0", "app-1", "app-2"}
+        assert named(told, "yes") == set(APPS)
         # Everybody is there again, but the refusal is not a minute old.
         assert [danger["kind"] for danger in told["dangers"]] == ["refused"]
         assert told["gate"] == "yes"
@@ -179,13 +154,12 @@ def test_two_bounces_with_a_forgotten_member_and_a_refusal(rollout: Rollout) -> 
 
 def test_the_second_bounce_is_done_only_when_every_list_is_seen(rollout: Rollout) -> None:
     with rollout.logged():
-        for number in range(3):
-            rollout.restart(number, MIXED)
-        rollout.check(0, {"app-0", "app-1", "app-2"}, "--probe")
-        for number in range(3):
-            rollout.restart(number, FINAL)
-            done = {f"app-{n}" for n in range(number + 1)}
-            unlogged = rollout.check(0 if number == 2 else 4, done)
+        for name in APPS:
+            rollout.restart(name, MIXED)
+        rollout.check(0, set(APPS), "--probe")
+        for number, name in enumerate(APPS):
+            rollout.restart(name, FINAL)
+            unlogged = rollout.check(0 if number == 2 else 4, {*APPS[: number + 1]})
             assert unlogged["step"] == 2
             assert unlogged["exit_code"] == 4
     # The log is gone, its word stays in the journal; without either nothing is called done.
@@ -197,23 +171,22 @@ def test_the_second_bounce_is_done_only_when_every_list_is_seen(rollout: Rollout
 
 def test_a_client_that_joins_after_the_plan_was_made_is_a_danger(rollout: Rollout) -> None:
     with rollout.logged():
-        rollout.restart(0, MIXED)
+        rollout.restart("app-0", MIXED)
         rollout.check(4, {"app-0"})
-        other = rollout.other("confluent-kafka", "rd-0", OLD)
-        wait_assigned([*rollout.running, other], PARTITIONS)
-        rollout.broker.wait_stable(rollout.group, 4)
+        rollout.begin(["rd-0"], OLD, software="confluent-kafka")
+        other = rollout.running["rd-0"].member_id
         told = rollout.verify(*rollout.log)
         assert told["exit_code"] == 3
         found = {one["rule"]: one for one in told["findings"]}
         assert found["RB104"]["severity"] == "block"
-        assert found["RB104"]["members"] == [other.member_id]
+        assert found["RB104"]["members"] == [other]
         assert found["RB607"]["severity"] == "warn"
         words = ["--ignore", "RB104", "--reason", "it has its own change", "--expect-members", "4"]
         heard = rollout.verify(*rollout.log, *words)
         assert heard["exit_code"] == 4
         assert named(heard, "no") == {"app-1", "app-2", "rd-0"}
-        other.stop()
-        rollout.broker.wait_stable(rollout.group, 3)
+        rollout.stop("rd-0")
+        rollout.settle()
         assert rollout.verify(*rollout.log)["exit_code"] == 4
     looks = rollout.journal()
     assert [look.get("findings", []) for look in looks[-3:]] == [["RB104"], [], []]
@@ -223,38 +196,36 @@ def test_a_client_that_joins_after_the_plan_was_made_is_a_danger(rollout: Rollou
 def test_java_and_librdkafka_in_one_group_step_by_step(empty: Rollout) -> None:
     """Two Java members roll, the librdkafka one stops alone: each gate looks at those it is of."""
     with empty.logged():
-        rdkafka = empty.other("confluent-kafka", "rd-0", OLD)
-        empty.running = [empty.start(0, OLD), empty.start(1, OLD), rdkafka]
-        empty.settle()
+        empty.place("rd-0", OLD, software="confluent-kafka")
+        empty.begin(APPS[:2], OLD)
         # The members are known to the plan, and its baseline brings that to each later look.
         empty.write("--expect-members", "3", *empty.log)
-        empty.restart(0, MIXED)
+        empty.restart("app-0", MIXED)
         told = empty.verify(*empty.log)
         assert (told["step"], told["exit_code"], told["why"]) == (1, 4, ["not done: app-1"])
-        empty.restart(1, MIXED)
+        empty.restart("app-1", MIXED)
         told = empty.verify(*empty.log, "--probe")
         # librdkafka cannot hold both: the first step is not its own, and its gate holds.
         assert (told["step"], told["exit_code"]) == (1, 0)
         assert [one["name"] for one in told["members"] if not one["concerned"]] == ["rd-0"]
         assert told["next"].startswith("begin step 2: Stop every librdkafka member")
 
-        empty.running.pop().stop()
+        empty.stop("rd-0")
         empty.settle()
         told = empty.verify(*empty.log)
         assert (told["step"], told["exit_code"]) == (2, 4)
         assert [one["name"] for one in told["missing"]] == ["rd-0"]
-        empty.running.append(empty.other("confluent-kafka", "rd-0", FINAL))
-        empty.settle()
+        empty.begin(["rd-0"], FINAL, software="confluent-kafka")
         told = empty.verify(*empty.log)
         assert (told["step"], told["exit_code"], told["assignor"]) == (2, 0, FINAL[0])
 
         for number, code in ((0, 4), (1, 0)):
-            empty.restart(number, FINAL)
+            empty.restart(APPS[number], FINAL)
             told = empty.verify(*empty.log)
             assert (told["step"], told["exit_code"]) == (3, code)
-            assert named(told, "yes") == {"rd-0", *(f"app-{n}" for n in range(number + 1))}
+            assert named(told, "yes") == {"rd-0", *APPS[: number + 1]}
         assert told["finished"]
-    assert all(member.error is None for member in empty.running)
+    assert empty.errors() == {}
 
 
 def test_a_watch_goes_blind_with_its_broker_and_sees_the_gate_hold(
@@ -267,9 +238,8 @@ def test_a_watch_goes_blind_with_its_broker_and_sees_the_gate_hold(
     with Broker("4.1.1", secure=False) as broker:
         broker.wait_coordinator(group_id)
         rollout = Rollout(broker, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
-        rollout.running = [rollout.start(0, OLD)]
+        rollout.begin(["app-0"], OLD)
         try:
-            wait_assigned(rollout.running, PARTITIONS)
             rollout.write()
             heard = tmp_path / "watch.txt"
             with rollout.watched(heard) as watching:
@@ -278,8 +248,8 @@ def test_a_watch_goes_blind_with_its_broker_and_sees_the_gate_hold(
                 broker.start()
                 wait_for("sight", lambda: "sees again" in heard.read_text(), timeout=30)
                 # The watch itself says when the group is Stable again.
-                rollout.running[0].stop()
-                rollout.running[0] = rollout.start(0, MIXED)
+                rollout.stop("app-0")
+                rollout.place("app-0", MIXED)
                 code = watching.wait(60)
             said = heard.read_text()
             assert code == 0, said
@@ -289,7 +259,7 @@ def test_a_watch_goes_blind_with_its_broker_and_sees_the_gate_hold(
             # The next watch waits for the next step, and ends when somebody is refused.
             broker.log_requests(True)
             with rollout.watched(heard, *rollout.log, "-o", "jsonl") as watching:
-                wrong = rollout.start(9, ["roundrobin"])
+                wrong = rollout.start("app-9", ["roundrobin"])
                 wrong.wait_for("error")
                 code = watching.wait(60)
             lines = [json.loads(line) for line in heard.read_text().splitlines()]
@@ -297,7 +267,7 @@ def test_a_watch_goes_blind_with_its_broker_and_sees_the_gate_hold(
             assert [line["step"] for line in lines] == [2, 2]
             assert [danger["kind"] for danger in lines[-1]["dangers"]] == ["refused"]
         finally:
-            rollout.running[0].stop()
+            rollout.stop("app-0")
     assert any(look.get("blind") for look in rollout.journal())
 
 
@@ -340,7 +310,7 @@ def test_a_member_that_stays_empty_is_a_danger_and_its_first_seconds_are_none(
         assert owns_all.wait(30)
         empty.broker.wait_stable(empty.group, 1)
         empty.write("--expect-members", "2")
-        late = empty.start(0, OLD)
+        late = empty.start("app-0", OLD)
         late.wait_for("assigned")
         empty.broker.wait_stable(empty.group, 2)
         began = time.monotonic()

@@ -26,11 +26,11 @@ from rebal.inspectors.connection import resolve
 from rebal.inspectors.live import read_groups
 from tests.kafka.broker import Broker, free_ports
 from tests.kafka.issuer import Issuer, token
-from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.members import Members
 from tests.kafka.processes import wait_for
+from tests.kafka.rolling import Rolling
 from tests.kafka.tunnel import Tunnel
 
-PARTITIONS = 4
 OLD = ["range"]
 MIXED = ["cooperative-sticky", "range"]
 BLIND = re.compile(r"blind since (\d\d:\d\d:\d\dZ): (.*)")
@@ -52,7 +52,7 @@ def broker(tunnel: Tunnel) -> Iterator[Broker]:
         yield made
 
 
-class Rollout:
+class Rollout(Rolling):
     """Two Java members on [range], a plan of them, and a watch that looks at what is done to them.
 
     The members and the plan are on a listener that nothing happens to.
@@ -61,35 +61,14 @@ class Rollout:
     def __init__(
         self, broker: Broker, members: Members, group: str, topic: str, folder: Path
     ) -> None:
-        self.broker = broker
-        self.group = group
-        self.topic = topic
+        broker.wait_coordinator(group)
+        super().__init__(broker, members, group, topic, partitions=4, software="java-2.8.2")
         self.plan = folder / "plan.yaml"
         self.darkened = self.blind_since = ""
-        self._members = members
         self._said = folder / "watch.txt"
-        broker.wait_coordinator(group)
-        broker.create_topic(topic, PARTITIONS)
-        self.running = [self._start(number, OLD) for number in range(2)]
-        self._settled()
+        self.begin(["app-0", "app-1"], OLD)
         words = ["plan-upgrade", group, "--expect-members", "2", "--out", str(self.plan)]
         assert app.run([*words, "-b", broker.bootstrap]) == 0
-
-    def _start(self, number: int, assignors: list[str]) -> Member:
-        return self._members.start(
-            "java-2.8.2", self.broker, f"app-{number}", self.group, topics=[self.topic],
-            assignors=assignors,
-        )  # fmt: skip
-
-    def _settled(self) -> None:
-        wait_assigned(self.running, PARTITIONS)
-        self.broker.wait_stable(self.group, len(self.running))
-
-    def restart(self, number: int) -> None:
-        """One member, with the first step's list."""
-        self.running[number].stop()
-        self.running[number] = self._start(number, MIXED)
-        self._settled()
 
     def watch(self, *words: str, lasting: str = "90s") -> subprocess.Popen[bytes]:
         """`rebal verify --watch`, as a user has it running beside the roll-out."""
@@ -117,13 +96,13 @@ class Rollout:
         with self.watch(*words) as watching:
             try:
                 self.hear("not yet, 0 of 2 done")
-                self.restart(0)
+                self.restart("app-0", MIXED)
                 self.hear("app-0 is back with a new member id")
                 darken()
                 self.darkened = f"{datetime.now(UTC):%H:%M:%SZ}"
                 self.hear("blind since")
                 # From here on the gate would hold, if anybody could see it.
-                self.restart(1)
+                self.restart("app-1", MIXED)
                 time.sleep(2)
                 assert watching.poll() is None, self.said()
                 lighten()
@@ -144,7 +123,7 @@ class Rollout:
         assert all(look.get("gate") != "yes" for look in looks[: blind[0] + 1])
         assert looks[-1]["gate"] == "yes"
         assert len(looks[-1]["members"]) == 2
-        assert all(member.error is None for member in self.running)
+        assert self.errors() == {}
         return str(why)
 
 
@@ -192,8 +171,8 @@ def test_a_tunnel_that_drops_in_the_middle_of_looks(rollout: Rollout, tunnel: Tu
                     lambda n=number: rollout.said().count("sees again") > n,  # type: ignore[misc]
                     timeout=20,
                 )
-            rollout.restart(0)
-            rollout.restart(1)
+            rollout.restart("app-0", MIXED)
+            rollout.restart("app-1", MIXED)
             code = watching.wait(40)
         finally:
             watching.kill()
@@ -206,8 +185,8 @@ def test_a_tunnel_that_drops_in_the_middle_of_looks(rollout: Rollout, tunnel: Tu
 def test_a_watch_whose_time_ends_while_it_is_blind_is_not_yet(
     rollout: Rollout, tunnel: Tunnel
 ) -> None:
-    rollout.restart(0)
-    rollout.restart(1)
+    rollout.restart("app-0", MIXED)
+    rollout.restart("app-1", MIXED)
     # The gate holds, and this watch never gets to see it.
     with rollout.watch("-b", f"127.0.0.1:{tunnel.port}", "--step", "2", lasting="4s") as watching:
         rollout.hear("not yet")

@@ -1,6 +1,5 @@
 """A plan carried out on a live group: its texts used as they are, `verify` held to the truth."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 
 from rebal.cli import app
 from tests.kafka.broker import Broker
+from tests.kafka.service import answer
 
 LISTS = "partition.assignment.strategy"
 
@@ -43,17 +43,11 @@ class Plan:
 
     def look(self, *more: str) -> dict[str, Any]:
         """What a plan made now would say, in JSON."""
-        code, out = self.rebal("plan-upgrade", self.group, "-o", "json", *self.evidence, *more)
-        body: dict[str, Any] = json.loads(out)
-        assert body["exit_code"] == code
-        return body
+        return self._ask("plan-upgrade", self.group, *more)
 
     def verify(self, *more: str) -> dict[str, Any]:
         """What `rebal verify` says now, in JSON."""
-        code, out = self.rebal("verify", str(self.file), "-o", "json", *self.evidence, *more)
-        body: dict[str, Any] = json.loads(out)
-        assert body["exit_code"] == code
-        return body
+        return self._ask("verify", str(self.file), *more)
 
     def settings(self, step: int) -> dict[str, str]:
         """The step's own configuration text, read as what it is: Java properties."""
@@ -65,6 +59,9 @@ class Plan:
         """Every configuration text of the plan."""
         return "\n".join(one["text"] for step in self.body["steps"] for one in step["config"])
 
+    def _ask(self, command: str, subject: str, *more: str) -> dict[str, Any]:
+        return answer(self.broker, self._capsys, command, subject, *self.evidence, *more)
+
     def rebal(self, *words: str) -> tuple[int, str]:
         """Run a command as a user would; its exit code and what it printed."""
         code = app.run([*words, "-b", self.broker.bootstrap])
@@ -72,8 +69,3 @@ class Plan:
         assert "fault of rebal" not in told.err
         assert told.out or code == 0, told.err
         return code, told.out
-
-
-def named(body: dict[str, Any], answer: str) -> set[str]:
-    """The members of whom a verify says `answer` (yes, no, cannot tell)."""
-    return {member["name"] for member in body["members"] if member["done"] == answer}
