@@ -1,6 +1,6 @@
 """Kafka Connect workers (distributed mode) as members: `ConnectHost(version)` is a JVM with them.
 
-A worker's events are those of members.py: `started` has its REST address, `joined` its member id
+A worker's events are those of hosts.py: `started` has its REST address, `joined` its member id
 and the version of the protocol it follows (`PROTOCOLS`), both as the worker itself holds them.
 """
 
