@@ -170,6 +170,9 @@ _KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (
 )
 
 
+_NO_TOKEN: Final = ("LoginException", "OAuth configuration", "SaslAuthenticationException")
+
+
 def _in_words(error: Exception, order: ScanOrder) -> str:
     text = f"{error} {getattr(error, 'java_exception', '')}"
     if order.config is not None:
@@ -178,6 +181,10 @@ def _in_words(error: Exception, order: ScanOrder) -> str:
             from rebal.inspectors.fleet.kafka_source import needed_rights
 
             return f"this user may not read the records of __consumer_offsets: {needed_rights()}"
+        if order.config.oauth is not None and any(sign in text for sign in _NO_TOKEN):
+            from rebal.inspectors.fleet.kafka_options import no_token
+
+            return no_token(order.config.oauth)
         if "SaslAuthenticationException" in text:
             return "Spark's Kafka client could not log in: check user, password and mechanism."
         if "SslAuthenticationException" in text or "SSLHandshakeException" in text:

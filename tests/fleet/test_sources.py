@@ -9,15 +9,9 @@ import pytest
 
 from rebal.cli.app import run
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.connection import ClusterConfig
-from rebal.inspectors.connection_settings import Pem
-from rebal.inspectors.errors import SettingError
-from rebal.inspectors.fleet.kafka_options import java_options
 from rebal.inspectors.fleet.sources import find_files
 
 LINE = b'{"key":"AAI=","value":null,"partition":0,"offset":1,"timestamp":1}\n'
-KEY = "-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----"
-CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIC\n-----END CERTIFICATE-----"
 
 
 def test_files_and_folders(tmp_path: Path) -> None:
@@ -83,43 +77,3 @@ def test_wrong_usage(
 def test_no_source_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["fleet", "scan", "--out", str(tmp_path)]) == 1
     assert "no bootstrap server" in capsys.readouterr().err
-
-
-def test_the_connection_in_javas_words(tmp_path: Path) -> None:
-    (tmp_path / "ca.pem").write_text(CERTIFICATE)
-    config = ClusterConfig(
-        bootstrap="b:9093",
-        protocol="SASL_SSL",
-        mechanism="SCRAM-SHA-512",
-        username="me",
-        password='a"b\\c',
-        ca=Pem(file=str(tmp_path / "ca.pem")),
-        verify_hostname=False,
-    )
-    made = java_options(config)
-    assert made["kafka.sasl.jaas.config"] == (
-        "org.apache.kafka.common.security.scram.ScramLoginModule required "
-        'username="me" password="a\\"b\\\\c";'
-    )
-    assert made["kafka.ssl.truststore.certificates"] == CERTIFICATE
-    assert made["kafka.ssl.endpoint.identification.algorithm"] == ""
-    assert made["kafka.isolation.level"] == "read_committed"
-    assert made["kafka.exclude.internal.topics"] == "false"
-
-
-def test_a_client_certificate_and_key_from_one_text() -> None:
-    both = Pem(inline=f"{KEY}\n{CERTIFICATE}\n{CERTIFICATE}\n")
-    config = ClusterConfig(bootstrap="b:9093", protocol="SSL", certificate=both, key=both)
-    made = java_options(config)
-    assert made["kafka.ssl.keystore.key"] == KEY
-    assert made["kafka.ssl.keystore.certificate.chain"] == f"{CERTIFICATE}\n{CERTIFICATE}"
-    assert "kafka.ssl.truststore.type" not in made
-
-
-def test_a_key_that_java_cannot_read() -> None:
-    old = Pem(inline=KEY.replace("PRIVATE", "RSA PRIVATE"))
-    config = ClusterConfig(
-        bootstrap="b:9093", protocol="SSL", certificate=Pem(inline=CERTIFICATE), key=old
-    )
-    with pytest.raises(SettingError, match="openssl pkcs8"):
-        java_options(config)
