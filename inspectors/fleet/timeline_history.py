@@ -47,6 +47,8 @@ class History:
         self.assigned = (0, 0)
         self.places = Places()
         self.withheld: Owners = {}
+        # who went when the newest generation was written again
+        self.slipped: list[Standing] = []
         self.ended = False
         self.tally: Tally | None = None
         # records before the next one may be missing
@@ -74,16 +76,21 @@ class History:
             self._recall()
         if new.members is None:
             self.roster.close(self._last(), None, None)
-            self.protocol = None
+            self.protocol, self.slipped = None, []
             self._row(old, new, None, round_, None)
             self._now_is(new)
             return
         change = Change(self.roster.members, new, known)
         if old is not None and old.number == new.number:
             new.completed = old.completed
+            self.slipped += change.really_gone
             self._settle(old, new, change, None)
             self.now, self.tally = new, None
             return
+        if self.slipped:
+            back = {seen.member_id for seen in change.new}
+            change.slipped = [one for one in self.slipped if one.seen.member_id not in back]
+            self.slipped = []
         if round_ is not None:
             round_.ended = new.ended
         sure = old is not None and self._sure(old, round_)
@@ -135,6 +142,7 @@ class History:
             self.incidents.deleted(at)
         self.ended = True
         self.now, self.protocol, self.assigned, self.withheld = None, None, (0, 0), {}
+        self.slipped = []
 
     def finish(self) -> int | None:
         """The end of the input: those who are there now are current; how many (None: not known)."""

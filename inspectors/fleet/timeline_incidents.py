@@ -88,8 +88,9 @@ class Incidents:
             self._in_chain(new.started or new.ended, new)
         self._owners(new)
         for at, member, detail in self._hidden:
-            self._add(HIDDEN_LIST, (at, new.ended), (member,), 1, detail)
-        self._hidden.clear()
+            if at <= new.ended:
+                self._add(HIDDEN_LIST, (at, new.ended), (member,), 1, detail)
+        self._hidden = [one for one in self._hidden if one[0] > new.ended]
 
     def failed(self, at: int | None) -> None:
         """A rebalance was begun and not completed: it is part of a storm all the same."""

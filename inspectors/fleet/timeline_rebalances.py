@@ -80,9 +80,11 @@ class Change:
 
     `known` is whether the generation's record says what is new against the standing members.
     `changed` are members that stayed and said or got something else; all others are as they were.
+    `slipped` are those that went while the generation before was written again: when a KIP-848
+    group becomes a classic one, its first record has the old number, without the last one to leave.
     """
 
-    __slots__ = ("_before", "changed", "gone", "known", "new", "replaced")
+    __slots__ = ("_before", "changed", "gone", "known", "new", "replaced", "slipped")
 
     def __init__(self, before: Mapping[str, Standing], after: Generation, known: bool) -> None:
         self._before = before
@@ -90,6 +92,7 @@ class Change:
         self.new: list[Seen] = []
         self.changed: list[tuple[Standing, Seen]] = []
         self.gone: list[Standing] = []
+        self.slipped: Sequence[Standing] = ()
         # new member id -> the one of the same instance before
         self.replaced: dict[str, Standing] = {}
         members: Sequence[Seen] = after.members or ()
@@ -154,10 +157,10 @@ class Change:
     @property
     def really_gone(self) -> list[Standing]:
         """Members that went, and nobody with their instance id came."""
-        if not self.replaced:
+        if not self.replaced and not self.slipped:
             return self.gone
         back = {id(one) for one in self.replaced.values()}
-        return [one for one in self.gone if id(one) not in back]
+        return [*self.slipped, *(one for one in self.gone if id(one) not in back)]
 
 
 Owners = dict[str, int]

@@ -89,6 +89,28 @@ def test_compacted_kip_848_records() -> None:
     assert numbers(member) == numbers(member, "target") == [0]
 
 
+def test_the_last_member_to_leave_kip_848_is_not_lost_between_two_records_of_one_number() -> None:
+    story = Story()
+    story.member(1, M("n"))
+    story.member(1, M("c"), ("range",))
+    story.epoch(1, 4)
+    story.target(1, "n", (0, 1))
+    story.target(1, "c", (2, 3))
+    story.target_epoch(1, 4)
+    story.current(1, "n", 4, (0, 1))
+    story.current(1, "c", 4, (2, 3))
+    story.gone(40, "n")
+    story.gone(40, "c")
+    story.put(40, 6, None)
+    story.put(40, 3, None)
+    story.generation(40, 4, [M("c", (2, 3))])
+    story.generation(41, 5, [M("c", (0, 1, 2, 3))])
+    made = tables(story.rows)
+    assert [row["generation"] for row in made["rebalances"]] == [4, 5]
+    last = made["rebalances"][-1]
+    assert facts(last, "cause", "left", "moved", "stopped") == (causes.LEFT, ["n"], 2, 2)
+
+
 def beat(story: Story, when: float, member: str, asked: int, answered: int, **more: Any) -> None:
     who = {"member_id": member, "client_id": member, "host": "/h", **more}
     story.ask(when, "CONSUMER_GROUP_HEARTBEAT", generation=asked, member_epoch=answered, **who)
