@@ -5,7 +5,6 @@ After every restart the plan's word is held to what the broker does to whoever j
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,55 +15,51 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from rebal.cli import app
 from tests.kafka.broker import Broker
-from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.members import Member, Members
 from tests.kafka.processes import wait_for
+from tests.kafka.rolling import Rolling
+from tests.kafka.service import answer
 
 pytestmark = pytest.mark.live
 PARTITIONS = 6
 JAVA = "java-4.1.1"
+RANGE = ["range"]
+APPS = ("app-0", "app-1")
+STATIC = ("s-0", "s-1")
 Said = pytest.CaptureFixture[str]
 
 
-class Group:
-    """One group of a broker, and what the plan says of it."""
-
-    def __init__(self, broker: Broker, members: Members, group: str, topic: str) -> None:
-        self.broker = broker
-        self.members = members
-        self.id = group
-        self.topic = topic
-
-    def start(self, name: str, **options: Any) -> Member:
-        return self.members.start(JAVA, self.broker, name, self.id, topics=[self.topic], **options)
+class Group(Rolling):
+    """Members of one group that are started as a plan's text says, and what the plan says of it."""
 
     def start_as(self, name: str, text: str, **options: Any) -> Member:
         """With the literal configuration text of a plan's step."""
-        lines = [line for line in text.splitlines() if not line.startswith("#")]
-        settings = dict(line.split("=", 1) for line in lines)
-        protocol = settings["group.protocol"]
-        # The harness leaves out what the text says must be removed.
-        assert protocol != "consumer" or "; remove partition.assignment.strategy, session" in text
-        return self.start(name, protocol=protocol, settings=settings, **options)
+        return self.start(name, [], **options_of(text), **options)
+
+    def place_as(self, name: str, text: str, **options: Any) -> None:
+        """The same in the place of whoever was there."""
+        if name in self.running:
+            self.running[name].stop()
+        self.place(name, [], **options_of(text), **options)
+
+    def consumed(self, *names: str) -> int:
+        """How many records these have read by their end, which is now."""
+        stopped = [self.running[name] for name in names]
+        for name in names:
+            self.stop(name)
+        assert [member.error for member in stopped] == [None] * len(stopped)
+        return sum(int(member.wait_for("closed").data["records"]) for member in stopped)
 
     def plan(self, capsys: Said, *more: str) -> dict[str, Any]:
-        return self.rebal(capsys, "plan-upgrade", self.id, *more)
-
-    def rebal(self, capsys: Said, *words: str) -> dict[str, Any]:
-        code = app.run([*words, "-b", self.broker.bootstrap, "-o", "json"])
-        told = capsys.readouterr()
-        assert told.out, told.err
-        body: dict[str, Any] = json.loads(told.out)
-        assert body["exit_code"] == code
-        return body
+        return answer(self.broker, capsys, "plan-upgrade", self.group, *more)
 
     def gate(self, capsys: Said, plan: Path, *more: str) -> int:
         """What `verify` says of the one step of a plan's file: 0 holds, 4 not yet, 3 a danger."""
-        return int(self.rebal(capsys, "verify", str(plan), *more)["exit_code"])
+        return int(answer(self.broker, capsys, "verify", str(plan), *more)["exit_code"])
 
     def committed(self) -> dict[int, int]:
-        asked = [ConsumerGroupTopicPartitions(self.id)]
+        asked = [ConsumerGroupTopicPartitions(self.group)]
         (future,) = self.broker.admin().list_consumer_group_offsets(asked).values()
         return {each.partition: each.offset for each in future.result(10).topic_partitions}
 
@@ -80,8 +75,7 @@ Make = Callable[[Broker], Group]
 def group(members: Members, group_id: str, topic_name: str) -> Make:
     def make(broker: Broker) -> Group:
         broker.wait_coordinator(group_id)
-        broker.create_topic(topic_name, PARTITIONS)
-        return Group(broker, members, group_id, topic_name)
+        return Group(broker, members, group_id, topic_name, software=JAVA)
 
     return make
 
@@ -107,6 +101,16 @@ def java_text(body: dict[str, Any]) -> str:
     return str(next(s["text"] for s in step["config"] if s["format"] == "Java properties"))
 
 
+def options_of(text: str) -> dict[str, Any]:
+    """A member's options from a step's configuration text."""
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    settings = dict(line.split("=", 1) for line in lines)
+    protocol = settings["group.protocol"]
+    # The harness leaves out what the text says must be removed.
+    assert protocol != "consumer" or "; remove partition.assignment.strategy, session" in text
+    return {"protocol": protocol, "settings": settings}
+
+
 def rules(body: dict[str, Any]) -> set[str]:
     return {finding["rule"] for finding in body["findings"]}
 
@@ -115,62 +119,46 @@ def is_refused(member: Member, because: str) -> None:
     assert because in str(member.wait_for("error").data["message"])
 
 
-def consumed(members: list[Member]) -> int:
-    for member in members:
-        member.stop()
-    return sum(int(member.wait_for("closed").data["records"]) for member in members)
-
-
 def test_online_and_back(kafka41: Broker, group: Make, tmp_path: Path, capsys: Said) -> None:
     it = group(kafka41)
     above, below = tmp_path / "up.yaml", tmp_path / "down.yaml"
     log = ["--request-log", str(kafka41.request_log_path), "--expect-members", "2"]
     up, down = ("--to", "consumer", *log), ("--to", "cooperative-sticky", *log)
-    own: list[dict[str, Any]] = [{}, {"instance_id": "i-1"}]
-    kafka41.log_requests(True)
-    try:
-        running = [
-            it.start("app-0", assignors=["range"]),
-            it.start("app-1", assignors=["range"], instance_id="i-1", session_timeout_ms=30_000),
-        ]
-        wait_assigned(running, PARTITIONS)
-        kafka41.wait_stable(it.id, 2)
+    own: dict[str, dict[str, Any]] = {"app-0": {}, "app-1": {"instance_id": "i-1"}}
+    with it.logged():
+        it.place("app-0", RANGE)
+        it.place("app-1", RANGE, instance_id="i-1", session_timeout_ms=30_000)
+        it.settle()
         kafka41.produce(it.topic, dict.fromkeys(range(PARTITIONS), 3))
         it.wait_committed(3)
         it.plan(capsys, *up, "--out", str(above))
-        for number in range(2):
+        for number, name in enumerate(own):
             assert it.gate(capsys, above, *log[:2]) == 4
             body = it.plan(capsys, *up)
             assert (body["path"], body["next_step"], body["exit_code"]) == ("kip848_online", 1, 0)
             assert len(body["steps"][0]["done"]) == number
             assert any("i-1): it need not leave" in line for line in body["steps"][0]["order"])
-            running[number].stop()
-            running[number] = it.start_as(f"app-{number}", java_text(body), **own[number])
-            wait_assigned(running, PARTITIONS)
+            it.place_as(name, java_text(body), **own[name])
+            it.settle()
         body = it.plan(capsys, *up)
         assert (body["verdict"], body["exit_code"]) == ("done", 0)
         assert body["assignor"] == "range", "as group.remote.assignor asks"
         assert it.gate(capsys, above, *log[:2]) == 0
         it.plan(capsys, *down, "--out", str(below))
-        for number in range(2):
+        for number, name in enumerate(own):
             assert it.gate(capsys, below, *log[:2]) == 4
             body = it.plan(capsys, *down)
             assert (body["path"], body["exit_code"]) == ("kip848_back", 0), body["summary"]
             assert len(body["steps"][0]["done"]) == number
             assert body["baseline"]["group"]["type"] == "consumer"
-            running[number].stop()
-            running[number] = it.start_as(f"app-{number}", java_text(body), **own[number])
-            wait_assigned(running, PARTITIONS)
-        kafka41.wait_stable(it.id, 2)
+            it.place_as(name, java_text(body), **own[name])
+            it.settle()
         body = it.plan(capsys, *down)
         assert (body["verdict"], body["from"]) == ("done", "COOPERATIVE")
         assert body["baseline"]["group"]["type"] == "classic"
         assert it.gate(capsys, below, *log[:2]) == 0
-    finally:
-        kafka41.log_requests(False)
     assert it.committed() == dict.fromkeys(range(PARTITIONS), 3)
-    assert consumed(running) == 0, "what was read before is not read again"
-    assert all(member.error is None for member in running)
+    assert it.consumed(*own) == 0, "what was read before is not read again"
 
 
 def test_over_a_stop_and_back_where_the_policy_forbids_both(
@@ -183,8 +171,7 @@ def test_over_a_stop_and_back_where_the_policy_forbids_both(
 
     log = ["--request-log", str(closed41.request_log_path), "--expect-members", "2"]
     closed41.produce(it.topic, dict.fromkeys(range(PARTITIONS), 5))
-    running = [it.start(f"app-{n}", assignors=["range"]) for n in range(2)]
-    wait_assigned(running, PARTITIONS)
+    it.begin(APPS, RANGE)
     it.wait_committed(5)
 
     # Up: while a classic member is there, the gate does not hold and a newcomer is refused.
@@ -197,21 +184,21 @@ def test_over_a_stop_and_back_where_the_policy_forbids_both(
     text = java_text(body)
     assert "\ngroup.remote.assignor=range" in text
     read = 0
-    for number in range(2):
-        closed41.wait_stable(it.id, 2 - number)
+    for number, name in enumerate(APPS):
+        closed41.wait_stable(it.group, 2 - number)
         body = it.plan(capsys, "--to", "consumer", *log)
         assert (body["path"], body["exit_code"]) == ("kip848_offline", 3)
         is_refused(it.start_as("early", text), "online upgrade is disabled")
         assert gate("up.yaml") == 4
-        read += consumed([running[number]])
+        read += it.consumed(name)
     assert read == 5 * PARTITIONS
     body = it.plan(capsys, "--to", "consumer", *log)
     assert (body["path"], body["verdict"], body["exit_code"]) == ("kip848_offline", "ready", 0)
     assert gate("up.yaml") == 4
     closed41.produce(it.topic, dict.fromkeys(range(PARTITIONS), 2))
-    for number in range(2):
-        running[number] = it.start_as(f"app-{number}", text)
-        wait_assigned(running[: number + 1], PARTITIONS)
+    for number, name in enumerate(APPS):
+        it.place_as(name, text)
+        it.settle()
         body = it.plan(capsys, "--to", "consumer", *log)
         assert body["exit_code"] == (3, 0)[number], body["summary"]
         assert gate("up.yaml") == (4, 0)[number]
@@ -224,66 +211,59 @@ def test_over_a_stop_and_back_where_the_policy_forbids_both(
     assert (body["path"], body["exit_code"]) == ("kip848_back_offline", 3)
     assert "RB401" not in rules(body)
     text = java_text(body)
-    read = consumed([running[0]])
-    running[0] = it.start_as("app-0", text)
-    wait_assigned(running, PARTITIONS)
+    read = it.consumed("app-0")
+    it.place_as("app-0", text)
+    it.settle()
     body = it.plan(capsys, "--to", "cooperative-sticky", *log)
     assert (body["path"], body["exit_code"]) == ("kip848_back_offline", 3)
     assert gate("down.yaml") == 4
-    read += consumed([running[1]])
-    running[1] = it.start_as("app-1", text)
-    wait_assigned(running, PARTITIONS)
+    read += it.consumed("app-1")
+    it.place_as("app-1", text)
+    it.settle()
     body = it.plan(capsys, "--to", "cooperative-sticky", *log)
     assert body["baseline"]["group"]["type"] == "consumer"
     assert (body["path"], body["exit_code"]) == ("kip848_back_offline", 3)
     assert gate("down.yaml") == 4, "all are classic members, of a KIP-848 group"
-    read += consumed(running)
+    read += it.consumed(*APPS)
     assert read == 2 * PARTITIONS, "nothing is read twice, and nothing is left out"
     body = it.plan(capsys, "--to", "cooperative-sticky", *log)
     assert (body["path"], body["exit_code"]) == ("kip848_back_offline", 0)
     closed41.produce(it.topic, dict.fromkeys(range(PARTITIONS), 1))
-    for number in range(2):
-        running[number] = it.start_as(f"app-{number}", text)
-        wait_assigned(running[: number + 1], PARTITIONS)
-        closed41.wait_stable(it.id, number + 1)
+    for number, name in enumerate(APPS):
+        it.place_as(name, text)
+        it.settle()
         body = it.plan(capsys, "--to", "cooperative-sticky", *log)
         assert body["exit_code"] == (3, 0)[number], body["summary"]
         assert gate("down.yaml") == (4, 0)[number]
     assert (body["verdict"], body["from"]) == ("done", "COOPERATIVE")
     it.wait_committed(8)
-    assert consumed(running) == PARTITIONS
+    assert it.consumed(*APPS) == PARTITIONS
 
 
 def test_a_group_that_is_exactly_full_and_one_that_is_too_large(
     small41: Broker, members: Members, group: Make, capsys: Said
 ) -> None:
     it = group(small41)
-    running = [it.start(f"app-{n}", assignors=["range"]) for n in range(2)]
-    wait_assigned(running, PARTITIONS)
-    small41.wait_stable(it.id, 2)
+    it.begin(APPS, RANGE)
     family = ("--to", "consumer", "--assume-family", "java")
     body = it.plan(capsys, *family)
     assert (body["path"], body["exit_code"]) == ("kip848_online", 4)
     assert {f["result"] for f in body["findings"] if f["rule"] == "RB402"} == {"cannot tell"}
     text = java_text(body)
     is_refused(it.start_as("surge", text), "maximum capacity of 2 members")
-    for number in range(2):
-        running[number].stop()
-        running[number] = it.start_as(f"app-{number}", text)
-        wait_assigned(running, PARTITIONS)
+    for number, name in enumerate(APPS):
+        it.place_as(name, text)
+        it.settle()
         body = it.plan(capsys, *family)
         assert body["exit_code"] == (4, 0)[number], body["summary"]
     assert body["verdict"] == "done"
-    for member in running:
-        member.stop()
+    for name in APPS:
+        it.stop(name)
 
-    full = Group(small41, members, f"{it.id}-static", it.topic)
-    static = [
-        full.start(f"s-{n}", assignors=["range"], instance_id=f"i-{n}", session_timeout_ms=3000)
-        for n in range(2)
-    ]
-    wait_assigned(static, PARTITIONS)
-    small41.wait_stable(full.id, 2)
+    full = Group(small41, members, f"{it.group}-static", f"{it.topic}-static", software=JAVA)
+    for name in STATIC:
+        full.place(name, RANGE, instance_id=name, session_timeout_ms=3000)
+    full.settle()
     # The coordinator holds their session timeouts in its records: longer than a restart of 2 s.
     probe = (*family, "--probe", "--restart-seconds", "2")
     body = full.plan(capsys, *probe)
@@ -291,34 +271,34 @@ def test_a_group_that_is_exactly_full_and_one_that_is_too_large(
     assert "does not leave when it stops" in body["steps"][0]["why"][0]
     assert any("3 s after they stop" in line for line in body["steps"][0]["order"])
     assert "session timeout 3 s, rebalance timeout up to 300 s" in body["steps"][0]["cost"]["text"]
-    static[0].stop()
-    is_refused(full.start_as("s-0", text, instance_id="i-0"), "maximum capacity of 2 members")
-    static[1].stop()
+    full.stop("s-0")
+    is_refused(full.start_as("s-0", text, instance_id="s-0"), "maximum capacity of 2 members")
+    full.stop("s-1")
     assert full.plan(capsys, *family, "--expect-members", "2")["path"] == "kip848_offline"
     wait_for(
         "the sessions to end",
         lambda: full.plan(capsys, *family, "--expect-members", "2")["exit_code"] == 0,
         timeout=15,
     )
-    static = [full.start_as(f"s-{n}", text, instance_id=f"i-{n}") for n in range(2)]
-    wait_assigned(static, PARTITIONS)
+    for name in STATIC:
+        full.place_as(name, text, instance_id=name)
+    full.settle()
     assert full.plan(capsys, *family)["verdict"] == "done"
-    for member in static:
-        member.stop()
+    for name in STATIC:
+        full.stop(name)
 
-    crowd = Group(small41, members, f"{it.id}-large", it.topic)
-    three = [crowd.start(f"c-{n}", assignors=["range"]) for n in range(3)]
-    wait_assigned(three, PARTITIONS)
-    small41.wait_stable(crowd.id, 3)
+    crowd = Group(small41, members, f"{it.group}-large", f"{it.topic}-large", software=JAVA)
+    crowd.begin(("c-0", "c-1", "c-2"), RANGE)
     body = crowd.plan(capsys, *family)
     assert (body["path"], body["exit_code"]) == ("kip848_online", 3)
     assert "RB402" in body["summary"]
-    three[0].stop()
+    crowd.stop("c-0")
     is_refused(crowd.start_as("c-0", text), "maximum capacity of 2 members")
-    for member in three:
-        member.stop()
-    back = [crowd.start_as(f"c-{n}", text) for n in range(2)]
-    wait_assigned(back, PARTITIONS)
+    for name in ("c-1", "c-2"):
+        crowd.stop(name)
+    for name in ("c-0", "c-1"):
+        crowd.place_as(name, text)
+    crowd.settle()
     is_refused(crowd.start_as("c-2", text), "maximum capacity of 2 members")
 
 
@@ -343,7 +323,7 @@ def test_user_data_in_assignments_keeps_a_group_from_being_converted_not_from_be
 
     def poll() -> None:
         consumer = KafkaConsumer(
-            it.topic, bootstrap_servers=kafka41.bootstrap, group_id=it.id, client_id="tags",
+            it.topic, bootstrap_servers=kafka41.bootstrap, group_id=it.group, client_id="tags",
             partition_assignment_strategy=[Tagged], session_timeout_ms=6000,
             heartbeat_interval_ms=500,
         )  # fmt: skip
@@ -354,7 +334,7 @@ def test_user_data_in_assignments_keeps_a_group_from_being_converted_not_from_be
     polling = threading.Thread(target=poll)
     polling.start()
     try:
-        kafka41.wait_stable(it.id, 1)
+        kafka41.wait_stable(it.group, 1)
         family = ("--to", "consumer", "--assume-family", "java")
         body = it.plan(capsys, *family)
         assert (body["path"], body["exit_code"]) == ("kip848_offline", 3)
@@ -366,20 +346,19 @@ def test_user_data_in_assignments_keeps_a_group_from_being_converted_not_from_be
         ending.set()
         polling.join(20)
     assert it.plan(capsys, *family)["exit_code"] == 0
-    wait_assigned([it.start_as("app", text)], PARTITIONS)
+    it.place_as("app", text)
+    it.settle()
     assert it.plan(capsys, *family)["verdict"] == "done"
 
 
 def test_brokers_before_4_0_are_named(kafka39: Broker, group: Make, capsys: Said) -> None:
     it = group(kafka39)
-    member = it.start("app", assignors=["range"])
-    wait_assigned([member], PARTITIONS)
-    kafka39.wait_stable(it.id, 1)
+    it.begin(["app"], RANGE)
     body = it.plan(capsys, "--to", "consumer", "--assume-family", "java")
     assert (body["verdict"], body["exit_code"]) == ("blocked", 3)
     (finding,) = (f for f in body["findings"] if f["rule"] == "RB401" and f["result"] == "yes")
     assert finding["message"] == "the brokers are 3.9, and KIP-848 groups need 4.0 or later."
     assert "RB401" in body["summary"]
-    refused = it.start("new", protocol="consumer")
+    refused = it.start("new", [], protocol="consumer")
     assert "UnsupportedVersion" in str(refused.wait_for("error").data)
-    assert member.error is None
+    assert it.errors() == {}

@@ -6,19 +6,18 @@ owner and standstill are what the members themselves said, partition by partitio
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
 
-from rebal.cli import app
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType
 from rebal.inspectors.live import read_groups
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.kafka.processes import wait_for
+from tests.kafka.service import answer
 from tests.live_support import config_of, last_generation
 
 PARTITIONS = 12
@@ -150,12 +149,7 @@ def foretold(service: Service, capsys: Said, to: str, family: str = "java") -> F
     """What the plan says now, as its JSON has it."""
     words = ["--to", to, "--assume-family", family, "--restart-seconds", f"{RESTART:g}"]
     log = ["--request-log", str(service.broker.request_log_path)]
-    code = app.run(
-        ["plan-upgrade", service.group, "-b", service.broker.bootstrap, "-o", "json", *words, *log]
-    )
-    told = capsys.readouterr()
-    body = json.loads(told.out)
-    assert body["exit_code"] == code, told.err
+    body = answer(service.broker, capsys, "plan-upgrade", service.group, *words, *log)
     if not body["steps"]:
         assert body["verdict"] == "done"
         return Foretold(0, 0, 0.0, {})

@@ -10,8 +10,9 @@ from rebal.inspectors.live import read_groups
 from rebal.inspectors.raw import RawCluster
 from rebal.inspectors.reload import rebalanced_since_load
 from tests.kafka.broker import Broker
-from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.members import Members
 from tests.kafka.processes import wait_for
+from tests.kafka.rolling import Rolling
 from tests.live_support import config_of, last_generation, stored_generations
 
 MIXED = ["range", "cooperative-sticky"]
@@ -30,28 +31,27 @@ def own39() -> Iterator[Broker]:
         yield broker
 
 
-def start(  # noqa: PLR0917 - what a member is, and where
-    broker: Broker, members: Members, group: str, topic: str, number: int, lists: list[str]
-) -> Member:
-    # A session that outlives the restart: the members are still the same ones afterwards.
-    return members.start(
-        "java-3.9.1",
-        broker,
-        f"m-{number}",
-        group,
-        topics=[topic],
-        assignors=lists,
-        instance_id=f"i-{number}",
-        session_timeout_ms=45_000,
+def started(
+    broker: Broker, members: Members, group: str, topic: str, assignors: list[str] = MIXED
+) -> Rolling:
+    """Two members whose sessions outlive the restart: they are still the same ones afterwards."""
+    service = Rolling(broker, members, group, topic, partitions=4, software="java-3.9.1")
+    for name in ("m-0", "m-1"):
+        service.place(name, assignors, instance_id=name, session_timeout_ms=45_000)
+    service.settle()
+    return service
+
+
+def rebalance(service: Rolling, before: GroupSnapshot) -> None:
+    """The one rebalance since `before`."""
+    wanted = (before.group.generation or 0) + 1
+    service.running["m-0"].rebalance()
+    wait_for(
+        "the next generation",
+        lambda: last_generation(service.broker, service.group) == wanted,
+        timeout=20,
     )
-
-
-def started(broker: Broker, members: Members, group: str, topic: str) -> list[Member]:
-    broker.create_topic(topic, 4)
-    own = [start(broker, members, group, topic, n, MIXED) for n in range(2)]
-    wait_assigned(own, 4)
-    broker.wait_stable(group, 2)
-    return own
+    service.broker.wait_stable(service.group, 2)
 
 
 def read(broker: Broker, group_id: str) -> GroupSnapshot:
@@ -89,7 +89,7 @@ def ids(snapshot: GroupSnapshot) -> set[str]:
 def test_the_answer_flips_with_the_reload_and_one_rebalance_cures_it(
     own41: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
-    own = started(own41, members, group_id, topic_name)
+    service = started(own41, members, group_id, topic_name)
     first = read(own41, group_id)
     assert answers(first)["cooperative-sticky"] is Tri.YES
     assert reading(first)[0] is Tri.YES
@@ -105,9 +105,7 @@ def test_the_answer_flips_with_the_reload_and_one_rebalance_cures_it(
 
     # A static restart stores a record at the same generation: that is no rebalance.
     records = len(stored_generations(own41, group_id))
-    own[1].stop()
-    own[1] = start(own41, members, group_id, topic_name, 1, MIXED)
-    own[1].wait_for("assigned")
+    service.restart("m-1", MIXED)
     wait_for(
         "the record of the static restart",
         lambda: len(stored_generations(own41, group_id)) > records,
@@ -119,13 +117,7 @@ def test_the_answer_flips_with_the_reload_and_one_rebalance_cures_it(
     assert "static" in reading(replaced)[1]
     assert replaced.group.generation == first.group.generation
 
-    own[0].rebalance()
-    wait_for(
-        "the next generation",
-        lambda: last_generation(own41, group_id) == (first.group.generation or 0) + 1,
-        timeout=20,
-    )
-    own41.wait_stable(group_id, 2)
+    rebalance(service, first)
     cured = read(own41, group_id)
     assert answers(cured)["cooperative-sticky"] is Tri.YES
     assert reading(cured)[0] is Tri.YES, reading(cured)
@@ -134,7 +126,7 @@ def test_the_answer_flips_with_the_reload_and_one_rebalance_cures_it(
 def test_a_rebalance_since_the_load_is_read_from_the_topic_alone(
     own41: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
-    own = started(own41, members, group_id, topic_name)
+    service = started(own41, members, group_id, topic_name)
     with RawCluster(config_of(own41)) as cluster:
         before = rebalanced_since_load(cluster, group_id)
     assert before.rebalanced is Tri.YES
@@ -145,7 +137,7 @@ def test_a_rebalance_since_the_load_is_read_from_the_topic_alone(
         after_kill = rebalanced_since_load(cluster, group_id)
         assert after_kill.rebalanced is Tri.NO, after_kill
         assert after_kill.generation == before.generation
-        own[0].rebalance()
+        service.running["m-0"].rebalance()
         wait_for(
             "the rebalance to be read",
             lambda: rebalanced_since_load(cluster, group_id).rebalanced is Tri.YES,
@@ -157,11 +149,7 @@ def test_a_rebalance_since_the_load_is_read_from_the_topic_alone(
 def test_a_group_of_the_other_order_loses_the_assignor_that_all_run(
     own41: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
-    own41.create_topic(topic_name, 4)
-    lists = ["cooperative-sticky", "range"]
-    own = [start(own41, members, group_id, topic_name, n, lists) for n in range(2)]
-    wait_assigned(own, 4)
-    own41.wait_stable(group_id, 2)
+    started(own41, members, group_id, topic_name, ["cooperative-sticky", "range"])
     assert answers(read(own41, group_id))["range"] is Tri.YES
     own41.restart()
     own41.wait_stable(group_id, 2)
@@ -175,7 +163,7 @@ def test_a_group_of_the_other_order_loses_the_assignor_that_all_run(
 def test_the_scala_coordinator_forgets_as_well_and_a_kill_cannot_be_told(
     own39: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
-    own = started(own39, members, group_id, topic_name)
+    service = started(own39, members, group_id, topic_name)
     first = read(own39, group_id)
     assert reading(first) == (
         Tri.YES,
@@ -186,13 +174,7 @@ def test_the_scala_coordinator_forgets_as_well_and_a_kill_cannot_be_told(
     flipped = read(own39, group_id)
     assert answers(flipped)["cooperative-sticky"] is Tri.NO
     assert reading(flipped)[0] is Tri.NO
-    own[0].rebalance()
-    wait_for(
-        "the next generation",
-        lambda: last_generation(own39, group_id) == (first.group.generation or 0) + 1,
-        timeout=20,
-    )
-    own39.wait_stable(group_id, 2)
+    rebalance(service, first)
     assert reading(read(own39, group_id))[0] is Tri.YES
 
     # Its leader epoch does not rise here, so a "yes" from the topic would be a lie.
