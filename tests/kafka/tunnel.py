@@ -36,12 +36,14 @@ class Tunnel:
 
     def cut(self) -> None:
         """Reset every connection, and listen no more."""
-        if self._listener is not None:
+        with self._lock:
+            # Two connections may come to their end at once, each in a thread of its own.
+            listener, self._listener = self._listener, None
+        if listener is not None:
             # Closing alone would leave a thread in accept().
             with contextlib.suppress(OSError):
-                self._listener.shutdown(socket.SHUT_RDWR)
-            self._listener.close()
-            self._listener = None
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
         with self._lock:
             for each in self._open:
                 with contextlib.suppress(OSError):
