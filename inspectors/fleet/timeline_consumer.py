@@ -166,7 +166,7 @@ class ConsumerGroup:
             now = one.current
             if now is None or now.member_epoch != self.epoch or now.state != _STABLE:
                 return
-            if one.target is not None and sorted(one.target.partitions) != sorted(now.assigned):
+            if one.target is not None and _unlike(one.target.partitions, now.assigned):
                 return
         self.done = at
 
@@ -215,7 +215,14 @@ class ConsumerGroup:
         named: dict[str, bytes] = {}
         for topic_id, numbers in partitions:
             name = self._name(topic_id)
-            raw = b"".join(n.to_bytes(4, "big", signed=True) for n in numbers)
+            raw = b"".join(n.to_bytes(4, "big", signed=True) for n in sorted(numbers))
             named[name] = named.get(name, b"") + raw
         topics = tuple(sorted(named))
         return PartitionList(topics, tuple(named[topic] for topic in topics))
+
+
+def _unlike(some: records.TopicIdPartitions, others: records.TopicIdPartitions) -> bool:
+    """Are they other partitions; coordinators write them in any order."""
+    if some == others:
+        return False
+    return {(i, frozenset(of)) for i, of in some} != {(i, frozenset(of)) for i, of in others}

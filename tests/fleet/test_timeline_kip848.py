@@ -76,6 +76,21 @@ def test_a_kip_848_group_that_is_deleted_or_still_moving() -> None:
     assert facts(dead, "state", "members") == ("Dead", 0)
 
 
+def test_partitions_are_the_same_in_any_order() -> None:
+    story = Story()
+    story.member(1, M("n"))
+    story.epoch(1, 1)
+    story.target(1, "n", (0, 1, 2))
+    story.target_epoch(1, 1)
+    story.current(1, "n", 1, (0,), state=2)
+    story.current(4, "n", 1, (2, 0, 1))
+    story.epoch(90, 2)
+    made = tables(story.rows)
+    first = made["rebalances"][0]
+    assert (at(first["ended_at"]), first["latency_ms"]) == (4, 3000)
+    assert numbers(made["members"][0]) == [0, 1, 2]
+
+
 def test_compacted_kip_848_records() -> None:
     story = Story()
     story.member(1, M("n", instance="i"))
