@@ -360,7 +360,7 @@ class GroupTimeline:
         if self.history.ended:
             return "Dead"
         if self.type is GroupType.CONSUMER:
-            return self.consumer.state if self.consumer is not None else None
+            return self.consumer.state if self.consumer is not None and self.recorded else None
         if members is None or self.history.now is None:
             return None
         return "Stable" if members else "Empty"

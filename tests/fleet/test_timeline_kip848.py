@@ -226,7 +226,7 @@ def test_a_log_alone_tells_kip_848_members() -> None:
     beat(story, 40, "m", -1, -1)
     beat(story, 41, "n", 2, 3)
     made = tables(story.rows)
-    assert only(made["groups"])["type"] == "consumer"
+    assert facts(only(made["groups"]), "type", "state", "members") == ("consumer", None, None)
     n, m = only(made["members"], member_id="n"), only(made["members"], member_id="m")
     names = ("first_generation", "last_generation", "current", "topics", "software_version")
     assert facts(n, *names) == (1, 3, True, ["t"], "4.1.1")

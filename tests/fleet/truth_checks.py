@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -33,7 +34,15 @@ BY_LOG = (
     "refused_total",
     "rebalance protocol of a generation",
 )
-BY_TOPIC = ("stop", "crash", "group deleted", "partitions that a member printed")
+BY_TOPIC = (
+    "stop",
+    "crash",
+    "group deleted",
+    "partitions that a member printed",
+    "state of a described group",
+    "members of a described group",
+    "assignor of a described group",
+)
 BY_EITHER = (
     "generation and its member count",
     "rebalance that was not completed",
@@ -355,4 +364,36 @@ def _closing(run: Run, at: int) -> bool:
     return run.end is not None and at >= run.end - early
 
 
-CHECKS = (check_lists, check_refusals, check_generations, check_ends, check_partitions)
+def check_described(_: Truth, found: Tables, tally: Tally) -> None:
+    """What an admin client was told of each group just before the capture was taken."""
+    told = json.loads((tally.folder / "describe.json").read_text(encoding="utf-8"))
+    for one in told["groups"]:
+        name = one["group"]
+        group = next((row for row in found["groups"] if row["group_id"] == name), None)
+        if group is None or not (one["members"] or group["members"]):
+            continue  # nothing but commits, which are another table's
+        now = [row for row in found["members"] if row["group_id"] == name and row["current"]]
+        ids = None if group["members"] is None else {row["member_id"] for row in now}
+        described = {member["member_id"]: member for member in one["members"]}
+        tally.is_right("type of a described group", name, group["type"], one["type"].lower())
+        tally.is_right("state of a described group", name, group["state"], one["state"].title())
+        tally.is_right("members of a described group", name, ids, set(described))
+        if one["partition_assignor"] and one["type"] == "CLASSIC":
+            elected = one["partition_assignor"]
+            tally.is_right("assignor of a described group", name, group["assignor"], elected)
+        for row in now:
+            owned = None if row["assignment"] is None else _owned(row)
+            if owned is None or _has_ids(owned) or row["member_id"] not in described:
+                continue
+            listed = partitions(str(described[row["member_id"]]["partitions"]))
+            tally.is_right("partitions of a described member", row, owned, listed)
+
+
+CHECKS = (
+    check_lists,
+    check_refusals,
+    check_generations,
+    check_ends,
+    check_partitions,
+    check_described,
+)
