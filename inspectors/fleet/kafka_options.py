@@ -72,9 +72,9 @@ def token_address(config: ClusterConfig) -> str | None:
 
 
 def subject_claim(token: str) -> str:
-    """The claim that names the user of `token`, which Java's client does not take without.
+    """The claim that names the user of `token`: Java's client takes none without one.
 
-    It looks into tokens: `sub` is what it looks for unless told otherwise.
+    It looks for `sub` unless told otherwise, and issuers have claims of their own.
 
     Raises:
         SettingError: the token is not a signed JWT with an end and a user.
@@ -83,8 +83,8 @@ def subject_claim(token: str) -> str:
     texts = [name for name, value in claims.items() if isinstance(value, str) and value.strip()]
     if not all(token.split(".")) or not isinstance(claims.get("exp"), int | float) or not texts:
         raise SettingError(
-            "a fleet scan reads with Java's client, which takes signed JWTs with the claims exp "
-            f"and sub only, and the token is none: {_INSTEAD}."
+            "a fleet scan reads with Java's client, which takes only signed JWTs that name their "
+            f"end (exp) and a user (sub), and this token is none: {_INSTEAD}."
         )
     return "sub" if "sub" in texts else texts[0]
 
@@ -150,7 +150,7 @@ def _address(oauth: OAuth) -> str:
     if quote(path, safe=_PLAIN) != path:
         raise SettingError(
             f"{path}: a fleet scan reads with Java's client, which finds no token in a file whose "
-            "path has blanks or such: give the file another name, or a link to it one."
+            "path has blanks, commas or such: give the file another name, or link to it by one."
         )
     return f"file://{path}"
 

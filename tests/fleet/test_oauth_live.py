@@ -315,7 +315,7 @@ def test_a_token_that_java_cannot_read_is_said_before_anybody_is_asked(
     url = "sasl.oauthbearer.token.endpoint.url=file://"
     (tmp_path / "token").write_text("opaque")
     said = scan(*words, "-X", f"{url}{tmp_path}/token", code=2)
-    assert "takes signed JWTs with the claims exp and sub only" in said
+    assert "takes only signed JWTs that name their end (exp) and a user (sub)" in said
     assert "opaque" not in said
     said = scan(*words, "-X", f"{url}{tmp_path}/the%20token", code=2)
     assert "give the file another name" in said
