@@ -63,6 +63,11 @@ class PartitionList:
         self._places: Places | None = None
         self._bits = 0
 
+    def of(self, topic: str) -> tuple[int, ...]:
+        """The partitions of one of the topics."""
+        raw = self.numbers[self.topics.index(topic)]
+        return unpack(f">{len(raw) // 4}i", raw)
+
     def bits(self, places: Places) -> int:
         """The partitions as a set, for arithmetic over one group's owners."""
         if self._places is not places:

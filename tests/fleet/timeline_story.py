@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -23,11 +23,16 @@ from tests.fleet.timeline_input import Row, micros, record, request
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
 TOPIC_ID = uuid.UUID(int=7)
+Has = Sequence[int] | Mapping[uuid.UUID, Sequence[int]]
+"""Partitions: of the topic with `TOPIC_ID`, or by topic."""
 
 
 @dataclass
 class M:
-    """One member of a generation: partitions of topic `t` unless said otherwise."""
+    """One member of a generation: partitions of topic `t` unless said otherwise.
+
+    `more` are partitions of other topics.
+    """
 
     id: str
     has: Sequence[int] = ()
@@ -40,6 +45,7 @@ class M:
     session: int = 10_000
     rebalance: int = 60_000
     sent: bytes | None = None
+    more: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def subscription(self) -> bytes:
         if self.sent is not None:
@@ -57,6 +63,7 @@ class M:
     def assignment(self) -> bytes:
         topic = self.topics[0] if self.topics else "t"
         partitions = {topic: Partitions(self.has)} if self.has else {}
+        partitions |= {name: Partitions(numbers) for name, numbers in self.more.items()}
         return encode_assignment(ConsumerAssignment(version=3, partitions=partitions))
 
 
@@ -137,12 +144,10 @@ class Story:
             out += b"\x01\x00" + bytes([len(tag)]) + tag
         self.put(at, 5, out, member.id)
 
-    def target(self, at: float, member: str, has: Sequence[int]) -> None:
+    def target(self, at: float, member: str, has: Has) -> None:
         self.put(at, 7, struct.pack(">h", 0) + _ids(has) + b"\0", member)
 
-    def current(
-        self, at: float, member: str, epoch: int, has: Sequence[int], state: int = 0
-    ) -> None:
+    def current(self, at: float, member: str, epoch: int, has: Has, state: int = 0) -> None:
         out = struct.pack(">hiib", 0, epoch, epoch - 1, state) + _ids(has) + b"\x01\0"
         self.put(at, 8, out, member)
 
@@ -236,12 +241,13 @@ class Story:
             )
 
 
-def _ids(numbers: Iterable[int]) -> bytes:
-    listed = list(numbers)
-    if not listed:
-        return b"\x01"
-    packed = struct.pack(f">{len(listed)}i", *listed)
-    return b"\x02" + TOPIC_ID.bytes + bytes([len(listed) + 1]) + packed + b"\0"
+def _ids(has: Has) -> bytes:
+    by_topic = has if isinstance(has, Mapping) else {TOPIC_ID: has} if has else {}
+    out = bytes([len(by_topic) + 1])
+    for one, numbers in by_topic.items():
+        packed = struct.pack(f">{len(numbers)}i", *numbers)
+        out += one.bytes + bytes([len(numbers) + 1]) + packed + b"\0"
+    return out
 
 
 def topic_id() -> str:

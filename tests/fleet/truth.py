@@ -23,7 +23,7 @@ COOPERATIVE = {"cooperative-sticky", "stream", "sessioned", "compatible"}
 EAGER = {"range", "roundrobin", "sticky", "default", "RoundRobinAssigner"}
 NO_LEAVE = {"streams"}
 """Families that stop without a LEAVE_GROUP; static members do so too."""
-_STABILIZED = re.compile(r"Stabilized group (.+) generation (\d+) with (\d+) members")
+_STABILIZED = re.compile(r"Stabilized group (.+) generation (\d+)(?: \(\S+\))? with (\d+) members")
 _ASSIGNED = re.compile(r" for group (.+) for generation (\d+)\. The group has (\d+) members")
 
 
