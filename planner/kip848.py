@@ -128,7 +128,10 @@ def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
     """
     limit = _limit(context, _SIZE)
     count = _count(context)
-    if limit is None or count != limit or not ahead:
+    if limit is None:
+        # That is what `fits` cannot tell, and one such answer is enough.
+        return Answer(allows=Tri.YES, why=f"by {_SIZE} a member may find no room to come back")
+    if count != limit or not ahead:
         return Answer(allows=Tri.YES, why=f"there is room in the brokers' {_SIZE}")
     full = f"{_members(count)} is all that the brokers' {_SIZE} allows"
     surging = [f for f in ahead if f.member.declared and _surges(f.member.declared.max_surge)]

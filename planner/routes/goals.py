@@ -8,11 +8,12 @@ from rebal.groups.model import (
     GroupSnapshot,
     GroupType,
     Knowledge,
+    Member,
     RebalanceProtocol,
     Record,
     Tri,
 )
-from rebal.groups.protocol import group_protocol
+from rebal.groups.protocol import group_protocol, member_protocol
 from rebal.planner.context import CONSUMER, COOPERATIVE, COOPERATIVE_STICKY, EAGER
 from rebal.planner.families import cooperative
 from rebal.planner.kinds import custom, runs_cooperative
@@ -42,6 +43,8 @@ def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
         NotPlannedError: no goal is called that, or no way to it is planned.
     """
     kip848 = snapshot.group.type is GroupType.CONSUMER
+    if target == COOPERATIVE and _left_behind(snapshot):
+        return Goal(kind=CONSUMER, target=COOPERATIVE_STICKY)
     if target in (COOPERATIVE, COOPERATIVE_STICKY):
         back = kip848 and target == COOPERATIVE_STICKY
         own = _own_cooperative(snapshot) if target == COOPERATIVE else None
@@ -66,6 +69,20 @@ def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
         f"--to {target}: expected cooperative, eager, consumer, or one of range, roundrobin, "
         "sticky, cooperative-sticky; or an assignor of your own, once one member that runs is seen "
         "to have it in its list, before the present one (--request-log, --client-log)."
+    )
+
+
+def _left_behind(snapshot: GroupSnapshot) -> tuple[Member, ...]:
+    """Members of a KIP-848 group that speak the classic protocol, and are not proven COOPERATIVE.
+
+    A way to KIP-848 is under way, and it is by going on that they move what must move only.
+    """
+    if snapshot.group.type is not GroupType.CONSUMER:
+        return ()
+    return tuple(
+        member
+        for member in snapshot.members
+        if member_protocol(member, snapshot).value is not RebalanceProtocol.COOPERATIVE
     )
 
 

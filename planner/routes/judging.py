@@ -53,10 +53,6 @@ def code_of(
         return next(step.exit_code for step in steps if step.id == way.next_step)
     heard = [finding for finding in findings if not finding.ignored]
     says = set(_hindrances(heard, inf))
-    if way.path == "already_incremental" and any(
-        facts.member.protocol_type == "classic" for facts in context.members
-    ):
-        says.add(Tri.CANNOT_TELL)
     # Where no step can be planned nothing is done, whatever the user chose to ignore.
     if way.path == "none":
         says.add(Tri.CANNOT_TELL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rebal.groups.model import Source, Tri
+from rebal.groups.model import GroupType, Source, Tri
 from rebal.planner.context import EAGER, Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.routes.way import Way
@@ -54,15 +54,12 @@ def not_checked(context: Context) -> tuple[str, ...]:
 
 
 def _kip848(context: Context) -> str:
-    kind = str(context.group.type)
+    name = "KIP-1071" if context.group.type is GroupType.STREAMS else "KIP-848"
     classic = [f for f in context.members if f.member.protocol_type == "classic"]
-    if classic:
-        return (
-            f"the group runs KIP-848, and {context.named(classic)} still speak the classic "
-            "protocol: what they run is not known, and no step is planned for them"
-        )
-    name = "KIP-1071" if kind == "streams" else "KIP-848"
-    return f"nothing to do: the group runs {name}, which moves single partitions only"
+    rest = (
+        f"; in the classic protocol, but COOPERATIVE: {context.named(classic)}" if classic else ""
+    )
+    return f"nothing to do: the group runs {name}, which moves single partitions only{rest}"
 
 
 def _begun(context: Context, way: Way) -> bool:

@@ -187,13 +187,32 @@ def test_an_empty_group() -> None:
 def test_a_kip_848_group_has_nothing_to_do() -> None:
     made = plan([{"id": "a", "protocol_type": "consumer"}], type="consumer", elected="uniform")
     assert (made.path, made.exit_code) == ("already_incremental", 0)
-    mixed = plan(
-        [{"id": "a", "protocol_type": "consumer"}, {"id": "b", "protocol_type": "classic"}],
-        type="consumer",
-        elected="uniform",
-    )
-    assert mixed.exit_code == 4
-    assert "b still speak" in mixed.summary
+
+
+CLASSIC = {"id": "b", "protocol_type": "classic", "version": "4.1.1"}
+
+
+@pytest.mark.parametrize(
+    ("behind", "path", "code", "says"),
+    [
+        ({**CLASSIC, "list": ["cooperative-sticky"]}, "already_incremental", 0, "COOPERATIVE: b"),
+        ({**CLASSIC, "list": ["range"]}, "kip848_online", 4, "online · 1 of 2 done"),
+        (CLASSIC, "kip848_online", 4, "online · 1 of 2 done"),
+    ],
+    ids=["cooperative", "eager", "unknown"],
+)
+def test_who_is_left_behind_in_a_kip_848_group_is_taken_along(
+    behind: dict[str, Any], path: str, code: int, says: str
+) -> None:
+    members = [{"id": "a", "protocol_type": "consumer"}, behind]
+    made = plan(members, type="consumer", elected="uniform")
+    assert (made.path, made.exit_code) == (path, code)
+    assert says in made.summary
+    if made.steps:
+        assert (made.to, made.steps[0].to_do) == ("KIP-848", ("b-0f0f",))
+        assert "--to consumer" in made.steps[0].gate.command
+    else:
+        assert "--to" not in made.summary
 
 
 def test_the_way_down_puts_the_old_assignor_first() -> None:
