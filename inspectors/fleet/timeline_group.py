@@ -79,6 +79,7 @@ class GroupTimeline:
         self.deleted_at: int | None = None
         self.sources: set[str] = set()
         self._window = Window()
+        self._era = self.log.era
         self._key: tuple[bytes, kinds.Key] = (b"", kinds.UnknownKey(version=-1))
         self._applied_offset = -1
         self._dying: Item | None = None
@@ -211,6 +212,12 @@ class GroupTimeline:
             self._applied_offset = item.offset
             for end in self.shared.breaks.get(self.partition or 0, ()):
                 self.history.cut |= 0 <= before <= end < item.offset
+        if item.era.number > self._era.number:
+            if TOPIC not in self.sources:
+                # no record tells that the group ended, nor of what the log showed before
+                self.history.catch_up(item.at)
+                self.history.end(item.at, None, told=False)
+            self._era = item.era
         self.history.rounds = item.era.rounds
         if item.round_ is not None:
             if item.round_.generation not in item.era.recorded:
@@ -224,7 +231,8 @@ class GroupTimeline:
         assert key is not None
         kind = kinds.group_type(key.version)
         if self._dying is not None and value is not None:
-            if kind is not self.type and item.at - self._dying.at <= DISORDER:
+            # a conversion is one write of the coordinator, and so has one time
+            if kind is not self.type and item.at == self._dying.at:
                 self._dying = None
             else:
                 self._die()

@@ -39,7 +39,7 @@ def write_members(history: History, persons: Mapping[str, Person], stay: bool = 
         seen = Seen(head, Sent(None, person.topics))
         history.roster.write(
             Standing(seen, person.first_epoch, person.first_at),
-            Place(history.incarnation, person.last_epoch, None, person.last_at),
+            Place(min(person.era, history.incarnation), person.last_epoch, None, person.last_at),
             person.left_at,
             person.left_reason,
             current=stay and not person.gone,

@@ -22,6 +22,7 @@ class Person:
     __slots__ = (
         "assignors",
         "client_id",
+        "era",
         "first_at",
         "first_epoch",
         "gone",
@@ -59,6 +60,7 @@ class Person:
         # of a member that speaks KIP-848's own protocol: its epochs, and when the first was told
         self.topics: tuple[str, ...] | None = None
         self.first_epoch: int | None = None
+        self.era = 1
         self.last_epoch: int | None = None
         self.first_at = 0
         self.left_at: int | None = None
@@ -89,6 +91,7 @@ class Round:
         "assignor",
         "ended",
         "generation",
+        "heard",
         "joins",
         "last_at",
         "leader",
@@ -112,6 +115,8 @@ class Round:
         self.unsynced: set[str] = set()
         self.ended: int | None = None
         self.last_at = 0
+        # did heartbeats tell of it, as of a KIP-848 group's epoch
+        self.heard = False
         self.applied = False
 
     def after(self, at: int) -> bool:
@@ -127,9 +132,10 @@ class Round:
 class Era:
     """The rounds of one incarnation of a group, and the generations of which it has records."""
 
-    __slots__ = ("newest", "recorded", "rounds")
+    __slots__ = ("newest", "number", "recorded", "rounds")
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 1) -> None:
+        self.number = number
         self.newest: Round | None = None
         self.rounds: dict[int, Round] = {}
         self.recorded: dict[int, None] = {}
@@ -165,21 +171,27 @@ class Log:
 
     def cut(self, at: int) -> None:
         """The group ended at `at`: what begins later belongs to another one's generations."""
-        self.before, self.era, self.cut_at = self.era, Era(), at
+        self.before, self.era, self.cut_at = self.era, Era(self.era.number + 1), at
 
     def cuts(self, before: int, after: int) -> bool:
         """Did the group end between these times."""
         return self.cut_at is not None and before < self.cut_at <= after
 
-    def joined(self, request: Mapping[str, Any], at: int, start: int, first: bool) -> Round | None:
-        """A join that was answered without an error; its round unless that was done before.
+    def begins_again(self, generation: int | None, start: int, first: bool) -> bool:
+        """Is this join one of a group that was created again.
 
         `first` is whether the member was never seen before: only then can a generation 1 after
-        later ones be that of a group that was created again, and not a line that came late.
+        later ones be one, and not a line that came late.
         """
-        newest, generation = self.era.newest, request["generation"]
-        again = newest is not None and generation == 1 < newest.generation
-        if again and first and newest is not None and newest.last_at < start:
+        newest = self.era.newest
+        if newest is None or not first or generation != 1:
+            return False
+        return newest.generation + newest.heard > 1 and newest.last_at < start
+
+    def joined(self, request: Mapping[str, Any], at: int, start: int, first: bool) -> Round | None:
+        """A join that was answered without an error; its round unless that was done before."""
+        generation = request["generation"]
+        if self.begins_again(generation, start, first):
             self.cut(start)
         found = self._round(generation, start)
         if found is None:
@@ -251,6 +263,7 @@ class Log:
         if found is not None:
             found.last_at = max(found.last_at, at)
             found.synced.add(member_id)
+            found.heard = True
             if joined:
                 found.joins[member_id] = (start, at, None)
 

@@ -115,6 +115,7 @@ class Requests:
             and now.number == request["generation"]
             and start >= now.completed
             and not self.log.cuts(now.completed, start)
+            and not self.log.begins_again(request["generation"], start, first)
         )
         if (late or self.log.joined(request, at, start, first) is None) and replaced is not None:
             self._hidden(member_id, replaced, names, at)
@@ -154,6 +155,7 @@ class Requests:
         if answered is not None and answered > (person.last_epoch or 0):
             if person.first_epoch is None:
                 person.first_epoch, person.first_at = answered, at
+                person.era = self.log.era.number
             person.last_epoch = answered
             if in_place:
                 return

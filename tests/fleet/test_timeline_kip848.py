@@ -59,6 +59,42 @@ def test_online_conversion_to_kip_848_and_back() -> None:
     )  # fmt: skip
 
 
+def test_a_kip_848_group_deleted_and_made_again_as_a_classic_one_is_no_conversion() -> None:
+    topic, log = Story(), Story()
+    topic.member(1, M("n"))
+    topic.epoch(1, 1)
+    topic.target(1, "n", (0,))
+    topic.target_epoch(1, 1)
+    topic.current(1, "n", 1, (0,))
+    beat(log, 1.1, "n", 0, 1)
+    topic.gone(4, "n")
+    topic.epoch(4, 2)
+    beat(log, 4.1, "n", -1, -1)
+    topic.put(6, 6, None)
+    topic.put(6, 3, None)
+    topic.generation(9, 0, [], protocol_type="")
+    topic.generation(9.2, 1, [M("c", (0,))])
+    log.round(9.2, 1, [M("c", (0,))], took=0.1)
+    for rows in ([*topic.rows, *log.rows], topic.rows, log.rows):
+        made = tables(rows)
+        told = [row["kind"] for row in made["incidents"]]
+        assert told == (["recreated"] if rows is log.rows else ["deleted", "recreated"])
+        group = only(made["groups"])
+        assert facts(group, "type", "incarnation", "generation", "members") == ("classic", 2, 1, 1)
+        known = {row["member_id"]: row["incarnation"] for row in made["members"]}
+        assert known == {"n": 1, "c": 2}
+
+
+def test_rebalances_before_a_group_ended_are_told_though_only_the_log_shows_them() -> None:
+    log = Story()
+    log.round(1, 1, [M("a", (0,))])
+    for epoch in (2, 3):
+        beat(log, 10 * epoch, "n", 0 if epoch == 2 else 2, epoch)
+    log.round(60, 1, [M("b", (0,))])
+    told = [facts(row, "incarnation", "generation") for row in tables(log.rows)["rebalances"]]
+    assert told == [(1, 1), (1, 2), (1, 3), (2, 1)]
+
+
 def test_a_kip_848_group_that_is_deleted_or_still_moving() -> None:
     story = Story()
     story.member(1, M("n"))
