@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.fleet.conftest import CAPTURES, OFFSETS, REQUEST_LOG, read_tables
+from tests.fleet.tally import Tally
 from tests.fleet.timeline_input import Tables, captured_records, captured_requests, tables
 from tests.fleet.truth import Truth
-from tests.fleet.truth_checks import CHECKS, Tally
+from tests.fleet.truth_checks import CHECKS
 
 FOLDER = Path(os.environ.get("REBAL_CAPTURES") or CAPTURES)
 MODES = ("topic and log", "topic", "log")

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,14 @@ COOPERATIVE = {"cooperative-sticky", "stream", "sessioned", "compatible"}
 EAGER = {"range", "roundrobin", "sticky", "default", "RoundRobinAssigner"}
 NO_LEAVE = {"streams"}
 """Families that stop without a LEAVE_GROUP; static members do so too."""
-_STABILIZED = re.compile(r"Stabilized group (.+) generation (\d+)(?: \(\S+\))? with (\d+) members")
-_ASSIGNED = re.compile(r" for group (.+) for generation (\d+)\. The group has (\d+) members")
+_STABILIZED = re.compile(
+    r"Stabilized group (?P<group>.+) generation (?P<number>\d+)(?: \(\S+\))? with (?P<members>\d+) "
+)
+_BUMPED = re.compile(r"\[GroupId (?P<group>.+)\] Bumped group epoch to (?P<number>\d+)")
+_ASSIGNED = re.compile(
+    r" for group (?P<group>.+) for generation (?P<number>\d+)\. "
+    r"The group has (?P<members>\d+) members"
+)
 
 
 Number = tuple[str, int, int]
@@ -104,14 +111,25 @@ class Truth:
     def _read_log(self, lines: Iterable[str]) -> None:
         """Members by generation; a group's first generation after others is one made again."""
         incarnations: Counter[str] = Counter()
+        begun: set[str] = set()
+        deleted = sorted(self.deleted, key=lambda one: one[1])
         for line in lines:
-            if found := _STABILIZED.search(line):
-                incarnations[found[1]] += found[2] == "1"
-                number = (found[1], max(incarnations[found[1]], 1), int(found[2]))
-                self.stabilized[number] = int(found[3])
+            found = _STABILIZED.search(line) or _BUMPED.search(line)
+            if found:
+                at = datetime.strptime(line[1:24], "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
+                while deleted and deleted[0][1] < at.timestamp() * 1000:
+                    begun.discard(deleted.pop(0)[0])
+                name = found["group"]
+                if name not in begun or found["number"] == "1":
+                    incarnations[name] += 1
+                begun.add(name)
+            if found and found.re is _STABILIZED:
+                number = (name, incarnations[name], int(found["number"]))
+                self.stabilized[number] = int(found["members"])
             elif found := _ASSIGNED.search(line):
-                number = (found[1], max(incarnations[found[1]], 1), int(found[2]))
-                self.completed[number] = int(found[3])
+                name = found["group"]
+                number = (name, incarnations[name], int(found["number"]))
+                self.completed[number] = int(found["members"])
 
     def runs(self) -> list[Run]:
         return [run for runs in self.groups.values() for run in runs]

@@ -6,14 +6,12 @@ import gzip
 import itertools
 import json
 import re
-from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from rebal.groups.clients import family_of
 from rebal.inspectors.fleet.timeline_causes import EXPIRED, LEFT, RESTARTED
 from rebal.inspectors.fleet.timeline_incidents import DELETED
+from tests.fleet.tally import Tally
 from tests.fleet.timeline_input import Row, Tables, micros
 from tests.fleet.truth import NO_LEAVE, Number, Run, Truth, partitions, protocol
 from tests.software import JAVA
@@ -25,76 +23,6 @@ SLACK = 50
 TOPIC_ID = re.compile(r"[\w-]{22}")
 CLOSING = 1_000
 """Milliseconds that a consumer takes to close when it dies of an error."""
-BY_LOG = (
-    "ordered list of a run",
-    "software of a run",
-    "version of a run",
-    "refused run",
-    "refused joins",
-    "refused_total",
-    "rebalance protocol of a generation",
-)
-BY_TOPIC = (
-    "stop",
-    "crash",
-    "group deleted",
-    "partitions that a member printed",
-    "state of a described group",
-    "members of a described group",
-    "assignor of a described group",
-)
-BY_EITHER = (
-    "generation and its member count",
-    "rebalance that was not completed",
-    "members of a generation run",
-    "members are all there",
-)
-"""What a source can always show, and so must."""
-
-
-class Tally:
-    """Matched, expected and unknown by kind of fact; what is wrong is kept word for word."""
-
-    def __init__(self, mode: str, folder: Path) -> None:
-        self.mode = mode
-        self.folder = folder
-        self.matched: Counter[str] = Counter()
-        self.expected: Counter[str] = Counter()
-        self.unknown: dict[str, list[object]] = {}
-        self.wrong: list[str] = []
-
-    @property
-    def has_log(self) -> bool:
-        return "log" in self.mode
-
-    @property
-    def has_topic(self) -> bool:
-        return "topic" in self.mode
-
-    def is_right(self, kind: str, what: object, found: object, wanted: object) -> None:
-        """None found is unknown."""
-        self.expected[kind] += 1
-        if found is None:
-            self.unknown.setdefault(kind, []).append(what)
-        elif found == wanted:
-            self.matched[kind] += 1
-        else:
-            self.wrong.append(f"{kind}: {what}: {found!r}, really {wanted!r}")
-
-    def check(self) -> None:
-        """Nothing is wrong, and what the source can show is not unknown either."""
-        assert not self.wrong, "\n".join(self.wrong)
-        kinds = [*BY_EITHER, *(BY_LOG if self.has_log else ())]
-        kinds += BY_TOPIC if self.has_topic else ()
-        missing = {kind: self.unknown[kind] for kind in kinds if kind in self.unknown}
-        assert not missing, missing
-        assert self.expected["members of a generation run"]
-
-    def lines(self) -> Iterator[str]:
-        yield f"\n{self.folder.name}, {self.mode}:"
-        for kind in self.expected:
-            unknown = f", {len(self.unknown[kind])} unknown" if kind in self.unknown else ""
-            yield f"  {kind:34} {self.matched[kind]} / {self.expected[kind]}{unknown}"
 
 
 def ms(at: Any) -> int:
@@ -305,6 +233,8 @@ def check_partitions(truth: Truth, found: Tables, tally: Tally) -> None:
             owned = [_owned(row) for row in around if row["assignment"] is not None]
             held = any(printed <= one for one in owned) if owned else None
             kind = "partitions that a member printed"
+            if not held and _is_unseen(found, run, event["t_ms"]):
+                held = None
             if not held and any(map(_has_ids, owned)):
                 # no source tells these topics' names
                 kind, held = "partitions of topics without names", None
@@ -346,6 +276,15 @@ def _never_taken_up(found: Tables, rows: list[Row], runs: list[Run]) -> int:
             if run is not None and not heard:
                 count += len(_owned(member))
     return count
+
+
+def _is_unseen(found: Tables, run: Run, at: int) -> bool:
+    """Did the source show of a rebalance of the group about that time only that there was one."""
+    return any(
+        row["members"] is None and not row["failed"] and abs(ms(row["ended_at"]) - at) < SOON
+        for row in found["rebalances"]
+        if row["group_id"] == run.group
+    )
 
 
 def _has_ids(owned: frozenset[tuple[str, int]]) -> bool:

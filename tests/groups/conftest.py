@@ -6,7 +6,9 @@ import gzip
 import json
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -48,14 +50,21 @@ class Captures:
         """Is it the story that is known by its groups' names."""
         return self.folder == DATA
 
-    def starts(self, group_id: str, client_id: str) -> list[dict[str, Any]]:
-        """The starts of this client's processes, as truth.json has them.
+    def start_of(self, group_id: str, client_id: str, request: dict[str, Any]) -> Any:
+        """The start of the process that made this request, as truth.json has it.
 
         Streams puts an ending of its own behind the client ids that it is given.
         """
-        timeline = self._truth["groups"][group_id]["timeline"]
+        told = datetime.strptime(request["stamp"], "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
         names = (client_id, client_id.partition("-StreamThread-")[0])
-        return [e for e in timeline if e["action"] == "start" and e["client_id"] in names]
+        *_, last = (
+            event
+            for event in sorted(self._truth["groups"][group_id]["timeline"], key=itemgetter("t_ms"))
+            if event["action"] == "start"
+            and event["client_id"] in names
+            and event["t_ms"] <= told.timestamp() * 1000
+        )
+        return last
 
     def document(self, name: str) -> Any:
         """`describe.json` or `truth.json`."""

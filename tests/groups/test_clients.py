@@ -171,10 +171,8 @@ def test_no_guess_about_a_captured_member_is_wrong(captures, capsys):
             continue
         software = request["clientInformation"]
         client_id, version = request["requestHeader"]["clientId"], software["softwareVersion"]
-        (real,) = {
-            real_software.family(e["software"])
-            for e in captures.starts(asked["groupId"], client_id)
-        }
+        start = captures.start_of(asked["groupId"], client_id, request)
+        real = real_software.family(start["software"])
         for protocol in asked["protocols"]:
             guess = clients.identify(
                 client_id,

@@ -96,7 +96,8 @@ def test_a_generation_out_of_range_is_refused(generation):
 
 def test_captured_cooperative_user_data(captures, capsys):
     """Java always writes four bytes: the last generation that this assignor itself handed out,
-    so -1 while another assignor is the elected one, and never above the member's own generation.
+    so -1 while another assignor is the elected one, and never above the member's own generation,
+    unless it has lost that (-1) as it was too slow.
     """
     seen: Counter[str] = Counter()
     for request in captures.requests("JOIN_GROUP"):
@@ -110,7 +111,7 @@ def test_captured_cooperative_user_data(captures, capsys):
                 generation = decode_cooperative_sticky(data)
                 assert generation is not None
                 assert encode_cooperative_sticky(generation) == data
-                if subscription.version >= 2:
+                if subscription.version >= 2 and subscription.generation_id >= 0:
                     assert -1 <= generation <= subscription.generation_id
             seen[f"{software} {'null' if data is None else len(data)}"] += 1
     assert seen["apache-kafka-java 4"] or not captures.bundled
