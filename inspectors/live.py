@@ -1,4 +1,5 @@
 """Live groups: `select_groups` says which, `read_groups` reads each into a `GroupSnapshot`.
+`read_brokers` reads what is there without any group.
 
 Two Kafka clients answer. kafka-python's messages give the description with the members' raw
 subscription bytes, in one answer of one moment; confluent-kafka gives offsets, topics and the
@@ -11,11 +12,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Final
 
 from kafka.protocol.admin.groups import ListGroupsRequest
 
 from rebal.groups.model import GroupSnapshot, Record
+from rebal.inspectors.brokers import SeenBrokers
 from rebal.inspectors.connection import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, SelectionError, SettingError
 from rebal.inspectors.live_admin import Admin
@@ -127,6 +130,25 @@ def read_groups(
         finally:
             # After Ctrl-C nobody waits for answers: closing the session wakes the threads.
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def read_brokers(config: ClusterConfig) -> SeenBrokers:
+    """The cluster, by what the first of its brokers says of it.
+
+    Raises:
+        ConnectError: the cluster cannot be reached, or neither client can log in.
+        RequestError: a broker cannot be asked.
+    """
+    with _connect(config) as session:
+        deadline = Deadline(config.timeout_ms)
+        if session.raw is not None:
+            first = min(session.raw.brokers)
+        else:
+            assert session.admin is not None
+            first = min(broker.broker_id for broker in session.admin.cluster(deadline)[1])
+        cluster, notes = session.cluster(first, deadline)
+        counts = {} if session.admin is None else session.admin.partition_counts(deadline)
+        return SeenBrokers(at=datetime.now(UTC), cluster=cluster, topics=counts, notes=tuple(notes))
 
 
 def _failure(group_id: str, error: RequestError, config: ClusterConfig) -> GroupFailure:

@@ -160,6 +160,18 @@ class Admin:
             )
         return found, failed
 
+    def partition_counts(self, deadline: Deadline) -> dict[str, int]:
+        """How many partitions each topic has that this user may describe."""
+        try:
+            seen = self._client.list_topics(timeout=max(0.05, deadline.left()))
+        except KafkaException as error:
+            raise self._error(error, deadline) from None
+        return {
+            name: len(topic.partitions)
+            for name, topic in sorted(seen.topics.items())
+            if topic.error is None
+        }
+
     def committed(self, group_id: str, deadline: Deadline) -> dict[tuple[str, int], int | None]:
         """The committed offset of each partition that has one."""
         asked = [ConsumerGroupTopicPartitions(group_id)]

@@ -84,6 +84,40 @@ class Session:
                     self._settings[broker_id] = error
             return self._settings[broker_id]
 
+    def cluster(self, broker_id: int, deadline: Deadline) -> tuple[Cluster, list[str]]:
+        """The cluster by what this broker says of it, and what could not be read.
+
+        Raises:
+            RequestError: the broker cannot be asked.
+            ConnectError: the connection is lost for good.
+        """
+        settings: Mapping[str, str] = {}
+        notes: list[str] = []
+        if self.admin is not None:
+            found = self.settings(broker_id, deadline)
+            if isinstance(found, RequestError) and "AUTHORIZATION" in found.name:
+                notes.append("broker settings were not read: allow DESCRIBE_CONFIGS on the cluster")
+            elif isinstance(found, RequestError | ConnectError):
+                notes.append(f"broker settings were not read: {found}")
+            else:
+                settings = found
+        if self.raw is None:
+            assert self.admin is not None
+            cluster_id, brokers = self.admin.cluster(deadline)
+            return Cluster(cluster_id=cluster_id, brokers=brokers, settings=settings), notes
+        connection = self.raw.node(broker_id, deadline)
+        cluster = Cluster(
+            cluster_id=self.raw.cluster_id,
+            brokers=tuple(
+                Broker(broker_id=number, rack=rack)
+                for number, (_, _, rack) in sorted(self.raw.brokers.items())
+            ),
+            version=broker_version(connection),
+            features=dict(sorted(connection.features.items())),
+            settings=settings,
+        )
+        return cluster, notes
+
 
 def read_group(
     session: Session, group_id: str, *, probe: bool = False, assignors: Sequence[str] = ()
@@ -97,7 +131,8 @@ def read_group(
     deadline = Deadline(session.config.timeout_ms)
     notes = list(session.notes)
     described, host, port = _describe(session, group_id, deadline)
-    cluster = _cluster(session, described, deadline, notes)
+    cluster, unread = session.cluster(described.coordinator_id, deadline)
+    notes += unread
     members = tuple(_identified(member, described) for member in described.members)
     topics, lag = _topics_and_lag(session, described, deadline, notes)
     kind = coordinator_kind(cluster)
@@ -168,35 +203,6 @@ def _identified(member: Member, described: Described) -> Member:
         described.group_id,
     )
     return member if software is None else replace(member, software=software)
-
-
-def _cluster(
-    session: Session, described: Described, deadline: Deadline, notes: list[str]
-) -> Cluster:
-    settings: Mapping[str, str] = {}
-    if session.admin is not None:
-        found = session.settings(described.coordinator_id, deadline)
-        if isinstance(found, RequestError) and "AUTHORIZATION" in found.name:
-            notes.append("broker settings were not read: allow DESCRIBE_CONFIGS on the cluster")
-        elif isinstance(found, RequestError | ConnectError):
-            notes.append(f"broker settings were not read: {found}")
-        else:
-            settings = found
-    if session.raw is None:
-        assert session.admin is not None
-        cluster_id, brokers = session.admin.cluster(deadline)
-        return Cluster(cluster_id=cluster_id, brokers=brokers, settings=settings)
-    connection = session.raw.node(described.coordinator_id, deadline)
-    return Cluster(
-        cluster_id=session.raw.cluster_id,
-        brokers=tuple(
-            Broker(broker_id=broker_id, rack=rack)
-            for broker_id, (_, _, rack) in sorted(session.raw.brokers.items())
-        ),
-        version=broker_version(connection),
-        features=dict(sorted(connection.features.items())),
-        settings=settings,
-    )
 
 
 def _topics_and_lag(

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import Consumer, TopicPartition
 
 from rebal.groups.model import Record
+from rebal.inspectors.brokers import SeenBrokers
 from rebal.inspectors.connection import ClusterConfig
 from rebal.inspectors.connection_tokens import token_of
 from rebal.inspectors.errors import ConnectError, RequestError, SettingError
 from rebal.inspectors.fleet.kafka_options import java_options, subject_claim
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.sources import TOPIC, Source
+from rebal.inspectors.live import read_brokers
 from rebal.inspectors.live_admin import Admin
 from rebal.inspectors.raw import RawCluster
 from rebal.inspectors.raw_connection import Deadline
@@ -34,11 +36,12 @@ class KafkaRange(Record, frozen=True, kw_only=True):
     """What is to be read: from the first offset up to, not including, the second, by partition.
 
     `notes` say what cannot be read; `subject` is the claim that names the user in OAUTHBEARER's
-    tokens.
+    tokens; `brokers` is what those say beside records.
     """
 
     partitions: dict[int, tuple[int, int]]
     subject: str | None = None
+    brokers: SeenBrokers | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -79,7 +82,13 @@ def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
             )
         if start < stable:
             wanted[partition] = (start, stable)
-    return KafkaRange(partitions=wanted, subject=subject, notes=tuple(notes))
+    brokers = None
+    try:
+        brokers = read_brokers(config)
+        notes += brokers.notes
+    except (ConnectError, RequestError) as error:
+        notes.append(f"what the brokers say of themselves was not read: {error}")
+    return KafkaRange(partitions=wanted, subject=subject, brokers=brokers, notes=tuple(notes))
 
 
 def read_kafka(spark: SparkSession, config: ClusterConfig, what: KafkaRange) -> Source:
@@ -93,7 +102,7 @@ def read_kafka(spark: SparkSession, config: ClusterConfig, what: KafkaRange) -> 
         from rebal.inspectors.fleet.sources import SOURCE
 
         empty = spark.createDataFrame([], from_arrow_schema(SOURCE, prefer_timestamp_ntz=False))
-        return Source(empty, (address,), notes=what.notes)
+        return Source(empty, (address,), notes=what.notes, brokers=what.brokers)
     starts = {str(partition): start for partition, (start, _) in what.partitions.items()}
     ends = {str(partition): end for partition, (_, end) in what.partitions.items()}
     rows = (
@@ -119,7 +128,11 @@ def read_kafka(spark: SparkSession, config: ClusterConfig, what: KafkaRange) -> 
         )
     )
     return Source(
-        rows, (address,), holds_records=partial(_holds_records, config, what), notes=what.notes
+        rows,
+        (address,),
+        holds_records=partial(_holds_records, config, what),
+        notes=what.notes,
+        brokers=what.brokers,
     )
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Record
+from rebal.inspectors.brokers import SeenBrokers
 
 SCHEMA: Final = "rebal.fleet-scan/2"
 CURRENT: Final = "current"
@@ -40,7 +41,8 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     last offset read by partition of `__consumer_offsets`; `breaks` are those up to which an earlier
     scan read and after which the next found some missing: the log cleaner came between, and what it
     took away was never read. `sources` are brokers, files and logs as they were named.
-    `observed_from` and `observed_until` bound the times of what was read.
+    `observed_from` and `observed_until` bound the times of what was read. `brokers` is what the
+    last scan of a live cluster was told beside records.
     """
 
     schema: str = SCHEMA
@@ -56,6 +58,7 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     requests: dict[str, int] = msgspec.field(default_factory=dict)
     offsets: dict[int, int] = msgspec.field(default_factory=dict)
     breaks: dict[int, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    brokers: SeenBrokers | None = None
     tables: dict[str, TableEntry] = msgspec.field(default_factory=dict)
 
 

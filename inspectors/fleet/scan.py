@@ -300,6 +300,7 @@ def _manifest(
         requests=counted({}, requests) or (before.requests if before else {}),
         offsets=dict(sorted({**(before.offsets if before else {}), **totals.last}.items())),
         breaks=_breaks(run, totals),
+        brokers=(source.brokers if source else None) or (before.brokers if before else None),
         tables=tables,
     )
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from rebal.groups.errors import DocumentError
+from rebal.inspectors.brokers import SeenBrokers
 from rebal.inspectors.fleet.paths import file_name, is_remote, spark_paths
 from rebal.inspectors.fleet.schemas import RECORDS
 from rebal.inspectors.fleet.tasks import Work, in_tasks
@@ -44,7 +45,8 @@ class Source:
 
     `read` makes batches of `SOURCE` of a task's rows (None: they are such rows). `may_repeat`: one
     record may come twice. `holds_records`: asks the source itself, in another way, whether there is
-    something to read, so that reading nothing can be an error. `notes` are for the operator.
+    something to read, so that reading nothing can be an error. `notes` are for the operator, and
+    `brokers` is what those of a live cluster said.
     """
 
     rows: DataFrame
@@ -53,6 +55,7 @@ class Source:
     may_repeat: bool = False
     holds_records: Callable[[], bool] = lambda: False
     notes: tuple[str, ...] = ()
+    brokers: SeenBrokers | None = None
 
 
 def find_files(paths: Sequence[str]) -> list[tuple[str, str]]:

@@ -1,9 +1,9 @@
 """Groups of a scan as `GroupSnapshot`s: what the planner takes, without a broker.
 
 `ScannedGroups` reads the rows of all groups, or of one, and makes a snapshot of each that is asked
-for. The tables tell members, what they sent and what they
-own; nothing in them tells the brokers' settings, log end offsets, or how many partitions a topic
-has: those stay unknown, or are said to follow from what is owned.
+for. The tables tell members, what they sent and what they own. The brokers' settings, and how many
+partitions a topic has, are known if the scan asked the brokers; else they stay unknown, or are said
+to follow from what is owned. Nothing tells log end offsets.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from rebal.groups.clients import family_of
 from rebal.groups.evidence import merge
@@ -31,6 +33,7 @@ from rebal.groups.model import (
     TopicPartitions,
 )
 from rebal.groups.observations import Joined, Observation
+from rebal.inspectors.brokers import SeenBrokers
 from rebal.inspectors.fleet.tables import Tables
 from rebal.inspectors.fleet.tables_columns import moment, rows_of
 from rebal.inspectors.fleet.tables_seen import read_observations
@@ -91,6 +94,7 @@ class ScannedGroups:
         self._seen: dict[str, list[Observation]] = defaultdict(list)
         for one in read_observations(tables, group):
             self._seen[one.group_id or ""].append(one)
+        self._brokers = tables.manifest.brokers
         self._cluster = _cluster(tables)
         rows = rows_of(tables.read("groups", _GROUPS, group))
         self._groups = {row[0]: dict(zip(_GROUPS, row, strict=True)) for row in rows}
@@ -106,7 +110,9 @@ class ScannedGroups:
         Members' lists are bound to them, with the time they were seen; `captured_at` is the end of
         what the scan saw of the group. A deleted group has state Dead and no members.
         """
-        return _snapshot(self._groups[name], self._members, self._seen, self._cluster)
+        return _snapshot(
+            self._groups[name], self._members, self._seen, self._cluster, self._brokers
+        )
 
 
 def read_snapshots(tables: Tables, group: str | None = None) -> tuple[GroupSnapshot, ...]:
@@ -116,10 +122,15 @@ def read_snapshots(tables: Tables, group: str | None = None) -> tuple[GroupSnaps
 
 
 def _cluster(tables: Tables) -> Cluster:
-    """Only brokers with this feature write records of KIP-848 groups; nothing tells its level."""
+    """What the brokers said. Without: only those with this feature write records of KIP-848 groups,
+    and nothing tells its level."""
+    brokers = tables.manifest.brokers
+    if brokers is not None and brokers.cluster.features:
+        return brokers.cluster
     kinds = tables.manifest.records
     seen = any(kind.startswith("CONSUMER_GROUP_") and count for kind, count in kinds.items())
-    return Cluster(features={"group.version": 1} if seen else {})
+    features = {"group.version": 1} if seen else {}
+    return replace(brokers.cluster if brokers else Cluster(), features=features)
 
 
 def _current(tables: Tables, group: str | None) -> Mapping[str, list[_Row]]:
@@ -136,6 +147,7 @@ def _snapshot(
     members: Mapping[str, Sequence[_Row]],
     seen: Mapping[str, Sequence[Observation]],
     cluster: Cluster,
+    brokers: SeenBrokers | None,
 ) -> GroupSnapshot:
     group_id = row["group_id"]
     until = moment(row["observed_until"]) or moment(row["last_seen"])
@@ -153,7 +165,7 @@ def _snapshot(
     made = tuple(
         _member(one, kind, evidence, one.member_id in told) for one in members.get(group_id, ())
     )
-    topics = _topics(made)
+    topics = _topics(made, brokers.topics if brokers else {})
     return merge(
         GroupSnapshot(
             group=Group(
@@ -172,7 +184,7 @@ def _snapshot(
             evidence=(evidence,),
             members=made,
             topics=topics,
-            notes=_notes(made, topics),
+            notes=_notes(made, topics, brokers),
         ),
         observed,
     )
@@ -224,21 +236,29 @@ def _member(row: _Row, kind: GroupType, seen: Evidence, told: bool) -> Member:
     )
 
 
-def _topics(members: Sequence[Member]) -> tuple[Topic, ...]:
-    """The topics that are owned, each with as many partitions as its highest owned one needs."""
-    highest: dict[str, int] = {}
+def _topics(members: Sequence[Member], counts: Mapping[str, int]) -> tuple[Topic, ...]:
+    """The topics that are owned or subscribed to; one without a count has as many partitions as its
+    highest owned one needs."""
+    found: dict[str, int] = {}
     for member in members:
         for topic, numbers in member.assignment.items():
             top = max((run.stop for run in numbers.runs), default=0)
-            highest[topic] = max(top, highest.get(topic, 0))
-    return tuple(Topic(name=name, partitions=n) for name, n in sorted(highest.items()) if n)
+            found[topic] = max(top, found.get(topic, 0), counts.get(topic, 0))
+        for topic in member.subscribed_topics:
+            found[topic] = max(found.get(topic, 0), counts.get(topic, 0))
+    return tuple(Topic(name=name, partitions=n) for name, n in sorted(found.items()) if n)
 
 
-def _notes(members: Sequence[Member], topics: Sequence[Topic]) -> tuple[str, ...]:
+def _notes(
+    members: Sequence[Member], topics: Sequence[Topic], brokers: SeenBrokers | None
+) -> tuple[str, ...]:
     if not members:
         return ()
-    notes = ["broker settings, versions and log end offsets: a scan's tables have none"]
-    if topics:
+    if brokers is None:
+        notes = ["broker settings, versions and log end offsets: a scan's tables have none"]
+    else:
+        notes = ["log end offsets: a scan's tables have none", *brokers.notes]
+    if any(topic.name not in (brokers.topics if brokers else {}) for topic in topics):
         notes.append("how many partitions a topic has: taken to be as many as are owned")
     return tuple(notes)
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rebal.inspectors.brokers import SeenBrokers
 from rebal.inspectors.fleet.manifest import Manifest, TableEntry, TableFile, dump_manifest
 from rebal.inspectors.fleet.schemas import TABLES
 
@@ -28,12 +29,13 @@ def write_tables(
     records: Mapping[str, int] | None = None,
     minutes: int = 24 * 60,
     breaks: Mapping[int, tuple[int, ...]] | None = None,
+    brokers: SeenBrokers | None = None,
 ) -> Path:
     """`folder` with these rows, in the layout of a finished run; each table in `files` files.
 
     `more` are columns, all null, that a newer rebal may have added to every table. `records` are
-    the kinds of records that the manifest counts, `minutes` the length of the history, `breaks` as
-    in the manifest.
+    the kinds of records that the manifest counts, `minutes` the length of the history, `breaks` and
+    `brokers` as in the manifest.
     """
     run = folder / "runs" / "1"
     tables = {}
@@ -62,6 +64,7 @@ def write_tables(
         read=sum((records or _RECORDS).values()),
         records=dict(records or _RECORDS),
         breaks=dict(breaks or {}),
+        brokers=brokers,
         tables=tables,
     )
     (run / "manifest.json").write_bytes(dump_manifest(manifest))

@@ -10,6 +10,11 @@ from typing import Any
 import pytest
 
 from rebal.cli.app import run
+from rebal.groups.model import GroupSnapshot
+from rebal.inspectors.connection import ClusterConfig
+from rebal.inspectors.fleet.tables import open_tables
+from rebal.inspectors.fleet.tables_groups import read_snapshots
+from rebal.inspectors.live import read_groups
 from tests.kafka.members import wait_assigned
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
@@ -58,6 +63,17 @@ def test_lists_of_a_scan_bind_to_who_is_still_there(  # noqa: PLR0917 - fixtures
         assert one["member_id"] == told[name]["member_id"]
         assert one["assignment"] == told[name]["assignment"]
         assert one["assignors"]["list"] == LISTS[name]
+
+    # What the brokers said of themselves stays, also when only a file brings news.
+    (now,) = read_groups(ClusterConfig(bootstrap=kafka41.bootstrap), [group_id])
+    assert isinstance(now, GroupSnapshot)
+    assert now.cluster.settings["group.consumer.max.size"]
+    for source in (("-b", kafka41.bootstrap), ("--request-log", kafka41.request_log_path)):
+        scan(*source, "--out", out)
+        (then,) = read_snapshots(open_tables(out), group_id)
+        assert then.cluster == now.cluster
+        assert [one.partitions for one in then.topics] == [4]
+        assert then.notes == ("log end offsets: a scan's tables have none",)
 
     # Restarted after the scan, with the log off: its new member id is nobody that the scan saw.
     running["kafka-python"].stop()

@@ -235,7 +235,8 @@ def test_what_a_user_needs_and_what_is_said_without(
     assert "--group rebal-fleet --resource-pattern-type prefixed" in said
     busy.allow("limited", "topic", TOPIC, "READ")
     busy.allow("limited", "group", "rebal-fleet", "READ", prefixed=True)
-    scan("--command-config", as_user("limited"), "--out", out)
+    said = scan("--command-config", as_user("limited"), "--out", out)
+    assert "broker settings were not read: allow DESCRIBE_CONFIGS on the cluster" in said
     # Other tests of the shared broker begin with a user without rights.
     busy.forbid("limited")
     assert read_manifest(out).read > 0

@@ -16,6 +16,8 @@ import pytest
 from rebal.groups.errors import RebalError
 from rebal.groups.evidence import merge
 from rebal.groups.model import (
+    Broker,
+    Cluster,
     Group,
     GroupSnapshot,
     GroupState,
@@ -25,6 +27,7 @@ from rebal.groups.model import (
     Source,
 )
 from rebal.groups.observations import Joined, Left, Rebalanced, Refused
+from rebal.inspectors.brokers import SeenBrokers
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.fleet.tables import open_tables
 from rebal.inspectors.fleet.tables_columns import moment, rows_of
@@ -202,6 +205,28 @@ def test_what_no_source_shows_stays_unknown(scan: Path) -> None:
     assert not seen.lag
     assert not seen.cluster.settings
     assert any("a scan's tables have none" in note for note in seen.notes)
+
+
+def test_what_the_brokers_said_is_known(scan: Path, tmp_path: Path) -> None:
+    (topic,) = snapshot_of(scan, "unknown").topics
+    cluster = Cluster(
+        cluster_id="c1",
+        brokers=(Broker(broker_id=3, rack="b"),),
+        version="4.1",
+        features={"group.version": 1},
+        settings={"group.consumer.max.size": "100"},
+    )
+    counts = {topic.name: topic.partitions + 2, "of nobody": 7}
+    for brokers, partitions, notes in (
+        (SeenBrokers(at=AT, cluster=cluster, topics=counts), topic.partitions + 2, 1),
+        (SeenBrokers(at=AT, cluster=cluster, notes=("no rights",)), topic.partitions, 3),
+    ):
+        told = write_tables(tmp_path / str(notes), fleet(GROUPS), brokers=brokers)
+        seen = snapshot_of(told, "unknown")
+        assert seen.cluster == cluster
+        assert [(one.name, one.partitions) for one in seen.topics] == [(topic.name, partitions)]
+        assert len(seen.notes) == notes
+        assert seen.notes[0] == "log end offsets: a scan's tables have none"
 
 
 def test_kip_848_empty_and_deleted_groups(scan: Path) -> None:
