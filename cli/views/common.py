@@ -228,3 +228,8 @@ def lag_by_member(
 def to_paste(line: str, indent: int = 2) -> Text:
     """A line to copy: never folded here, so that what the terminal wraps is still one line."""
     return Text(" " * indent + line, no_wrap=True, overflow="ignore")
+
+
+def path_words(path: str) -> str:
+    """A plan's path, for reading: `two bounces`, `KIP-848 online`, `no way`."""
+    return "no way" if path == "none" else path.replace("_", " ").replace("kip848", "KIP-848")

@@ -10,7 +10,7 @@ from typing import Final
 
 from rebal.cli.fleet import FleetGroup, FleetReport
 from rebal.cli.output import escape
-from rebal.cli.views.common import command_line, count, span_text
+from rebal.cli.views.common import command_line, count, path_words, span_text
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.fleet.tables_columns import moment
 from rebal.planner.plan import Verdict
@@ -101,7 +101,7 @@ def path_text(group: FleetGroup) -> str:
     if group.readiness is None:
         return ""
     plan = group.readiness.plan
-    path = "no way" if plan.path == "none" else plan.path.replace("_", " ")
+    path = path_words(plan.path)
     if plan.next_step is None or not plan.steps:
         return path
     return f"{path}, {plan.next_step} of {len(plan.steps)}"

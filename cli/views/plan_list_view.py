@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from rebal.cli.output import shown
-from rebal.cli.views.common import Column, FittingTable, command_line, count, to_paste
+from rebal.cli.views.common import Column, FittingTable, command_line, count, path_words, to_paste
 from rebal.cli.views.plan_view import VERDICT_STYLES
 from rebal.planner.plan import Plan
 
@@ -38,4 +38,4 @@ def plan_list_view(plans: Sequence[Plan], words: Sequence[str]) -> list[Renderab
 
 def _row(plan: Plan) -> tuple[Text, str, str, str]:
     verdict = Text(str(plan.verdict), style=VERDICT_STYLES[plan.verdict])
-    return verdict, plan.group_id, plan.path.replace("_", " "), plan.summary
+    return verdict, plan.group_id, path_words(plan.path), plan.summary
