@@ -32,8 +32,12 @@ def target_not_first(context: Context) -> Iterator[Finding]:
     How to fix it: [cooperative-sticky, old] on the way up, [old, cooperative-sticky] on the way
     down; or see to it that a rebalance has completed since the coordinator loaded the group
     before the narrowing bounce begins (RB113).
+
+    It does not fire where the target is elected all the same, as the members share nothing else.
     """
     if not context.planning or not context.classic or context.goal == CONSUMER:
+        return
+    if context.elected == context.target:
         return
     named = []
     for facts in context.members:
