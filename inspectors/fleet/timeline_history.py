@@ -19,6 +19,7 @@ from rebal.inspectors.fleet.timeline_rebalances import (
     Generation,
     Owners,
     cause,
+    count_of,
     moved,
     went,
 )
@@ -44,7 +45,7 @@ class History:
         self.incarnation = 1
         self.now: Generation | None = None
         self.protocol: str | None = None
-        self.assigned = (0, 0)
+        self.assigned = 0
         self.places = Places()
         self.withheld: Owners = {}
         # who went when the newest generation was written again
@@ -141,7 +142,7 @@ class History:
         if told:
             self.incidents.deleted(at)
         self.ended = True
-        self.now, self.protocol, self.assigned, self.withheld = None, None, (0, 0), {}
+        self.now, self.protocol, self.assigned, self.withheld = None, None, 0, {}
         self.slipped = []
 
     def finish(self) -> int | None:
@@ -196,7 +197,7 @@ class History:
         assigned = None if new.members is None else new.sums.assigned
         began = cause(
             old, new, change, self.log, round_, sure=self._sure(old, round_),
-            assigned=(*self.assigned, assigned or 0),
+            added=(assigned or 0) - self.assigned, withheld=count_of(self.withheld),
         ) if old is not None and before_known and change is not None else None  # fmt: skip
         if old is None and new.number == 1 and count:
             began = causes.FIRST
@@ -240,7 +241,7 @@ class History:
             ),
         )
         self.protocol = cost.protocol if cost is not None else None
-        self.assigned = (self.assigned[1], assigned or 0)
+        self.assigned = assigned or 0
         if count != 0:
             self.metrics.completed(new.ended, latency)
         self.incidents.rebalanced(new)

@@ -168,6 +168,11 @@ Owners = dict[str, int]
 owner."""
 
 
+def count_of(owners: Owners) -> int:
+    """How many partitions they are."""
+    return sum(bits.bit_count() for bits in owners.values())
+
+
 def moved(change: Change, withheld: Owners, places: Places) -> tuple[int | None, Owners]:
     """Partitions that have another owner than the last one they had; and those withheld now.
 
@@ -244,11 +249,12 @@ def went(standing: Standing, log: Log, began: int | None, ended: int, sure: bool
 
 def cause(
     old: Generation, new: Generation, change: Change, log: Log, round_: Round | None,
-    *, sure: bool, assigned: tuple[int, int, int],
+    *, sure: bool, added: int, withheld: int,
 ) -> str | None:  # fmt: skip
     """What began the rebalance from `old` to `new`; None: cannot tell.
 
-    `assigned` counts the partitions given in the generation before `old`, in `old` and in `new`.
+    `added` is how many partitions more are given than in `old`, `withheld` how many were held back
+    until now.
     """
     gone, came = change.really_gone, change.really_new
     told = None
@@ -262,11 +268,20 @@ def cause(
         return causes.REPLACED
     if not old.members and old.members is not None and came:
         return causes.FIRST
-    if told is not None and not (
-        told in (causes.LEADER, causes.REJOINED) and _plain(change, assigned)
-    ):
+    if came and round_ is not None and _was_empty(change, log, round_.began(new.ended)):
+        return causes.FIRST
+    plain = _plain(change, added, withheld)
+    if told is not None and not (told in (causes.LEADER, causes.REJOINED) and plain):
         return told
-    return _plain(change, assigned) or told
+    return plain or told
+
+
+def _was_empty(change: Change, log: Log, began: int | None) -> bool:
+    """Had all members left before the first join: no line tells of an empty generation."""
+    if began is None or not change.gone or not log.left:
+        return False
+    lefts = [log.left.get(one.seen.member_id) for one in change.gone]
+    return all(left is not None and left[0] <= began for left in lefts) and not change.stayed()
 
 
 def _logged(
@@ -304,7 +319,7 @@ def _logged(
     return causes.first(hint for hint in hints if hint.cause)
 
 
-def _plain(change: Change, assigned: tuple[int, int, int]) -> str | None:
+def _plain(change: Change, added: int, withheld: int) -> str | None:
     """What the two generations alone show."""
     gone, came = change.really_gone, change.really_new
     if gone or came:
@@ -314,9 +329,8 @@ def _plain(change: Change, assigned: tuple[int, int, int]) -> str | None:
         for old, seen in change.changed
     ):
         return causes.SUBSCRIPTION
-    earlier, before, after = assigned
-    if after > before:
-        return causes.FOLLOW_UP if earlier >= after else causes.TOPICS
+    if added > 0:
+        return causes.FOLLOW_UP if added <= withheld else causes.TOPICS
     return None
 
 

@@ -124,6 +124,35 @@ def test_causes_that_the_records_show() -> None:
     assert [row["stopped"] for row in rows[1:4]] == [1, 0, 0]
 
 
+def test_partitions_that_were_held_back_over_another_join_are_no_new_ones() -> None:
+    story = Story()
+    both = "cooperative-sticky"
+    a = M("a", (0, 1, 2), (0, 1, 2, 3, 4))
+    story.generation(10, 1, [M("a", (0, 1, 2, 3, 4))], both)
+    story.generation(20, 2, [a, M("b", ())], both)
+    story.generation(21, 3, [M("a", (0, 1), (0, 1, 2)), M("b", (3,)), M("c", ())], both)
+    story.generation(22, 4, [M("a", (0, 1), (0, 1)), M("b", (3, 4)), M("c", (2,))], both)
+    story.generation(40, 5, [M("a", (0, 1, 5), (0, 1)), M("b", (3, 4)), M("c", (2,))], both)
+    rows = tables(story.rows)["rebalances"]
+    assert [row["cause"] for row in rows] == [
+        causes.FIRST, causes.JOINED, causes.JOINED, causes.FOLLOW_UP, causes.TOPICS,
+    ]  # fmt: skip
+
+
+def test_who_comes_when_all_have_left_is_the_first_without_a_line_of_the_empty_group() -> None:
+    log = Story()
+    log.round(1, 1, [M("a", (0,)), M("b", (1,))])
+    log.leave(20, "a")
+    log.leave(21, "b")
+    log.round(30, 3, [M("c", (0, 1))])
+    log.leave(40, "c")
+    log.round(45, 4, [M("d", (0,)), M("e", (1,))], took=10)
+    rows = tables(log.rows)["rebalances"]
+    assert [facts(row, "cause", "left") for row in rows] == [
+        (causes.FIRST, []), (causes.FIRST, ["a", "b"]), (causes.JOINED, ["c"]),
+    ]  # fmt: skip
+
+
 def test_what_is_stopped_goes_by_each_members_own_protocol() -> None:
     story = Story()
     members = [M("e", (0, 1)), M("k", (2, 3))]

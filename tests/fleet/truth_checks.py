@@ -298,9 +298,15 @@ def _owned(row: Row) -> frozenset[tuple[str, int]]:
 
 
 def _closing(run: Run, at: int) -> bool:
-    """A process that dies was seen to be dead a little after it had given up its partitions."""
+    """Was it the end of the process, that was told to stop, and gave up what it had.
+
+    A process that dies is seen to be dead a little later; one that is told to stop in the middle of
+    a rebalance goes through with it first.
+    """
     early = CLOSING if run.how == "died" else 0
-    return run.end is not None and at >= run.end - early
+    if run.end is None or at < run.end - early:
+        return False
+    return not any(event["event"] == "ASSIGNED" and event["t_ms"] > at for event in run.seen)
 
 
 def check_described(_: Truth, found: Tables, tally: Tally) -> None:
