@@ -192,12 +192,14 @@ def _by_list(member: Member, elected: str | None) -> ProtocolAnswer | None:
     key = _family_key(member)
     client = family(key)
     fixed = _fixed(known.list, key)
-    voted = _of_assignor(elected, key) if elected is not None else None
+    votes = {_of_assignor(name, key) for name in (known.list if elected is None else (elected,))}
+    voted = votes.pop() if len(votes) == 1 else None
     shown = f"its list is [{', '.join(known.list)}]"
     if client is not None and not client.follows_vote:
         value, why = fixed, f"{shown}, and the client runs the highest protocol all of it supports"
     elif client is not None:
-        value, why = voted, f"{shown}, and the client follows the vote for {elected}"
+        chosen = elected or "any of it, as none of it runs another protocol"
+        value, why = voted, f"{shown}, and the client follows the vote for {chosen}"
     else:
         value = fixed if fixed is voted or len(set(known.list)) == 1 else None
         why = f"{shown}, whatever the client"

@@ -86,6 +86,8 @@ class History:
             new.completed = old.completed
             self.slipped += change.really_gone
             self._settle(old, new, change, None)
+            if old.type is not new.type:
+                self.roster.forget_profiles()
             self.now, self.tally = new, None
             return
         if self.slipped:

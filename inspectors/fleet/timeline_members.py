@@ -225,6 +225,11 @@ class Roster:
             self.write(standing, last, left_at, reason, current)
         self.members = {}
 
+    def forget_profiles(self) -> None:
+        """The group has another type from here on: what members ran before is no hint."""
+        for standing in self.members.values():
+            standing.profile = standing.tallied = None
+
     def clients(self) -> list[Seen]:
         """The members as they were last seen."""
         return [standing.seen for standing in self.members.values()]

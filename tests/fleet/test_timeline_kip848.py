@@ -113,6 +113,29 @@ def test_a_kip_848_group_that_is_deleted_or_still_moving() -> None:
     assert facts(dead, "state", "members") == ("Dead", 0)
 
 
+def test_what_members_ran_before_a_conversion_is_forgotten() -> None:
+    story = Story()
+    eager, modern = M("c", (0, 1)), M("n", (2, 3))
+    for number in (1, 2):
+        story.round(number, number, [M("c", (0, 1, 2, 3))])
+        story.generation(number + 0.1, number, [M("c", (0, 1, 2, 3))])
+    story.tombstone(20)
+    story.member(20, eager, ("range",))
+    story.epoch(20, 2)
+    story.target(20, "c", (0, 1, 2, 3))
+    story.target_epoch(20, 2)
+    story.current(20, "c", 2, (0, 1, 2, 3))
+    story.member(20, modern)
+    story.epoch(20, 3)
+    story.target(20, "c", (0, 1))
+    story.target(20, "n", (2, 3))
+    story.target_epoch(20, 3)
+    story.current(21, "c", 3, (0, 1))
+    story.current(21, "n", 3, (2, 3))
+    rows = tables(story.rows)["rebalances"]
+    assert [row["protocol"] for row in rows] == ["EAGER", "EAGER", "mixed"]
+
+
 def test_partitions_are_the_same_in_any_order() -> None:
     story = Story()
     story.member(1, M("n"))

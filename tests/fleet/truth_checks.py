@@ -21,8 +21,8 @@ SOON = 2_500
 SLACK = 50
 """Milliseconds by which a client's clock, or what it prints, may be late or early."""
 TOPIC_ID = re.compile(r"[\w-]{22}")
-CLOSING = 1_000
-"""Milliseconds that a consumer takes to close when it dies of an error."""
+BROKERS_SESSION = 45_000
+"""Milliseconds without a heartbeat that a KIP-848 member is allowed at most, by Kafka's default."""
 
 
 def ms(at: Any) -> int:
@@ -69,7 +69,8 @@ def members_at(found: Tables, row: Row) -> list[Row]:
 
 def run_of(member: Row, runs: list[Run], at: int) -> Run | None:
     """The process that a member was at that time; of several with its client id, the likeliest."""
-    latest = (member["session_timeout_ms"] or 0) + SOON
+    modern = BROKERS_SESSION if member["protocol_type"] == "consumer" else 0
+    latest = (member["session_timeout_ms"] or modern) + SOON
     alive = [run for run in runs if run.alive(at, latest)]
     could = [run for run in alive if run.is_client(member["client_id"])]
     joined = ms(member["joined_at"] or member["first_at"])
@@ -298,13 +299,12 @@ def _owned(row: Row) -> frozenset[tuple[str, int]]:
 
 
 def _closing(run: Run, at: int) -> bool:
-    """Was it the end of the process, that was told to stop, and gave up what it had.
+    """Was it the process's last: it did not stay, and so its partitions were not stopped by others.
 
-    A process that dies is seen to be dead a little later; one that is told to stop in the middle of
-    a rebalance goes through with it first.
+    A process that dies is seen to be dead a little later, and one that is told to stop in the
+    middle of a rebalance may go through with it first, or not at all.
     """
-    early = CLOSING if run.how == "died" else 0
-    if run.end is None or at < run.end - early:
+    if run.end is None or at < run.end - SOON:
         return False
     return not any(event["event"] == "ASSIGNED" and event["t_ms"] > at for event in run.seen)
 

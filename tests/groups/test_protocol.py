@@ -86,6 +86,15 @@ def test_exact_lists(family, names, elected, value):
 
 
 @pytest.mark.parametrize(
+    ("names", "value"),
+    [(("sticky", "range"), EAGER), ((COOP,), COOPERATIVE), ((COOP, "range"), CANNOT_TELL)],
+)
+def test_who_follows_the_vote_runs_what_all_of_its_list_runs_where_none_is_elected(names, value):
+    classic = member("a", *names, family="franz-go", protocol_type="classic")
+    assert runs(classic, type=GroupType.CONSUMER, assignor="uniform") is value
+
+
+@pytest.mark.parametrize(
     ("family", "value"),
     [
         ("java", CANNOT_TELL),
