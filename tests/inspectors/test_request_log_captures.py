@@ -23,6 +23,8 @@ NAMES = {
     "franz-go": "kgo",
     **dict.fromkeys(JAVA, "apache-kafka-java"),
 }
+ANSWERED_LATE = 15_000
+"""Milliseconds that a rebalance may take, of which a join waits for the end."""
 OWN_FAULT = ("same protocol type", "common RebalanceProtocol", "Failed to construct")
 """What members die of when their own client refuses their settings."""
 
@@ -44,9 +46,10 @@ def _truth():
 
 
 def _within(observations, kind, run):
-    """Observations of one run."""
+    """Observations of one run: a join may be answered when who asked has gone."""
     begin = datetime.fromtimestamp(run.start / 1000, UTC)
-    until = datetime.fromtimestamp((run.gone or run.end or _truth().end) / 1000, UTC)
+    end = (run.gone or run.end or _truth().end) + ANSWERED_LATE
+    until = datetime.fromtimestamp(max(run.end or 0, min(end, run.next_start)) / 1000, UTC)
     return [
         o
         for o in observations
