@@ -68,8 +68,20 @@ class Story:
         return alive
 
     def next_start(self, at: datetime) -> dict[str, Any] | None:
-        """The next process that was started, as `starts` has it."""
-        return next((start for start in self.starts() if when(start) > at), None)
+        """The next process that was started, as `starts` has it.
+
+        None where nobody who was there at this time still was when it started.
+        """
+        found = next((start for start in self.starts() if when(start) > at), None)
+        if found is None:
+            return None
+        *_, now = (self._ids(one) for one in self.snapshots if one.captured_at <= at)
+        *_, then = (self._ids(one) for one in self.snapshots if one.captured_at <= when(found))
+        return found if now & then else None
+
+    @staticmethod
+    def _ids(snapshot: GroupSnapshot) -> set[str]:
+        return {member.member_id for member in snapshot.members}
 
     def starts(self) -> Iterator[dict[str, Any]]:
         """Each start, with `refused` (did the group refuse it?) and `will_not_start` (its client?).
