@@ -365,6 +365,8 @@ class GroupTimeline:
             names = self.lists.stored(key.member_id, value, at, epoch)
             if names is not None:
                 self.log.person(key.member_id).assignors = names
+            elif key.member_id in self.log.persons:
+                self.log.persons[key.member_id].assignors = None
 
     def _state(self, members: int | None) -> str | None:
         if self.history.ended:

@@ -136,6 +136,27 @@ def test_what_members_ran_before_a_conversion_is_forgotten() -> None:
     assert [row["protocol"] for row in rows] == ["EAGER", "EAGER", "mixed"]
 
 
+def test_who_takes_a_static_members_place_never_had_its_list() -> None:
+    story = Story()
+    story.member(1, M("s-1", instance="s"), ("cooperative-sticky", "range"))
+    story.epoch(1, 1)
+    story.target_epoch(1, 1)
+    story.current(1, "s-1", 1, ())
+    for when, before, after, names in ((20, "s-1", "s-2", ("range",)), (40, "s-2", "s-3", None)):
+        story.gone(when, before)
+        copied = ("cooperative-sticky", "range") if names else ("range",)
+        story.member(when, M(after, instance="s"), copied)
+        story.current(when, after, 0, ())
+        story.member(when, M(after, instance="s"), names)
+        story.current(when, after, 1, ())
+    made = tables(story.rows)
+    listed = {(row["member_id"], *row["assignors"]) for row in made["assignor_lists"]}
+    assert listed == {("s-1", "cooperative-sticky", "range"), ("s-2", "range")}
+    assert {row["member_id"]: row["assignors"] for row in made["members"]} == {
+        "s-1": ["cooperative-sticky", "range"], "s-2": ["range"], "s-3": None,
+    }  # fmt: skip
+
+
 def test_partitions_are_the_same_in_any_order() -> None:
     story = Story()
     story.member(1, M("n"))
