@@ -147,8 +147,14 @@ def read_brokers(config: ClusterConfig) -> SeenBrokers:
             assert session.admin is not None
             first = min(broker.broker_id for broker in session.admin.cluster(deadline)[1])
         cluster, notes = session.cluster(first, deadline)
-        counts = {} if session.admin is None else session.admin.partition_counts(deadline)
-        return SeenBrokers(at=datetime.now(UTC), cluster=cluster, topics=counts, notes=tuple(notes))
+        topics = [] if session.admin is None else session.admin.all_topics(deadline)
+        return SeenBrokers(
+            at=datetime.now(UTC),
+            cluster=cluster,
+            topics={topic.name: topic.partitions for topic in topics},
+            topic_names={topic.topic_id: topic.name for topic in topics if topic.topic_id},
+            notes=tuple(notes),
+        )
 
 
 def _failure(group_id: str, error: RequestError, config: ClusterConfig) -> GroupFailure:

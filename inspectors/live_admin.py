@@ -154,23 +154,20 @@ class Admin:
                 continue
             parts = sorted(seen.partitions, key=lambda part: part.id)
             replicas = Replicas([node.id for node in part.replicas] for part in parts)
-            topic_id = str(seen.topic_id)
+            # librdkafka prints ids in the plain alphabet of base64, Kafka in the one for URLs.
+            topic_id = str(seen.topic_id).replace("+", "-").replace("/", "_")
             found.append(
                 Topic(name=name, partitions=len(parts), replicas=replicas, topic_id=topic_id)
             )
         return found, failed
 
-    def partition_counts(self, deadline: Deadline) -> dict[str, int]:
-        """How many partitions each topic has that this user may describe."""
+    def all_topics(self, deadline: Deadline) -> list[Topic]:
+        """Every topic that this user may describe."""
         try:
             seen = self._client.list_topics(timeout=max(0.05, deadline.left()))
         except KafkaException as error:
             raise self._error(error, deadline) from None
-        return {
-            name: len(topic.partitions)
-            for name, topic in sorted(seen.topics.items())
-            if topic.error is None
-        }
+        return self.topics(sorted(seen.topics), deadline)[0]
 
     def committed(self, group_id: str, deadline: Deadline) -> dict[tuple[str, int], int | None]:
         """The committed offset of each partition that has one."""

@@ -162,10 +162,12 @@ def _snapshot(
     observed = seen.get(group_id, ())
     # What a join says of software and timeouts comes with the join.
     told = {one.member_id for one in observed if isinstance(one, Joined) and one.software}
+    names = brokers.topic_names if brokers else {}
     made = tuple(
-        _member(one, kind, evidence, one.member_id in told) for one in members.get(group_id, ())
+        _member(one, kind, evidence, one.member_id in told, names)
+        for one in members.get(group_id, ())
     )
-    topics = _topics(made, brokers.topics if brokers else {})
+    topics = _topics(made, brokers)
     return merge(
         GroupSnapshot(
             group=Group(
@@ -190,7 +192,9 @@ def _snapshot(
     )
 
 
-def _member(row: _Row, kind: GroupType, seen: Evidence, told: bool) -> Member:
+def _member(
+    row: _Row, kind: GroupType, seen: Evidence, told: bool, names: Mapping[str, str]
+) -> Member:
     at = moment(row.last_at)
     sent = row.subscription_version is not None
     stored = Evidence(source=Source.OFFSETS_TOPIC, at=at or seen.at)
@@ -226,9 +230,9 @@ def _member(row: _Row, kind: GroupType, seen: Evidence, told: bool) -> Member:
         subscription_error=row.error,
         subscribed_topics=row.topics or (),
         subscribed_regex=row.topic_regex,
-        assignment=row.assignment or {},
+        assignment=_named(row.assignment or {}, names),
         assignment_user_data=row.assignment_user_data,
-        target_assignment=row.target,
+        target_assignment=None if row.target is None else _named(row.target, names),
         member_epoch=row.last_generation if kind is GroupType.CONSUMER else None,
         protocol_type=_spoken(row.protocol_type) if kind is GroupType.CONSUMER else None,
         joined_at=moment(row.joined_at),
@@ -236,9 +240,17 @@ def _member(row: _Row, kind: GroupType, seen: Evidence, told: bool) -> Member:
     )
 
 
-def _topics(members: Sequence[Member], counts: Mapping[str, int]) -> tuple[Topic, ...]:
+def _named(partitions: TopicPartitions, names: Mapping[str, str]) -> TopicPartitions:
+    """Records of KIP-848 groups know topics by their ids, and a scan's other records not all."""
+    named = {names.get(topic, topic): numbers for topic, numbers in partitions.items()}
+    return dict(sorted(named.items()))
+
+
+def _topics(members: Sequence[Member], brokers: SeenBrokers | None) -> tuple[Topic, ...]:
     """The topics that are owned or subscribed to; one without a count has as many partitions as its
     highest owned one needs."""
+    counts = brokers.topics if brokers else {}
+    ids = {name: topic_id for topic_id, name in brokers.topic_names.items()} if brokers else {}
     found: dict[str, int] = {}
     for member in members:
         for topic, numbers in member.assignment.items():
@@ -246,7 +258,11 @@ def _topics(members: Sequence[Member], counts: Mapping[str, int]) -> tuple[Topic
             found[topic] = max(top, found.get(topic, 0), counts.get(topic, 0))
         for topic in member.subscribed_topics:
             found[topic] = max(found.get(topic, 0), counts.get(topic, 0))
-    return tuple(Topic(name=name, partitions=n) for name, n in sorted(found.items()) if n)
+    return tuple(
+        Topic(name=name, partitions=n, topic_id=ids.get(name))
+        for name, n in sorted(found.items())
+        if n
+    )
 
 
 def _notes(

@@ -15,6 +15,7 @@ from rebal.inspectors.connection import ClusterConfig
 from rebal.inspectors.fleet.tables import open_tables
 from rebal.inspectors.fleet.tables_groups import read_snapshots
 from rebal.inspectors.live import read_groups
+from tests.fleet.conftest import read_tables
 from tests.kafka.members import wait_assigned
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
@@ -91,3 +92,30 @@ def test_lists_of_a_scan_bind_to_who_is_still_there(  # noqa: PLR0917 - fixtures
     (group,) = json.loads(capsys.readouterr().out)["groups"]
     assert group["members"] == 2
     assert group["metrics"]["rebalance-total"] >= 2
+
+
+def test_topics_that_records_know_by_their_ids_have_their_names(  # noqa: PLR0917 - fixtures
+    kafka41: Any,
+    members: Any,
+    group_id: str,
+    topic_name: str,
+    scan: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    topics = [kafka41.create_topic(f"{topic_name}-{n}", 2) for n in range(2)]
+    member = members.start(
+        "confluent-kafka", kafka41, "m", group_id, topics=topics, protocol="consumer"
+    )
+    wait_assigned([member], 4)
+    kafka41.wait_stable(group_id, 1)
+    out = tmp_path / "scan"
+    scan("-b", kafka41.bootstrap, "--out", out)
+    (now,) = read_groups(ClusterConfig(bootstrap=kafka41.bootstrap), [group_id])
+    (then,) = read_snapshots(open_tables(out), group_id)
+    assert isinstance(now, GroupSnapshot)
+    assert sorted(now.members[0].assignment) == sorted(topics)
+    assert then.members[0].assignment == now.members[0].assignment
+    assert then.members[0].target_assignment == now.members[0].target_assignment
+    # The tables are the same whatever the records came from: they keep what those say.
+    (row,) = (row for row in read_tables(out)["members"] if row["group_id"] == group_id)
+    assert not {one["topic"] for one in row["assignment"]} & set(topics)

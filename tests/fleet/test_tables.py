@@ -229,6 +229,37 @@ def test_what_the_brokers_said_is_known(scan: Path, tmp_path: Path) -> None:
         assert seen.notes[0] == "log end offsets: a scan's tables have none"
 
 
+def test_topics_known_by_id_only_get_the_names_that_brokers_said(tmp_path: Path) -> None:
+    rows = fleet(GROUPS)
+    group = group_named("kip-848")
+    by_id = [
+        {
+            **row,
+            "assignment": [
+                {**one, "topic": f"id-of-{one['topic']}"} for one in row["assignment"] or ()
+            ],
+        }
+        if row["group_id"] == group
+        else row
+        for row in rows["members"]
+    ]
+    before = write_tables(tmp_path / "before", {**rows, "members": by_id})
+    (blind,) = read_snapshots(open_tables(before), group)
+    ids = {topic for member in blind.members for topic in member.assignment}
+    assert ids
+    assert all(topic.startswith("id-of-") for topic in ids)
+    brokers = SeenBrokers(
+        at=AT, cluster=Cluster(), topic_names={one: one.removeprefix("id-of-") for one in ids}
+    )
+    told = write_tables(tmp_path / "told", {**rows, "members": by_id}, brokers=brokers)
+    plain = write_tables(tmp_path / "plain", rows)
+    (named,), (expected,) = (read_snapshots(open_tables(at), group) for at in (told, plain))
+    assert [one.assignment for one in named.members] == [one.assignment for one in expected.members]
+    assert [(one.name, one.partitions, one.topic_id) for one in named.topics] == [
+        (one.name, one.partitions, f"id-of-{one.name}") for one in expected.topics
+    ]
+
+
 def test_kip_848_empty_and_deleted_groups(scan: Path) -> None:
     consumer = snapshot_of(scan, "kip-848")
     assert consumer.group.type is GroupType.CONSUMER
