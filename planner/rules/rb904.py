@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
 
 from rebal.groups.model import Refusal, Tri
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.ahead import narrowing_step
 from rebal.planner.rules.registry import found, rule
+
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @rule(
@@ -32,19 +36,23 @@ def refused(context: Context) -> Iterator[Finding]:
     How to fix it: find the member that has nothing in common with the refused list (RB102) and
     restart that one with both assignors; then start the refused one again.
 
-    It does not fire where the refused list would be admitted by today's members: then it is
-    history.
+    It does not fire where it is history: today's members would admit the refused list; or who was
+    refused is in the group, having joined since. That is known of an instance id, and of a client
+    id that one member alone has.
     """
     if not context.classic or not context.stable:
         return
     often = Counter[tuple[str, tuple[str, ...]]]()
     for item in context.snapshot.refusals:
         often[item.client_id, item.list] += item.times
-    newest = {(item.client_id, item.list): item for item in context.snapshot.refusals}
+    newest = {
+        (item.client_id, item.list): item
+        for item in sorted(context.snapshot.refusals, key=lambda item: item.at or _LONG_AGO)
+    }
     for key, times in often.items():
         item = newest[key]
         answer = _still(context, item)
-        if answer is Tri.NO:
+        if answer is Tri.NO or _is_back(context, item):
             continue
         causes = [
             facts
@@ -65,6 +73,18 @@ def refused(context: Context) -> Iterator[Finding]:
             fix=f"Start {who} again only with a list that holds {context.elected}.",
             before_step=narrowing_step(context),
         )
+
+
+def _is_back(context: Context, item: Refusal) -> bool:
+    """Has who was refused joined since?"""
+    members = [facts.member for facts in context.members]
+    if item.instance_id:
+        same = [member for member in members if member.instance_id == item.instance_id]
+    else:
+        same = [member for member in members if member.client_id == item.client_id != ""]
+    if len(same) != 1 or item.at is None:
+        return False
+    return same[0].joined_at is not None and same[0].joined_at > item.at
 
 
 def _still(context: Context, item: Refusal) -> Tri:

@@ -50,8 +50,8 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
 
     `members`: `{id, list | at_least | lacks, family, version, guess, instance, owned, declared,
     topics, protocol_type, rack, regex, bytes (version of the subscription; null: not read),
-    mislabelled (v0 bytes marked as v1), since (when it was built) and written (its file), in
-    minutes after `AT`,
+    mislabelled (v0 bytes marked as v1), since (when it was built), written (its file) and
+    joined, in minutes after `AT`,
     assigned_data, sticky (the generation in its user data), surge, upgrade_from, ran, classic_only,
     idle, timeouts: [session, rebalance] in ms}`;
     `cluster: {version, settings, features}`;
@@ -90,8 +90,9 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
         else None,
         refusals=tuple(
             Refusal(
-                at=AT,
+                at=_minutes(r.get("at", 0)),
                 client_id=r.get("client", ""),
+                instance_id=r.get("instance"),
                 list=tuple(r["list"]),
                 evidence=seen(Source.REQUEST_LOG),
             )
@@ -193,6 +194,7 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
         subscribed_regex=m.get("regex"),
         assignment={} if m.get("idle") else {"orders": mine},
         protocol_type=m.get("protocol_type"),
+        joined_at=_minutes(m.get("joined")),
     )
 
 
