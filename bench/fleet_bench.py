@@ -58,12 +58,11 @@ def rows() -> Iterator[Row | Figure]:
         parquet = {count: Path(folder) / f"{count}.parquet" for count in (TENTH, FULL)}
         for count, path in parquet.items():
             write_parquet(path, count)
-        seen = {TENTH: in_session("offsets", parquet[TENTH])}
+        tenth = in_session("offsets", parquet[TENTH])
         turns = [
             {what: in_session(what, parquet[FULL]) for what in ("offsets", *CHECKSUMS)}
             for _ in range(RUNS)
         ]
-        seen[FULL] = turns[0]["offsets"]
         size = parquet[FULL].stat().st_size / 1e6
         case = f"fleet scan of 2 M records ({size:.0f} MB zstd Parquet) to all tables"
         scan = _warm(turns, "offsets")
@@ -98,13 +97,13 @@ def rows() -> Iterator[Row | Figure]:
         )
         yield Figure(
             "2 M records take this many times the seconds of 0.2 M",
-            (statistics.median(scan) / statistics.median(_again(seen[TENTH])),),
+            (statistics.median(scan) / statistics.median(_again(tenth)),),
             "×",
             12,
         )
         yield Figure(
             "2 M records take this many times the driver's peak memory of 0.2 M",
-            (seen[FULL]["peak"] / seen[TENTH]["peak"],),
+            (turns[0]["offsets"]["peak"] / tenth["peak"],),
             "×",
             1.1,
         )

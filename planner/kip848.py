@@ -129,8 +129,8 @@ def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
     limit = _limit(context, _SIZE)
     count = _count(context)
     if limit is None:
-        # That is what `fits` cannot tell, and one such answer is enough.
-        return Answer(allows=Tri.YES, why=f"by {_SIZE} a member may find no room to come back")
+        # `fits` cannot tell, and one such answer is enough.
+        return Answer(allows=Tri.YES, why=f"whether there is room to come back depends on {_SIZE}")
     if count != limit or not ahead:
         return Answer(allows=Tri.YES, why=f"there is room in the brokers' {_SIZE}")
     full = f"{_members(count)} is all that the brokers' {_SIZE} allows"

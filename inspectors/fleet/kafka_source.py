@@ -36,7 +36,7 @@ class KafkaRange(Record, frozen=True, kw_only=True):
     """What is to be read: from the first offset up to, not including, the second, by partition.
 
     `notes` say what cannot be read; `subject` is the claim that names the user in OAUTHBEARER's
-    tokens; `brokers` is what those say beside records.
+    tokens; `brokers` is what the brokers say beside records.
     """
 
     partitions: dict[int, tuple[int, int]]

@@ -33,7 +33,7 @@ from rebal.groups.model import (
     TopicPartitions,
 )
 from rebal.groups.observations import Joined, Observation
-from rebal.inspectors.brokers import SeenBrokers
+from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.tables import Tables
 from rebal.inspectors.fleet.tables_columns import moment, rows_of
 from rebal.inspectors.fleet.tables_seen import read_observations
@@ -49,6 +49,8 @@ _GROUPS: Final = (
     "last_seen",
     "observed_until",
 )
+
+_ENDS: Final = "log end offsets: a scan's tables have none"
 
 
 class _Row(NamedTuple):
@@ -82,6 +84,17 @@ class _Row(NamedTuple):
     error: str | None
 
 
+class _Known(NamedTuple):
+    """What the brokers said: topics' partition counts, names by id and ids by name; and notes on
+    what is not known."""
+
+    cluster: Cluster
+    counts: Mapping[str, int]
+    names: Mapping[str, str]
+    ids: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
 class ScannedGroups:
     """The rows of every group of the scan, or of the one named, if it is in it.
 
@@ -94,8 +107,7 @@ class ScannedGroups:
         self._seen: dict[str, list[Observation]] = defaultdict(list)
         for one in read_observations(tables, group):
             self._seen[one.group_id or ""].append(one)
-        self._brokers = tables.manifest.brokers
-        self._cluster = _cluster(tables)
+        self._known = _known(tables.manifest)
         rows = rows_of(tables.read("groups", _GROUPS, group))
         self._groups = {row[0]: dict(zip(_GROUPS, row, strict=True)) for row in rows}
 
@@ -110,9 +122,7 @@ class ScannedGroups:
         Members' lists are bound to them, with the time they were seen; `captured_at` is the end of
         what the scan saw of the group. A deleted group has state Dead and no members.
         """
-        return _snapshot(
-            self._groups[name], self._members, self._seen, self._cluster, self._brokers
-        )
+        return _snapshot(self._groups[name], self._members, self._seen, self._known)
 
 
 def read_snapshots(tables: Tables, group: str | None = None) -> tuple[GroupSnapshot, ...]:
@@ -121,16 +131,17 @@ def read_snapshots(tables: Tables, group: str | None = None) -> tuple[GroupSnaps
     return tuple(map(groups.snapshot, groups.names))
 
 
-def _cluster(tables: Tables) -> Cluster:
-    """What the brokers said. Without: only those with this feature write records of KIP-848 groups,
-    and nothing tells its level."""
-    brokers = tables.manifest.brokers
-    if brokers is not None and brokers.cluster.features:
-        return brokers.cluster
-    kinds = tables.manifest.records
-    seen = any(kind.startswith("CONSUMER_GROUP_") and count for kind, count in kinds.items())
-    features = {"group.version": 1} if seen else {}
-    return replace(brokers.cluster if brokers else Cluster(), features=features)
+def _known(manifest: Manifest) -> _Known:
+    brokers = manifest.brokers
+    cluster = brokers.cluster if brokers else Cluster()
+    # Only brokers with this feature write records of KIP-848 groups; nothing tells its level.
+    seen = any(k.startswith("CONSUMER_GROUP_") and n for k, n in manifest.records.items())
+    if seen and not cluster.features:
+        cluster = replace(cluster, features={"group.version": 1})
+    if brokers is None:
+        return _Known(cluster, {}, {}, {}, (f"broker settings, versions and {_ENDS}",))
+    ids = {name: topic_id for topic_id, name in brokers.topic_names.items()}
+    return _Known(cluster, brokers.topics, brokers.topic_names, ids, (_ENDS, *brokers.notes))
 
 
 def _current(tables: Tables, group: str | None) -> Mapping[str, list[_Row]]:
@@ -146,8 +157,7 @@ def _snapshot(
     row: Mapping[str, Any],
     members: Mapping[str, Sequence[_Row]],
     seen: Mapping[str, Sequence[Observation]],
-    cluster: Cluster,
-    brokers: SeenBrokers | None,
+    known: _Known,
 ) -> GroupSnapshot:
     group_id = row["group_id"]
     until = moment(row["observed_until"]) or moment(row["last_seen"])
@@ -162,12 +172,11 @@ def _snapshot(
     observed = seen.get(group_id, ())
     # What a join says of software and timeouts comes with the join.
     told = {one.member_id for one in observed if isinstance(one, Joined) and one.software}
-    names = brokers.topic_names if brokers else {}
     made = tuple(
-        _member(one, kind, evidence, one.member_id in told, names)
+        _member(one, kind, evidence, one.member_id in told, known.names)
         for one in members.get(group_id, ())
     )
-    topics = _topics(made, brokers)
+    topics = _topics(made, known)
     return merge(
         GroupSnapshot(
             group=Group(
@@ -182,11 +191,11 @@ def _snapshot(
             ),
             captured_at=until or datetime.fromtimestamp(0, UTC),
             captured_by="rebal fleet scan",
-            cluster=cluster,
+            cluster=known.cluster,
             evidence=(evidence,),
             members=made,
             topics=topics,
-            notes=_notes(made, topics, brokers),
+            notes=_notes(made, topics, known),
         ),
         observed,
     )
@@ -246,37 +255,29 @@ def _named(partitions: TopicPartitions, names: Mapping[str, str]) -> TopicPartit
     return dict(sorted(named.items()))
 
 
-def _topics(members: Sequence[Member], brokers: SeenBrokers | None) -> tuple[Topic, ...]:
+def _topics(members: Sequence[Member], known: _Known) -> tuple[Topic, ...]:
     """The topics that are owned or subscribed to; one without a count has as many partitions as its
     highest owned one needs."""
-    counts = brokers.topics if brokers else {}
-    ids = {name: topic_id for topic_id, name in brokers.topic_names.items()} if brokers else {}
     found: dict[str, int] = {}
     for member in members:
         for topic, numbers in member.assignment.items():
             top = max((run.stop for run in numbers.runs), default=0)
-            found[topic] = max(top, found.get(topic, 0), counts.get(topic, 0))
+            found[topic] = max(top, found.get(topic, 0), known.counts.get(topic, 0))
         for topic in member.subscribed_topics:
-            found[topic] = max(found.get(topic, 0), counts.get(topic, 0))
+            found[topic] = max(found.get(topic, 0), known.counts.get(topic, 0))
     return tuple(
-        Topic(name=name, partitions=n, topic_id=ids.get(name))
+        Topic(name=name, partitions=n, topic_id=known.ids.get(name))
         for name, n in sorted(found.items())
         if n
     )
 
 
-def _notes(
-    members: Sequence[Member], topics: Sequence[Topic], brokers: SeenBrokers | None
-) -> tuple[str, ...]:
+def _notes(members: Sequence[Member], topics: Sequence[Topic], known: _Known) -> tuple[str, ...]:
     if not members:
         return ()
-    if brokers is None:
-        notes = ["broker settings, versions and log end offsets: a scan's tables have none"]
-    else:
-        notes = ["log end offsets: a scan's tables have none", *brokers.notes]
-    if any(topic.name not in (brokers.topics if brokers else {}) for topic in topics):
-        notes.append("how many partitions a topic has: taken to be as many as are owned")
-    return tuple(notes)
+    if all(topic.name in known.counts for topic in topics):
+        return known.notes
+    return (*known.notes, "how many partitions a topic has: taken to be as many as are owned")
 
 
 def _state(text: str | None) -> GroupState:

@@ -8,7 +8,6 @@ from rebal.groups.model import (
     GroupSnapshot,
     GroupType,
     Knowledge,
-    Member,
     RebalanceProtocol,
     Record,
     Tri,
@@ -72,17 +71,15 @@ def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
     )
 
 
-def _left_behind(snapshot: GroupSnapshot) -> tuple[Member, ...]:
-    """Members of a KIP-848 group that speak the classic protocol, and are not proven COOPERATIVE.
+def _left_behind(snapshot: GroupSnapshot) -> bool:
+    """Does a KIP-848 group have members of the classic protocol that are not proven COOPERATIVE?
 
     A way to KIP-848 is under way, and it is by going on that they move what must move only.
     """
-    if snapshot.group.type is not GroupType.CONSUMER:
-        return ()
-    return tuple(
-        member
+    return snapshot.group.type is GroupType.CONSUMER and any(
+        member.protocol_type == "classic"
+        and member_protocol(member, snapshot).value is not RebalanceProtocol.COOPERATIVE
         for member in snapshot.members
-        if member_protocol(member, snapshot).value is not RebalanceProtocol.COOPERATIVE
     )
 
 

@@ -33,7 +33,7 @@ def target_not_first(context: Context) -> Iterator[Finding]:
     down; or see to it that a rebalance has completed since the coordinator loaded the group
     before the narrowing bounce begins (RB113).
 
-    It does not fire where the target is elected all the same, as the members share nothing else.
+    It does not fire while the target is elected all the same: a reload then leaves the target.
     """
     if not context.planning or not context.classic or context.goal == CONSUMER:
         return

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import Final
 
+from rebal.groups.evidence_exact import when
 from rebal.groups.model import Refusal, Tri
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.ahead import narrowing_step
 from rebal.planner.rules.registry import found, rule
-
-_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @rule(
@@ -42,15 +39,12 @@ def refused(context: Context) -> Iterator[Finding]:
     """
     if not context.classic or not context.stable:
         return
-    often = Counter[tuple[str, tuple[str, ...]]]()
+    joins = defaultdict[tuple[str, str | None, tuple[str, ...]], list[Refusal]](list)
     for item in context.snapshot.refusals:
-        often[item.client_id, item.list] += item.times
-    newest = {
-        (item.client_id, item.list): item
-        for item in sorted(context.snapshot.refusals, key=lambda item: item.at or _LONG_AGO)
-    }
-    for key, times in often.items():
-        item = newest[key]
+        joins[item.client_id, item.instance_id, item.list].append(item)
+    for items in joins.values():
+        item = max(items, key=lambda one: when(one.at))
+        times = sum(one.times for one in items)
         answer = _still(context, item)
         if answer is Tri.NO or _is_back(context, item):
             continue
@@ -63,7 +57,7 @@ def refused(context: Context) -> Iterator[Finding]:
         blame = f"; {context.named(causes)} {verb} none of it" if causes else ""
         count = "once" if times == 1 else f"{times} times"
         still = "and would be refused again" if answer is Tri.YES else "and may be refused again"
-        who = item.client_id or "a member"
+        who = item.instance_id or item.client_id or "a member"
         shown = f"[{', '.join(item.list)}]" if item.list else "a list that is not known"
         yield found(
             f"{who} was refused {count} with {shown} {still}{blame}.",
