@@ -57,6 +57,7 @@ def refusals(rows: list[Row], run: Run) -> list[Row]:
 
 
 def members_at(found: Tables, row: Row) -> list[Row]:
+    """Who is in the generation when it is complete; a static member may just have been replaced."""
     return [
         member
         for member in found["members"]
@@ -64,6 +65,7 @@ def members_at(found: Tables, row: Row) -> list[Row]:
         and member["incarnation"] == row["incarnation"]
         and member["first_generation"] <= row["generation"] <= member["last_generation"]
         and member["first_at"] <= row["ended_at"]
+        and not (member["left_reason"] == RESTARTED and member["left_at"] <= row["ended_at"])
     ]
 
 
