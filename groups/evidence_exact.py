@@ -49,16 +49,16 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
     newest = max(
         lists, key=lambda names: (max(when(e.at) for e in lists[names]), names), default=()
     )
-    last = seen[-1]
-    later = member.joined_at is None or when(last.at) >= member.joined_at
+    last = next((join for join in reversed(seen) if join.accepted), None)
+    later = last is not None and (member.joined_at is None or when(last.at) >= member.joined_at)
     bound = replace(
         member,
         assignors=_exact(known, seen, newest, lists[newest]) if lists else known,
         software=_software(member.software, seen, newest),
         timeouts=_timeouts(member.timeouts, seen),
-        instance_id=member.instance_id or last.instance_id,
-        joined_at=last.at if later else member.joined_at,
-        join_reason=last.reason if later else member.join_reason,
+        instance_id=member.instance_id or seen[-1].instance_id,
+        joined_at=last.at if last is not None and later else member.joined_at,
+        join_reason=last.reason if last is not None and later else member.join_reason,
     )
     if len(lists) < 2:
         return bound, ()

@@ -222,6 +222,8 @@ class Member(Record, frozen=True, kw_only=True):
     `assignment_user_data` is the raw user data of a classic assignment (None: null or not known).
     `protocol_type` is `classic` or `consumer` in a KIP-848 group (KIP-1099), None elsewhere.
     `timeouts` are those of its classic joins: with KIP-848 they are the broker's business.
+    `joined_at` is when the coordinator last accepted a join of this member id (error 0), as the log
+    that shows it says; None where no log shows one, or that log's clock cannot be placed in time.
     """
 
     member_id: str
@@ -259,6 +261,13 @@ class Coordinator(Record, frozen=True, kw_only=True):
 
     `rebalanced_since_load` says whether a rebalance has completed since it loaded the group:
     after a load every member's list in its memory is just [the elected assignor].
+
+    `leader_epoch` is that of the group's partition of `__consumer_offsets`; each load raises it. It
+    is None where the partition was not read (no probe, no right), and where a load may keep it: a
+    cluster of one broker before Kafka 4.0. `loaded_at` is the time of the first record appended in
+    that epoch, by the broker's clock: the group was loaded no later than that. A join accepted
+    after it is in the coordinator's memory; of one before it this says nothing. It is None where
+    `leader_epoch` is, in epoch 0 (the group was never loaded), and before the epoch's first record.
     """
 
     broker_id: int
@@ -267,6 +276,8 @@ class Coordinator(Record, frozen=True, kw_only=True):
     kind: CoordinatorKind = CoordinatorKind.UNKNOWN
     rebalanced_since_load: Tri = Tri.CANNOT_TELL
     rebalanced_why: str = ""
+    loaded_at: Moment | None = None
+    leader_epoch: int | None = None
 
 
 class Group(Record, frozen=True, kw_only=True):
@@ -338,18 +349,51 @@ class Probe(Record, frozen=True, kw_only=True):
 
 
 class Refusal(Record, frozen=True, kw_only=True):
-    """A join that the coordinator refused with INCONSISTENT_GROUP_PROTOCOL (23), so many times.
+    """One client's join that the coordinator rejected for good, so many times with one list.
 
-    `at` is when it was last.
+    `error` is Kafka's name: INCONSISTENT_GROUP_PROTOCOL (23), INVALID_SESSION_TIMEOUT (26),
+    GROUP_MAX_SIZE_REACHED (81) or FENCED_INSTANCE_ID (82). `at` is when it was last. The client is
+    known by its instance id, else by its client id and its address (`host`); `connection` is the
+    broker's name of its last connection, which tells clients of one address apart.
+
+    `rejoined_as` is the member id that the same client was accepted with afterwards, at
+    `rejoined_at`: the rejection is resolved. None where the evidence shows no such join;
+    `rejoined_at` alone is None where the log's clock cannot be placed in time.
     """
 
     at: Moment | None = None
     times: int = 1
+    error: str = "INCONSISTENT_GROUP_PROTOCOL"
+    client_id: str = ""
+    instance_id: str | None = None
+    host: str = ""
+    connection: str = ""
+    list: tuple[str, ...] = ()
+    software: Software | None = None
+    rejoined_as: str | None = None
+    rejoined_at: Moment | None = None
+    evidence: Evidence
+
+
+class Departed(Record, frozen=True, kw_only=True):
+    """A member that a log shows in the group and that is not in it now.
+
+    Members that were replaced by a restart of the same client are left out, as far as can be told.
+    `list` is its assignor list (empty: not known). `last_seen` is its last accepted join, or its
+    leave. `left_at` is when it left by request (LEAVE_GROUP); None with `left` False: it left
+    without a request (killed, session expired). Times are None where the log's clock cannot be
+    placed in time.
+    """
+
+    member_id: str
     client_id: str = ""
     instance_id: str | None = None
     host: str = ""
     list: tuple[str, ...] = ()
-    software: Software | None = None
+    last_seen: Moment | None = None
+    left: bool = False
+    left_at: Moment | None = None
+    reason: str | None = None
     evidence: Evidence
 
 
@@ -387,6 +431,7 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
     lag: Lags = NO_LAG
     probe: Probe | None = None
     refusals: tuple[Refusal, ...] = ()
+    departed: tuple[Departed, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
     unmatched: tuple[Unmatched, ...] = ()
     expected_members: int | None = None

@@ -13,12 +13,15 @@ class Joined(Record, frozen=True, kw_only=True):
     `replaced_member_id` is set when a static member's restart took another member id's place;
     `generation_id` and the timeouts (milliseconds) are None when the source does not say. `classes`
     are those of `list` in its order, as `AssignorList` has them; `built_at` is its `since`. With
-    classes and no list, one of them is an assignor whose name the source does not show.
+    classes and no list, one of them is an assignor whose name the source does not show. `accepted`
+    is False where the coordinator only gave the client its member id (MEMBER_ID_REQUIRED, 79): the
+    client has that list, and the coordinator does not hold it yet.
     """
 
     group_id: str
     member_id: str
     list: tuple[str, ...]
+    accepted: bool = True
     classes: tuple[str, ...] = ()
     built_at: datetime | None = None
     at: datetime | None = None

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from rebal.groups.model import (
+    Departed,
     Evidence,
     GroupSnapshot,
     Member,
@@ -54,13 +55,14 @@ def redact(snapshot: GroupSnapshot) -> GroupSnapshot:
         )
     return msgspec.structs.replace(
         names.in_texts(
-            msgspec.structs.replace(snapshot, members=(), refusals=(), unmatched=()),
+            msgspec.structs.replace(snapshot, members=(), refusals=(), departed=(), unmatched=()),
             keep={"group", "topics", "lag", "cluster"},
         ),
         redacted=True,
         group=msgspec.structs.replace(snapshot.group, coordinator=coordinator),
         members=tuple(_member(member, names, keep) for member in snapshot.members),
         refusals=tuple(_refusal(refusal, names) for refusal in snapshot.refusals),
+        departed=tuple(_departed(departed, names) for departed in snapshot.departed),
         unmatched=tuple(
             Unmatched(
                 what="evidence of a client that is not named here",
@@ -101,11 +103,23 @@ def _blank(user_data: bytes | None, keep: bool) -> bytes | None:
 
 
 def _refusal(refusal: Refusal, names: _Names) -> Refusal:
+    rejoined_as = refusal.rejoined_as
     return msgspec.structs.replace(
-        names.in_texts(refusal),
+        names.in_texts(msgspec.structs.replace(refusal, connection="", rejoined_as=None)),
         client_id=names.id(refusal.client_id),
         host=names.host(refusal.host),
         instance_id=None if refusal.instance_id is None else names.id(refusal.instance_id),
+        rejoined_as=None if rejoined_as is None else names.member(rejoined_as),
+    )
+
+
+def _departed(departed: Departed, names: _Names) -> Departed:
+    return msgspec.structs.replace(
+        names.in_texts(departed),
+        member_id=names.member(departed.member_id),
+        client_id=names.id(departed.client_id),
+        host=names.host(departed.host),
+        instance_id=None if departed.instance_id is None else names.id(departed.instance_id),
     )
 
 
@@ -113,7 +127,13 @@ class _Names:
     """The pseudonyms of one snapshot, numbered in the order of the real names."""
 
     def __init__(self, snapshot: GroupSnapshot) -> None:
-        people: tuple[Member | Refusal, ...] = (*snapshot.members, *snapshot.refusals)
+        people: tuple[Member | Refusal | Departed, ...] = (
+            *snapshot.members,
+            *snapshot.refusals,
+            *snapshot.departed,
+        )
+        member_ids = {one.member_id for one in (*snapshot.members, *snapshot.departed)}
+        member_ids |= {one.rejoined_as for one in snapshot.refusals if one.rejoined_as}
         coordinator = snapshot.group.coordinator
         ids = {person.client_id for person in people} | {
             person.instance_id for person in people if person.instance_id is not None
@@ -124,7 +144,7 @@ class _Names:
         self._hosts = _numbered(hosts, "host")
         self._members = {
             real: name + (f"-{found[1]}" if (found := _RANDOM.search(real)) else "")
-            for real, name in _numbered((m.member_id for m in snapshot.members), "member").items()
+            for real, name in _numbered(member_ids, "member").items()
         }
         known = {**self._hosts, **self._ids, **self._members}
         longest = sorted(known, key=len, reverse=True)

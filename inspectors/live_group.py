@@ -288,7 +288,11 @@ def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
     coordinator = snapshot.group.coordinator
     assert coordinator is not None
     coordinator = replace(
-        coordinator, rebalanced_since_load=reading.rebalanced, rebalanced_why=reading.why
+        coordinator,
+        rebalanced_since_load=reading.rebalanced,
+        rebalanced_why=reading.why,
+        loaded_at=_moment(reading.loaded_ms),
+        leader_epoch=reading.epoch,
     )
     if reading.generation is None:
         return replace(snapshot, group=replace(snapshot.group, coordinator=coordinator))
@@ -309,3 +313,7 @@ def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
         replace(member, timeouts=stored.get(member.member_id)) for member in snapshot.members
     )
     return replace(snapshot, group=group, members=members, evidence=(*snapshot.evidence, seen))
+
+
+def _moment(ms: int | None) -> datetime | None:
+    return None if ms is None or ms < 0 else datetime.fromtimestamp(ms / 1000, UTC)

@@ -40,13 +40,18 @@ from rebal.inspectors.reload_log import (
 class Reading(NamedTuple):
     """Whether a rebalance has completed since the load, why, and the newest stored generation.
 
-    `generation` is None when no record of the group was read; `members` are those of that record.
+    `generation` is None when no record of the group was read; `members` are those of that record,
+    and the state of that record began at `generation_ms`. `epoch` and `loaded_ms` are the
+    `leader_epoch` and `loaded_at` of `Coordinator`; times are milliseconds since 1970.
     """
 
     rebalanced: Tri
     why: str
     generation: int | None = None
     members: tuple[GroupMetadataMember, ...] = ()
+    generation_ms: int | None = None
+    epoch: int | None = None
+    loaded_ms: int | None = None
 
 
 class Earlier(NamedTuple):
@@ -99,9 +104,10 @@ def seen_by_probe(reading: Reading, elected: str | None, supported: Iterable[str
 
 def _unless_unnoticed(cluster: RawCluster, reading: Reading, deadline: Deadline) -> Reading:
     """Before Kafka 4.0 a cluster's only broker that is killed comes back in the SAME epoch."""
-    if reading.rebalanced is not Tri.YES or len(cluster.brokers) > 1:
+    if len(cluster.brokers) > 1 or cluster.release(deadline) >= (4, 0):
         return reading
-    if cluster.release(deadline) >= (4, 0):
+    reading = reading._replace(epoch=None, loaded_ms=None)
+    if reading.rebalanced is not Tri.YES:
         return reading
     return reading._replace(
         rebalanced=Tri.CANNOT_TELL,
@@ -128,6 +134,7 @@ def _read(cluster: RawCluster, group_id: str, deadline: Deadline) -> Reading:
             f"the coordinator has held the group since its partition was made (leader epoch 0 of "
             f"{OFFSETS_TOPIC}-{number})",
             *_stored(_newest_of_all(log, group_id)),
+            epoch=0,
         )
     begin, end = log.epoch_start(), log.offset(LATEST)
     since = list(log.records(group_id, begin, end))
@@ -140,7 +147,7 @@ def _read(cluster: RawCluster, group_id: str, deadline: Deadline) -> Reading:
         records = list(log.records(group_id, start, begin))
         return Earlier(records, whole=start == 0 and log.counted == begin)
 
-    return judge(since, began_ms, earlier, where)
+    return judge(since, began_ms, earlier, where)._replace(epoch=epoch, loaded_ms=began_ms)
 
 
 def judge(
@@ -205,6 +212,10 @@ def _newest(records: Iterable[StoredGroup]) -> GroupMetadata | None:
     return newest
 
 
-def _stored(value: GroupMetadata | None) -> tuple[int | None, tuple[GroupMetadataMember, ...]]:
-    """The generation and the members of a record."""
-    return (None, ()) if value is None else (value.generation, value.members)
+def _stored(
+    value: GroupMetadata | None,
+) -> tuple[int | None, tuple[GroupMetadataMember, ...], int | None]:
+    """The generation, the members and the time of the state of a record."""
+    if value is None:
+        return None, (), None
+    return value.generation, value.members, value.state_timestamp_ms

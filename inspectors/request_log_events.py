@@ -47,6 +47,7 @@ def joined(request: Request, history: History) -> Sequence[Observation]:
         group_id=request.group_id,
         member_id=member_id,
         list=_assignors(request),
+        accepted=request.error == 0,
         at=request.at,
         client_id=request.client_id,
         instance_id=instance_id,

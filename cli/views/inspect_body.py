@@ -174,6 +174,8 @@ def _coordinator(snapshot: GroupSnapshot) -> Body | None:
         "kind": found.kind,
         "rebalanced_since_load": found.rebalanced_since_load,
         "rebalanced_why": found.rebalanced_why or None,
+        "loaded_at": found.loaded_at,
+        "leader_epoch": found.leader_epoch,
     }
 
 
@@ -200,7 +202,11 @@ def _refusal(refusal: Refusal) -> Body:
         "client_id": refusal.client_id or None,
         "instance_id": refusal.instance_id,
         "host": refusal.host or None,
+        "connection": refusal.connection or None,
+        "error": refusal.error,
         "list": refusal.list,
+        "rejoined_as": refusal.rejoined_as,
+        "rejoined_at": refusal.rejoined_at,
         "software": software_text(refusal.software) if refusal.software else None,
         "evidence": _evidence((refusal.evidence,)),
     }

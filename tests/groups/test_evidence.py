@@ -96,6 +96,14 @@ def test_two_lists_of_one_member_id_contradict_each_other_and_the_newest_stays()
     assert len(contradiction.evidence) == 2
 
 
+def test_joined_at_is_of_an_accepted_join():
+    given = joined("a", *MIXED, minute=5, accepted=False)
+    alone = merge(group(member("a")), [given])
+    assert (lists(alone)["a"].list, alone.members[0].joined_at) == (MIXED, None)
+    both = merge(group(member("a")), [given, joined("a", *MIXED, minute=3)])
+    assert both.members[0].joined_at == at(3)
+
+
 @pytest.mark.parametrize("minutes", [(1, 2), (2, 1)])
 def test_aiokafka_joins_with_a_growing_list_and_the_longest_counts(minutes):
     seen = [
