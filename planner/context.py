@@ -99,7 +99,7 @@ class Context:
         self.expected = expect_members if expect_members is not None else snapshot.expected_members
         self.options = tuple(options)
         self.only_target = only_target
-        self._remembers = remembers
+        self.remembers = remembers
         self.plan_file = plan_file
         self.speed = (speed or Speed()).at(snapshot.cluster)
         self._assumed = families or {}
@@ -308,7 +308,7 @@ class Context:
             self.elected not in (None, self.target)
             and bool(self.members)
             and len(self.holding) == len(self.members)
-            and not self._remembers
+            and not self.remembers
             and self.reloaded is not Tri.NO
             and self.probed(self.target) is not Tri.YES
         )

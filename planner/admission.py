@@ -1,0 +1,542 @@
+"""Would the coordinator admit this restart now? `admitted(memory, action)`; pure, in three values.
+
+`CoordinatorMemory` is what the coordinator may hold of every member it counts; an action is a
+sequence of `Leave` and `Join`. The answer is yes or no only where every memory that fits the
+evidence gives it.
+
+The coordinator's order (Kafka trunk and 3.9, GroupMetadataManager.classicGroupJoin and
+ClassicGroup.supportsProtocols; in 3.9 with the Scala coordinator GroupCoordinator.doJoinGroup
+and GroupMetadata.supportsProtocols): session timeout bounds (26); group size (81); a Dead group
+(retry); an Empty group takes any list; else the protocol type is equal and one assignor of the
+joiner is in every remembered list, the joiner's own old entry included (23); then the member id
+(79) and the instance id (82). A classic join to a KIP-848 group is held against its classic
+members only (ConsumerGroup.supportsClassicProtocols).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
+
+from rebal.groups.model import GroupState, GroupType, Record, Tri
+
+INCONSISTENT: Final = "INCONSISTENT_GROUP_PROTOCOL"
+FULL: Final = "GROUP_MAX_SIZE_REACHED"
+SESSION: Final = "INVALID_SESSION_TIMEOUT"
+FENCED: Final = "FENCED_INSTANCE_ID"
+DEAD: Final = "COORDINATOR_NOT_AVAILABLE"
+
+
+class Held(Record, frozen=True, kw_only=True):
+    """One assignor list that the coordinator may remember: the names in it, and those not in it.
+
+    `exact`: it holds no name but `names`.
+    """
+
+    names: frozenset[str] = frozenset()
+    lacks: frozenset[str] = frozenset()
+    exact: bool = False
+
+
+class Entry(Record, frozen=True, kw_only=True):
+    """One member that the coordinator counts, with the lists it may remember of it, one of which
+    is true. `name` is for texts. A dynamic member has no `instance_id`."""
+
+    member_id: str
+    lists: tuple[Held, ...]
+    instance_id: str | None = None
+    name: str = ""
+
+
+class CoordinatorMemory(Record, frozen=True, kw_only=True):
+    """All that the coordinator may hold of a group.
+
+    `cases` are histories of which one is true (the lists as the members sent them; the lists as a
+    coordinator load left them): the entries of a case may each take any of their lists. A KIP-848
+    group's entries are its classic members; `others` counts its other members. `in_all` are
+    assignors that every list holds (elected, or a probe's yes), `not_in_all` those that some list
+    lacks (a probe's no), `rejected` the lists whose joins this very memory has rejected.
+
+    `max_size` is group.max.size (KIP-848: group.consumer.max.size), `session_ms` the bounds of
+    session.timeout.ms; None where not read. `room`: a probe has shown that one more member fits.
+    `left` are entries that left after the look, `came` those that have joined since; `emptied`
+    says that nobody was left in between.
+    """
+
+    state: GroupState = GroupState.STABLE
+    type: GroupType = GroupType.CLASSIC
+    protocol_type: str | None = "consumer"
+    elected: str | None = None
+    cases: tuple[tuple[Entry, ...], ...] = ((),)
+    others: int = 0
+    in_all: frozenset[str] = frozenset()
+    not_in_all: frozenset[str] = frozenset()
+    rejected: tuple[frozenset[str], ...] = ()
+    max_size: int | None = None
+    room: bool = False
+    session_ms: tuple[int, int] | None = None
+    left: frozenset[str] = frozenset()
+    came: tuple[Entry, ...] = ()
+    emptied: bool = False
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Who is counted, in any case."""
+        return (*(e for e in self.cases[0] if e.member_id not in self.left), *self.came)
+
+    @property
+    def size(self) -> int:
+        """How many members the coordinator counts."""
+        return len(self.entries) + self.others
+
+    @property
+    def empty(self) -> bool:
+        """Nobody is counted: the group is Empty, or will be when the last leave is through."""
+        return self.size == 0
+
+
+class Leave(Record, frozen=True, kw_only=True):
+    """A member is counted no more: it left, was removed, or its session has expired."""
+
+    member_id: str
+
+
+class Join(Record, frozen=True, kw_only=True):
+    """A client joins with a list. `assignors` is None for the list that a member has today, where
+    it is not known; it then holds the elected assignor.
+
+    `instance_id` makes it a static member. `running`: the member that has this instance id still
+    runs (a surge). `session_ms` is its session timeout (None: one that was admitted before).
+    """
+
+    assignors: tuple[str, ...] | None
+    name: str = ""
+    instance_id: str | None = None
+    protocol_type: str = "consumer"
+    session_ms: int | None = None
+    running: bool = False
+
+
+_Mask: TypeAlias = Callable[[Iterable[str]], int]
+Event: TypeAlias = Leave | Join
+Action: TypeAlias = Sequence[Event]
+
+
+class Needs(StrEnum):
+    """Evidence that would decide, the cheapest first."""
+
+    PROBE = "probe"
+    LISTS = "lists"
+    RELOAD = "reload"
+    BROKER = "broker settings"
+    STATE = "state"
+    CONFLICT = "conflict"
+
+
+class Admission(Record, frozen=True, kw_only=True):
+    """Whether the coordinator admits an action's joins.
+
+    `error` is Kafka's error name where the answer is no. `assignor` is one that every remembered
+    list holds and that the join is admitted by. `elected`: the join's list holds the elected
+    assignor, so a coordinator load between the look and the join changes nothing. `blame` are the
+    ids of the entries that decide (no) or are not known (cannot tell). `needs` is the cheapest
+    evidence that would decide. `ends` are the ids of running members that the action fences.
+    """
+
+    verdict: Tri
+    reason: str = ""
+    error: str | None = None
+    assignor: str | None = None
+    elected: bool = False
+    blame: tuple[str, ...] = ()
+    needs: Needs | None = None
+    ends: tuple[str, ...] = ()
+
+
+def admitted(memory: CoordinatorMemory, action: Action) -> Admission:
+    """Return whether every join of `action`, in its order, is admitted.
+
+    The answer is that of the first join that is not a yes; of several yes the last one's, and
+    `elected` only where it is true of all.
+    """
+    found: list[Admission] = []
+    ends: list[str] = []
+    for event in action:
+        if isinstance(event, Join):
+            one = _join(memory, event)
+            found.append(one)
+            ends += one.ends
+            if one.verdict is not Tri.YES:
+                break
+        memory = after(memory, event)
+    if not found:
+        return Admission(verdict=Tri.YES, reason="nobody joins", elected=True)
+    return replace(found[-1], elected=all(one.elected for one in found), ends=tuple(ends))
+
+
+def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
+    """Return the memory once `event` is through (a join: once it was admitted)."""
+    if isinstance(event, Leave):
+        came = tuple(entry for entry in memory.came if entry.member_id != event.member_id)
+        made = replace(memory, left=memory.left | {event.member_id}, came=came)
+        return replace(made, emptied=made.emptied or made.empty)
+    same = _same_instance(memory, event)
+    if same is not None:
+        memory = after(memory, Leave(member_id=same.member_id))
+    entry = Entry(
+        member_id=f"joined {len(memory.left) + len(memory.came)}",
+        name=event.name,
+        instance_id=event.instance_id,
+        lists=(_held(memory, event.assignors),),
+    )
+    kind = memory.protocol_type if not memory.emptied or memory.came else event.protocol_type
+    return replace(memory, came=(*memory.came, entry), protocol_type=kind)
+
+
+def restart(
+    memory: CoordinatorMemory,
+    member_id: str,
+    assignors: tuple[str, ...] | None,
+    *,
+    killed: bool = False,
+    protocol_type: str | None = None,
+    session_ms: int | None = None,
+) -> tuple[Event, ...]:
+    """Return the events of one member's restart with a list (None: its own, as it is).
+
+    A dynamic member leaves first, unless it is `killed`: then its old entry counts until its
+    session ends. A static member does not leave; its entry is replaced by the join.
+    """
+    entry = next((one for one in memory.entries if one.member_id == member_id), None)
+    instance = entry.instance_id if entry is not None else None
+    join = Join(
+        assignors=assignors,
+        name=entry.name if entry is not None else "",
+        instance_id=instance,
+        protocol_type=protocol_type or memory.protocol_type or "consumer",
+        session_ms=session_ms,
+    )
+    if entry is None or instance is not None or killed:
+        return (join,)
+    return (Leave(member_id=member_id), join)
+
+
+def _join(memory: CoordinatorMemory, join: Join) -> Admission:
+    if memory.state is GroupState.DEAD:
+        return Admission(
+            verdict=Tri.CANNOT_TELL,
+            reason="the group is Dead: the coordinator asks the client to try again",
+            error=DEAD,
+            needs=Needs.STATE,
+        )
+    refused = _out_of_bounds(memory, join) or _too_many(memory, join)
+    if refused is not None:
+        return refused
+    ends = ()
+    same = _same_instance(memory, join)
+    if same is not None and join.running:
+        ends = (same.member_id,)
+    answer = _by_lists(memory, join)
+    if ends and answer.verdict is Tri.YES:
+        answer = replace(
+            answer,
+            verdict=Tri.NO,
+            error=FENCED,
+            reason=f"{same.name if same else ''} still runs with the same group.instance.id "
+            f"and would be fenced ({FENCED})",
+        )
+    return replace(answer, ends=ends)
+
+
+def _out_of_bounds(memory: CoordinatorMemory, join: Join) -> Admission | None:
+    if join.session_ms is None or memory.session_ms is None:
+        return None
+    low, high = memory.session_ms
+    if low <= join.session_ms <= high:
+        return None
+    return Admission(
+        verdict=Tri.NO,
+        error=SESSION,
+        reason=f"its session.timeout.ms is {join.session_ms}, and the brokers accept {low} to "
+        f"{high} ({SESSION})",
+    )
+
+
+def _too_many(memory: CoordinatorMemory, join: Join) -> Admission | None:
+    """GroupMetadataManager.acceptJoiningMember: a new member id needs a free place.
+
+    A static member that restarts sends no member id: its own entry takes its place. While a
+    rebalance gathers members only those that have joined it count, so a group that is full by its
+    entries may have room.
+    """
+    more = len(memory.came) - len(memory.left)
+    if memory.empty or more < 0 or (memory.room and more == 0):
+        return None
+    also = "; a static member that restarts needs a free place too" if join.instance_id else ""
+    if memory.max_size is None:
+        return Admission(
+            verdict=Tri.CANNOT_TELL,
+            needs=Needs.BROKER,
+            reason=f"the brokers' limit of members was not read{also}",
+        )
+    if memory.size < memory.max_size:
+        return None
+    sure = memory.state is not GroupState.PREPARING_REBALANCE
+    return Admission(
+        verdict=Tri.NO if sure else Tri.CANNOT_TELL,
+        error=FULL if sure else None,
+        needs=None if sure else Needs.STATE,
+        reason=f"the group has {memory.size} members and the brokers allow {memory.max_size} "
+        f"({FULL}){also}",
+    )
+
+
+def _by_lists(memory: CoordinatorMemory, join: Join) -> Admission:
+    names = join.assignors
+    if names == ():
+        return Admission(verdict=Tri.NO, error=INCONSISTENT, reason="it names no assignor")
+    if memory.type is GroupType.CLASSIC or memory.type is GroupType.UNKNOWN:
+        if memory.empty:
+            return Admission(verdict=Tri.YES, elected=True, reason="the group is Empty then")
+        if memory.protocol_type and join.protocol_type != memory.protocol_type:
+            return Admission(
+                verdict=Tri.NO,
+                error=INCONSISTENT,
+                reason=f"the group's protocol type is {memory.protocol_type}, the join's is "
+                f"{join.protocol_type} ({INCONSISTENT})",
+            )
+    elif join.protocol_type != "consumer":
+        return Admission(
+            verdict=Tri.NO,
+            error=INCONSISTENT,
+            reason=f"a KIP-848 group admits consumers only ({INCONSISTENT})",
+        )
+    elif not memory.entries:
+        return Admission(
+            verdict=Tri.YES,
+            elected=True,
+            reason="the group has no classic member whose list it would be held against",
+        )
+    if not memory.protocol_type:
+        return Admission(
+            verdict=Tri.CANNOT_TELL, needs=Needs.STATE, reason="its protocol type is not known"
+        )
+    return _common(memory, join)
+
+
+def _common(memory: CoordinatorMemory, join: Join) -> Admission:
+    """Is one of the joiner's assignors in every remembered list, in all worlds or in none?"""
+    kept = [each for each in memory.in_all if all(_sure(entry, each) for entry in memory.came)]
+    elected = memory.elected if memory.elected in kept else None
+    by = _by(join, elected, kept)
+    if by is not None:
+        # What the broker says itself stands, whatever a log says of a member.
+        why = _why_yes(memory, by, elected)
+        return Admission(verdict=Tri.YES, assignor=by, elected=by == elected, reason=why)
+    if join.assignors is None:
+        return Admission(
+            verdict=Tri.CANNOT_TELL, needs=Needs.LISTS, reason="its present list is not known"
+        )
+    worlds = _worlds(memory, join.assignors)
+    if worlds is None:
+        return Admission(
+            verdict=Tri.CANNOT_TELL,
+            needs=Needs.CONFLICT,
+            reason="the evidence about the members' lists contradicts itself",
+        )
+    shown = f"[{', '.join(join.assignors)}]"
+    if all(worlds):
+        always = frozenset.intersection(*worlds)
+        name = next((each for each in join.assignors if each in always), None)
+        return Admission(verdict=Tri.YES, assignor=name, reason=_why_yes(memory, name, elected))
+    if not any(worlds):
+        guilty = _guilty(memory, join.assignors)
+        return Admission(
+            verdict=Tri.NO,
+            error=INCONSISTENT,
+            blame=tuple(entry.member_id for entry in guilty),
+            reason=_why_no(memory, join.assignors, guilty) + f": {shown} is rejected "
+            f"({INCONSISTENT})",
+        )
+    unsure = _unsure(memory, join.assignors)
+    return Admission(
+        verdict=Tri.CANNOT_TELL,
+        blame=tuple(entry.member_id for entry in unsure),
+        needs=_needs(memory, join.assignors),
+        reason=f"it is not known whether the coordinator's list of {_named(unsure)} holds "
+        f"{' or '.join(join.assignors)}",
+    )
+
+
+def _sure(entry: Entry, name: str) -> bool:
+    return all(name in held.names for held in entry.lists)
+
+
+def _by(join: Join, elected: str | None, kept: Sequence[str]) -> str | None:
+    """An assignor of the join that every list holds by the broker's own word, elected first."""
+    if elected is not None and (join.assignors is None or elected in join.assignors):
+        return elected
+    return next((name for name in join.assignors or () if name in kept), None)
+
+
+def _worlds(memory: CoordinatorMemory, names: Sequence[str]) -> frozenset[frozenset[str]] | None:
+    """The distinct sets of the joiner's assignors that all remembered lists hold, a set a world.
+
+    Lists are sets of bits, one a name that matters. For the entries of the look the pair (all of
+    them; those still counted) is carried, for the evidence speaks of all of them. None: no world
+    fits the evidence.
+    """
+    said = {*memory.in_all, *memory.not_in_all, *(n for each in memory.rejected for n in each)}
+    universe = sorted({*names, *said})
+    bit = {name: 1 << n for n, name in enumerate(universe)}
+    full = (1 << len(universe)) - 1
+
+    def mask(found: Iterable[str]) -> int:
+        return sum(bit[name] for name in set(found) if name in bit)
+
+    must, never = mask(memory.in_all), [mask({name}) for name in memory.not_in_all]
+    never += [mask(each) for each in memory.rejected]
+    left: set[int] = set()
+    for case in memory.cases:
+        staying = [e for e in case if e.member_id not in memory.left]
+        leaving = [e for e in case if e.member_id in memory.left]
+        # In every fitting world each list of the look holds what `in_all` names.
+        common = _meet({full}, staying, mask, full, must)
+        for rest in common:
+            for whole in _meet({rest}, leaving, mask, full, must):
+                fits = whole & must == must or not case
+                if fits and (not case or not any(_rejects(whole, each) for each in never)):
+                    left.add(rest)
+                    break
+    if not left:
+        return None
+    left = _meet(left, memory.came, mask, full, 0)
+    mine = mask(names)
+    return frozenset(frozenset(name for name in names if bit[name] & each & mine) for each in left)
+
+
+def _rejects(whole: int, each: int) -> bool:
+    """Does this world admit what the coordinator has rejected?"""
+    return bool(whole & each)
+
+
+def _meet(
+    common: set[int], entries: Iterable[Entry], mask: _Mask, full: int, must: int
+) -> set[int]:
+    """All intersections of a set of `common` with one list of each entry.
+
+    Entries that may have the same lists are the same to it: it goes on until nothing is new.
+    """
+    often: dict[frozenset[int], int] = {}
+    for entry in entries:
+        options = frozenset(
+            option for held in entry.lists for option in _options(held, mask, full, must)
+        )
+        often[options] = often.get(options, 0) + 1
+    for options, count in often.items():
+        for _ in range(count):
+            met = {each & option for each in common for option in options}
+            if met == common:
+                break
+            common = met
+    return common
+
+
+def _options(held: Held, mask: _Mask, full: int, must: int) -> Iterator[int]:
+    """Each set of names, of those that matter, that this list can be."""
+    base = mask(held.names)
+    if held.exact:
+        if base & must == must:
+            yield base
+        return
+    base |= must
+    if base & mask(held.lacks):
+        return
+    free = full & ~base & ~mask(held.lacks)
+    subset = free
+    while True:
+        yield base | subset
+        if not subset:
+            return
+        subset = (subset - 1) & free
+
+
+def _held(memory: CoordinatorMemory, assignors: tuple[str, ...] | None) -> Held:
+    if assignors is not None:
+        return Held(names=frozenset(assignors), exact=True)
+    return Held(names=frozenset(filter(None, [memory.elected])))
+
+
+def _same_instance(memory: CoordinatorMemory, join: Join) -> Entry | None:
+    if join.instance_id is None:
+        return None
+    return next((e for e in memory.entries if e.instance_id == join.instance_id), None)
+
+
+def _possible(memory: CoordinatorMemory, member_id: str, name: str) -> set[bool]:
+    """Can this entry's list hold `name`, can it lack it?"""
+    if name in memory.in_all and all(e.member_id != member_id for e in memory.came):
+        return {True}
+    found: set[bool] = set()
+    for entry in (*(e for case in memory.cases for e in case), *memory.came):
+        if entry.member_id == member_id:
+            for held in entry.lists:
+                found |= {True} if name in held.names else set()
+                if name not in held.names:
+                    lacking = held.exact or name in held.lacks
+                    found |= {False} if lacking else {True, False}
+    return found
+
+
+def _guilty(memory: CoordinatorMemory, names: Sequence[str]) -> tuple[Entry, ...]:
+    """Entries that hold none of `names` for certain."""
+    return tuple(
+        entry
+        for entry in memory.entries
+        if all(_possible(memory, entry.member_id, name) == {False} for name in names)
+    )
+
+
+def _unsure(memory: CoordinatorMemory, names: Sequence[str]) -> tuple[Entry, ...]:
+    """Entries of which it is not known whether they hold one of `names`."""
+    found = tuple(
+        entry
+        for entry in memory.entries
+        if any(_possible(memory, entry.member_id, name) == {True, False} for name in names)
+    )
+    return found or memory.entries
+
+
+def _needs(memory: CoordinatorMemory, names: Sequence[str]) -> Needs:
+    asked = {*memory.in_all, *memory.not_in_all}
+    own = memory.type in (GroupType.CLASSIC, GroupType.UNKNOWN)
+    if own and memory.protocol_type == "consumer" and not set(names) & asked:
+        return Needs.PROBE
+    return Needs.RELOAD if len(memory.cases) > 1 else Needs.LISTS
+
+
+def _why_yes(memory: CoordinatorMemory, name: str | None, elected: str | None) -> str:
+    if name is None:
+        return "every list that the coordinator may remember holds one of its assignors"
+    if name == elected:
+        return f"{name} is elected, so every list that the coordinator remembers holds it"
+    probed = " (probe)" if name in memory.in_all else ""
+    return f"every list that the coordinator remembers holds {name}{probed}"
+
+
+def _why_no(memory: CoordinatorMemory, names: Sequence[str], guilty: Sequence[Entry]) -> str:
+    wanted = " or ".join(names)
+    if guilty:
+        return f"the coordinator's list of {_named(guilty)} has no {wanted}"
+    if len(names) == 1 and names[0] in memory.not_in_all:
+        return f"some list that the coordinator remembers has no {wanted} (probe)"
+    return f"no assignor of {wanted} is in every list that the coordinator remembers"
+
+
+def _named(entries: Sequence[Entry], most: int = 6) -> str:
+    labels = [entry.name or entry.member_id for entry in entries]
+    more = len(labels) - most
+    return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,156 @@
+"""What the coordinator may remember of a group, by the evidence of one look: `memory_of(context)`.
+
+A coordinator load leaves [the elected assignor] of every list, because the stored record has
+nothing else (Kafka: GroupMetadataManager.replay of GroupMetadataValue; seen on 4.1.1 and 3.9.1).
+A rebalance after it makes every member that runs join again with its whole list. A static member
+that is down does not: the coordinator keeps what the load left until it returns, is removed, or its
+session expires. Describe does not show who is down, so after a load any static member may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from rebal.groups.clients import assignors
+from rebal.groups.model import (
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Knowledge,
+    ProbeAnswer,
+    Source,
+    Tri,
+)
+from rebal.planner.admission import CoordinatorMemory, Entry, Held
+from rebal.planner.context import Context, Facts
+from rebal.planner.families import able, cannot_hold
+
+_BOUNDS: Final = ("group.min.session.timeout.ms", "group.max.session.timeout.ms")
+
+
+def memory_of(context: Context, names: Iterable[str] = ()) -> CoordinatorMemory:
+    """Return what the coordinator may remember of `context`'s group.
+
+    `names` are assignors that will be asked about, beside those that the evidence names.
+    """
+    snapshot, group = context.snapshot, context.group
+    known = {*assignors(), *names, *_named(snapshot)}
+    stable = group.state is GroupState.STABLE and bool(snapshot.members)
+    online = group.type in (GroupType.CONSUMER, GroupType.STREAMS)
+    elected = group.assignor if stable and not online else None
+    cases: tuple[tuple[Entry, ...], ...]
+    if online:
+        counted = [f for f in context.members if f.member.protocol_type == "classic"]
+        cases = (tuple(_entry(f, (_converted(context, f, known),)) for f in counted),)
+    else:
+        counted = list(context.members)
+        cases = _cases(context, counted, known, elected)
+    answers = [] if online else _answers(snapshot)
+    supported = {answer.assignor for answer in answers if answer.supported is Tri.YES}
+    settings = snapshot.cluster.settings
+    size = settings.get("group.consumer.max.size" if online else "group.max.size", "")
+    low, high = (settings.get(key, "") for key in _BOUNDS)
+    return CoordinatorMemory(
+        state=group.state,
+        type=group.type,
+        protocol_type=group.protocol_type or ("consumer" if online else None),
+        elected=elected,
+        cases=cases,
+        others=len(context.members) - len(counted),
+        in_all=frozenset({*filter(None, [elected]), *supported}),
+        not_in_all=frozenset(a.assignor for a in answers if a.supported is Tri.NO),
+        max_size=int(size) if size.isdigit() else (2**31 - 1 if settings else None),
+        room=any(answer.supported is not Tri.CANNOT_TELL for answer in answers),
+        session_ms=(int(low), int(high)) if low.isdigit() and high.isdigit() else None,
+    )
+
+
+def _answers(snapshot: GroupSnapshot) -> list[ProbeAnswer]:
+    probe = snapshot.probe
+    return [] if probe is None or probe.refused else list(probe.answers)
+
+
+def _named(snapshot: GroupSnapshot) -> set[str]:
+    found = {name for m in snapshot.members for name in (*m.assignors.list, *m.assignors.at_least)}
+    return {*found, *(answer.assignor for answer in _answers(snapshot))}
+
+
+def _cases(
+    context: Context, counted: list[Facts], names: set[str], elected: str | None
+) -> tuple[tuple[Entry, ...], ...]:
+    """The histories that fit what is known of the last load."""
+    own = {f.member.member_id: _own(f, names, elected) for f in counted}
+    if context.remembers or _never_loaded(context):
+        return (tuple(_entry(f, (own[f.member.member_id],)) for f in counted),)
+    forgotten = Held(names=frozenset({elected}), exact=True) if elected else Held()
+    rebalanced, loaded = [], []
+    for facts in counted:
+        mine = own[facts.member.member_id]
+        static, since = facts.member.instance_id is not None, _joined_since(context, facts)
+        if elected and (elected in mine.lacks or (mine.exact and elected not in mine.names)):
+            # No history makes such a list one of this group: the contradiction must stay visible.
+            rebalanced.append(_entry(facts, (mine,)))
+            loaded.append(_entry(facts, (mine,)))
+            continue
+        both = (mine, forgotten)
+        rebalanced.append(_entry(facts, both if static and since is not Tri.YES else (mine,)))
+        left = both if static else (forgotten,)
+        loaded.append(_entry(facts, (mine,) if since is Tri.YES else left))
+    cases = {
+        Tri.NO: (tuple(rebalanced),),
+        Tri.YES: (tuple(loaded),),
+        Tri.CANNOT_TELL: (tuple(rebalanced), tuple(loaded)),
+    }
+    return cases[context.reloaded]
+
+
+def _never_loaded(context: Context) -> bool:
+    """The coordinator has held the group since its partition was made (leader epoch 0)."""
+    coordinator = context.group.coordinator
+    return coordinator is not None and coordinator.leader_epoch == 0 and context.reloaded is Tri.NO
+
+
+def _joined_since(context: Context, facts: Facts) -> Tri:
+    """Was this member's own accepted join seen after the last load?"""
+    coordinator = context.group.coordinator
+    loaded = coordinator.loaded_at if coordinator is not None else None
+    joined = facts.member.joined_at
+    if loaded is None or joined is None:
+        return Tri.CANNOT_TELL
+    return Tri.YES if joined > loaded else Tri.CANNOT_TELL
+
+
+def _own(facts: Facts, names: set[str], elected: str | None) -> Held:
+    """What its own last join sent, as far as it is known."""
+    known = facts.member.assignors
+    if known.knowledge is Knowledge.EXACT:
+        return Held(names=frozenset(known.list), exact=True)
+    lacks = set(known.lacks)
+    if facts.family is not None and facts.family_proven:
+        can = able(facts.family, facts.version)
+        lacks |= {name for name in names if cannot_hold(can, name, elected)}
+    at_least = {*known.at_least, *filter(None, [elected])}
+    return Held(names=frozenset(at_least), lacks=frozenset(lacks))
+
+
+def _converted(context: Context, facts: Facts, names: set[str]) -> Held:
+    """A classic member of a KIP-848 group: the record that the conversion wrote is what counts.
+
+    A load does not shorten it, but the conversion copies what the coordinator remembered then.
+    """
+    known = facts.member.assignors
+    recorded = any(item.source is Source.OFFSETS_TOPIC for item in known.evidence)
+    if known.knowledge is Knowledge.EXACT and (recorded or context.remembers):
+        return Held(names=frozenset(known.list), exact=True)
+    exact = known.knowledge is Knowledge.EXACT
+    return Held(lacks=frozenset(names - set(known.list)) if exact else frozenset(known.lacks))
+
+
+def _entry(facts: Facts, lists: tuple[Held, ...]) -> Entry:
+    return Entry(
+        member_id=facts.member.member_id,
+        instance_id=facts.member.instance_id,
+        name=facts.name,
+        lists=lists,
+    )

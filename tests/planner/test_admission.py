@@ -1,0 +1,334 @@
+"""`admitted` against worlds that are told one by one, apart from its own arithmetic."""
+
+import random
+from collections.abc import Iterable, Iterator
+from itertools import chain, combinations, product
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.groups.model import GroupState, GroupType, Tri
+from rebal.planner.admission import (
+    Admission,
+    CoordinatorMemory,
+    Entry,
+    Held,
+    Join,
+    Leave,
+    Needs,
+    admitted,
+    restart,
+)
+from rebal.planner.memory import memory_of
+
+from tests.planner.builder import AT, context_of
+
+RANGE, COOP, STICKY = "range", "cooperative-sticky", "sticky"
+NAMES = (COOP, RANGE, STICKY)
+LISTS = [frozenset(c) for n in (1, 2, 3) for c in combinations(NAMES, n)]
+NO_LIMIT = {"group.max.size": "2147483647"}
+
+
+def exact(*names: str) -> Held:
+    return Held(names=frozenset(names), exact=True)
+
+
+def member(name: str, *lists: Held, instance: str | None = None) -> Entry:
+    return Entry(member_id=name, name=name, lists=lists, instance_id=instance)
+
+
+def memory(*entries: Entry, **more: object) -> CoordinatorMemory:
+    more = {"elected": RANGE, "in_all": frozenset({RANGE}), "max_size": 100, **more}
+    return CoordinatorMemory(cases=(entries,), **more)
+
+
+def asked(found: CoordinatorMemory, who: str, *names: str, killed: bool = False) -> Admission:
+    return admitted(found, restart(found, who, names, killed=killed))
+
+
+def test_a_list_that_holds_the_elected_assignor_is_admitted_whatever_is_remembered() -> None:
+    found = memory(member("a", Held()), member("b", Held()))
+    answer = asked(found, "a", COOP, RANGE)
+    assert (answer.verdict, answer.assignor, answer.elected) == (Tri.YES, RANGE, True)
+
+
+def test_an_unknown_list_leaves_the_answer_open_and_asks_for_the_probe() -> None:
+    found = memory(member("a", exact(RANGE, COOP)), member("b", Held(names=frozenset({RANGE}))))
+    answer = asked(found, "a", COOP)
+    assert (answer.verdict, answer.needs, answer.blame) == (Tri.CANNOT_TELL, Needs.PROBE, ("b",))
+
+
+def test_a_probe_that_says_yes_decides_and_is_exposed_to_a_reload() -> None:
+    found = memory(member("a", Held()), member("b", Held()), in_all=frozenset({RANGE, COOP}))
+    answer = asked(found, "a", COOP)
+    assert (answer.verdict, answer.elected) == (Tri.YES, False)
+
+
+def test_one_member_that_lacks_it_rejects_every_other() -> None:
+    found = memory(member("a", exact(RANGE, COOP)), member("b", exact(RANGE)))
+    answer = asked(found, "a", COOP)
+    assert (answer.verdict, answer.blame) == (Tri.NO, ("b",))
+    assert "INCONSISTENT_GROUP_PROTOCOL" in answer.reason
+
+
+def test_the_one_that_lacks_it_may_leave_and_come_back_with_it() -> None:
+    found = memory(member("a", exact(RANGE, COOP)), member("b", exact(RANGE)))
+    assert asked(found, "b", COOP).verdict is Tri.YES
+    assert asked(found, "b", COOP, killed=True).verdict is Tri.NO
+
+
+def test_the_own_entry_of_a_static_member_counts() -> None:
+    found = memory(member("a", exact(RANGE, COOP)), member("b", exact(RANGE), instance="i"))
+    assert asked(found, "b", COOP).verdict is Tri.NO
+
+
+def test_a_probe_that_says_no_with_the_leaver_unknown_is_open() -> None:
+    """Either a lacks it, and then it may leave; or b does."""
+    found = memory(member("a", Held()), member("b", Held()), not_in_all=frozenset({COOP}))
+    assert asked(found, "a", COOP).verdict is Tri.CANNOT_TELL
+    known = memory(member("a", exact(RANGE, COOP)), member("b", Held()), not_in_all={COOP})
+    assert asked(known, "a", COOP).verdict is Tri.NO
+    assert asked(known, "b", COOP).verdict is Tri.YES
+
+
+def test_a_static_member_is_rejected_by_a_full_group_and_a_dynamic_one_is_not() -> None:
+    one, two = member("a", exact(RANGE)), member("b", exact(RANGE), instance="i")
+    full = memory(one, two, max_size=2)
+    assert asked(full, "a", RANGE).verdict is Tri.YES
+    assert asked(full, "b", RANGE).error == "GROUP_MAX_SIZE_REACHED"
+    assert asked(full, "a", RANGE, killed=True).error == "GROUP_MAX_SIZE_REACHED"
+    unread = memory(one, two, max_size=None)
+    assert asked(unread, "b", RANGE).needs is Needs.BROKER
+    assert asked(replace(unread, room=True), "b", RANGE).verdict is Tri.YES
+
+
+def test_a_surge_of_a_static_member_fences_the_running_one() -> None:
+    found = memory(member("a", exact(RANGE), instance="i"))
+    answer = admitted(found, [Join(assignors=(RANGE,), instance_id="i", running=True)])
+    assert (answer.verdict, answer.error, answer.ends) == (
+        Tri.NO,
+        "FENCED_INSTANCE_ID",
+        ("a",),
+    )
+
+
+def test_session_bounds_come_first() -> None:
+    found = memory(member("a", exact(RANGE)), session_ms=(6000, 1800000), max_size=1)
+    answer = admitted(found, [Join(assignors=(RANGE,), session_ms=5000)])
+    assert answer.error == "INVALID_SESSION_TIMEOUT"
+
+
+def test_an_empty_group_takes_any_list_and_then_holds_it() -> None:
+    found = memory(member("a", exact(RANGE)), member("b", exact(RANGE)))
+    stop = [Leave(member_id="a"), Leave(member_id="b")]
+    start = [Join(assignors=(COOP,)), Join(assignors=(COOP,))]
+    assert admitted(found, [*stop, *start]).verdict is Tri.YES
+    assert admitted(found, [*stop, start[0], Join(assignors=(RANGE,))]).error is not None
+    assert admitted(found, [stop[0], *start]).verdict is Tri.NO
+
+
+def test_a_rolling_restart_is_asked_as_a_whole() -> None:
+    found = memory(member("a", exact(RANGE, COOP)), member("b", exact(RANGE, COOP)))
+    steps = [*restart(found, "a", (COOP,)), *restart(found, "b", (COOP,))]
+    assert admitted(found, steps).verdict is Tri.YES
+    back = [*restart(found, "a", (COOP,)), *restart(found, "b", (RANGE,))]
+    assert admitted(found, back).verdict is Tri.NO
+
+
+def test_protocol_types_do_not_mix_and_names_are_case_sensitive() -> None:
+    found = memory(member("a", exact(RANGE)))
+    other = admitted(found, [Join(assignors=(RANGE,), protocol_type="connect")])
+    assert other.error == "INCONSISTENT_GROUP_PROTOCOL"
+    assert admitted(found, [Join(assignors=("Range",))]).verdict is Tri.NO
+
+
+def test_a_kip848_group_asks_its_classic_members_only() -> None:
+    alone = CoordinatorMemory(type=GroupType.CONSUMER, others=2, max_size=10)
+    assert admitted(alone, [Join(assignors=(STICKY,))]).verdict is Tri.YES
+    mixed = replace(alone, cases=((member("a", exact(RANGE)),),))
+    assert admitted(mixed, [Join(assignors=(COOP,))]).verdict is Tri.NO
+    assert admitted(mixed, [Join(assignors=(RANGE,), protocol_type="connect")]).error
+
+
+def test_a_dead_group_is_tried_again() -> None:
+    assert asked(memory(state=GroupState.DEAD), "a", RANGE).needs is Needs.STATE
+
+
+def test_evidence_at_odds_decides_nothing_but_the_elected_assignor_does() -> None:
+    found = memory(member("a", exact(COOP)), member("b", Held()))
+    assert asked(found, "b", COOP).needs is Needs.CONFLICT
+    assert asked(found, "b", RANGE).verdict is Tri.YES
+
+
+# Worlds: what every member sent, whether a load came, whether a rebalance came after it, and which
+# static members did not take part in it. Written from the broker's side, with no bit in common with
+# planner/admission.py.
+
+HISTORIES = ("never loaded", "loaded", "loaded, then rebalanced")
+SINCE = {True: HISTORIES[::2], False: HISTORIES[1:2], None: HISTORIES}
+KINDS = [
+    {"list": [RANGE]},
+    {"list": [COOP, RANGE]},
+    {"list": [COOP]},
+    {"list": [COOP, RANGE, STICKY]},
+    {"at_least": [RANGE]},
+    {"at_least": [COOP]},
+    {"lacks": [COOP], "at_least": [RANGE]},
+    {},
+]
+
+
+def remembered(sent: tuple[frozenset[str], ...], static: tuple[bool, ...], elected: str, history: str) -> Iterator[tuple[frozenset[str], ...]]:  # fmt: skip
+    """What the coordinator may hold after this history, member by member."""
+    if history == "never loaded":
+        yield sent
+        return
+    short = frozenset({elected})
+    options = []
+    for own, is_static in zip(sent, static, strict=True):
+        if history == "loaded":
+            options.append([short, own] if is_static else [short])
+        else:
+            options.append([own, short] if is_static else [own])
+    yield from product(*options)
+
+
+def fits(kind: dict[str, list[str]], sent: frozenset[str]) -> bool:
+    if "list" in kind:
+        return sent == frozenset(kind["list"])
+    return set(kind.get("at_least", ())) <= sent and not set(kind.get("lacks", ())) & sent
+
+
+def worlds(case: dict) -> set[tuple[frozenset[str], ...]]:
+    """Every memory that fits the evidence."""
+    kinds, static = case["kinds"], case["static"]
+    found = set()
+    for sent in product(*([own for own in LISTS if fits(kind, own)] for kind in kinds)):
+        if not all(case["elected"] in own for own in sent):
+            continue
+        for history in SINCE[case["rebalanced"]]:
+            for held in remembered(sent, static, case["elected"], history):
+                common = frozenset.intersection(*held)
+                said = case["probe"].items()
+                if case["elected"] in common and all((n in common) is yes for n, yes in said):
+                    found.add(held)
+    return found
+
+
+def verdict_of(case: dict, who: int, names: frozenset[str], killed: bool) -> Tri | None:
+    """The answer by all worlds; None where the evidence fits no world."""
+    stays = killed or case["static"][who]
+    answers = set()
+    for held in worlds(case):
+        counted = [own for n, own in enumerate(held) if n != who or stays]
+        answers.add(not counted or bool(names & frozenset.intersection(*counted)))
+    if not answers:
+        return None
+    return {(True,): Tri.YES, (False,): Tri.NO}.get(tuple(answers), Tri.CANNOT_TELL)
+
+
+def told(case: dict) -> CoordinatorMemory:
+    """The same evidence, through the snapshot."""
+    members = [
+        {"id": f"m{n}", "family": None, **({"instance": f"i{n}"} if static else {}), **kind}
+        for n, (kind, static) in enumerate(zip(case["kinds"], case["static"], strict=True))
+    ]
+    rebalanced = case["rebalanced"]
+    return memory_of(
+        context_of(
+            {
+                "members": members,
+                "elected": case["elected"],
+                "reloaded": None if rebalanced is None else not rebalanced,
+                "probe": case["probe"] or None,
+                "cluster": {"settings": NO_LIMIT},
+            }
+        )
+    )
+
+
+def every_case(size: int) -> Iterator[dict]:
+    several = list(product(KINDS, (False, True)))
+    probes = [{}, {COOP: True}, {COOP: False}, {COOP: False, STICKY: True}]
+    from itertools import combinations_with_replacement
+
+    for members in combinations_with_replacement(range(len(several)), size):
+        for elected, rebalanced, probe in product((RANGE, COOP), (True, False, None), probes):
+            yield {
+                "kinds": [several[n][0] for n in members],
+                "static": tuple(several[n][1] for n in members),
+                "elected": elected,
+                "rebalanced": rebalanced,
+                "probe": {k: v for k, v in probe.items() if k != elected},
+            }
+
+
+def check(case: dict, joins: Iterable[frozenset[str]]) -> int:
+    found = told(case)
+    ids = [entry.member_id for entry in found.cases[0]]
+    asked_of = 0
+    for names in joins:
+        for who, member_id in enumerate(sorted(ids)):
+            for killed in (False, True):
+                wanted = verdict_of(case, who, names, killed)
+                action = restart(found, member_id, tuple(sorted(names)), killed=killed)
+                answer = admitted(found, action)
+                asked_of += 1
+                if wanted is None:
+                    alone = len(ids) == 1 and not killed and not case["static"][who]
+                    sure = alone or any(n in found.in_all for n in names)
+                    assert answer.verdict is (Tri.YES if sure else Tri.CANNOT_TELL), (case, names)
+                else:
+                    assert answer.verdict is wanted, (case, who, names, killed, answer)
+    return asked_of
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_the_answer_is_that_of_all_worlds_of_small_groups(size: int) -> None:
+    assert sum(check(case, LISTS) for case in every_case(size)) > 300
+
+
+@pytest.mark.parametrize("size", [3, 4])
+def test_the_answer_is_that_of_all_worlds_of_larger_groups_at_random(size: int) -> None:
+    rng = random.Random(20261122)
+    cases = list(every_case(size)) if size == 3 else []
+    chosen = rng.sample(cases, 300) if cases else list(drawn(rng, 80))
+    assert sum(check(case, [frozenset({COOP}), frozenset({RANGE, STICKY})]) for case in chosen)
+
+
+def drawn(rng: random.Random, count: int) -> Iterator[dict]:
+    for _ in range(count):
+        elected = rng.choice((RANGE, COOP))
+        probe = rng.choice(({}, {COOP: True}, {COOP: False}, {STICKY: True}))
+        yield {
+            "kinds": [rng.choice(KINDS) for _ in range(4)],
+            "static": tuple(rng.random() < 0.5 for _ in range(4)),
+            "elected": elected,
+            "rebalanced": rng.choice((True, False, None)),
+            "probe": {k: v for k, v in probe.items() if k != elected},
+        }
+
+
+@pytest.mark.full
+def test_the_answer_is_that_of_all_worlds_of_three_members() -> None:
+    joins = [frozenset(c) for c in chain.from_iterable(combinations(NAMES, n) for n in (1, 2))]
+    assert sum(check(case, joins) for case in every_case(3)) > 100_000
+
+
+def test_a_static_member_seen_joining_after_the_load_is_known() -> None:
+    spec = {
+        "members": [
+            {"id": "a", "instance": "i", "list": [COOP, RANGE], "joined": 5},
+            {"id": "b", "instance": "j", "list": [COOP, RANGE], "joined": -5},
+        ],
+        "reloaded": False,
+        "cluster": {"settings": NO_LIMIT},
+    }
+    context = context_of(spec)
+    coordinator = replace(context.group.coordinator, loaded_at=AT, leader_epoch=3)
+    group = replace(context.group, coordinator=coordinator)
+    context.group = group
+    answer = asked(memory_of(context), "a-0f0f", COOP)
+    assert (answer.verdict, answer.blame) == (Tri.CANNOT_TELL, ("b-0f0f",))
+    context.group = replace(group, coordinator=replace(coordinator, leader_epoch=0, loaded_at=None))
+    assert asked(memory_of(context), "a-0f0f", COOP).verdict is Tri.YES
