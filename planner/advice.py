@@ -7,7 +7,7 @@ it, and what is proven to be rejected says why. The text is made from the data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from rebal.planner.admission import (
     Join,
     Leave,
     Needs,
+    Settle,
     admitted,
     restart,
 )
@@ -57,10 +58,12 @@ _EVIDENCE: Final = {
     Needs.STATE: (),
     Needs.CONFLICT: ("client log", "request log"),
 }
+# What the user accepts by ignoring a rule, where the admission cannot be told.
+_ACCEPTS: Final = {"RB901": ("client log", "request log"), "RB113": ("probe",)}
 _HOW: Final = {
     "probe": "--probe",
-    "client log": "--client-log FILE (its start)",
-    "request log": "--request-log FILE (across a rebalance)",
+    "client log": "--client-log of their start",
+    "request log": "--request-log across a rebalance",
     "broker settings": "the right to DESCRIBE_CONFIGS",
 }
 
@@ -111,7 +114,7 @@ def start_of(
     for assignors in dict.fromkeys(lists):
         joins = [
             Join(
-                assignors=assignors,
+                assignors=assignors or None,
                 name=name,
                 instance_id=instance,
                 protocol_type=context.group.protocol_type or "consumer",
@@ -145,6 +148,7 @@ def cut_over_of(
     memory = context.memory
     kind = context.group.protocol_type or "consumer"
     events: list[Event] = [Leave(member_id=facts.member.member_id) for facts in stopped]
+    events.append(Settle())
     events += [
         Join(
             assignors=assignors or None,
@@ -156,7 +160,8 @@ def cut_over_of(
     ]
     answer = admitted(memory, events)
     static = [facts for facts in stopped if facts.member.instance_id is not None]
-    gone = "see the group Empty" if len(stopped) == len(context.members) else "see them gone"
+    everybody = len(stopped) == len(context.members)
+    gone = "see the group Empty" if everybody else "see the group Stable without them"
     after = [f"{gone} before the first one starts"]
     if static:
         after.append(
@@ -276,7 +281,7 @@ def _remedy(
     ]
     asked = any(n in {*context.memory.in_all, *context.memory.not_in_all} for n in assignors)
     if any(one.verdict is Tri.YES for one in by_lists):
-        if not asked and context.can_probe:
+        if first.verdict is Tri.CANNOT_TELL and not asked and context.can_probe:
             return show(context, Needs.PROBE, first.reason, step=step)
         return cure_of(context, step=step)
     if first.verdict is Tri.NO:
@@ -319,9 +324,10 @@ def wait(reason: str, *, step: int | None = None) -> Advice:
     return worded(Advice(action=WAIT, verdict=Tri.CANNOT_TELL, reason=reason, step=step))
 
 
-def stop(reason: str, *, step: int | None = None) -> Advice:
-    """Return the advice to restart nothing until a person has looked."""
-    return worded(Advice(action=STOP, verdict=Tri.NO, reason=reason, step=step))
+def stop(reason: str, *, by: str = "this", step: int | None = None) -> Advice:
+    """Return the advice to restart nothing until a person has looked at `by`, a rule's id."""
+    text = f"restart nothing more until {by} is dealt with (→)"
+    return Advice(action=STOP, verdict=Tri.NO, reason=reason, step=step, text=text)
 
 
 def nothing(reason: str, *, step: int | None = None) -> Advice:
@@ -329,12 +335,12 @@ def nothing(reason: str, *, step: int | None = None) -> Advice:
     return worded(Advice(action=NONE, reason=reason, step=step))
 
 
-def replan(group_id: str, reason: str, *, step: int | None = None) -> Advice:
+def replan(group_id: str, reason: str, *, verdict: Tri = Tri.NO, step: int | None = None) -> Advice:
     """Return the advice to make a new plan."""
     return worded(
         Advice(
             action=REPLAN,
-            verdict=Tri.NO,
+            verdict=verdict,
             reason=reason,
             command=f"rebal plan-upgrade {group_id}",
             step=step,
@@ -342,8 +348,17 @@ def replan(group_id: str, reason: str, *, step: int | None = None) -> Advice:
     )
 
 
+def acceptable(advice: Advice, ignore: Mapping[str, str]) -> bool:
+    """Return whether the user took an open answer upon themselves, by ignoring the rule that asks.
+
+    What is proven to be rejected is never accepted.
+    """
+    kinds = {kind for rule, kinds in _ACCEPTS.items() if rule in ignore for kind in kinds}
+    return advice.verdict is Tri.CANNOT_TELL and bool(kinds & set(advice.evidence_needed))
+
+
 def accepted(advice: Advice) -> Advice:
-    """Return an open advice as the user accepted it, by ignoring the rule that asks."""
+    """Return an open advice as the user accepted it."""
     made = replace(advice, verdict=Tri.YES, reason=f"accepted by you: {advice.reason}")
     return worded(made)
 
@@ -381,14 +396,14 @@ def worded(advice: Advice) -> Advice:
 
 def _text(advice: Advice) -> str:
     who = named(advice.names)
-    brings = f"with {advice.change or 'the list it has today'}"
+    brings = f"with {advice.change or 'its CURRENT list: change nothing'}"
     if advice.assignors:
         brings = f"with [{', '.join(advice.assignors)}]"
     if advice.action in JOINING and advice.verdict is not Tri.YES:
         open_ = "rejected" if advice.verdict is Tri.NO else "not proven to be admitted"
         return f"do not {_VERBS[advice.action]} {who} {brings}: {open_}, {advice.reason}"
     how = ", or ".join(_HOW.get(kind, kind) for kind in advice.evidence_needed)
-    logs = f"{how}; else " if how else ""
+    logs = f"give {how}; else " if how else ""
     one = len(advice.names) == 1
     texts = {
         RESTART: f"restart {who} {brings}; one member at a time",
@@ -398,8 +413,7 @@ def _text(advice: Advice) -> str:
         EVIDENCE: f"add {how}: {advice.reason}",
         CONFIRM: f"{logs}look at each of them, then: {advice.command}",
         WAIT: f"wait: {advice.reason}",
-        REPLAN: f"make a new plan ({advice.command}): {advice.reason}",
-        STOP: f"restart nothing more until this is dealt with: {advice.reason}",
+        REPLAN: f"make a new plan: {advice.command} ({advice.reason})",
     }
     return texts.get(advice.action, advice.reason)
 

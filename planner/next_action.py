@@ -27,10 +27,8 @@ from rebal.planner.verify_steps import StepStanding
 Actions = tuple[Advice, tuple[Advice, ...]]
 
 # The rules whose question the admission check answers itself.
-_ASKED: Final = ("RB101", "RB102", "RB108", "RB113", "RB901")
+_ASKED: Final = ("RB102", "RB113", "RB901")
 _NO: Final = 3
-# What the user accepts by ignoring a rule, where the admission cannot be told.
-_ACCEPTS: Final = {"RB901": ("client log", "request log"), "RB113": ("probe",)}
 
 
 def first_action(plan: Plan, context: Context) -> Actions:
@@ -67,7 +65,7 @@ def _hindered(plan: Plan, step: Step | None) -> Advice:
     ]
     said = [each for each in blocks if each.result is Tri.YES]
     if said:
-        return advised.stop(f"{said[0].rule}: {said[0].message}", step=number)
+        return advised.stop(said[0].message, by=said[0].rule, step=number)
     if blocks:
         return advised.open_question(blocks[0], step=number)
     if step is not None and step.exit_code == _NO:
@@ -104,9 +102,7 @@ def step_action(
 
 def _accepted(made: Advice, withheld: tuple[Advice, ...], ignore: Mapping[str, str]) -> Actions:
     """What the user took upon themselves by ignoring a rule: an open answer, never a no."""
-    kinds = {kind for rule, kinds in _ACCEPTS.items() if rule in ignore for kind in kinds}
-    open_ = [one for one in withheld if one.verdict is Tri.CANNOT_TELL]
-    chosen = next((one for one in open_ if kinds & set(one.evidence_needed)), None)
+    chosen = next((one for one in withheld if advised.acceptable(one, ignore)), None)
     if made.recommended or chosen is None:
         return made, withheld
     rest = tuple(one for one in withheld if one is not chosen)
@@ -156,7 +152,7 @@ def next_action(
         return advised.stop(stopped_by[0], step=step.id if step else None), ()
     blocking = [f for f in findings if decides(f, Tri.YES) and f.rule not in _ASKED]
     if blocking:
-        return advised.stop(f"{blocking[0].rule}: {blocking[0].message}"), ()
+        return advised.stop(blocking[0].message, by=blocking[0].rule), ()
     if current is None or not plan.steps or step is None:
         return _without_steps(plan, current), ()
     if context.missing and current.gate is not Tri.YES:
@@ -214,7 +210,10 @@ def _begin(plan: Plan, later: Step, context: Context, ignore: Mapping[str, str])
     if later.kind is StepKind.CUT_OVER and later.id > 1:
         aside = {family for each in plan.steps for family in each.left_out}
         left = [f for f in left if not aside or f.family in aside]
-    return step_action(plan, later, context, left, ignore=ignore)
+    made, withheld = step_action(plan, later, context, left, ignore=ignore)
+    if made.recommended and made.assignors == later.target_list:
+        made = replace(made, text=f"begin step {later.id}: {made.text}")
+    return made, withheld
 
 
 def _or_outdated(plan: Plan, found: Actions, outdated: str | None) -> Actions:
@@ -229,7 +228,7 @@ def _without_steps(plan: Plan, current: StepStanding | None) -> Advice:
     if current is not None and current.gate is Tri.YES:
         return advised.nothing("the plan is carried out")
     why = current.why[0] if current is not None and current.why else "this one has no step left"
-    return advised.replan(plan.group_id, why)
+    return advised.replan(plan.group_id, why, verdict=Tri.CANNOT_TELL)
 
 
 def _bring_back(
