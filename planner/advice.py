@@ -1,8 +1,9 @@
-"""What to do next, as data: `Advice`; and the only texts that tell anybody to restart a member.
+"""What to do next, as data: `Advice`. No other module recommends a restart.
 
 Every advice asks the admission check first (planner/admission.py): a restart is recommended only
 where the coordinator is proven to admit it. What is not proven names the evidence that would prove
-it, and what is proven to be rejected says why. The text is made from the data.
+it, and what is proven to be rejected says why. The text is made from the data
+(planner/advice_text.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupState, Knowledge, Member, Tri
+from rebal.planner import advice_text as text
 from rebal.planner.admission import (
     INCONSISTENT,
     Admission,
@@ -24,28 +26,21 @@ from rebal.planner.admission import (
     admitted,
     restart,
 )
+from rebal.planner.advice_text import (
+    CONFIRM,
+    CUT_OVER,
+    EVIDENCE,
+    NONE,
+    REPLAN,
+    RESTART,
+    START,
+    STOP,
+    TEMPORARY,
+    WAIT,
+)
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.memory import memory_of
 from rebal.planner.plan import Advice, Finding, ValidWhile
-
-RESTART: Final = "restart"
-START: Final = "start"
-TEMPORARY: Final = "temporary"
-CUT_OVER: Final = "cut-over"
-WAIT: Final = "wait"
-EVIDENCE: Final = "evidence"
-CONFIRM: Final = "confirm"
-REPLAN: Final = "replan"
-STOP: Final = "stop"
-NONE: Final = "none"
-
-JOINING: Final = (RESTART, START, TEMPORARY, CUT_OVER)
-_VERBS: Final = {
-    RESTART: "restart",
-    START: "start",
-    CUT_OVER: "stop and start",
-    TEMPORARY: "start one more member",
-}
 
 # How many members are tried for one that is admitted, and how many withheld restarts are listed.
 _TRIED: Final = 50
@@ -60,12 +55,6 @@ _EVIDENCE: Final = {
 }
 # What the user accepts by ignoring a rule, where the admission cannot be told.
 _ACCEPTS: Final = {"RB901": ("client log", "request log"), "RB113": ("probe",)}
-_HOW: Final = {
-    "probe": "--probe",
-    "client log": "--client-log of their start",
-    "request log": "--request-log across a rebalance",
-    "broker settings": "the right to DESCRIBE_CONFIGS",
-}
 
 
 def restart_of(
@@ -326,8 +315,8 @@ def wait(reason: str, *, step: int | None = None) -> Advice:
 
 def stop(reason: str, *, by: str = "this", step: int | None = None) -> Advice:
     """Return the advice to restart nothing until a person has looked at `by`, a rule's id."""
-    text = f"restart nothing more until {by} is dealt with (→)"
-    return Advice(action=STOP, verdict=Tri.NO, reason=reason, step=step, text=text)
+    made = Advice(action=STOP, verdict=Tri.NO, reason=reason, step=step)
+    return replace(made, text=text.stop(by))
 
 
 def nothing(reason: str, *, step: int | None = None) -> Advice:
@@ -379,49 +368,15 @@ def confirm(step: int, *, by_hand: bool) -> Advice:
 
 def open_question(finding: Finding, *, step: int | None = None) -> Advice:
     """Return the advice to answer a rule that cannot tell."""
-    text = finding.fix or finding.message
+    said = f"first {finding.rule}: {finding.fix or finding.message}"
     return Advice(
-        action=EVIDENCE,
-        verdict=Tri.CANNOT_TELL,
-        reason=finding.message,
-        step=step,
-        text=f"first {finding.rule}: {text}",
+        action=EVIDENCE, verdict=Tri.CANNOT_TELL, reason=finding.message, step=step, text=said
     )
 
 
 def worded(advice: Advice) -> Advice:
     """Return the advice with its text."""
-    return replace(advice, text=_text(advice))
-
-
-def _text(advice: Advice) -> str:
-    who = named(advice.names)
-    brings = f"with {advice.change or 'its CURRENT list: change nothing'}"
-    if advice.assignors:
-        brings = f"with [{', '.join(advice.assignors)}]"
-    if advice.action in JOINING and advice.verdict is not Tri.YES:
-        open_ = "rejected" if advice.verdict is Tri.NO else "not proven to be admitted"
-        return f"do not {_VERBS[advice.action]} {who} {brings}: {open_}, {advice.reason}"
-    how = ", or ".join(_HOW.get(kind, kind) for kind in advice.evidence_needed)
-    logs = f"give {how}; else " if how else ""
-    one = len(advice.names) == 1
-    texts = {
-        RESTART: f"restart {who} {brings}; one member at a time",
-        START: f"start {who} {brings} if {'it is' if one else 'they are'} down",
-        TEMPORARY: f"start one more member {brings}, wait until the group is Stable, then stop it",
-        CUT_OVER: f"stop {who} together, {', '.join(advice.after[:1])}, then start them {brings}",
-        EVIDENCE: f"add {how}: {advice.reason}",
-        CONFIRM: f"{logs}look at each of them, then: {advice.command}",
-        WAIT: f"wait: {advice.reason}",
-        REPLAN: f"make a new plan: {advice.command} ({advice.reason})",
-    }
-    return texts.get(advice.action, advice.reason)
-
-
-def named(labels: Sequence[str], most: int = 6) -> str:
-    """`a, b and 3 more`."""
-    more = len(labels) - most
-    return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")
+    return replace(advice, text=text.worded(advice))
 
 
 def _judged(context: Context, answer: Admission) -> dict[str, Any]:
@@ -517,17 +472,31 @@ def restart_fix(
 ) -> str:
     """Return the sentence that has `members` restarted, if each of the restarts is admitted.
 
-    `change` is a sentence that comes before it, `then` words that go on after the list. Where one
-    is not admitted, the sentence says so and why.
+    `change` is a sentence that comes before it, `then` words that follow. Where one is not
+    admitted, the sentence says so and why.
     """
-    found = [restart_of(context, facts, assignors) for facts in members]
-    bad = next((one for one in found if one.verdict is Tri.NO), None)
-    bad = bad or next((one for one in found if one.verdict is not Tri.YES), None)
-    lead = f"{change} " if change else ""
+    found = [restart_of(context, facts, assignors) for facts in members[:_TRIED]]
     who = context.named(members)
-    brings = f" with [{', '.join(assignors)}]" if assignors else ""
-    if bad is None:
-        each = ", one at a time" if len(members) > 1 else ""
-        return f"{lead}Restart {who}{brings}{each}{then}."
-    answer = "is rejected" if bad.verdict is Tri.NO else "is not proven to be admitted"
-    return f"{lead}Do not restart {bad.names[0]}{brings} yet: it {answer}, {bad.reason}."
+    return text.restart_fix(found, who, assignors, change=change, then=then)
+
+
+def cut_over_fix(
+    context: Context, members: Sequence[Facts], assignors: tuple[str, ...] = (), *, change: str = ""
+) -> str:
+    """Return the sentence that has `members` stopped together and started, if that is admitted."""
+    made = cut_over_of(context, members, assignors)
+    return text.sentence(replace(made, change=change, text=""))
+
+
+def cure_fix(context: Context) -> str:
+    """Return the sentence that has the coordinator remember every list again."""
+    return text.sentence(cure_of(context))
+
+
+def start_fix(context: Context, names: Sequence[str], step_list: tuple[str, ...] = ()) -> str:
+    """Return the sentence that brings clients back that are not in the group."""
+    elected = context.elected
+    if elected is None:
+        return text.sentence(wait("nothing is elected: look again when the group is Stable"))
+    wanted = [step_list] if step_list else []
+    return text.sentence(start_of(context, names, [*wanted, (elected,)]))

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from rebal.groups.model import GroupState, Refusal, Tri
 from rebal.planner import advice as advised
+from rebal.planner import advice_text as texts
 from rebal.planner.admission import Needs
 from rebal.planner.aims import Aim
 from rebal.planner.context import Context, Facts
@@ -117,7 +118,7 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
     against = next((a for a in answers if a.allows is Tri.NO), None)
     against = against or next((a for a in answers if a.allows is Tri.CANNOT_TELL), None)
     made = Advice(
-        action=advised.RESTART,
+        action=texts.RESTART,
         members=(to_do[0].member.member_id,),
         names=(to_do[0].name,),
         verdict=against.allows if against is not None else Tri.YES,
@@ -190,7 +191,7 @@ def _in_step(
         return advised.confirm(step.id, by_hand=aim_of(plan, step) is Aim.BY_HAND), ()
     if current.unknown:
         labels = [by_id[each].name for each in current.unknown if each in by_id]
-        why = f"the list of {advised.named(labels)} was not seen"
+        why = f"the list of {texts.named(labels)} was not seen"
         return advised.show(context, Needs.LISTS, why, step=step.id), ()
     if later is not None and context.members and aim_of(plan, later) is Aim.NARROW:
         return _or_outdated(plan, _begin(plan, later, context, ignore), outdated)
@@ -262,4 +263,4 @@ def _missing(plan: Plan, step: Step, context: Context, missing: Sequence[Missing
         instances=[one.instance_id for one in sure],
         step=step.id,
     )
-    return made if made.verdict is Tri.YES else replace(made, action=advised.WAIT)
+    return made if made.verdict is Tri.YES else replace(made, action=texts.WAIT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Knowledge, Tri
+from rebal.planner.advice import restart_fix
 from rebal.planner.context import CONSUMER, EAGER, Context
 from rebal.planner.families import cooperative
 from rebal.planner.plan import Finding, Severity
@@ -51,5 +52,5 @@ def still_eager(context: Context) -> Iterator[Finding]:
             f"{context.elected} is elected, because an eager assignor is in "
             f"{'its list' if one else 'their lists'}.",
             members=named,
-            fix=f"Restart {'it' if one else 'them'} with [{context.target}] alone.",
+            fix=restart_fix(context, named, (context.target,)),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rebal.groups.model import Knowledge, Tri
+from rebal.planner.advice import restart_fix
 from rebal.planner.context import CONSUMER, COOPERATIVE_STICKY, EAGER, Context
 from rebal.planner.kinds import custom
 from rebal.planner.plan import Finding, Severity
@@ -54,8 +55,13 @@ def custom_assignor(context: Context) -> Iterator[Finding]:
             f"whose list is [{', '.join(ends)}] starts only if both support EAGER, or both "
             "COOPERATIVE.",
             result=Tri.CANNOT_TELL,
-            fix='If they do: --ignore RB112 --reason "both support EAGER". Or restart one member '
-            "with that list: where it runs, the others do.",
+            fix='If they do: --ignore RB112 --reason "both support EAGER". '
+            + restart_fix(
+                context,
+                (*context.lacking, *context.unsure)[:1],
+                tuple(ends),
+                change="Or see it on one member.",
+            ),
         )
 
 
