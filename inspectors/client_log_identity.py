@@ -196,8 +196,10 @@ class _Walk:
         self._joined = False
         # A client whose start is not in the stream was seen.
         self._foreign = False
-        # A client was a member already while a configuration had no member yet.
+        # A client was a member already while a configuration, or an id that was given and not
+        # printed, had no member yet.
         self._doubt = False
+        self._given_doubt = False
 
     def end(self) -> None:
         """Judge what was seen since the start, and start anew."""
@@ -229,6 +231,7 @@ class _Walk:
         elif event.kind in ("member", "reset"):
             self._foreign = self._foreign or not self._joined
             self._doubt = self._doubt or bool(self._unused)
+            self._given_doubt = self._given_doubt or self._given_unnamed > 0
             self._resets += event.kind == "reset"
         elif event.kind == "joining":
             self._joining += 1
@@ -282,7 +285,9 @@ class _Walk:
         self._reborn += 1
 
     def _first_join(self, name: str, static: bool) -> None:
-        if self._given_unnamed:
+        if self._given_doubt:
+            self._ids[name] = Lookup.AMBIGUOUS
+        elif self._given_unnamed:
             self._given_unnamed -= 1
             self._given(name)
         elif not static and any(_prints_given(config) for config in self._unused):
