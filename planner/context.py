@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
-from rebal.groups.clients import older, proven_family
+from rebal.groups.clients import excluded_by_bytes, older, proven_family
 from rebal.groups.model import (
     GroupSnapshot,
     GroupState,
@@ -23,7 +23,16 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.planner.cost import Speed
-from rebal.planner.families import able, candidates, cannot_hold, cooperative, stays_eager
+from rebal.planner.families import (
+    able,
+    assume_family,
+    candidates,
+    cannot_hold,
+    cooperative,
+    refuses_mixed,
+    refusing_mixed,
+    refuted,
+)
 from rebal.planner.kinds import custom, kept_partitions
 
 COOPERATIVE: Final = "cooperative"
@@ -48,7 +57,10 @@ class Facts(Record, frozen=True, kw_only=True):
 
     @property
     def takes_mixed(self) -> Tri:
-        """Does its client take a list of both kinds, whichever of the candidates it is?"""
+        """Does its client take a list of both kinds, whichever of the candidates it is?
+
+        A guess where the family is one: `Context.takes_mixed` is the answer by proof.
+        """
         keys = (self.family,) if self.family is not None else self.candidates
         answers = {able(key, self.version).mixed for key in keys}
         return answers.pop() if len(answers) == 1 else Tri.CANNOT_TELL
@@ -119,8 +131,20 @@ class Context:
             assumed = self._assumed.get(member.client_id) or self._assumed.get("*")
             if assumed:
                 family, proven = assumed, True
+        if family is not None and not proven and refuted(family, self._names_held(member)):
+            family = None
         left = candidates(software) if family is None and software is not None else ()
         return Facts(member=member, name=name, family=family, family_proven=proven, candidates=left)
+
+    def _names_held(self, member: Member) -> frozenset[str]:
+        """Return the names of assignors that are proven to be in this member's list."""
+        known, group = member.assignors, self.group
+        exact = known.list if known.knowledge is Knowledge.EXACT else ()
+        elected = group.assignor if group.state is GroupState.STABLE else None
+        probe = self.snapshot.probe
+        asked = {a.assignor for a in probe.answers} if probe is not None else set()
+        common = {elected, *(name for name in asked if self.probed(name) is Tri.YES)} - {None}
+        return frozenset({*exact, *known.at_least, *(str(name) for name in common)})
 
     @cached_property
     def classic(self) -> bool:
@@ -320,16 +344,73 @@ class Context:
         return not all(name is not None and cooperative(name) is Tri.NO for name in ends)
 
     @cached_property
+    def ahead(self) -> tuple[Facts, ...]:
+        """Return the members that are not proven to be done."""
+        return tuple(facts for facts in self.members if facts not in self.settled)
+
+    @cached_property
     def unmixable(self) -> tuple[Facts, ...]:
-        """Members that are not done and whose client has the target but refuses mixed lists."""
+        """Members that are not done and whose client is proven to refuse mixed lists."""
         return tuple(
             facts
-            for facts in self.members
-            if facts not in self.settled
-            and facts.family is not None
-            and able(facts.family, facts.version).mixed is Tri.NO
-            and not stays_eager(facts.family)
+            for facts in self.ahead
+            if facts.family_proven
+            and refuses_mixed(facts.family)
+            and self.takes_mixed(facts) is Tri.NO
         )
+
+    def takes_mixed(self, facts: Facts) -> Tri:
+        """Return whether this member's client takes a list of both kinds, by proof alone.
+
+        Proof is the client's own word on its family, then a list that holds both, then the user's
+        word.
+        """
+        own = proven_family(facts.member.software) is not None
+        if not own and {Tri.YES, Tri.NO} <= set(map(cooperative, self._names_held(facts.member))):
+            return Tri.YES
+        if facts.family_proven and facts.family is not None:
+            return able(facts.family, facts.version).mixed
+        return Tri.CANNOT_TELL
+
+    def may_take_mixed(self, facts: Facts) -> Tri:
+        """Return whether this member's client takes a list of both kinds, by proof or by its bytes.
+
+        A guess that it does counts where its own bytes exclude the clients that refuse such a list:
+        RB907 warns then. A client id excludes nobody, for anyone can set it.
+        """
+        proven = self.takes_mixed(facts)
+        if proven is not Tri.CANNOT_TELL:
+            return proven
+        guess = facts.takes_mixed
+        if guess is Tri.YES and facts.family is not None:
+            sent = excluded_by_bytes(facts.member.subscription, self.elected)
+            return Tri.YES if refusing_mixed() <= sent else Tri.CANNOT_TELL
+        return guess
+
+    @cached_property
+    def undecided(self) -> tuple[Facts, ...]:
+        """Return the members whose client decides who must be stopped, and is not proven.
+
+        Those guessed to refuse mixed lists. One whose list holds the target is none of them: if
+        the guess is right it is done, and if it is wrong nothing has to be stopped for it. Where
+        some are proven to refuse, also each other one that is not proven to take them.
+        """
+        if not (self.classic and self.stable and self.both_kinds):
+            return ()
+        return tuple(
+            facts
+            for facts in self.ahead
+            if not facts.family_proven
+            and self.supports(facts, self.target) is not Tri.YES
+            and (
+                refuses_mixed(facts.family)
+                or (self.unmixable and self.takes_mixed(facts) is Tri.CANNOT_TELL)
+            )
+        )
+
+    def assume(self, found: Iterable[Facts]) -> str:
+        """Return the options that settle the families of these members, to paste."""
+        return assume_family((facts.member.client_id, facts.family) for facts in found)
 
     @cached_property
     def split(self) -> bool:
@@ -341,7 +422,7 @@ class Context:
             and self.both_kinds
             and self.unmixable
             and others
-            and all(facts.takes_mixed is Tri.YES for facts in others)
+            and all(self.takes_mixed(facts) is Tri.YES for facts in others)
             and self.elected not in (None, self.target)
         )
 

@@ -165,6 +165,8 @@ def _by_lists(context: Context, cost: CostModel) -> Way:
     ahead = [facts for facts in context.members if facts not in context.settled]
     if context.goal == COOPERATIVE and any(stays_eager(f.family) for f in ahead):
         return Way(path="none")
+    if context.undecided:
+        return Way(path="none")
     begun = not context.lacking and context.holding
     if context.split:
         path, steps, number = "mixed_families", mixed_families(context, cost), next_step(context)

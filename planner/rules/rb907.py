@@ -42,5 +42,6 @@ def guessed_family(context: Context) -> Iterator[Finding]:
         yield found(
             f"{context.named(named)}: taken for {families} by circumstance only.",
             members=named,
-            fix="Restart one member first and see that it joins; --assume-family settles it.",
+            fix="Restart one member first and see that it joins; or settle it, with the right "
+            f"family: {context.assume(named)}.",
         )
