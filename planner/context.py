@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
+from rebal.groups.classes import borrowed_names, not_by_name
 from rebal.groups.clients import excluded_by_bytes, older, proven_family
 from rebal.groups.model import (
     GroupSnapshot,
@@ -33,7 +34,7 @@ from rebal.planner.families import (
     refusing_mixed,
     refuted,
 )
-from rebal.planner.kinds import custom, kept_partitions
+from rebal.planner.kinds import custom, kept_partitions, runs_cooperative
 
 COOPERATIVE: Final = "cooperative"
 EAGER: Final = "eager"
@@ -84,8 +85,9 @@ class Context:
     the user. `options` are words that a command to paste must repeat (how to reach the cluster).
     `planning` is True while a plan is made: rules that matter only to its steps speak.
     `only_target`: the goal is the target by name, and every other assignor is an old one.
-    `remembers`: the user vouches that the coordinator remembers every list. `speed` is how fast
-    members restart; `plan_file` is where the plan will be, for `rebal verify`.
+    `remembers`: the user vouches that the coordinator remembers every list. `own_classes`: the
+    user vouches that a class which is not Kafka's own supports what its name says. `speed` is how
+    fast members restart; `plan_file` is where the plan will be, for `rebal verify`.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class Context:
         options: Sequence[str] = (),
         only_target: bool = False,
         remembers: bool = False,
+        own_classes: bool = False,
         speed: Speed | None = None,
         plan_file: str | None = None,
     ) -> None:
@@ -112,6 +115,7 @@ class Context:
         self.options = tuple(options)
         self.only_target = only_target
         self._remembers = remembers
+        self._own_classes = own_classes
         self.plan_file = plan_file
         self.speed = (speed or Speed()).at(snapshot.cluster)
         self._assumed = families or {}
@@ -145,6 +149,15 @@ class Context:
         asked = {a.assignor for a in probe.answers} if probe is not None else set()
         common = {elected, *(name for name in asked if self.probed(name) is Tri.YES)} - {None}
         return frozenset({*exact, *known.at_least, *(str(name) for name in common)})
+
+    @cached_property
+    def borrowed(self) -> frozenset[str]:
+        """Return the names of Kafka's assignors that stand for another class (groups.classes)."""
+        return borrowed_names(self.snapshot)
+
+    def own_class(self, facts: Facts, assignor: str) -> bool:
+        """Return whether this name is, or may be, that of a class which is not Kafka's own."""
+        return not_by_name(facts.member, assignor, self.borrowed)
 
     @cached_property
     def classic(self) -> bool:
@@ -244,20 +257,36 @@ class Context:
         """Does the running list of this member still hold an assignor that the change leaves?
 
         No is proof: an exact list without one; a member that kept its partitions when it rejoined
-        and whose client fixes its protocol when it is built; a client that refuses mixed lists.
+        and whose client fixes its protocol when it is built; a client that refuses mixed lists. On
+        the way to EAGER, a member that kept its partitions proves that a name misleads.
         """
         known = facts.member.assignors
         named = {*known.list, *known.at_least} if known.knowledge is Knowledge.EXACT else None
         certain = {*known.at_least, *filter(None, [self.elected])}
         says = set()
         if named is not None:
-            kinds = {self.old(name) for name in named}
+            kinds = {self._old_in(facts, name) for name in named}
             says.add(next((k for k in (Tri.YES, Tri.CANNOT_TELL) if k in kinds), Tri.NO))
         if any(self.old(name) is Tri.YES for name in certain):
             says.add(Tri.YES)
         if not says and facts.family_proven and facts.family is not None:
             says.update(self._old_by_family(facts, facts.family))
+        if self.goal == EAGER and kept_partitions(facts.member) and says == {Tri.NO}:
+            return Tri.CANNOT_TELL
         return says.pop() if len(says) == 1 else Tri.CANNOT_TELL
+
+    def _old_in(self, facts: Facts, assignor: str) -> Tri:
+        """Return `old(assignor)` of this member's class: what is not Kafka's own proves nothing.
+
+        The target by name is done where the member shows that its class is COOPERATIVE.
+        """
+        if not self.own_class(facts, assignor):
+            return self.old(assignor)
+        if assignor != self.target:
+            leaves = self.goal == COOPERATIVE or self.only_target
+            return Tri.YES if leaves else Tri.CANNOT_TELL
+        shown = self.goal == COOPERATIVE and runs_cooperative(facts.member)
+        return Tri.NO if shown or self._own_classes else Tri.CANNOT_TELL
 
     def _old_by_family(self, facts: Facts, family: str) -> Iterable[Tri]:
         can = able(family, facts.version)
@@ -455,6 +484,11 @@ class Context:
         labels = [facts.name for facts in found]
         more = len(labels) - most
         return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def vouching_rule(goal: str) -> str:
+    """Return the rule to ignore for vouching that own classes support what their names say."""
+    return "RB112" if goal == EAGER else "RB111"
 
 
 def ids(found: Iterable[Facts]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Tri
 from rebal.groups.protocol import group_protocol
-from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
+from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, vouching_rule
 from rebal.planner.cost import CostModel, Speed
 from rebal.planner.cost_rounds import by_assignors
 from rebal.planner.families import cooperative, stays_eager
@@ -70,6 +70,7 @@ def make_plan(
         families=families,
         options=options,
         remembers="RB113" in (ignore or {}),
+        own_classes=vouching_rule(goal.kind) in (ignore or {}),
         speed=speed,
         plan_file=plan_file,
     )
