@@ -44,5 +44,5 @@ def guessed_family(context: Context) -> Iterator[Finding]:
             f"{context.named(named)}: taken for {families} by circumstance only.",
             members=named,
             fix=restart_fix(context, named[:1], then=" first and see that it joins")
-            + " --assume-family settles it.",
+            + f" Or settle it, with the right family: {context.assume(named)}.",
         )

@@ -32,7 +32,7 @@ WANTED = {
     "kip-848": "done",
     "storm": "blocked",
     "static": "ready",
-    "kafkajs": "blocked",
+    "kafkajs": "unproven",
     "half unknown": "ready",
     "streams": "ready",
     "connect": "done",
