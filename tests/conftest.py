@@ -16,6 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.kafka.broker import Broker
+    from tests.kafka.cluster import Cluster
     from tests.kafka.members import Members
 
 _REBALS_OWN = {
@@ -112,6 +113,24 @@ def kafka39() -> Iterator["Broker"]:
 
     with Broker("3.9.1") as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def cluster41() -> Iterator["Cluster"]:
+    """Three Kafka 4.1.1 brokers, for what one broker cannot show."""
+    from tests.kafka.cluster import Cluster
+
+    with Cluster("4.1.1") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def cluster39() -> Iterator["Cluster"]:
+    """Three Kafka 3.9.1 brokers (Scala group coordinator)."""
+    from tests.kafka.cluster import Cluster
+
+    with Cluster("3.9.1") as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
