@@ -223,4 +223,5 @@ def offsets_partition(group: str, partitions: int = OFFSETS_PARTITIONS) -> int:
     value = 0
     for unit in memoryview(group.encode("utf-16-le")).cast("H"):
         value = (31 * value + unit) & 0xFFFFFFFF
-    return (value & 0x7FFFFFFF) % partitions
+    signed = value - (1 << 32) if value >> 31 else value
+    return (0 if signed == -(1 << 31) else abs(signed)) % partitions
