@@ -22,9 +22,11 @@ from rebal.groups.model import (
     Record,
     Tri,
 )
+from rebal.planner.admission import CoordinatorMemory
 from rebal.planner.cost import Speed
 from rebal.planner.families import able, candidates, cannot_hold, cooperative, stays_eager
 from rebal.planner.kinds import custom, kept_partitions
+from rebal.planner.memory import memory_of
 
 COOPERATIVE: Final = "cooperative"
 EAGER: Final = "eager"
@@ -161,6 +163,16 @@ class Context:
         coordinator = self.group.coordinator
         since = coordinator.rebalanced_since_load if coordinator else Tri.CANNOT_TELL
         return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(since, Tri.CANNOT_TELL)
+
+    @cached_property
+    def memory(self) -> CoordinatorMemory:
+        """What the coordinator may remember of every member that it counts."""
+        return memory_of(self)
+
+    @property
+    def can_probe(self) -> bool:
+        """The group was not probed yet, and may be (kafka-facts: classic, Stable, consumers)."""
+        return self.classic and self.stable and self.snapshot.probe is None
 
     def probed(self, assignor: str) -> Tri:
         """The probe: do all lists in the coordinator's memory hold `assignor`, as it stands now.

@@ -184,6 +184,15 @@ def user_data(context: Context) -> Answer:
     return Answer(allows=Tri.YES, why="no member's assignment carries user data")
 
 
+def online(context: Context) -> tuple[Answer, ...]:
+    """What the online way up rests on: all of it allows a member's join with KIP-848."""
+    rest = tuple(f for f in context.members if f.member.protocol_type != "consumer")
+    common = (brokers(context), *clients(context), fits(context, up=True))
+    if context.group.type is GroupType.CONSUMER:
+        return (*common, room(context, rest))
+    return (*common, policy(context, up=True), room(context, rest), user_data(context))
+
+
 def _count(context: Context) -> int:
     return max(len(context.members), context.expected or 0)
 

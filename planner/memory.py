@@ -9,8 +9,8 @@ session expires. Describe does not show who is down, so after a load any static 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+import re
+from typing import TYPE_CHECKING, Final
 
 from rebal.groups.clients import assignors
 from rebal.groups.model import (
@@ -23,30 +23,32 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.planner.admission import CoordinatorMemory, Entry, Held
-from rebal.planner.context import Context, Facts
 from rebal.planner.families import able, cannot_hold
+
+if TYPE_CHECKING:
+    from rebal.planner.context import Context, Facts
 
 _BOUNDS: Final = ("group.min.session.timeout.ms", "group.max.session.timeout.ms")
 
 
-def memory_of(context: Context, names: Iterable[str] = ()) -> CoordinatorMemory:
+def memory_of(context: Context, *, rejoined: bool = False) -> CoordinatorMemory:
     """Return what the coordinator may remember of `context`'s group.
 
-    `names` are assignors that will be asked about, beside those that the evidence names.
+    `rejoined`: as it would be once every member has joined again.
     """
     snapshot, group = context.snapshot, context.group
-    known = {*assignors(), *names, *_named(snapshot)}
+    known = {*assignors(), *_named(snapshot), context.target}
     stable = group.state is GroupState.STABLE and bool(snapshot.members)
     online = group.type in (GroupType.CONSUMER, GroupType.STREAMS)
     elected = group.assignor if stable and not online else None
     cases: tuple[tuple[Entry, ...], ...]
     if online:
         counted = [f for f in context.members if f.member.protocol_type == "classic"]
-        cases = (tuple(_entry(f, (_converted(context, f, known),)) for f in counted),)
+        cases = (tuple(_entry(f, _converted(context, f)) for f in counted),)
     else:
         counted = list(context.members)
-        cases = _cases(context, counted, known, elected)
-    answers = [] if online else _answers(snapshot)
+        cases = _cases(context, counted, known, elected, rejoined=rejoined)
+    answers = [] if online or rejoined else _answers(snapshot)
     supported = {answer.assignor for answer in answers if answer.supported is Tri.YES}
     settings = snapshot.cluster.settings
     size = settings.get("group.consumer.max.size" if online else "group.max.size", "")
@@ -61,7 +63,7 @@ def memory_of(context: Context, names: Iterable[str] = ()) -> CoordinatorMemory:
         in_all=frozenset({*filter(None, [elected]), *supported}),
         not_in_all=frozenset(a.assignor for a in answers if a.supported is Tri.NO),
         max_size=int(size) if size.isdigit() else (2**31 - 1 if settings else None),
-        room=any(answer.supported is not Tri.CANNOT_TELL for answer in answers),
+        room=any(answer.supported is not Tri.CANNOT_TELL for answer in _answers(snapshot)),
         session_ms=(int(low), int(high)) if low.isdigit() and high.isdigit() else None,
     )
 
@@ -77,11 +79,16 @@ def _named(snapshot: GroupSnapshot) -> set[str]:
 
 
 def _cases(
-    context: Context, counted: list[Facts], names: set[str], elected: str | None
+    context: Context,
+    counted: list[Facts],
+    names: set[str],
+    elected: str | None,
+    *,
+    rejoined: bool,
 ) -> tuple[tuple[Entry, ...], ...]:
     """The histories that fit what is known of the last load."""
     own = {f.member.member_id: _own(f, names, elected) for f in counted}
-    if context.remembers or _never_loaded(context):
+    if rejoined or context.remembers or _never_loaded(context):
         return (tuple(_entry(f, (own[f.member.member_id],)) for f in counted),)
     forgotten = Held(names=frozenset({elected}), exact=True) if elected else Held()
     rebalanced, loaded = [], []
@@ -134,17 +141,25 @@ def _own(facts: Facts, names: set[str], elected: str | None) -> Held:
     return Held(names=frozenset(at_least), lacks=frozenset(lacks))
 
 
-def _converted(context: Context, facts: Facts, names: set[str]) -> Held:
-    """A classic member of a KIP-848 group: the record that the conversion wrote is what counts.
+# The id that the classic coordinator gives: the client or instance id, and a UUID.
+_CLASSIC_ID: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
-    A load does not shorten it, but the conversion copies what the coordinator remembered then.
+
+def _converted(context: Context, facts: Facts) -> tuple[Held, ...]:
+    """A classic member of a KIP-848 group: what the coordinator holds, which no load shortens.
+
+    It is what the member sent, where it joined after the conversion (its id is of the new kind) or
+    a record shows it; a conversion copies what the coordinator remembered then, which a load may
+    have shortened to any one assignor of the list.
     """
     known = facts.member.assignors
+    if known.knowledge is not Knowledge.EXACT:
+        return (Held(lacks=frozenset(known.lacks)),)
+    own = Held(names=frozenset(known.list), exact=True)
     recorded = any(item.source is Source.OFFSETS_TOPIC for item in known.evidence)
-    if known.knowledge is Knowledge.EXACT and (recorded or context.remembers):
-        return Held(names=frozenset(known.list), exact=True)
-    exact = known.knowledge is Knowledge.EXACT
-    return Held(lacks=frozenset(names - set(known.list)) if exact else frozenset(known.lacks))
+    if recorded or context.remembers or not _CLASSIC_ID.search(facts.member.member_id):
+        return (own,)
+    return (own, *(Held(names=frozenset({name}), exact=True) for name in known.list))
 
 
 def _entry(facts: Facts, lists: tuple[Held, ...]) -> Entry:

@@ -154,6 +154,58 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
     exit_code: int = 0
 
 
+class ValidWhile(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """What must still be so when the action is carried out; None: it was not read.
+
+    A join whose list holds the elected assignor outlives a coordinator load, and any other join
+    does not: for it a new `leader_epoch` of the group's offsets partition ends the advice.
+    """
+
+    generation: int | None = None
+    assignor: str | None = None
+    leader_epoch: int | None = None
+
+
+class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One action, whether the coordinator admits it, and why.
+
+    `action` is restart (stop the first of `members` cleanly, then start it with `assignors`), start
+    (members that are not in the group), temporary (one more member joins with `assignors`, and
+    leaves when the group is Stable), cut-over (all `members` stop before one starts), wait,
+    evidence, confirm, replan, stop (restart nothing) or none. `members` are member ids, `names`
+    what texts call them; of members that are not in the group there are names only.
+
+    `assignors` is the list in order (empty: the one that the member has today, or `change` is what
+    the step changes beside it). `after` is what to
+    look at while doing it, a sentence each. `verdict` is the coordinator's answer to the joins of
+    the action: only "yes" recommends it; `error` is Kafka's name of the rejection where it is "no".
+    `evidence_needed` would decide a "cannot tell", the cheapest first. `command` is the look that
+    follows. `risks` are what admission does not cover. `valid_while` is None where nothing joins.
+    """
+
+    action: str = "none"
+    members: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    assignors: tuple[str, ...] = ()
+    change: str = ""
+    after: tuple[str, ...] = ()
+    verdict: Tri = Tri.YES
+    error: str | None = None
+    reason: str = ""
+    evidence_needed: tuple[str, ...] = ()
+    command: str = ""
+    step: int | None = None
+    risks: tuple[str, ...] = ()
+    valid_while: ValidWhile | None = None
+    text: str = ""
+
+    @property
+    def recommended(self) -> bool:
+        """It restarts or starts somebody, and the coordinator admits it."""
+        joins = self.action in ("restart", "start", "temporary", "cut-over")
+        return joins and self.verdict is Tri.YES
+
+
 class Accepted(Record, frozen=True, kw_only=True, omit_defaults=False):
     """What the user accepts without proof, so that it need not be said again at each look.
 
@@ -171,6 +223,7 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     `runs` (in documents: `from`) is what the group runs, `to` the rebalance protocol it shall run,
     `target` the assignor to end on (`only_target`: whatever else is in the lists is to go, of
     whatever kind). `path` names the module of planner/routes that made the steps.
+    `advice` is the first action of the next step, `withheld` are restarts that are not recommended.
     `summary` is one sentence; `exit_code` is that of the next step (0 ready or done, 3 blocked, 4
     cannot be proven yet). `assumptions` are what the user said and no evidence proves, `accepted`
     is the same for `rebal verify`.
@@ -187,6 +240,8 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     summary: str
     next_step: int | None = None
     steps: tuple[Step, ...] = ()
+    advice: Advice = Advice()
+    withheld: tuple[Advice, ...] = ()
     findings: tuple[Finding, ...] = ()
     not_checked: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()

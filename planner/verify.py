@@ -13,7 +13,9 @@ from datetime import timedelta
 from typing import Final, TypeVar
 
 from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
-from rebal.planner.plan import Accepted, Finding, Plan
+from rebal.planner.drift import Change, changes_since
+from rebal.planner.next_action import next_action
+from rebal.planner.plan import Accepted, Advice, Finding, Plan
 from rebal.planner.verify_context import (
     assumed,
     context_of,
@@ -23,11 +25,13 @@ from rebal.planner.verify_context import (
     remembered,
 )
 from rebal.planner.verify_dangers import (
+    CURABLE,
     Danger,
     dangers,
     first_seconds,
     lag_of,
     new_refusals,
+    rejected_clients,
     went_back,
 )
 from rebal.planner.verify_done import still_done
@@ -41,7 +45,6 @@ from rebal.planner.verify_members import (
     owned,
     standing_of,
 )
-from rebal.planner.verify_next import what_next
 from rebal.planner.verify_rules import decides, live_findings
 from rebal.planner.verify_steps import StepStanding, begun_step, step_standing
 
@@ -56,7 +59,9 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The live group against its plan.
 
     `step` is the step that the group is in (None: the plan has none), `gate` that step's answer,
-    `why` what keeps it from holding. `next` is what to do. `findings` are what the rules say to the
+    `why` what keeps it from holding. `advice` is what to do, `next` its text, `withheld` are the
+    restarts that are not recommended; `changes` is what the plan rests on and is no longer so.
+    `findings` are what the rules say to the
     next restart, and their news since the plan was made. `exit_code` is 0 where the gate holds,
     3 where a danger shows, 4 otherwise. `blind_since` is when the group was last seen, while it
     cannot be read.
@@ -68,6 +73,9 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     gate: Tri
     why: tuple[str, ...] = ()
     next: str = ""
+    advice: Advice = Advice()
+    withheld: tuple[Advice, ...] = ()
+    changes: tuple[Change, ...] = ()
     finished: bool = False
     state: str = ""
     assignor: str | None = None
@@ -128,12 +136,28 @@ def verify(
     gate = current.gate if current else Tri.CANNOT_TELL
     now = next((each for each in plan.steps if each.id == number), None)
     later = next((each for each in plan.steps if now and each.id > now.id), None)
-    found = list(dangers(plan, entries, context, missing))
+    rejected = rejected_clients(plan, context)
+    found = list(dangers(plan, entries, context, rejected))
     if number is not None:
         found += went_back(plan, context, number, views)
     findings = live_findings(plan, context, accepted.ignore, later if gate is Tri.YES else now)
+    changes = changes_since(plan, context)
+    advice, withheld = next_action(
+        plan,
+        current,
+        context,
+        missing=missing,
+        findings=findings,
+        rejected=rejected,
+        stopped_by=[f"{each.message} {each.fix}" for each in found if each.kind not in CURABLE],
+        outdated=next((change.text for change in changes if change.outdates), None),
+        ignore=accepted.ignore,
+    )
     danger = bool(found) or any(decides(finding, Tri.YES) for finding in findings)
+    danger = danger or advice.verdict is Tri.NO
     unsure = any(decides(finding, Tri.CANNOT_TELL) for finding in findings)
+    # A gate that opens a step holds only where the step's first restart is admitted.
+    unsure = unsure or (later is not None and not advice.recommended)
     holds = gate is Tri.YES and not unsure
     return Standing(
         group_id=plan.group_id,
@@ -141,7 +165,10 @@ def verify(
         step=number,
         gate=gate,
         why=current.why if current else ("the plan has no step to verify",),
-        next=what_next(plan, current, context, missing=missing, findings=findings, danger=danger),
+        next=advice.text,
+        advice=advice,
+        withheld=withheld,
+        changes=changes,
         finished=holds and later is None and not danger,
         state=str(snapshot.group.state),
         assignor=snapshot.group.assignor,

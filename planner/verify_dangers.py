@@ -13,12 +13,14 @@ from itertools import pairwise
 from typing import Final
 
 from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Refusal, Tri
+from rebal.planner.advice import restart_fix
 from rebal.planner.aims import Aim
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Plan
-from rebal.planner.verify_gates import aim_of
+from rebal.planner.rejected import still_out
+from rebal.planner.verify_gates import aim_of, wide_list
 from rebal.planner.verify_journal import JournalEntry
-from rebal.planner.verify_members import MemberStanding, Missing, owned
+from rebal.planner.verify_members import MemberStanding, owned
 
 # A cooperative member gets its partitions in a second rebalance, after another has given them up.
 IDLE: Final = timedelta(seconds=30)
@@ -31,6 +33,8 @@ WINDOW: Final = timedelta(minutes=10)
 # The default of max.poll.interval.ms, which is as long as a rebalance may wait for a member.
 STUCK: Final = timedelta(minutes=5)
 LAG: Final = timedelta(minutes=2)
+CURABLE: Final = ("refused", "went-back")
+"""The dangers that an admitted restart ends; for any other nothing may be restarted."""
 _LEAST_LAG: Final = 1000
 # KIP-429: one rebalance for a leave, two for a cooperative join; some more for the unforeseen.
 _FOR_EACH: Final = 3
@@ -53,12 +57,13 @@ def dangers(
     plan: Plan,
     entries: Sequence[JournalEntry],
     context: Context,
-    missing: Sequence[Missing],
+    rejected: Sequence[Refusal],
 ) -> tuple[Danger, ...]:
-    """All that shows now; `entries` are the earlier looks, oldest first."""
+    """All that shows now; `entries` are the earlier looks, oldest first, `rejected` the clients
+    that were rejected and are out."""
     seen = [entry for entry in entries if entry.blind is None]
     return (
-        *_refused(plan, context, missing),
+        *_refused(rejected, context),
         *_storm(seen, context),
         *_idle(plan, seen, context),
         *_lag(seen, context.snapshot),
@@ -82,7 +87,9 @@ def went_back(
             kind="went-back",
             message=f"{named} runs without {context.target} while others drop the old assignor: "
             f"each member restarted with [{context.target}] is refused and stops.",
-            fix=f"Restart {named} with the first step's list before any other restart.",
+            fix=restart_fix(
+                context, lacking, wide_list(plan, context), then=" before any other restart"
+            ),
             members=tuple(facts.member.member_id for facts in lacking),
         )
 
@@ -97,36 +104,47 @@ def new_refusals(plan: Plan, snapshot: GroupSnapshot) -> list[Refusal]:
     ]
 
 
-def _refused(plan: Plan, context: Context, missing: Sequence[Missing]) -> Iterator[Danger]:
-    """A refusal counts while somebody is missing, and for a minute after it in any case."""
+def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
+    """Return the newest rejection of each client that is out since: one each.
+
+    A client has an identity of its own (rules/identity.py). It is back when it was seen joining
+    since, or, where no log shows that, when its instance id is in the group with an id that came
+    after the plan, or when nobody is missing any more.
+    """
+    full = not context.missing and len(context.members) >= (context.expected or 1)
     now = context.snapshot.captured_at
-    found = new_refusals(plan, context.snapshot)
-    live = [r for r in found if missing or context.missing or _recent(r.at, now)]
-    if not live:
+    return tuple(
+        one
+        for one in still_out(context)
+        if (one.at is None or one.at > plan.baseline.captured_at or one in plan.baseline.refusals)
+        and (not full or _recent(one.at, now))
+    )
+
+
+def _refused(rejected: Sequence[Refusal], context: Context) -> Iterator[Danger]:
+    """Clients that were rejected and have not joined since."""
+    if not rejected:
         return
     whom = ", ".join(
         dict.fromkeys(
             f"{r.instance_id or r.client_id or 'a member'} "
             + (f"[{', '.join(r.list)}]" if r.list else "(its list is not known)")
-            for r in live
+            for r in rejected
         )
     )
-    causes = [f for f in context.members if any(not _shares(f, r, context) for r in live)]
+    causes = [f for f in context.members if any(not _shares(f, r, context) for r in rejected)]
     named = context.named(causes)
     because = f", because {named} can have no assignor in common with it" if causes else ""
-    # Whoever has the target already is not at fault: then the refused list is the wrong one.
-    lack = [facts for facts in causes if context.supports(facts, context.target) is not Tri.YES]
-    find = "Find who lacks the target, restart"
-    if causes:
-        find = f"Give {context.named(lack)} the first step's list, restart" if lack else "Restart"
+    errors = ", ".join(sorted({r.error for r in rejected}))
+    many = f"{len(rejected)} clients were" if len(rejected) > 1 else "was"
     yield Danger(
         kind="refused",
-        message=f"{whom} was refused (INCONSISTENT_GROUP_PROTOCOL){because}. A Java or kafka-python"
-        " client stops after one refusal; librdkafka and franz-go retry while they look alive.",
-        fix="Restart no further member with this list. "
-        f"{find} the refused one with the first step's list, and verify again.",
+        message=f"{whom}: {many} rejected ({errors}){because}, and not seen joining since. A Java "
+        "or kafka-python client stops after one rejection; librdkafka and franz-go try again while "
+        "they look alive.",
+        fix="The next action brings it back with a list that is admitted.",
         members=tuple(facts.member.member_id for facts in causes),
-        since=live[0].at,
+        since=rejected[0].at,
     )
 
 

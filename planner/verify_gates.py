@@ -39,6 +39,14 @@ def aim_of(plan: Plan, step: Step) -> Aim:
     return Aim.BY_HAND
 
 
+def wide_list(plan: Plan, context: Context) -> tuple[str, ...]:
+    """Return the list that brings the target and is admitted today: it holds the elected one."""
+    step = next((s for s in plan.steps if aim_of(plan, s) is Aim.WIDEN), None)
+    names = step.target_list if step is not None else (context.target,)
+    more = [context.elected] if context.elected is not None else []
+    return tuple(dict.fromkeys([*names, *more]))
+
+
 def proof_of(context: Context, aim: Aim, step: Step, facts: Facts) -> Proof:
     """Has this member made `step`, by the evidence in `context` alone?"""
     return GATES[aim](context, step, facts)

@@ -16,8 +16,8 @@ from rebal.groups.model import Tri
 from rebal.planner.aims import Aim
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Finding, Plan, Severity, Step
-from rebal.planner.routes.choice import will_not_start
 from rebal.planner.rules import evaluate
+from rebal.planner.rules.next_start import will_not_start
 from rebal.planner.verify_gates import aim_of
 
 # What a way is there for: its plan leaves these out, or says how they are dealt with.

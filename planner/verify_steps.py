@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from rebal.groups.model import GroupState, GroupType, Record, Tri
+from rebal.planner.advice import restart_of
 from rebal.planner.aims import Aim
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Plan, Step, StepKind
@@ -161,20 +162,15 @@ def _settled(context: Context, aim: Aim) -> bool:
 
 
 def _remembered(plan: Plan, step: Step, context: Context) -> Iterator[str]:
-    """RB113: does the coordinator remember what the next, narrowing step needs?"""
-    later = [other for other in plan.steps if other.id > step.id]
-    if not later or aim_of(plan, later[0]) is not Aim.NARROW:
+    """RB113: would the coordinator admit the first restart of the next, narrowing step?"""
+    later = next((other for other in plan.steps if other.id > step.id), None)
+    if later is None or aim_of(plan, later) is not Aim.NARROW:
         return
-    if context.elected == context.target or context.probed(context.target) is Tri.YES:
-        return
-    # All lists may be known and the coordinator's memory still hold the elected assignor alone.
-    if context.reloaded is not Tri.NO:
-        has = "has been" if context.reloaded is Tri.YES else "may have been"
-        hint = "" if context.snapshot.probe is not None else " (--probe tells)"
-        yield (
-            f"the coordinator {has} loaded again since the last rebalance and then remembers only "
-            f"{context.elected}{hint}: restart one member with its CURRENT list (RB113)"
-        )
+    left = [facts for facts in context.members if facts not in context.settled]
+    found = [restart_of(context, facts, later.target_list) for facts in left[:1]]
+    for one in found:
+        if one.verdict is not Tri.YES:
+            yield f"step {later.id} is not proven to be admitted: {one.reason} (RB113)"
 
 
 def _named(members: Sequence[MemberStanding], most: int = 6) -> str:

@@ -176,9 +176,10 @@ def _strict(standing: Standing, fail_on: FailOn) -> Standing:
         return standing
     from msgspec.structs import replace
 
-    from rebal.planner.verify_next import STOP
+    from rebal.planner.advice import stop
 
-    return replace(standing, exit_code=code, next=STOP, finished=False)
+    advice = stop("a warning stands, and --fail-on counts it")
+    return replace(standing, exit_code=code, advice=advice, next=advice.text, finished=False)
 
 
 def _word(

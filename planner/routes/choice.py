@@ -6,19 +6,22 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from msgspec.structs import replace
+
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Tri
 from rebal.groups.protocol import group_protocol
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
 from rebal.planner.cost import CostModel, Speed
 from rebal.planner.cost_rounds import by_assignors
-from rebal.planner.families import cooperative, stays_eager
+from rebal.planner.families import stays_eager
 from rebal.planner.kip848 import Answer
+from rebal.planner.next_action import first_action
 from rebal.planner.plan import Accepted, Finding, Plan, Severity, Verdict
 from rebal.planner.routes.connect import connect
 from rebal.planner.routes.cut_over import cut_over, needs_cut_over
 from rebal.planner.routes.from_consumer import from_consumer
 from rebal.planner.routes.goals import goal_of
-from rebal.planner.routes.judging import code_of, judged
+from rebal.planner.routes.judging import CODES, code_of, judged
 from rebal.planner.routes.mixed_families import mixed_families, next_step
 from rebal.planner.routes.one_bounce import one_bounce
 from rebal.planner.routes.streams import streams
@@ -27,6 +30,7 @@ from rebal.planner.routes.two_bounces import two_bounces
 from rebal.planner.routes.way import Way
 from rebal.planner.routes.wording import not_checked, progress, summary
 from rebal.planner.rules import evaluate
+from rebal.planner.rules.next_start import will_not_start
 
 _VERDICTS: Final = {0: Verdict.READY, 3: Verdict.BLOCKED, 4: Verdict.UNPROVEN}
 _TO: Final = {COOPERATIVE: "COOPERATIVE", EAGER: "EAGER", CONSUMER: "KIP-848"}
@@ -77,7 +81,7 @@ def make_plan(
     findings = _findings(context, way, ignore)
     steps = tuple(judged(context, way, step, findings, ignore or {}) for step in way.steps)
     code = code_of(context, way, findings, steps)
-    return Plan(
+    plan = Plan(
         group_id=snapshot.group.group_id,
         runs=group_protocol(snapshot).value,
         assignor=snapshot.group.assignor,
@@ -97,6 +101,30 @@ def make_plan(
         made_at=made_at or snapshot.captured_at,
         baseline=snapshot,
         exit_code=code,
+    )
+    return with_advice(plan, context, way)
+
+
+def with_advice(plan: Plan, context: Context, way: Way) -> Plan:
+    """Return `plan` with its first action, and not ready where that is not admitted."""
+    advice, withheld = first_action(plan, context)
+    made = replace(plan, advice=advice, withheld=withheld)
+    if plan.verdict is not Verdict.READY or advice.recommended:
+        return made
+    code = CODES[advice.verdict] or CODES[Tri.CANNOT_TELL]
+    steps = tuple(
+        replace(step, exit_code=code, precondition_holds=advice.verdict)
+        if step.id == plan.next_step
+        else step
+        for step in plan.steps
+    )
+    way = replace(way, reasons=(advice.reason, *way.reasons))
+    return replace(
+        made,
+        steps=steps,
+        verdict=_VERDICTS[code],
+        exit_code=code,
+        summary=summary(context, way, code, plan.findings),
     )
 
 
@@ -205,16 +233,6 @@ def _findings(context: Context, way: Way, ignore: Mapping[str, str] | None) -> t
     if way.path != "none":
         return said
     return tuple(f for f in said if f.severity is not Severity.ASK and f.before_step is None)
-
-
-def will_not_start(context: Context, finding: Finding) -> bool:
-    """Is a finding of RB104 about members whose next start has a list that their client refuses?"""
-    declared = {
-        member.member_id: set(map(cooperative, member.declared.list))
-        for member in context.snapshot.members
-        if member.declared is not None
-    }
-    return all({Tri.YES, Tri.NO} <= declared.get(id_, set()) for id_ in finding.members)
 
 
 def _target(context: Context, way: Way) -> str:

@@ -9,6 +9,7 @@ from rebal.groups.model import Record, Tri
 from rebal.planner.context import Context, Facts
 from rebal.planner.families import cooperative
 from rebal.planner.kinds import custom
+from rebal.planner.plan import Finding
 
 
 class Mistake(StrEnum):
@@ -45,6 +46,16 @@ def unnamed(context: Context, declared: str) -> bool:
     """May this be a class of somebody's own, whose assignor's name nothing shows?"""
     met = {name for facts in context.members for name in facts.member.assignors.list}
     return custom(declared) and declared != context.elected and declared not in met
+
+
+def will_not_start(context: Context, finding: Finding) -> bool:
+    """Is a finding of RB104 about members whose next start has a list that their client refuses?"""
+    declared = {
+        member.member_id: set(map(cooperative, member.declared.list))
+        for member in context.snapshot.members
+        if member.declared is not None
+    }
+    return all({Tri.YES, Tri.NO} <= declared.get(id_, set()) for id_ in finding.members)
 
 
 def _refused(context: Context, facts: Facts, names: tuple[str, ...]) -> Tri:

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterable, Iterator
-from itertools import chain, combinations, product
+from itertools import chain, combinations, combinations_with_replacement, product
 
 import pytest
 from msgspec.structs import replace
@@ -20,7 +20,6 @@ from rebal.planner.admission import (
     restart,
 )
 from rebal.planner.memory import memory_of
-
 from tests.planner.builder import AT, context_of
 
 RANGE, COOP, STICKY = "range", "cooperative-sticky", "sticky"
@@ -178,7 +177,9 @@ KINDS = [
 ]
 
 
-def remembered(sent: tuple[frozenset[str], ...], static: tuple[bool, ...], elected: str, history: str) -> Iterator[tuple[frozenset[str], ...]]:  # fmt: skip
+def remembered(
+    sent: tuple[frozenset[str], ...], static: tuple[bool, ...], elected: str, history: str
+) -> Iterator[tuple[frozenset[str], ...]]:
     """What the coordinator may hold after this history, member by member."""
     if history == "never loaded":
         yield sent
@@ -250,8 +251,6 @@ def told(case: dict) -> CoordinatorMemory:
 def every_case(size: int) -> Iterator[dict]:
     several = list(product(KINDS, (False, True)))
     probes = [{}, {COOP: True}, {COOP: False}, {COOP: False, STICKY: True}]
-    from itertools import combinations_with_replacement
-
     for members in combinations_with_replacement(range(len(several)), size):
         for elected, rebalanced, probe in product((RANGE, COOP), (True, False, None), probes):
             yield {

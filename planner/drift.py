@@ -1,0 +1,67 @@
+"""What has changed on the live group since its plan was made, and whether it matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rebal.groups.model import GroupSnapshot, Record
+from rebal.planner.context import Context
+from rebal.planner.plan import Plan
+
+_LIMITS: Final = (
+    "group.max.size",
+    "group.consumer.max.size",
+    "group.min.session.timeout.ms",
+    "group.max.session.timeout.ms",
+    "group.consumer.migration.policy",
+)
+
+
+class Change(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One fact of the plan's baseline that is another one now. `outdates`: the plan's assignor
+    lists no longer fit the group."""
+
+    what: str
+    text: str
+    outdates: bool = False
+
+
+def changes_since(plan: Plan, context: Context) -> tuple[Change, ...]:
+    """Return what a plan rests on and is no longer so, what outdates the plan first."""
+    found = [*_elected(plan, context), *_cluster(plan.baseline, context.snapshot)]
+    return tuple(sorted(found, key=lambda change: not change.outdates))
+
+
+def _elected(plan: Plan, context: Context) -> Iterator[Change]:
+    was, now = plan.baseline.group.assignor, context.elected
+    planned = {name for step in plan.steps for name in step.target_list}
+    if now is None or was is None or now == was or not planned or now in planned:
+        return
+    yield Change(
+        what="assignor",
+        text=f"the elected assignor was {was} when the plan was made and is {now} now: the plan's "
+        f"lists ({', '.join(sorted(planned))}) do not hold it",
+        outdates=True,
+    )
+
+
+def _cluster(was: GroupSnapshot, now: GroupSnapshot) -> Iterator[Change]:
+    counted = {topic.name: topic.partitions for topic in was.topics}
+    for topic in now.topics:
+        before = counted.get(topic.name)
+        if before is not None and before != topic.partitions:
+            yield Change(
+                what="partitions",
+                text=f"topic {topic.name} had {before} partitions and has {topic.partitions} now: "
+                "the plan's steps stay, its costs are of then",
+            )
+    if was.cluster.version and now.cluster.version and was.cluster.version != now.cluster.version:
+        yield Change(
+            what="version",
+            text=f"the brokers ran {was.cluster.version} and run {now.cluster.version} now",
+        )
+    for key in _LIMITS:
+        old, new = was.cluster.settings.get(key), now.cluster.settings.get(key)
+        if old is not None and new is not None and old != new:
+            yield Change(what=key, text=f"the brokers' {key} was {old} and is {new} now")

@@ -1,0 +1,266 @@
+"""The next action of a plan on the live group: `next_action`, `step_action`; data, no text.
+
+The order is that of an operator who must not lose a member: who is rejected or forgotten comes
+first, then who is missing, then the current step, and only when its gate holds the next one. Each
+action is asked of the coordinator's memory (planner/advice.py) before it is recommended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups.model import GroupState, Refusal, Tri
+from rebal.planner import advice as advised
+from rebal.planner.admission import Needs
+from rebal.planner.aims import Aim
+from rebal.planner.context import Context, Facts
+from rebal.planner.kip848 import online
+from rebal.planner.plan import Advice, Finding, Plan, Severity, Step, StepKind, Verdict
+from rebal.planner.verify_gates import aim_of, wide_list
+from rebal.planner.verify_members import Missing
+from rebal.planner.verify_rules import decides
+from rebal.planner.verify_steps import StepStanding
+
+Actions = tuple[Advice, tuple[Advice, ...]]
+
+# The rules whose question the admission check answers itself.
+_ASKED: Final = ("RB101", "RB102", "RB108", "RB113", "RB901")
+_NO: Final = 3
+# What the user accepts by ignoring a rule, where the admission cannot be told.
+_ACCEPTS: Final = {"RB901": ("client log", "request log"), "RB113": ("probe",)}
+
+
+def first_action(plan: Plan, context: Context) -> Actions:
+    """Return the first action of a plan that was just made, as far as its step may start at all."""
+    step = next((each for each in plan.steps if each.id == plan.next_step), None)
+    if step is None:
+        done = plan.verdict is Verdict.DONE
+        if done:
+            return advised.nothing("nothing is left to do"), ()
+        return _hindered(plan, None), ()
+    if context.members and context.group.state is not GroupState.STABLE:
+        return advised.wait(f"the group is {context.group.state}, not Stable", step=step.id), ()
+    if not context.members:
+        if step.exit_code:
+            return _hindered(plan, step), ()
+        return advised.start_of(context, ["the members"], [step.target_list], step=step.id), ()
+    by_id = {facts.member.member_id: facts for facts in context.members}
+    left = [by_id[each] for each in (*step.to_do, *step.unknown) if each in by_id]
+    made, withheld = step_action(plan, step, context, left, ignore=plan.accepted.ignore)
+    if step.exit_code and made.recommended and made.assignors == step.target_list:
+        return _hindered(plan, step), withheld
+    return made, withheld
+
+
+def _hindered(plan: Plan, step: Step | None) -> Advice:
+    """What the rules or the step's own precondition ask for before anything restarts."""
+    number = step.id if step is not None else None
+    blocks = [
+        each
+        for each in plan.findings
+        if each.severity is Severity.BLOCK
+        and not each.ignored
+        and (number is None or each.before_step is None or each.before_step <= number)
+    ]
+    said = [each for each in blocks if each.result is Tri.YES]
+    if said:
+        return advised.stop(f"{said[0].rule}: {said[0].message}", step=number)
+    if blocks:
+        return advised.open_question(blocks[0], step=number)
+    if step is not None and step.exit_code == _NO:
+        return advised.stop(step.precondition, step=number)
+    return advised.wait(plan.summary, step=number)
+
+
+def step_action(
+    plan: Plan,
+    step: Step,
+    context: Context,
+    to_do: Sequence[Facts],
+    *,
+    ignore: Mapping[str, str],
+) -> Actions:
+    """Return what to do first in `step`, of which `to_do` are left, and what is withheld."""
+    aim = aim_of(plan, step)
+    if step.kind is StepKind.CUT_OVER:
+        made = advised.cut_over_of(context, to_do, step.target_list, step=step.id)
+        return made, ()
+    if aim is Aim.REFRESH:
+        return advised.cure_of(context, step=step.id), ()
+    if aim is Aim.CONSUMER:
+        return _converted(context, to_do, step), ()
+    if aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC) and step.target_list:
+        made, withheld = advised.narrowing(
+            context, to_do, step.target_list, wide_list(plan, context), step=step.id
+        )
+        return _accepted(made, withheld, ignore)
+    if not to_do:
+        return advised.nothing("no member is left to restart in this step", step=step.id), ()
+    return advised.restart_of(context, to_do[0], step=step.id), ()
+
+
+def _accepted(made: Advice, withheld: tuple[Advice, ...], ignore: Mapping[str, str]) -> Actions:
+    """What the user took upon themselves by ignoring a rule: an open answer, never a no."""
+    kinds = {kind for rule, kinds in _ACCEPTS.items() if rule in ignore for kind in kinds}
+    open_ = [one for one in withheld if one.verdict is Tri.CANNOT_TELL]
+    chosen = next((one for one in open_ if kinds & set(one.evidence_needed)), None)
+    if made.recommended or chosen is None:
+        return made, withheld
+    rest = tuple(one for one in withheld if one is not chosen)
+    return advised.accepted(chosen), rest
+
+
+def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
+    """A restart with group.protocol=consumer: what the conversion asks, not the lists."""
+    if not to_do:
+        return advised.nothing("no member is left to restart in this step", step=step.id)
+    answers = online(context)
+    against = next((a for a in answers if a.allows is Tri.NO), None)
+    against = against or next((a for a in answers if a.allows is Tri.CANNOT_TELL), None)
+    made = Advice(
+        action=advised.RESTART,
+        members=(to_do[0].member.member_id,),
+        names=(to_do[0].name,),
+        verdict=against.allows if against is not None else Tri.YES,
+        reason=against.why if against is not None else "the coordinator converts the group",
+        change="group.protocol=consumer",
+        step=step.id,
+    )
+    return advised.worded(made)
+
+
+def next_action(
+    plan: Plan,
+    current: StepStanding | None,
+    context: Context,
+    *,
+    missing: Sequence[Missing],
+    findings: Sequence[Finding],
+    rejected: Sequence[Refusal],
+    stopped_by: Sequence[str],
+    outdated: str | None,
+    ignore: Mapping[str, str],
+) -> Actions:
+    """Return the one thing to do from here, and the restarts that are withheld.
+
+    `rejected` are the clients that were rejected and are out, `stopped_by` the reasons of dangers
+    for which nothing may be restarted, `outdated` says why the plan no longer fits the group.
+    """
+    step = next((each for each in plan.steps if current and each.id == current.id), None)
+    if rejected and context.group.state is not GroupState.DEAD:
+        return _bring_back(plan, step, context, rejected), ()
+    if stopped_by:
+        return advised.stop(stopped_by[0], step=step.id if step else None), ()
+    blocking = [f for f in findings if decides(f, Tri.YES) and f.rule not in _ASKED]
+    if blocking:
+        return advised.stop(f"{blocking[0].rule}: {blocking[0].message}"), ()
+    if current is None or not plan.steps or step is None:
+        return _without_steps(plan, current), ()
+    if context.missing and current.gate is not Tri.YES:
+        return _missing(plan, step, context, missing), ()
+    if context.members and context.group.state is not GroupState.STABLE:
+        return advised.wait(f"the group is {context.group.state}, not Stable", step=step.id), ()
+    return _in_step(
+        plan, current, step, context, findings=findings, outdated=outdated, ignore=ignore
+    )
+
+
+def _in_step(
+    plan: Plan,
+    current: StepStanding,
+    step: Step,
+    context: Context,
+    *,
+    findings: Sequence[Finding],
+    outdated: str | None,
+    ignore: Mapping[str, str],
+) -> Actions:
+    by_id = {facts.member.member_id: facts for facts in context.members}
+    later = next((each for each in plan.steps if each.id > step.id), None)
+    open_ = [f for f in findings if decides(f, Tri.CANNOT_TELL) and f.rule not in _ASKED]
+    if current.gate is Tri.YES:
+        if open_:
+            return advised.open_question(open_[0], step=step.id), ()
+        if later is None:
+            return advised.nothing("the plan is carried out", step=step.id), ()
+        return _or_outdated(plan, _begin(plan, later, context, ignore), outdated)
+    if current.to_do:
+        to_do = [by_id[member_id] for member_id in current.to_do if member_id in by_id]
+        return _or_outdated(plan, step_action(plan, step, context, to_do, ignore=ignore), outdated)
+    if current.by_hand and len(current.by_hand) == len(current.unknown):
+        return advised.confirm(step.id, by_hand=aim_of(plan, step) is Aim.BY_HAND), ()
+    if current.unknown:
+        labels = [by_id[each].name for each in current.unknown if each in by_id]
+        why = f"the list of {advised.named(labels)} was not seen"
+        return advised.show(context, Needs.LISTS, why, step=step.id), ()
+    if later is not None and context.members and aim_of(plan, later) is Aim.NARROW:
+        return _or_outdated(plan, _begin(plan, later, context, ignore), outdated)
+    return advised.wait(current.why[0] if current.why else "no member is in the group"), ()
+
+
+def _begin(plan: Plan, later: Step, context: Context, ignore: Mapping[str, str]) -> Actions:
+    """The first restart of the step that comes next."""
+    done = set(later.done) if aim_of(plan, later) not in (Aim.NARROW, Aim.CLASSIC) else set()
+    left = [f for f in context.members if f.member.member_id not in done]
+    if aim_of(plan, later) is Aim.NARROW:
+        left = [f for f in context.members if f not in context.settled]
+    order = {member_id: n for n, member_id in enumerate((*later.to_do, *later.unknown))}
+    left.sort(key=lambda f: (order.get(f.member.member_id, len(order)), f.name))
+    if later.left_out:
+        left = [f for f in left if f.family not in later.left_out]
+    if later.kind is StepKind.CUT_OVER and later.id > 1:
+        aside = {family for each in plan.steps for family in each.left_out}
+        left = [f for f in left if not aside or f.family in aside]
+    return step_action(plan, later, context, left, ignore=ignore)
+
+
+def _or_outdated(plan: Plan, found: Actions, outdated: str | None) -> Actions:
+    """What the plan says, unless the group has changed so that its list is not admitted."""
+    made, withheld = found
+    if outdated is None or made.recommended:
+        return found
+    return advised.replan(plan.group_id, outdated, step=made.step), withheld
+
+
+def _without_steps(plan: Plan, current: StepStanding | None) -> Advice:
+    if current is not None and current.gate is Tri.YES:
+        return advised.nothing("the plan is carried out")
+    why = current.why[0] if current is not None and current.why else "this one has no step left"
+    return advised.replan(plan.group_id, why)
+
+
+def _bring_back(
+    plan: Plan, step: Step | None, context: Context, rejected: Sequence[Refusal]
+) -> Advice:
+    """Clients that were rejected come back with the first list that is admitted now."""
+    lists = [step.target_list] if step is not None and step.target_list else []
+    lists.append(wide_list(plan, context))
+    lists += [(context.elected,)] if context.elected else []
+    return advised.start_of(
+        context,
+        [one.instance_id or one.client_id or "a member" for one in rejected],
+        lists,
+        instances=[one.instance_id for one in rejected],
+        step=step.id if step is not None else None,
+    )
+
+
+def _missing(plan: Plan, step: Step, context: Context, missing: Sequence[Missing]) -> Advice:
+    """Members that are not here: most are just restarting; who is down comes back."""
+    sure = [one for one in missing if one.sure][: context.missing]
+    if not sure:
+        few = f"{context.missing} of {context.expected} expected members"
+        return advised.wait(f"{few} are not in the group", step=step.id)
+    lists = [step.target_list] if step.target_list else []
+    lists += [wide_list(plan, context)] if aim_of(plan, step) in (Aim.WIDEN, Aim.NARROW) else []
+    made = advised.start_of(
+        context,
+        [one.name for one in sure],
+        lists or [()],
+        instances=[one.instance_id for one in sure],
+        step=step.id,
+    )
+    return made if made.verdict is Tri.YES else replace(made, action=advised.WAIT)
