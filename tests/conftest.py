@@ -19,6 +19,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.kafka.broker import Broker
+    from tests.kafka.cluster import Cluster
     from tests.kafka.members import Members
 
 _REBALS_OWN = {
@@ -138,6 +139,24 @@ def without_rights(kafka41: "Broker") -> Iterator[None]:
     kafka41.forbid("limited")
     yield
     kafka41.forbid("limited")
+
+
+@pytest.fixture(scope="session")
+def cluster41() -> Iterator["Cluster"]:
+    """Three Kafka 4.1.1 brokers, for what one broker cannot show."""
+    from tests.kafka.cluster import Cluster
+
+    with Cluster("4.1.1") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def cluster39() -> Iterator["Cluster"]:
+    """Three Kafka 3.9.1 brokers (Scala group coordinator)."""
+    from tests.kafka.cluster import Cluster
+
+    with Cluster("3.9.1") as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,8 @@ What to reach for:
   and ends them with the test), `group_id`, `topic_name`;
 * `broker.Broker`: one KRaft process with PLAINTEXT, SASL_SSL and mutual-TLS listeners, ACLs, a
   request log that is switched on and off, and a log of what the group coordinator alone said;
+* `cluster.Cluster`: three of them, whose coordinators are moved, killed and restarted (fixtures
+  `cluster41`, `cluster39`);
 * `members.JavaHost`, `members.ClientHost`: consumers under the test's control, each a `Member`
   whose events (assigned, revoked, lost, joined, error, closed) are what the client itself printed;
 * `rolling.Rolling`: a group of such members that are restarted one after the other, each in its

@@ -36,10 +36,14 @@ def server_settings(
     data: Path,
     certificates: security.Certificates | None,
     tunnel: int | None = None,
+    *,
+    node_id: int = NODE_ID,
+    controller_ports: dict[int, int],
 ) -> dict[str, str]:
     """Broker properties; without certificates there is only the PLAINTEXT listener.
 
     `tunnel` is the port under which the listener TUNNEL is advertised, where there is one.
+    `controller_ports` are those of all nodes by node id.
     """
     names = LISTENERS if certificates else ("PLAINTEXT", "CONTROLLER")
     names = (*names, TUNNEL) if tunnel else names
@@ -47,8 +51,10 @@ def server_settings(
     advertised = addresses | ({TUNNEL: f"{TUNNEL}://127.0.0.1:{tunnel}"} if tunnel else {})
     settings = {
         "process.roles": "broker,controller",
-        "node.id": str(NODE_ID),
-        "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{ports['CONTROLLER']}",
+        "node.id": str(node_id),
+        "controller.quorum.voters": ",".join(
+            f"{each}@127.0.0.1:{port}" for each, port in controller_ports.items()
+        ),
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         "listeners": ",".join(addresses.values()),

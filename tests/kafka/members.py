@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tests.kafka import clients, jars
-from tests.kafka.broker import Broker
+from tests.kafka.administration import Administration
 from tests.kafka.hosts import Event, Host
 from tests.kafka.processes import HarnessTimeoutError, wait_for
 
@@ -160,7 +160,7 @@ class JavaHost(Host):
         super().__init__(f"{self.library}-{version}", command, folder)
         self._started = 0
 
-    def start(self, broker: Broker, client_id: str, group: str, **options: Any) -> Member:
+    def start(self, broker: Administration, client_id: str, group: str, **options: Any) -> Member:
         """Start a consumer; `options` are those of `consumer_settings`. Returns at once."""
         return _start(self, self.fresh(client_id), broker, client_id, group, **options)
 
@@ -176,13 +176,13 @@ class ClientHost(Host):
     def __init__(self, software: str, folder: Path) -> None:
         super().__init__(software, clients.command(software), folder)
 
-    def start(self, broker: Broker, client_id: str, group: str, **options: Any) -> Member:
+    def start(self, broker: Administration, client_id: str, group: str, **options: Any) -> Member:
         """Start the one consumer; `options` are those of `consumer_settings`. Returns at once."""
         return _start(self, client_id, broker, client_id, group, **options)
 
 
 def consumer_settings(
-    broker: Broker,
+    broker: Administration,
     client_id: str,
     group: str,
     *,
@@ -223,7 +223,7 @@ def consumer_settings(
 
 
 def _start(
-    host: Host, member: str, broker: Broker, client_id: str, group: str, **options: Any
+    host: Host, member: str, broker: Administration, client_id: str, group: str, **options: Any
 ) -> Member:
     made = consumer_settings(broker, client_id, group, java=isinstance(host, JavaHost), **options)
     host.begin(member, made)
@@ -251,7 +251,7 @@ class Members:
     def start(
         self,
         software: str,
-        broker: Broker,
+        broker: Administration,
         client_id: str,
         group: str,
         *,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tests.kafka.broker import Broker
+from tests.kafka.administration import Administration
 from tests.kafka.members import Member, Members, wait_assigned
 
 
@@ -17,7 +17,7 @@ class Rolling:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Administration,
         members: Members,
         group: str,
         topic: str,

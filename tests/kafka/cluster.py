@@ -1,0 +1,227 @@
+"""`Cluster`: three real Kafka brokers (KRaft, each broker and controller) on 127.0.0.1.
+
+What one broker cannot show: a coordinator that moves while every broker lives, one that is killed
+and has a successor, a rolling restart, and request logs of which one is missing.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+from confluent_kafka.admin import PartitionMetadata
+
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
+from tests.kafka import brokerconf
+from tests.kafka.administration import Administration
+from tests.kafka.broker import Broker, free_ports
+from tests.kafka.processes import ChildProcess, wait_for
+
+NODES = (1, 2, 3)
+OFFSETS_TOPIC = "__consumer_offsets"
+OFFSETS_PARTITIONS = 5
+_PREFERRED = 0
+_SETTINGS = {
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
+    "min.insync.replicas": "1",
+    # The test alone says when leaders move.
+    "auto.leader.rebalance.enable": "false",
+    # How soon a broker that is gone is fenced, and a slow one leaves the ISR.
+    "broker.session.timeout.ms": "3000",
+    "replica.lag.time.max.ms": "5000",
+    "controller.quorum.election.timeout.ms": "1000",
+    "controller.quorum.fetch.timeout.ms": "2000",
+    "group.coordinator.threads": "1",
+}
+
+
+class Cluster(Administration):
+    """Three brokers without TLS, with their request logs on from the first moment.
+
+    A stopped or killed broker keeps its data and ports until `restart`. Two of the three are
+    needed for the quorum of controllers, so at most one may be down.
+    """
+
+    replicas = 3
+
+    def __init__(self, version: str = "4.1.1", *, settings: dict[str, str] | None = None) -> None:
+        self.version = version
+        ports = dict(zip(NODES, free_ports(len(NODES)), strict=True))
+        made = _SETTINGS | (settings or {})
+        if brokerconf.is_scala_coordinator(version):
+            made.pop("group.coordinator.threads", None)
+        self.brokers = {
+            node: Broker(
+                version, secure=False, request_log=True, settings=made,
+                node_id=node, controller_ports=ports, heap_mb=320,
+            )
+            for node in NODES
+        }  # fmt: skip
+        self.start_seconds = 0.0
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    @property
+    def processes(self) -> list[ChildProcess]:
+        return [process for broker in self.brokers.values() for process in broker.processes]
+
+    @property
+    def is_scala_coordinator(self) -> bool:
+        return brokerconf.is_scala_coordinator(self.version)
+
+    @property
+    def request_logs(self) -> dict[int, Path]:
+        """The request log of each broker by node id."""
+        return {node: broker.request_log_path for node, broker in self.brokers.items()}
+
+    @property
+    def alive(self) -> list[int]:
+        """The node ids of the brokers that run."""
+        return [node for node, broker in self.brokers.items() if broker.process.alive]
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self, timeout: float = 90) -> None:
+        """Start all brokers and wait until they serve, with every offsets partition in sync."""
+        began = time.monotonic()
+        for broker in self.brokers.values():
+            broker.launch()
+        for broker in self.brokers.values():
+            broker.wait_started(timeout)
+        # The first question about a group makes the brokers create the offsets topic.
+        self.wait_coordinator("rebal-harness-first-group")
+        self.wait_in_sync()
+        self.start_seconds = time.monotonic() - began
+
+    def kill(self, node: int) -> None:
+        """SIGKILL of one broker; returns when its offsets partitions have other leaders."""
+        self.brokers[node].kill()
+        self._without(node)
+
+    def stop(self, node: int) -> None:
+        """A clean shutdown of one broker: it hands its leaderships over first."""
+        self.brokers[node].stop()
+        self._without(node)
+
+    def restart(self, node: int) -> None:
+        """Start one broker (cleanly stopped first, where it runs) and wait until it is in sync."""
+        if self.brokers[node].process.alive:
+            self.stop(node)
+        self.brokers[node].start()
+        self._admin = None
+        self.wait_in_sync()
+
+    def rolling_restart(self) -> Iterator[int]:
+        """Restart broker after broker, in the order of node ids; yields each one when it is back.
+
+        The caller must run the iterator to its end: `list(cluster.rolling_restart())`.
+        """
+        for node in NODES:
+            self.restart(node)
+            yield node
+
+    def close(self) -> None:
+        """End all brokers without ceremony and remove their files."""
+        self._admin = None
+        for broker in self.brokers.values():
+            broker.close()
+
+    # --- the coordinator ------------------------------------------------------------------------
+
+    def coordinator_of(self, group: str) -> int:
+        """The node id of the leader of the group's offsets partition; -1 while there is none."""
+        return self._partitions()[offsets_partition(group)].leader
+
+    def move_coordinator(self, group: str, to: int | None = None) -> int:
+        """Make another broker the group's coordinator by a preferred leader election.
+
+        `to` is its node id, by default the next one that runs. The replicas stay the same, only
+        their order changes, so no data moves. Returns the node id when the new leader answers.
+        """
+        number = offsets_partition(group)
+        before = self.coordinator_of(group)
+        if to is None:
+            others = [node for node in self.alive if node != before]
+            to = next((node for node in others if node > before), others[0])
+        replicas = [to, *(node for node in NODES if node != to)]
+        place = TopicPartition(OFFSETS_TOPIC, number)
+        alive = ",".join(self.brokers[node].bootstrap for node in self.alive)
+        admin = KafkaAdminClient(bootstrap_servers=alive, client_id="harness")
+        try:
+            answer = admin.alter_partition_reassignments({place: replicas})
+            assert answer[place] is None, answer
+            wait_for(
+                f"replicas {replicas} of {place}",
+                lambda: not admin.list_partition_reassignments([place]),
+                timeout=20,
+                involved=lambda: self.processes,
+            )
+            admin.elect_leaders(_PREFERRED, {OFFSETS_TOPIC: [number]})
+        finally:
+            admin.close()
+        wait_for(
+            f"node {to} to lead {place}",
+            lambda: self.coordinator_of(group) == to,
+            timeout=20,
+            involved=lambda: self.processes,
+        )
+        # librdkafka goes on asking the coordinator of before.
+        self._admin = None
+        self.wait_coordinator(group)
+        return to
+
+    def wait_in_sync(self, timeout: float = 60) -> None:
+        """Wait until every running broker is in sync in every offsets partition."""
+
+        def in_sync() -> bool:
+            partitions = self._partitions()
+            wanted = set(self.alive)
+            return len(partitions) == OFFSETS_PARTITIONS and all(
+                each.leader in wanted and wanted <= set(each.isrs) for each in partitions.values()
+            )
+
+        wait_for(
+            "the offsets partitions to be in sync",
+            in_sync,
+            timeout=timeout,
+            involved=lambda: self.processes,
+            every=0.2,
+        )
+
+    def _without(self, node: int) -> None:
+        self._admin = None
+        wait_for(
+            f"other leaders than node {node}",
+            lambda: node not in {each.leader for each in self._partitions().values()},
+            timeout=30,
+            involved=lambda: self.processes,
+            every=0.2,
+        )
+
+    def _partitions(self) -> dict[int, PartitionMetadata]:
+        found = self.admin().list_topics(OFFSETS_TOPIC, timeout=10).topics
+        return dict(found[OFFSETS_TOPIC].partitions)
+
+
+def offsets_partition(group: str, partitions: int = OFFSETS_PARTITIONS) -> int:
+    """Kafka's Utils.abs(groupId.hashCode()) % partitions (GroupCoordinator.partitionFor)."""
+    value = 0
+    for unit in memoryview(group.encode("utf-16-le")).cast("H"):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    signed = value - (1 << 32) if value >> 31 else value
+    return (0 if signed == -(1 << 31) else abs(signed)) % partitions

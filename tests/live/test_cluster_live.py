@@ -1,0 +1,159 @@
+"""Coordinators that move between three brokers: what `rebal` says, held to real members."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kafka.cluster import Cluster
+from tests.kafka.members import Members
+from tests.kafka.rolling import Rolling
+from tests.kafka.service import named
+from tests.live_support.rollout import Plan
+
+PARTITIONS = 6
+OLD = ["range"]
+MIXED = ["cooperative-sticky", "range"]
+DEFAULT = ["range", "cooperative-sticky"]
+FINAL = ["cooperative-sticky"]
+APPS = ("app-0", "app-1", "app-2")
+
+
+class Moved(Rolling, Plan):
+    """A group on a cluster, and a plan of it whose evidence are the brokers' request logs."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        members: Members,
+        group: str,
+        topic: str,
+        *,
+        folder: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        Plan.__init__(self, cluster, group, folder, capsys)
+        Rolling.__init__(
+            self, cluster, members, group, topic, partitions=PARTITIONS, software="java-3.9.1"
+        )
+        self.cluster = cluster
+
+    def logs(self, *missing: int) -> tuple[str, ...]:
+        """The options that give all request logs but these brokers'."""
+        found = [path for node, path in self.cluster.request_logs.items() if node not in missing]
+        return tuple(word for path in found for word in ("--request-log", str(path)))
+
+    def stands(self, *missing: int, journal: str = "plan") -> dict[str, Any]:
+        """What verify says by the probe and the request logs of all but these brokers.
+
+        Each journal is an audience of its own: it knows only what it was shown.
+        """
+        book = self.file.with_name(f"{journal}.jsonl")
+        return self.verify("--probe", "--journal", str(book), *self.logs(*missing))
+
+    def verdict(self) -> tuple[str, str]:
+        """The probe's answer for cooperative-sticky, and whether a rebalance followed the load."""
+        (group,) = self._ask("inspect", self.group, "--probe")["groups"]
+        assert group["probe"]["refused"] is None, group["probe"]
+        words = {one["assignor"]: one["supported"] for one in group["probe"]["answers"]}
+        assert words["range"] == "yes"
+        return words["cooperative-sticky"], group["coordinator"]["rebalanced_since_load"]
+
+
+@pytest.fixture
+def moved(
+    cluster41: Cluster,
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    *,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Moved:
+    return Moved(cluster41, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
+
+
+def test_an_election_flips_the_probe_and_one_restart_puts_it_right(moved: Moved) -> None:
+    moved.begin(APPS, DEFAULT, session_timeout_ms=45_000)
+    moved.make("--probe", "--expect-members", "3", *moved.logs())
+    assert [step["target_list"] for step in moved.body["steps"]] == [FINAL]
+    assert moved.verdict() == ("yes", "yes")
+    before = moved.stands()
+    assert (before["exit_code"], named(before, "no")) == (4, set(APPS))
+
+    moved.cluster.move_coordinator(moved.group)
+    moved.settle()
+    answer, rebalanced = moved.verdict()
+    assert answer == "no", "every list became just [range]"
+    assert rebalanced != "yes"
+    told = moved.stands()
+    assert told["exit_code"] == 3
+    assert "RB113" in {one["rule"] for one in told["findings"] if one["severity"] == "block"}
+
+    moved.restart("app-0", DEFAULT)
+    assert moved.verdict() == ("yes", "yes")
+    told = moved.stands()
+    assert (told["exit_code"], told["dangers"]) == (4, [])
+    for number, name in enumerate(APPS):
+        moved.restart(name, FINAL)
+        told = moved.stands()
+        assert named(told, "yes") == set(APPS[: number + 1])
+    assert told["finished"]
+
+
+def test_verify_looks_through_the_brokers_that_are_left(moved: Moved) -> None:
+    moved.begin(APPS, DEFAULT, session_timeout_ms=45_000)
+    moved.make("--probe", "--expect-members", "3", *moved.logs())
+    killed = moved.cluster.coordinator_of(moved.group)
+    moved.cluster.kill(killed)
+    try:
+        moved.settle()
+        told = moved.stands()
+        assert told["exit_code"] == 3, "the new coordinator has loaded [range] alone"
+        assert named(told, "no") == set(APPS)
+        # The block was right: the very restart that the step asks for would be rejected.
+        moved.refuses("app-9", FINAL, "InconsistentGroupProtocol", session_timeout_ms=45_000)
+        moved.restart("app-0", DEFAULT)
+        assert moved.verdict() == ("yes", "yes")
+    finally:
+        moved.cluster.restart(killed)
+
+
+def test_a_rolling_restart_in_the_middle_of_each_of_two_bounces(moved: Moved) -> None:
+    moved.begin(APPS, OLD, session_timeout_ms=45_000)
+    moved.make("--probe", "--expect-members", "3", *moved.logs())
+    assert [step["target_list"] for step in moved.body["steps"]] == [MIXED, FINAL]
+    for step, assignors in ((1, MIXED), (2, FINAL)):
+        moved.restart("app-0", assignors)
+        assert named(moved.stands(), "yes") == {"app-0"}
+        for _ in moved.cluster.rolling_restart():
+            moved.settle()
+        told = moved.stands()
+        assert (told["step"], told["exit_code"]) == (step, 4), told
+        assert named(told, "yes") == {"app-0"}
+        moved.restart("app-1", assignors)
+        moved.restart("app-2", assignors)
+        told = moved.stands()
+        assert named(told, "yes") == set(APPS)
+        assert told["gate"] == "yes", told
+    assert told["finished"]
+
+
+def test_without_the_log_of_one_broker_no_member_is_called_done_too_early(moved: Moved) -> None:
+    for name in APPS:
+        moved.place(name, OLD, instance_id=name, session_timeout_ms=45_000)
+    moved.settle()
+    moved.make("--probe", "--expect-members", "3", *moved.logs())
+    # A static member's restart shows only itself: in the log of the coordinator of that moment.
+    first = moved.cluster.coordinator_of(moved.group)
+    moved.restart("app-0", MIXED)
+    moved.cluster.move_coordinator(moved.group)
+    moved.settle()
+    moved.restart("app-1", MIXED)
+    assert named(moved.stands(), "yes") == {"app-0", "app-1"}
+    told = moved.stands(first, journal="half")
+    assert named(told, "yes") == {"app-1"}
+    assert named(told, "cannot tell") == {"app-0"}
+    assert told["exit_code"] == 4
