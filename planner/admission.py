@@ -61,7 +61,8 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
     lacks (a probe's no), `rejected` the lists whose joins this very memory has rejected.
 
     `max_size` is group.max.size (KIP-848: group.consumer.max.size), `session_ms` the bounds of
-    session.timeout.ms; None where not read. `room`: a probe has shown that one more member fits.
+    session.timeout.ms; None where not read. `room` is how many more members are known to fit: a
+    probe that was answered shows one, and who was a member before found room.
     `left` are entries that left after the look, `came` those that have joined since; `rejoined`
     are the entries as a completed rebalance would leave them; `emptied` says that nobody was left
     in between.
@@ -77,7 +78,7 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
     not_in_all: frozenset[str] = frozenset()
     rejected: tuple[frozenset[str], ...] = ()
     max_size: int | None = None
-    room: bool = False
+    room: int = 0
     session_ms: tuple[int, int] | None = None
     left: frozenset[str] = frozenset()
     came: tuple[Entry, ...] = ()
@@ -254,14 +255,18 @@ def _join(memory: CoordinatorMemory, join: Join) -> Admission:
             error=DEAD,
             needs=Needs.STATE,
         )
-    refused = _out_of_bounds(memory, join) or _too_many(memory, join)
-    if refused is not None:
-        return refused
+    bounds = _out_of_bounds(memory, join)
+    size = _too_many(memory, join)
+    for early in (bounds, size):
+        if early is not None and early.verdict is Tri.NO:
+            return early
     ends: tuple[str, ...] = ()
     same = _same_instance(memory, join)
     if same is not None and join.running:
         ends = (same.member_id,)
     answer = _by_lists(memory, join)
+    if size is not None and answer.verdict is not Tri.NO:
+        return size
     if ends and answer.verdict is Tri.YES:
         answer = replace(
             answer,
@@ -295,7 +300,7 @@ def _too_many(memory: CoordinatorMemory, join: Join) -> Admission | None:
     entries may have room.
     """
     more = len(memory.came) - len(memory.left)
-    if memory.empty or more < 0 or (memory.room and more == 0):
+    if memory.empty or more < 0 or (memory.max_size is None and more < memory.room):
         return None
     also = "; a static member that restarts needs a free place too" if join.instance_id else ""
     if memory.max_size is None:

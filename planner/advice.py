@@ -99,6 +99,8 @@ def start_of(
     """Return the advice on starting members that are not in the group, with the first admitted
     one of `lists`."""
     found: list[Advice] = []
+    # Whoever was a member before found room.
+    memory = replace(context.memory, room=max(context.memory.room, len(names)))
     static = tuple(instances) or (None,) * len(names)
     for assignors in dict.fromkeys(lists):
         joins = [
@@ -110,7 +112,7 @@ def start_of(
             )
             for name, instance in zip(names, static, strict=True)
         ]
-        answer = admitted(context.memory, joins)
+        answer = admitted(memory, joins)
         found.append(
             Advice(
                 action=START,

@@ -37,6 +37,7 @@ from rebal.planner.families import (
 )
 from rebal.planner.kinds import custom, kept_partitions, runs_cooperative
 from rebal.planner.memory import memory_of
+from rebal.planner.rejected import still_out
 
 COOPERATIVE: Final = "cooperative"
 EAGER: Final = "eager"
@@ -113,7 +114,7 @@ class Context:
         self.goal = goal
         self.target = target
         self.planning = planning
-        self.expected = expect_members if expect_members is not None else snapshot.expected_members
+        self._expected = expect_members if expect_members is not None else snapshot.expected_members
         self.options = tuple(options)
         self.only_target = only_target
         self.remembers = remembers
@@ -200,6 +201,18 @@ class Context:
         coordinator = self.group.coordinator
         since = coordinator.rebalanced_since_load if coordinator else Tri.CANNOT_TELL
         return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(since, Tri.CANNOT_TELL)
+
+    @cached_property
+    def expected(self) -> int | None:
+        """How many members the service has when all are there: as said, else with who is out.
+
+        A client that was rejected and is not back is one of them. None: nothing says.
+        """
+        if self._expected is not None or not self.classic:
+            return self._expected
+        here = {member.instance_id for member in self.snapshot.members}
+        out = [one for one in still_out(self) if not one.instance_id or one.instance_id not in here]
+        return len(self.snapshot.members) + len(out) if out else None
 
     @cached_property
     def memory(self) -> CoordinatorMemory:

@@ -65,7 +65,7 @@ def memory_of(context: Context, *, rejoined: bool = False) -> CoordinatorMemory:
         in_all=frozenset({*filter(None, [elected]), *supported}),
         not_in_all=frozenset(a.assignor for a in answers if a.supported is Tri.NO),
         max_size=int(size) if size.isdigit() else (2**31 - 1 if settings else None),
-        room=any(answer.supported is not Tri.CANNOT_TELL for answer in _answers(snapshot)),
+        room=int(any(a.supported is not Tri.CANNOT_TELL for a in _answers(snapshot))),
         session_ms=(int(low), int(high)) if low.isdigit() and high.isdigit() else None,
     )
 

@@ -98,7 +98,7 @@ def test_a_static_member_is_rejected_by_a_full_group_and_a_dynamic_one_is_not() 
     assert asked(full, "a", RANGE, killed=True).error == "GROUP_MAX_SIZE_REACHED"
     unread = memory(one, two, max_size=None)
     assert asked(unread, "b", RANGE).needs is Needs.BROKER
-    assert asked(replace(unread, room=True), "b", RANGE).verdict is Tri.YES
+    assert asked(replace(unread, room=1), "b", RANGE).verdict is Tri.YES
 
 
 def test_a_surge_of_a_static_member_fences_the_running_one() -> None:
