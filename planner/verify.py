@@ -136,7 +136,7 @@ def verify(
     gate = current.gate if current else Tri.CANNOT_TELL
     now = next((each for each in plan.steps if each.id == number), None)
     later = next((each for each in plan.steps if now and each.id > now.id), None)
-    rejected = rejected_clients(context)
+    rejected = rejected_clients(plan, context)
     found = list(dangers(plan, entries, context, rejected))
     if number is not None:
         found += went_back(plan, context, number, views)

@@ -104,12 +104,14 @@ def new_refusals(plan: Plan, snapshot: GroupSnapshot) -> list[Refusal]:
     ]
 
 
-def rejected_clients(context: Context) -> tuple[Refusal, ...]:
+def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
     """Return the newest rejection of each client that is out since: one each.
 
     It is back when it was seen joining since (planner/rejected.py), or, where no log shows that,
     when nobody is missing any more.
     """
+    # Who was out when the plan was made is out since; else an old rejection is history.
+    short = len(plan.baseline.members) < (plan.expected_members or 0)
     full = not context.missing and len(context.members) >= (context.expected or 1)
     now = context.snapshot.captured_at
     return tuple(one for one in still_out(context) if not full or _recent(one.at, now))
