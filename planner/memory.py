@@ -94,9 +94,10 @@ def _cases(
             loaded.append(_entry(facts, (mine,)))
             continue
         both = (mine, forgotten)
-        rebalanced.append(_entry(facts, both if static and since is not Tri.YES else (mine,)))
+        kept = both if static and since is not Tri.YES else (mine,)
         left = both if static else (forgotten,)
-        loaded.append(_entry(facts, (mine,) if since is Tri.YES else left))
+        rebalanced.append(_entry(facts, kept, mine))
+        loaded.append(_entry(facts, (mine,) if since is Tri.YES else left, mine))
     cases = {
         Tri.NO: (tuple(rebalanced),),
         Tri.YES: (tuple(loaded),),
@@ -147,8 +148,9 @@ def _converted(context: Context, facts: Facts, names: set[str]) -> Held:
     return Held(lacks=frozenset(names - set(known.list)) if exact else frozenset(known.lacks))
 
 
-def _entry(facts: Facts, lists: tuple[Held, ...]) -> Entry:
+def _entry(facts: Facts, lists: tuple[Held, ...], whole: Held | None = None) -> Entry:
     return Entry(
+        whole=None if lists == (whole,) else whole,
         member_id=facts.member.member_id,
         instance_id=facts.member.instance_id,
         name=facts.name,
