@@ -243,7 +243,7 @@ def _join(memory: CoordinatorMemory, join: Join) -> Admission:
     refused = _out_of_bounds(memory, join) or _too_many(memory, join)
     if refused is not None:
         return refused
-    ends = ()
+    ends: tuple[str, ...] = ()
     same = _same_instance(memory, join)
     if same is not None and join.running:
         ends = (same.member_id,)

@@ -239,15 +239,16 @@ def worlds(case: dict) -> set[tuple[Lists, Lists]]:
     return found
 
 
-def verdict_of(case: dict, who: int, names: frozenset[str], killed: bool) -> Tri | None:
+def verdict_of(
+    told: set[tuple[Lists, Lists]], who: int, names: frozenset[str], stays: bool
+) -> Tri | None:
     """The answer by all worlds; None where the evidence fits no world.
 
     A dynamic member that leaves starts a rebalance: the restarted one may join before the others
     have joined again with whole lists, or after.
     """
-    stays = killed or case["static"][who]
     answers = set()
-    for held, sent in worlds(case):
+    for held, sent in told:
         for lists in [held] if stays else [held, sent]:
             counted = [own for n, own in enumerate(lists) if n != who or stays]
             answers.add(not counted or bool(names & frozenset.intersection(*counted)))
@@ -295,11 +296,12 @@ def every_case(size: int) -> Iterator[dict]:
 def check(case: dict, joins: Iterable[frozenset[str]]) -> int:
     found = told(case)
     ids = [entry.member_id for entry in found.cases[0]]
+    every = worlds(case)
     asked_of = 0
     for names in joins:
         for who, member_id in enumerate(sorted(ids)):
             for killed in (False, True):
-                wanted = verdict_of(case, who, names, killed)
+                wanted = verdict_of(every, who, names, killed or case["static"][who])
                 action = restart(found, member_id, tuple(sorted(names)), killed=killed)
                 answer = admitted(found, action)
                 asked_of += 1
