@@ -114,7 +114,12 @@ def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
     short = len(plan.baseline.members) < (plan.expected_members or 0)
     full = not context.missing and len(context.members) >= (context.expected or 1)
     now = context.snapshot.captured_at
-    return tuple(one for one in still_out(context) if not full or _recent(one.at, now))
+    return tuple(
+        one
+        for one in still_out(context)
+        if (one.at is None or short or one.at > plan.baseline.captured_at)
+        and (not full or _recent(one.at, now))
+    )
 
 
 def _refused(rejected: Sequence[Refusal], context: Context) -> Iterator[Danger]:
