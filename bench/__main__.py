@@ -4,7 +4,15 @@ import platform
 import sys
 from importlib import import_module
 
-BENCHES = ("help_time", "assignors", "simulate_bench", "inspect_probe", "fleet_bench", "fleet_log")
+BENCHES = (
+    "help_time",
+    "assignors",
+    "simulate_bench",
+    "inspect_probe",
+    "fleet_bench",
+    "fleet_log",
+    "standstill",
+)
 
 
 def main() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rebal.groups.classes import borrowed_names
 from rebal.groups.model import Evidence, GroupSnapshot, RebalanceProtocol, Record
 from rebal.groups.protocol import (
     CommonAssignors,
@@ -33,13 +34,15 @@ class Report(Record, frozen=True, kw_only=True):
 def make_report(snapshot: GroupSnapshot) -> Report:
     """`snapshot`, judged as it stands: what it runs, what is common, what the rules find."""
     runs = group_protocol(snapshot)
+    borrowed = borrowed_names(snapshot)
     return Report(
         snapshot=snapshot,
         runs=runs.value,
         why=runs.why,
         evidence=runs.evidence,
         member_runs={
-            member.member_id: member_protocol(member, snapshot).value for member in snapshot.members
+            member.member_id: member_protocol(member, snapshot, borrowed).value
+            for member in snapshot.members
         },
         common=common_assignors(snapshot),
         findings=evaluate(snapshot),

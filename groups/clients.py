@@ -256,6 +256,17 @@ def identify(
     )
 
 
+def excluded_by_bytes(subscription: Subscription | None, assignor: str | None) -> frozenset[str]:
+    """Return the families that do not write such a subscription for the elected `assignor`.
+
+    Bytes are what the client itself sent; a client id says nothing here, for anyone can set it.
+    """
+    found = traces(subscription, assignor) if subscription is not None else ()
+    excluded = {key for trace in found for key in trace.not_families}
+    named = {trace.family for trace in found} - {None}
+    return frozenset(excluded | (set(families()) - named if named else set()))
+
+
 @lru_cache(4096)
 def version_tuple(version: str | None) -> tuple[int, ...] | None:
     """The numbers of a version, for comparing; None when there are none.

@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from rebal.groups.classes import borrowed_names, not_by_name
 from rebal.groups.clients import eager_only, family, proven_family
 from rebal.groups.evidence_exact import evidence_key
 from rebal.groups.model import (
@@ -39,7 +40,8 @@ def with_bounds(snapshot: GroupSnapshot) -> GroupSnapshot:
     """
     if not _classic(snapshot) or snapshot.group.state is not GroupState.STABLE:
         return snapshot
-    members = [_bounded(member, snapshot) for member in snapshot.members]
+    borrowed = borrowed_names(snapshot)
+    members = [_bounded(member, snapshot, borrowed) for member in snapshot.members]
     for answer in _answers(snapshot):
         if answer.supported is Tri.NO and _rebalanced(snapshot):
             members = _all_but_one(members, answer)
@@ -52,6 +54,7 @@ def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
         return
     elected = snapshot.group.assignor
     answers = _answers(snapshot)
+    borrowed = borrowed_names(snapshot)
     for member in snapshot.members:
         known = member.assignors
         if known.knowledge is not Knowledge.EXACT:
@@ -76,7 +79,14 @@ def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
                 )
                 yield _contradiction(member, what, (*known.evidence, _probed(answer)))
         kept = _kept(member)
-        eager = next((name for name in known.list if eager_only(name) is Tri.YES), None)
+        eager = next(
+            (
+                name
+                for name in known.list
+                if eager_only(name) is Tri.YES and not not_by_name(member, name, borrowed)
+            ),
+            None,
+        )
         if kept and eager and _fixed(member):
             what = f"it kept {kept} partitions when it joined, as no member with {eager} does"
             sent = Evidence(source=Source.SUBSCRIPTION, detail=f"{kept} owned partitions")
@@ -92,7 +102,7 @@ def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
             )
 
 
-def _bounded(member: Member, snapshot: GroupSnapshot) -> Member:
+def _bounded(member: Member, snapshot: GroupSnapshot, borrowed: frozenset[str]) -> Member:
     if member.assignors.knowledge is Knowledge.EXACT:
         return member
     elected = snapshot.group.assignor
@@ -110,7 +120,8 @@ def _bounded(member: Member, snapshot: GroupSnapshot) -> Member:
     if kept and _fixed(member) and eager_only(elected) is not Tri.YES:
         detail = f"kept {kept} partitions when it joined: no eager-only assignor in its list"
         said = Evidence(source=Source.SUBSCRIPTION, at=at, detail=detail)
-        member = _with(member, said, lacks=_EAGER_ONLY)
+        # A class that is not Kafka's own may be COOPERATIVE under one of these names.
+        member = _with(member, said, lacks=tuple(n for n in _EAGER_ONLY if n not in borrowed))
     return _with_family_bounds(member, elected)
 
 

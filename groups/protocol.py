@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from rebal.groups.classes import borrowed_names, class_of, not_by_name
 from rebal.groups.clients import eager_only, family, protocols_of
 from rebal.groups.model import (
     AssignorList,
@@ -60,7 +61,8 @@ def group_protocol(snapshot: GroupSnapshot) -> ProtocolAnswer:
     obstacle = _obstacle(snapshot)
     if obstacle is not None:
         return _cannot_tell(obstacle)
-    answers = [member_protocol(member, snapshot) for member in snapshot.members]
+    borrowed = borrowed_names(snapshot)
+    answers = [member_protocol(member, snapshot, borrowed) for member in snapshot.members]
     evidence = _unique(item for answer in answers for item in answer.evidence)
     values = {answer.value for answer in answers}
     known = values - {_NO_KIND}
@@ -92,8 +94,16 @@ def group_protocol(snapshot: GroupSnapshot) -> ProtocolAnswer:
     )
 
 
-def member_protocol(member: Member, snapshot: GroupSnapshot) -> ProtocolAnswer:
-    """What one member runs, from the strongest evidence down; evidence at odds is cannot tell."""
+def member_protocol(
+    member: Member, snapshot: GroupSnapshot, borrowed: frozenset[str] | None = None
+) -> ProtocolAnswer:
+    """What one member runs, from the strongest evidence down; evidence at odds is cannot tell.
+
+    A class that is not Kafka's own wins over its name: only the partitions that the member kept
+    show what it supports. `borrowed` is `borrowed_names(snapshot)`, for whoever asks of many
+    members.
+    """
+    borrowed = borrowed_names(snapshot) if borrowed is None else borrowed
     obstacle = _obstacle(snapshot)
     if obstacle is not None:
         return _cannot_tell(obstacle)
@@ -102,7 +112,7 @@ def member_protocol(member: Member, snapshot: GroupSnapshot) -> ProtocolAnswer:
         if member.protocol_type != "classic":
             why = "KIP-848: the member gives up only the partitions it is told to"
             return _answer(_COOPERATIVE, why, _described(snapshot, why))
-        return _by_list(member, None) or _cannot_tell("its assignor list is not known")
+        return _by_list(member, None, borrowed) or _cannot_tell("its assignor list is not known")
     elected = group.assignor
     if not elected:
         return _cannot_tell("no assignor is elected")
@@ -115,20 +125,25 @@ def member_protocol(member: Member, snapshot: GroupSnapshot) -> ProtocolAnswer:
             why=f"its evidence contradicts itself: {elected} is elected and not in its list",
             evidence=known.evidence,
         )
-    by_list = _by_program(member) if elected == "stream" else _by_list(member, elected)
+    by_list = _by_program(member) if elected == "stream" else _by_list(member, elected, borrowed)
     owned = _by_owned(member)
-    if by_list is not None and owned is not None and by_list.value is not owned.value:
+    not_kafkas = not_by_name(member, elected, borrowed)
+    named = by_list
+    if named is None and eager_only(elected) is Tri.YES and not not_kafkas:
+        why = f"the elected assignor {elected} supports EAGER alone, and every member has it"
+        named = _answer(_EAGER, why, _described(snapshot, why))
+    if named is not None and owned is not None and named.value is not owned.value:
         return ProtocolAnswer(
             value=_NO_KIND,
-            why=f"its evidence contradicts itself: {by_list.why}, but {owned.why}",
-            evidence=(*by_list.evidence, *owned.evidence),
+            why=f"its evidence contradicts itself: {named.why}, but {owned.why}",
+            evidence=(*named.evidence, *owned.evidence),
         )
-    if by_list is not None:
-        return by_list
-    if eager_only(elected) is Tri.YES:
-        why = f"the elected assignor {elected} supports EAGER alone, and every member has it"
-        return _answer(_EAGER, why, _described(snapshot, why))
-    return owned or _by_family(member, elected) or _unknown(elected, known)
+    if named is not None or owned is not None:
+        return named or owned or _unknown(elected, known)
+    others = [name for name in known.list if not_by_name(member, name, borrowed)]
+    if not_kafkas or others:
+        return _cannot_tell(_own_class(member, elected if not_kafkas else others[0]))
+    return _by_family(member, elected) or _unknown(elected, known)
 
 
 def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
@@ -184,15 +199,19 @@ def _obstacle(snapshot: GroupSnapshot) -> str | None:
     return None
 
 
-def _by_list(member: Member, elected: str | None) -> ProtocolAnswer | None:
+def _by_list(
+    member: Member, elected: str | None, borrowed: frozenset[str]
+) -> ProtocolAnswer | None:
     """What the exact list and the family prove; None without an exact list or when they do not."""
     known = member.assignors
     if known.knowledge is not Knowledge.EXACT or not known.list:
         return None
     key = _family_key(member)
     client = family(key)
-    fixed = _fixed(known.list, key)
-    votes = {_of_assignor(name, key) for name in (known.list if elected is None else (elected,))}
+    own = frozenset(name for name in known.list if not_by_name(member, name, borrowed))
+    fixed = _fixed(known.list, key, own)
+    asked = known.list if elected is None else (elected,)
+    votes = {_fixed((name,), key, own) for name in asked}
     voted = votes.pop() if len(votes) == 1 else None
     shown = f"its list is [{', '.join(known.list)}]"
     if client is not None and not client.follows_vote:
@@ -233,9 +252,14 @@ def _of_worker(elected: str, snapshot: GroupSnapshot) -> ProtocolAnswer:
     return _answer(_CONNECT[elected], why, _described(snapshot, why))
 
 
-def _fixed(names: Sequence[str], key: str | None) -> RebalanceProtocol | None:
-    """The highest protocol that all of the list support; None where a name does not tell."""
-    supported = [protocols_of(name, key) for name in names]
+def _fixed(
+    names: Sequence[str], key: str | None, own: frozenset[str] = frozenset()
+) -> RebalanceProtocol | None:
+    """The highest protocol that all of the list support; None where a name does not tell.
+
+    `own` are the names that may stand for a class which is not Kafka's.
+    """
+    supported = [None if name in own else protocols_of(name, key) for name in names]
     if any(protocols == _EAGER_ALONE for protocols in supported):
         return _EAGER
     if any(protocols is None for protocols in supported):
@@ -277,6 +301,15 @@ def _by_family(member: Member, elected: str) -> ProtocolAnswer | None:
         why = f"{client.title} refuses lists that hold an eager assignor beside {elected}"
         return _answer(_COOPERATIVE, why, evidence)
     return None
+
+
+def _own_class(member: Member, name: str) -> str:
+    shown = class_of(member, name)
+    by = f"is {shown}, which is" if shown else "may be that of another member, which is"
+    return (
+        f"the class behind {name} {by} not Kafka's own: which rebalance protocols it supports only "
+        "a rebalance shows"
+    )
 
 
 def _unknown(elected: str, known: AssignorList) -> ProtocolAnswer:

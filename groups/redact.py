@@ -132,7 +132,8 @@ class _Names:
             *snapshot.refusals,
             *snapshot.departed,
         )
-        member_ids = {one.member_id for one in (*snapshot.members, *snapshot.departed)}
+        member_ids = {member.member_id for member in snapshot.members}
+        member_ids |= {one.member_id for one in snapshot.departed}
         member_ids |= {one.rejoined_as for one in snapshot.refusals if one.rejoined_as}
         coordinator = snapshot.group.coordinator
         ids = {person.client_id for person in people} | {

@@ -2,15 +2,18 @@
 
 A Java consumer prints `ConsumerConfig values:` when it is built (its assignors are fixed from then
 on), `Kafka version:`, and `Successfully joined group with generation …` at each rebalance, with
-its member id since 2.4. The three together are an exact list of one member; where two consumers
-of one program cannot be told apart, nothing is said of either. Of an assignor of somebody's own it
-prints the class; its name on the wire is known where a join shows it (client_log_classes.py).
+its member id since 2.4. The three together are an exact list of one member; where two clients of
+one stream cannot be told apart, nothing is said of either (client_log_identity.py). Of an assignor
+of somebody's own it prints the class; its name on the wire is known where a join shows it
+(client_log_classes.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +26,7 @@ from rebal.groups.streams import protocol_by_setting
 from rebal.inspectors import client_log_lines as lines
 from rebal.inspectors.client_log_classes import ClassNames, own_classes
 from rebal.inspectors.client_log_configs import Config, Configs, Lookup
+from rebal.inspectors.client_log_identity import Event, Kind, Lives
 from rebal.inspectors.log_lines import NO_OFFSET
 from rebal.inspectors.text_input import TextInput, files_in
 
@@ -33,8 +37,9 @@ _EAGER, _COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 class ClientLogCounts(Record, frozen=True, kw_only=True):
     """What was in the logs. `joins` are all that succeeded; the three below are parts of them.
 
-    `joins_without_config` have no configuration before them, `joins_ambiguous` several different
-    ones, `joins_without_member_id` are of clients before 2.4, which do not print it.
+    `joins_without_config` have no configuration before them, `joins_ambiguous` cannot be told from
+    those of another client of that name, `joins_without_member_id` are of clients before 2.4, which
+    do not print it.
     `consumer_protocol` counts consumers built with `group.protocol=consumer` (no list in use).
     """
 
@@ -84,16 +89,22 @@ class _Program:
 
     def __init__(self) -> None:
         self.configs = Configs()
-        self.version: str | None = None
+        self.lives = Lives()
         self.assignors: dict[tuple[str, str], str | None] = {}
         self.refused = False
         self.built: dict[str, list[tuple[lines.Built, Evidence]]] = {}
+        self.builds: Counter[str] = Counter()
         self.ran: set[tuple[str, str]] = set()
+
+
+# What is known of one line only once its stream was read to its end.
+_Later = Callable[[], Observation | None]
 
 
 class _Reader:
     def __init__(self, tz_offset: timedelta) -> None:
         self.found: list[Observation] = []
+        self._pending: list[Observation | _Later] = []
         self.tally: dict[str, int] = {}
         self._classes = ClassNames()
         # A dict keeps the first of equal sentences and their order.
@@ -129,6 +140,10 @@ class _Reader:
                     self._take(event, program, where, line.at, source.name)
         for name in reading_block:
             self._end_block(programs[name])
+        for each in self._pending:
+            seen = each() if callable(each) else each
+            self.found += [seen] if seen is not None else []
+        self._pending.clear()
         if unnamed_refusal and not any(p.refused for p in programs.values()):
             self._note(
                 f"{source.name}: names InconsistentGroupProtocolException but not its group; "
@@ -158,7 +173,10 @@ class _Reader:
 
     def _end_block(self, program: _Program) -> None:
         config = program.configs.end()
+        if program.configs.spoiled:
+            program.lives.add(Event("spoiled"))
         if config is not None:
+            program.lives.add(_about("config", config, config=config))
             self._count("configs")
             self._count("consumer_protocol", int(config.is_consumer_protocol))
 
@@ -166,22 +184,33 @@ class _Reader:
         self, event: lines.Event, program: _Program, where: str, at: datetime | None, source: str
     ) -> None:
         evidence = Evidence(source=Source.CLIENT_LOG, at=at, detail=where)
+        lives = program.lives
         if isinstance(event, lines.Version):
-            program.version = event.version
+            lives.add_version(event.version)
         elif isinstance(event, lines.Closed):
-            program.configs.close(event.client_id)
+            lives.add(Event("closed", client_id=event.client_id))
+        elif isinstance(event, lines.Given):
+            lives.add(_about("given", event, event.member_id))
+        elif isinstance(event, lines.Standing):
+            lives.add(_about(event.of, event, event.member_id))
         elif isinstance(event, lines.Built):
             program.built.setdefault(event.client_id, []).append((event, evidence))
+            program.builds[event.client_id] += 1
         elif isinstance(event, lines.Join):
+            lives.add(_about("joined", event, event.member_id))
+            program.assignors[event.group_id, event.client_id] = event.assignor
             if not event.worker:
                 self._ran(event, program, evidence)
-            self._join(event, program, evidence, source)
+            self._pending.append(partial(self._join, event, program, evidence, source))
         elif isinstance(event, lines.Refusal):
             program.refused = True
-            self._refusal(event, program, evidence)
+            number = lives.add(_about("rejected", event))
+            self._pending.append(partial(self._refusal, event, program, evidence, number))
         elif isinstance(event, lines.Leave):
             self._count("leaves")
-            self.found.append(
+            closing = event.reason == "the consumer is being closed"
+            lives.add(_about("left" if closing else "lost", event, event.member_id))
+            self._pending.append(
                 Left(
                     group_id=event.group_id,
                     member_id=event.member_id,
@@ -191,11 +220,9 @@ class _Reader:
                     evidence=evidence,
                 )
             )
-            if event.reason == "the consumer is being closed":
-                program.configs.close(event.client_id)
         elif isinstance(event, lines.Leader) and at is not None:
             self._count("rebalances")
-            self.found.append(
+            self._pending.append(
                 Rebalanced(
                     group_id=event.group_id,
                     generation_id=event.generation_id,
@@ -205,12 +232,11 @@ class _Reader:
                 )
             )
 
-    def _join(self, event: lines.Join, program: _Program, evidence: Evidence, source: str) -> None:
+    def _join(
+        self, event: lines.Join, program: _Program, evidence: Evidence, source: str
+    ) -> Joined | None:
         self._count("joins")
-        program.assignors[event.group_id, event.client_id] = event.assignor
-        found = program.configs.of_member(
-            event.group_id, event.client_id, event.member_id, event.worker
-        )
+        found = program.lives.of_member(event.group_id, event.member_id, event.client_id)
         who = f"client id {event.client_id!r} of group {event.group_id!r}"
         if found is Lookup.NONE:
             self._count("joins_without_config")
@@ -218,14 +244,14 @@ class _Reader:
                 f"{source}: {who} joined, but no `ConsumerConfig values:` stands before it; "
                 "give the log from the start of the process."
             )
-            return
+            return None
         if found is Lookup.AMBIGUOUS:
             self._count("joins_ambiguous")
             self._note(
-                f"{source}: {who} joined after several different or unfinished configurations "
-                "that may be its own; give one log per process (or `kubectl logs --prefix`)."
+                f"{source}: {who} joined, and which of several clients of that name it is cannot "
+                "be told; give one log per process from its start (or `kubectl logs --prefix`)."
             )
-            return
+            return None
         if not event.member_id:
             self._count("joins_without_member_id")
             names = ", ".join(assignor_of(each) or each for each in found.classes)
@@ -233,26 +259,24 @@ class _Reader:
                 f"{source}: {who} joined with [{names}] but printed no member id (clients before "
                 "2.4 do not), so only the request log can tell which member it is."
             )
-            return
+            return None
         self._classes.learn(found.classes, event.assignor)
-        self.found.append(
-            Joined(
-                group_id=event.group_id,
-                member_id=event.member_id,
-                list=found.classes,
-                classes=own_classes(found.classes),
-                built_at=found.printed_at,
-                at=evidence.at,
-                client_id=event.client_id,
-                instance_id=event.instance_id or found.instance_id,
-                software=_software(program, evidence),
-                generation_id=event.generation_id,
-                session_timeout_ms=found.session_timeout_ms,
-                rebalance_timeout_ms=found.rebalance_timeout_ms,
-                held_back_ms=found.held_back_ms,
-                protocol_type="connect" if event.worker else "consumer",
-                evidence=evidence,
-            )
+        return Joined(
+            group_id=event.group_id,
+            member_id=event.member_id,
+            list=found.classes,
+            classes=own_classes(found.classes),
+            built_at=found.printed_at,
+            at=evidence.at,
+            client_id=event.client_id,
+            instance_id=event.instance_id or found.instance_id,
+            software=_software(found.version, evidence),
+            generation_id=event.generation_id,
+            session_timeout_ms=found.session_timeout_ms,
+            rebalance_timeout_ms=found.rebalance_timeout_ms,
+            held_back_ms=found.held_back_ms,
+            protocol_type="connect" if event.worker else "consumer",
+            evidence=evidence,
         )
 
     def _ran(self, event: lines.Join, program: _Program, seen: Evidence) -> None:
@@ -266,42 +290,61 @@ class _Reader:
             return
         program.ran.add(key)
         built = program.built.pop(event.client_id, [])
+        self._pending.append(partial(self._ran_as_built, event, program, seen, built))
+
+    def _ran_as_built(
+        self,
+        event: lines.Join,
+        program: _Program,
+        seen: Evidence,
+        built: Sequence[tuple[lines.Built, Evidence]],
+    ) -> Ran | None:
         # Two that were built before either joined cannot be told apart, where they differ.
         if any(one.is_eager is not built[-1][0].is_eager for one, _ in built):
-            return
-        setting = program.configs.upgrade_from(event.group_id, event.client_id, event.member_id)
-        value = None if setting is None else protocol_by_setting(_software(program, seen), setting)
+            return None
+        found = program.lives.of_member(event.group_id, event.member_id, event.client_id)
+        if found is Lookup.AMBIGUOUS or (
+            # Without a configuration, the lines of the assignor must account for all members.
+            found is Lookup.NONE
+            and program.lives.joined(event.group_id, event.client_id)
+            > program.builds[event.client_id]
+        ):
+            return None
+        config = found if isinstance(found, Config) else None
+        setting = config.upgrade_from if config else None
+        version = config.version if config else None
+        value = None
+        if setting is not None:
+            value = protocol_by_setting(_software(version, seen), setting)
         if built:
             last, seen = built[-1]
             told, value = value, _EAGER if last.is_eager else _COOPERATIVE
             setting = last.upgrade_from or (setting if told is value else None)
         if value is None:
-            return
+            return None
         said = "Cooperative enabled" if setting is None else f"upgrade.from={setting or '(unset)'}"
-        self.found.append(
-            Ran(
-                group_id=event.group_id,
-                member_id=event.member_id,
-                value=value,
-                upgrade_from=setting,
-                evidence=replace(seen, detail=f"{seen.detail} {said}"),
-            )
+        return Ran(
+            group_id=event.group_id,
+            member_id=event.member_id,
+            value=value,
+            upgrade_from=setting,
+            evidence=replace(seen, detail=f"{seen.detail} {said}"),
         )
 
-    def _refusal(self, event: lines.Refusal, program: _Program, evidence: Evidence) -> None:
+    def _refusal(
+        self, event: lines.Refusal, program: _Program, evidence: Evidence, number: int
+    ) -> Refused:
         self._count("refusals")
-        found = program.configs.of_member(event.group_id, event.client_id, "")
+        found = program.lives.of_rejection(number)
         config = found if isinstance(found, Config) else None
-        self.found.append(
-            Refused(
-                group_id=event.group_id,
-                list=config.classes if config else (),
-                at=evidence.at,
-                client_id=event.client_id,
-                instance_id=event.instance_id or (config.instance_id if config else None),
-                software=_software(program, evidence),
-                evidence=evidence,
-            )
+        return Refused(
+            group_id=event.group_id,
+            list=config.classes if config else (),
+            at=evidence.at,
+            client_id=event.client_id,
+            instance_id=event.instance_id or (config.instance_id if config else None),
+            software=_software(config.version if config else None, evidence),
+            evidence=evidence,
         )
 
     def _count(self, what: str, by: int = 1) -> None:
@@ -311,10 +354,17 @@ class _Reader:
         self.notes.setdefault(sentence)
 
 
-def _software(program: _Program, evidence: Evidence) -> Software:
+def _about(
+    kind: Kind,
+    of: Config | lines.Given | lines.Join | lines.Leave | lines.Refusal | lines.Standing,
+    member_id: str = "",
+    config: Config | None = None,
+) -> Event:
+    """The line as an event of its client."""
+    return Event(kind, of.group_id, of.client_id, of.instance_id, member_id, of.worker, config)
+
+
+def _software(version: str | None, evidence: Evidence) -> Software:
     return Software(
-        family=family_of(_JAVA, program.version),
-        name=_JAVA,
-        version=program.version,
-        evidence=(evidence,),
+        family=family_of(_JAVA, version), name=_JAVA, version=version, evidence=(evidence,)
     )

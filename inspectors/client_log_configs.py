@@ -36,7 +36,7 @@ _NEEDED: Final[dict[Of, tuple[str, str]]] = {
 }
 # Clients before 2.4 print an unset client.id as empty and then call themselves consumer-1, -2, …;
 # Connect workers of any version call themselves connect-1 or connect-HOST:PORT.
-_GENERATED: Final = re.compile(r"consumer-\d+|connect-\S+")
+GENERATED: Final = re.compile(r"consumer-\d+|connect-\S+")
 # How a Streams program calls the consumers of its threads, by its own client id.
 _THREAD: Final = re.compile(r"(.+)-StreamThread-\d+-consumer")
 
@@ -45,7 +45,7 @@ class Config(Record, frozen=True, kw_only=True):
     """One block of values; `classes` are the assignors' class names, or a worker's protocols.
 
     Timeouts are in milliseconds. `upgrade_from` is of the Streams program that built the consumer
-    (empty: not set; None: not seen).
+    (empty: not set; None: not seen). `version` is the client library's, where it is certain.
     """
 
     group_id: str
@@ -59,6 +59,7 @@ class Config(Record, frozen=True, kw_only=True):
     held_back_ms: int | None = None
     worker: bool = False
     upgrade_from: str | None = None
+    version: str | None = None
 
     @property
     def is_consumer_protocol(self) -> bool:
@@ -74,17 +75,18 @@ class Lookup(Enum):
 
 
 class Configs:
-    """The blocks of one program, in order; each stays until its consumer is seen to be closed."""
+    """The blocks of one program, in order.
+
+    `spoiled` says that the last one was not whole: a member may have been built with it.
+    """
 
     def __init__(self) -> None:
-        self._open: list[Config] = []
+        self.spoiled = False
         self._block: dict[str, str] | None = None
         self._of: Of = "Consumer"
         self._at: datetime | None = None
         self._streams: list[dict[str, str]] = []
         self._last_key = ""
-        self._spoiled = False
-        self._bound: dict[tuple[str, str], Config] = {}
 
     def begin(self, of: Of = "Consumer", at: datetime | None = None) -> None:
         """A block starts, printed at this time; its settings follow."""
@@ -105,13 +107,10 @@ class Configs:
             self._block[setting.key] = setting.value
 
     def end(self) -> Config | None:
-        """The block as a member's configuration; None when it is none, or is not one whole block.
-
-        After one that was not whole, members not yet bound may be of it: nobody can tell.
-        """
+        """The block as a member's configuration; None when it is none, or not one whole block."""
         block, self._block = self._block, None
-        if block is None or not block.keys() >= set(_NEEDED[self._of]):
-            self._spoiled = True
+        self.spoiled = block is None or not block.keys() >= set(_NEEDED[self._of])
+        if block is None or self.spoiled:
             return None
         if self._of == "Streams":
             self._streams.append(block)
@@ -122,7 +121,7 @@ class Configs:
         listed = block[_NEEDED[self._of][1]].removeprefix("[").removesuffix("]")
         if worker:
             listed = ",".join(worker_list(listed) or ())
-        config = Config(
+        return Config(
             group_id=block[_GROUP_ID],
             client_id=block.get(_CLIENT_ID, ""),
             instance_id=None if _unset(block.get(_INSTANCE_ID)) else block[_INSTANCE_ID],
@@ -135,24 +134,6 @@ class Configs:
             worker=worker,
             upgrade_from=self._upgrade_from(block[_GROUP_ID], block.get(_CLIENT_ID, "")),
         )
-        self._open.append(config)
-        return config
-
-    def close(self, client_id: str) -> None:
-        """The consumer with this client id is gone: later joins are of later blocks."""
-        found = [c for c in self._open if c.client_id == client_id]
-        # With several of one client id it is not known which one went.
-        if len(found) == 1:
-            self._open.remove(found[0])
-
-    def upgrade_from(self, group_id: str, client_id: str, member_id: str) -> str | None:
-        """The setting of the Streams program that the member is of; None: not to be told."""
-        found = self.of_member(group_id, client_id, member_id)
-        if not isinstance(found, Config):
-            return None
-        mine = (c for c in self._open if (c.group_id, c.client_id) == (group_id, client_id))
-        same = {config.upgrade_from for config in mine}
-        return found.upgrade_from if len(same) == 1 else None
 
     def _upgrade_from(self, group_id: str, client_id: str) -> str | None:
         """Of the newest program that names its threads so; its consumers are built right after."""
@@ -164,34 +145,6 @@ class Configs:
             if block[_APPLICATION] == group_id and fits:
                 return "" if _unset(block[_UPGRADE_FROM]) else block[_UPGRADE_FROM]
         return None
-
-    def of_member(
-        self, group_id: str, client_id: str, member_id: str, worker: bool = False
-    ) -> Config | Lookup:
-        """The configuration the member was built with; a member id keeps the one it first had."""
-        key = (group_id, member_id)
-        if member_id and key in self._bound:
-            return self._bound[key]
-        # A Connect worker's own consumers have its group id, and may have no client id either.
-        group = [c for c in self._open if c.group_id == group_id and c.worker is worker]
-        fitting = [c for c in group if c.client_id == client_id]
-        if not fitting and _GENERATED.fullmatch(client_id):
-            fitting = [c for c in group if not c.client_id]
-        if not fitting:
-            return Lookup.NONE
-        if self._spoiled or any(_differs(c, fitting[-1]) for c in fitting):
-            return Lookup.AMBIGUOUS
-        if member_id:
-            self._bound[key] = fitting[-1]
-        return fitting[-1]
-
-
-def _differs(one: Config, other: Config) -> bool:
-    return (one.classes, one.instance_id, one.group_protocol) != (
-        other.classes,
-        other.instance_id,
-        other.group_protocol,
-    )
 
 
 def _milliseconds(value: str | None) -> int | None:

@@ -39,9 +39,33 @@ _REFUSED: Final = re.compile(
     _CONTEXT + r"(?:JoinGroup|Attempt to join group) failed due to fatal error: "
     r"The group member's supported protocols are incompatible"
 )
+_GIVEN: Final = re.compile(
+    _CONTEXT + r"Request joining group due to: need to re-join with the given member-id(?:: (\S+))?"
+)
+# With both, the client says which of its member ids the coordinator does not know any more.
+_LOST: Final = re.compile(
+    _CONTEXT + r"Attempt to heartbeat with Generation\{generationId=-?\d+, memberId='(.+?)', .*"
+    r"resetting generation"
+)
+_RESET: Final = re.compile(
+    _CONTEXT + r"Resetting generation (?:and member id )?(?:due to: |after )encounter"
+)
+# Only a client that is a member of the group prints one of these.
+_MEMBER: Final = re.compile(
+    _CONTEXT + r"(?:Attempt to heartbeat failed since group is rebalancing"
+    r"|Request joining group due to: (?:group is already rebalancing|cached metadata has changed"
+    r"|need to revoke partitions|encountered )"
+    r"|Requesting to re-join the group and trigger rebalance"
+    r"|(?:Revoke previously|Lost previously|Giving away all|Adding newly) assigned partitions"
+    r"|Successfully synced group|Finished assignment for group|Notifying assignor about)"
+)
+_JOINING: Final = re.compile(_CONTEXT + r"\(Re-\)joining group" + _CLASS)
+_CLUSTER: Final = re.compile(_CONTEXT + r"Cluster ID: (\S+)" + _CLASS)
+_START: Final = re.compile(r"\bKafka startTimeMs: (\d{12,14})" + _CLASS)
 _CLOSED: Final = re.compile(r"App info kafka\.(?:consumer|connect) for (.*) unregistered" + _CLASS)
 WANTED: Final = re.compile(
-    rb"(?:Consumer|Distributed|Streams)Config values|Kafka version|groupId=|App info"
+    rb"(?:Consumer|Distributed|Streams)Config values|Kafka (?:version|startTimeMs)|groupId="
+    rb"|App info"
     rb"|InconsistentGroupProtocolException|rebalancing (?:protocol is )?enabled now"
 )
 
@@ -104,6 +128,48 @@ class Leave(Record, frozen=True, kw_only=True):
     group_id: str
     member_id: str
     reason: str | None
+    worker: bool = False
+
+
+class Given(Record, frozen=True, kw_only=True):
+    """The coordinator gave a new client its member id (releases 3.0 to 3.2 print none: empty)."""
+
+    instance_id: str | None
+    client_id: str
+    group_id: str
+    member_id: str
+    worker: bool = False
+
+
+StandingOf = Literal["member", "joining", "lost", "reset"]
+
+
+class Standing(Record, frozen=True, kw_only=True):
+    """A line about a client that has no join of its own.
+
+    `of` is member (only a member of the group prints it), joining (a join is sent), lost (the
+    member id is not valid any more) or reset (it lost its id, and the line does not name it).
+    """
+
+    of: StandingOf
+    instance_id: str | None
+    client_id: str
+    group_id: str
+    member_id: str = ""
+    worker: bool = False
+
+
+class ClusterId(Record, frozen=True, kw_only=True):
+    """The cluster that the client is connected to."""
+
+    group_id: str
+    cluster_id: str
+
+
+class Started(Record, frozen=True, kw_only=True):
+    """The same moment as the line's own time, in milliseconds since 1970."""
+
+    at_ms: int
 
 
 class Refusal(Record, frozen=True, kw_only=True):
@@ -112,6 +178,7 @@ class Refusal(Record, frozen=True, kw_only=True):
     instance_id: str | None
     client_id: str
     group_id: str
+    worker: bool = False
 
 
 class Closed(Record, frozen=True, kw_only=True):
@@ -125,7 +192,20 @@ class RefusalText(Record, frozen=True, kw_only=True):
 
 
 Event = (
-    Setting | ConfigStart | Version | Join | Built | Leader | Leave | Refusal | Closed | RefusalText
+    Setting
+    | ConfigStart
+    | Version
+    | Join
+    | Built
+    | Leader
+    | Leave
+    | Given
+    | Standing
+    | ClusterId
+    | Started
+    | Refusal
+    | Closed
+    | RefusalText
 )
 
 
@@ -135,6 +215,14 @@ class LogText(Record, frozen=True, kw_only=True):
     program: str
     text: str
     at: datetime | None
+
+
+_STANDING: Final[tuple[tuple[StandingOf, re.Pattern[str]], ...]] = (
+    ("lost", _LOST),
+    ("reset", _RESET),
+    ("joining", _JOINING),
+    ("member", _MEMBER),
+)
 
 
 def texts(raw: bytes, tz_offset: timedelta) -> Iterator[LogText]:
@@ -171,6 +259,8 @@ def event_of(text: str) -> Event | None:
         return Built(client_id=match[1], is_eager=match[2] == "Eager", upgrade_from=match[3])
     if match := _VERSION.search(text):
         return Version(version=match[1])
+    if match := _START.search(text):
+        return Started(at_ms=int(match[1]))
     if match := _CLOSED.search(text):
         return Closed(client_id=match[1])
     if "groupId=" in text and (event := _group_event(text)):
@@ -179,6 +269,7 @@ def event_of(text: str) -> Event | None:
 
 
 def _group_event(text: str) -> Event | None:
+    worker = _WORKER.search(text) is not None
     if match := _JOINED.search(text):
         full = _GENERATION.search(match[4])
         plain = match[4].strip()
@@ -192,7 +283,7 @@ def _group_event(text: str) -> Event | None:
             generation_id=int(number) if len(number) < 12 else None,
             member_id=full[2] if full else "",
             assignor=full[3] if full else None,
-            worker=_WORKER.search(text) is not None,
+            worker=worker,
         )
     if match := _LEADER.search(text):
         return Leader(client_id=match[2], group_id=match[3], generation_id=int(match[4][:11]))
@@ -203,7 +294,33 @@ def _group_event(text: str) -> Event | None:
             group_id=match[3],
             member_id=match[4],
             reason=match[5],
+            worker=worker,
         )
     if match := _REFUSED.search(text):
-        return Refusal(instance_id=match[1], client_id=match[2], group_id=match[3])
+        return Refusal(instance_id=match[1], client_id=match[2], group_id=match[3], worker=worker)
+    if match := _CLUSTER.search(text):
+        return ClusterId(group_id=match[3], cluster_id=match[4])
+    return _standing(text, worker)
+
+
+def _standing(text: str, worker: bool) -> Event | None:
+    """Where a client stands between its start and its joins."""
+    if match := _GIVEN.search(text):
+        return Given(
+            instance_id=match[1],
+            client_id=match[2],
+            group_id=match[3],
+            member_id=match[4] or "",
+            worker=worker,
+        )
+    for of, pattern in _STANDING:
+        if match := pattern.search(text):
+            return Standing(
+                of=of,
+                instance_id=match[1],
+                client_id=match[2],
+                group_id=match[3],
+                member_id=match[4] if of == "lost" else "",
+                worker=worker,
+            )
     return None

@@ -62,8 +62,9 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
 
     `max_size` is group.max.size (KIP-848: group.consumer.max.size), `session_ms` the bounds of
     session.timeout.ms; None where not read. `room`: a probe has shown that one more member fits.
-    `left` are entries that left after the look, `came` those that have joined since; `emptied`
-    says that nobody was left in between.
+    `left` are entries that left after the look, `came` those that have joined since; `rejoined`
+    are the entries as a completed rebalance would leave them; `emptied` says that nobody was left
+    in between.
     """
 
     state: GroupState = GroupState.STABLE
@@ -80,6 +81,7 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
     session_ms: tuple[int, int] | None = None
     left: frozenset[str] = frozenset()
     came: tuple[Entry, ...] = ()
+    rejoined: tuple[Entry, ...] = ()
     emptied: bool = False
 
     @property
@@ -121,7 +123,13 @@ class Join(Record, frozen=True, kw_only=True):
 
 
 _Mask: TypeAlias = Callable[[Iterable[str]], int]
-Event: TypeAlias = Leave | Join
+
+
+class Settle(Record, frozen=True, kw_only=True):
+    """A rebalance completes: every member that runs has joined again with its whole list."""
+
+
+Event: TypeAlias = Leave | Join | Settle
 Action: TypeAlias = Sequence[Event]
 
 
@@ -183,6 +191,8 @@ def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
         came = tuple(entry for entry in memory.came if entry.member_id != event.member_id)
         made = replace(memory, left=memory.left | {event.member_id}, came=came)
         return replace(made, emptied=made.emptied or made.empty)
+    if isinstance(event, Settle):
+        return _settled(memory)
     same = _same_instance(memory, event)
     if same is not None:
         memory = after(memory, Leave(member_id=same.member_id))
@@ -194,6 +204,18 @@ def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
     )
     kind = memory.protocol_type if not memory.emptied or memory.came else event.protocol_type
     return replace(memory, came=(*memory.came, entry), protocol_type=kind)
+
+
+def _settled(memory: CoordinatorMemory) -> CoordinatorMemory:
+    """What some list lacked may have been what a load left: it says nothing of the new lists."""
+    if not memory.rejoined:
+        return memory
+    known = memory.cases == (memory.rejoined,) and all(len(e.lists) == 1 for e in memory.rejoined)
+    return (
+        memory
+        if known
+        else replace(memory, cases=(memory.rejoined,), not_in_all=frozenset(), rejected=())
+    )
 
 
 def restart(

@@ -1,18 +1,20 @@
-"""What to do next, as data: `Advice`; and the only texts that tell anybody to restart a member.
+"""What to do next, as data: `Advice`. No other module recommends a restart.
 
 Every advice asks the admission check first (planner/admission.py): a restart is recommended only
 where the coordinator is proven to admit it. What is not proven names the evidence that would prove
-it, and what is proven to be rejected says why. The text is made from the data.
+it, and what is proven to be rejected says why. The text is made from the data
+(planner/advice_text.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupState, Knowledge, Member, Tri
+from rebal.planner import advice_text as text
 from rebal.planner.admission import (
     INCONSISTENT,
     Admission,
@@ -20,31 +22,25 @@ from rebal.planner.admission import (
     Join,
     Leave,
     Needs,
+    Settle,
     admitted,
     restart,
+)
+from rebal.planner.advice_text import (
+    CONFIRM,
+    CUT_OVER,
+    EVIDENCE,
+    NONE,
+    REPLAN,
+    RESTART,
+    START,
+    STOP,
+    TEMPORARY,
+    WAIT,
 )
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.memory import memory_of
 from rebal.planner.plan import Advice, Finding, ValidWhile
-
-RESTART: Final = "restart"
-START: Final = "start"
-TEMPORARY: Final = "temporary"
-CUT_OVER: Final = "cut-over"
-WAIT: Final = "wait"
-EVIDENCE: Final = "evidence"
-CONFIRM: Final = "confirm"
-REPLAN: Final = "replan"
-STOP: Final = "stop"
-NONE: Final = "none"
-
-JOINING: Final = (RESTART, START, TEMPORARY, CUT_OVER)
-_VERBS: Final = {
-    RESTART: "restart",
-    START: "start",
-    CUT_OVER: "stop and start",
-    TEMPORARY: "start one more member",
-}
 
 # How many members are tried for one that is admitted, and how many withheld restarts are listed.
 _TRIED: Final = 50
@@ -57,12 +53,8 @@ _EVIDENCE: Final = {
     Needs.STATE: (),
     Needs.CONFLICT: ("client log", "request log"),
 }
-_HOW: Final = {
-    "probe": "--probe",
-    "client log": "--client-log FILE (its start)",
-    "request log": "--request-log FILE (across a rebalance)",
-    "broker settings": "the right to DESCRIBE_CONFIGS",
-}
+# What the user accepts by ignoring a rule, where the admission cannot be told.
+_ACCEPTS: Final = {"RB901": ("client log", "request log"), "RB113": ("probe",)}
 
 
 def restart_of(
@@ -111,7 +103,7 @@ def start_of(
     for assignors in dict.fromkeys(lists):
         joins = [
             Join(
-                assignors=assignors,
+                assignors=assignors or None,
                 name=name,
                 instance_id=instance,
                 protocol_type=context.group.protocol_type or "consumer",
@@ -145,6 +137,7 @@ def cut_over_of(
     memory = context.memory
     kind = context.group.protocol_type or "consumer"
     events: list[Event] = [Leave(member_id=facts.member.member_id) for facts in stopped]
+    events.append(Settle())
     events += [
         Join(
             assignors=assignors or None,
@@ -156,7 +149,8 @@ def cut_over_of(
     ]
     answer = admitted(memory, events)
     static = [facts for facts in stopped if facts.member.instance_id is not None]
-    gone = "see the group Empty" if len(stopped) == len(context.members) else "see them gone"
+    everybody = len(stopped) == len(context.members)
+    gone = "see the group Empty" if everybody else "see the group Stable without them"
     after = [f"{gone} before the first one starts"]
     if static:
         after.append(
@@ -276,7 +270,7 @@ def _remedy(
     ]
     asked = any(n in {*context.memory.in_all, *context.memory.not_in_all} for n in assignors)
     if any(one.verdict is Tri.YES for one in by_lists):
-        if not asked and context.can_probe:
+        if first.verdict is Tri.CANNOT_TELL and not asked and context.can_probe:
             return show(context, Needs.PROBE, first.reason, step=step)
         return cure_of(context, step=step)
     if first.verdict is Tri.NO:
@@ -319,9 +313,10 @@ def wait(reason: str, *, step: int | None = None) -> Advice:
     return worded(Advice(action=WAIT, verdict=Tri.CANNOT_TELL, reason=reason, step=step))
 
 
-def stop(reason: str, *, step: int | None = None) -> Advice:
-    """Return the advice to restart nothing until a person has looked."""
-    return worded(Advice(action=STOP, verdict=Tri.NO, reason=reason, step=step))
+def stop(reason: str, *, by: str = "this", step: int | None = None) -> Advice:
+    """Return the advice to restart nothing until a person has looked at `by`, a rule's id."""
+    made = Advice(action=STOP, verdict=Tri.NO, reason=reason, step=step)
+    return replace(made, text=text.stop(by))
 
 
 def nothing(reason: str, *, step: int | None = None) -> Advice:
@@ -329,12 +324,12 @@ def nothing(reason: str, *, step: int | None = None) -> Advice:
     return worded(Advice(action=NONE, reason=reason, step=step))
 
 
-def replan(group_id: str, reason: str, *, step: int | None = None) -> Advice:
+def replan(group_id: str, reason: str, *, verdict: Tri = Tri.NO, step: int | None = None) -> Advice:
     """Return the advice to make a new plan."""
     return worded(
         Advice(
             action=REPLAN,
-            verdict=Tri.NO,
+            verdict=verdict,
             reason=reason,
             command=f"rebal plan-upgrade {group_id}",
             step=step,
@@ -342,8 +337,17 @@ def replan(group_id: str, reason: str, *, step: int | None = None) -> Advice:
     )
 
 
+def acceptable(advice: Advice, ignore: Mapping[str, str]) -> bool:
+    """Return whether the user took an open answer upon themselves, by ignoring the rule that asks.
+
+    What is proven to be rejected is never accepted.
+    """
+    kinds = {kind for rule, kinds in _ACCEPTS.items() if rule in ignore for kind in kinds}
+    return advice.verdict is Tri.CANNOT_TELL and bool(kinds & set(advice.evidence_needed))
+
+
 def accepted(advice: Advice) -> Advice:
-    """Return an open advice as the user accepted it, by ignoring the rule that asks."""
+    """Return an open advice as the user accepted it."""
     made = replace(advice, verdict=Tri.YES, reason=f"accepted by you: {advice.reason}")
     return worded(made)
 
@@ -364,50 +368,15 @@ def confirm(step: int, *, by_hand: bool) -> Advice:
 
 def open_question(finding: Finding, *, step: int | None = None) -> Advice:
     """Return the advice to answer a rule that cannot tell."""
-    text = finding.fix or finding.message
+    said = f"first {finding.rule}: {finding.fix or finding.message}"
     return Advice(
-        action=EVIDENCE,
-        verdict=Tri.CANNOT_TELL,
-        reason=finding.message,
-        step=step,
-        text=f"first {finding.rule}: {text}",
+        action=EVIDENCE, verdict=Tri.CANNOT_TELL, reason=finding.message, step=step, text=said
     )
 
 
 def worded(advice: Advice) -> Advice:
     """Return the advice with its text."""
-    return replace(advice, text=_text(advice))
-
-
-def _text(advice: Advice) -> str:
-    who = named(advice.names)
-    brings = f"with {advice.change or 'the list it has today'}"
-    if advice.assignors:
-        brings = f"with [{', '.join(advice.assignors)}]"
-    if advice.action in JOINING and advice.verdict is not Tri.YES:
-        open_ = "rejected" if advice.verdict is Tri.NO else "not proven to be admitted"
-        return f"do not {_VERBS[advice.action]} {who} {brings}: {open_}, {advice.reason}"
-    how = ", or ".join(_HOW.get(kind, kind) for kind in advice.evidence_needed)
-    logs = f"{how}; else " if how else ""
-    one = len(advice.names) == 1
-    texts = {
-        RESTART: f"restart {who} {brings}; one member at a time",
-        START: f"start {who} {brings} if {'it is' if one else 'they are'} down",
-        TEMPORARY: f"start one more member {brings}, wait until the group is Stable, then stop it",
-        CUT_OVER: f"stop {who} together, {', '.join(advice.after[:1])}, then start them {brings}",
-        EVIDENCE: f"add {how}: {advice.reason}",
-        CONFIRM: f"{logs}look at each of them, then: {advice.command}",
-        WAIT: f"wait: {advice.reason}",
-        REPLAN: f"make a new plan ({advice.command}): {advice.reason}",
-        STOP: f"restart nothing more until this is dealt with: {advice.reason}",
-    }
-    return texts.get(advice.action, advice.reason)
-
-
-def named(labels: Sequence[str], most: int = 6) -> str:
-    """`a, b and 3 more`."""
-    more = len(labels) - most
-    return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")
+    return replace(advice, text=text.worded(advice))
 
 
 def _judged(context: Context, answer: Admission) -> dict[str, Any]:
@@ -503,17 +472,31 @@ def restart_fix(
 ) -> str:
     """Return the sentence that has `members` restarted, if each of the restarts is admitted.
 
-    `change` is a sentence that comes before it, `then` words that go on after the list. Where one
-    is not admitted, the sentence says so and why.
+    `change` is a sentence that comes before it, `then` words that follow. Where one is not
+    admitted, the sentence says so and why.
     """
-    found = [restart_of(context, facts, assignors) for facts in members]
-    bad = next((one for one in found if one.verdict is Tri.NO), None)
-    bad = bad or next((one for one in found if one.verdict is not Tri.YES), None)
-    lead = f"{change} " if change else ""
+    found = [restart_of(context, facts, assignors) for facts in members[:_TRIED]]
     who = context.named(members)
-    brings = f" with [{', '.join(assignors)}]" if assignors else ""
-    if bad is None:
-        each = ", one at a time" if len(members) > 1 else ""
-        return f"{lead}Restart {who}{brings}{each}{then}."
-    answer = "is rejected" if bad.verdict is Tri.NO else "is not proven to be admitted"
-    return f"{lead}Do not restart {bad.names[0]}{brings} yet: it {answer}, {bad.reason}."
+    return text.restart_fix(found, who, assignors, change=change, then=then)
+
+
+def cut_over_fix(
+    context: Context, members: Sequence[Facts], assignors: tuple[str, ...] = (), *, change: str = ""
+) -> str:
+    """Return the sentence that has `members` stopped together and started, if that is admitted."""
+    made = cut_over_of(context, members, assignors)
+    return text.sentence(replace(made, change=change, text=""))
+
+
+def cure_fix(context: Context) -> str:
+    """Return the sentence that has the coordinator remember every list again."""
+    return text.sentence(cure_of(context))
+
+
+def start_fix(context: Context, names: Sequence[str], step_list: tuple[str, ...] = ()) -> str:
+    """Return the sentence that brings clients back that are not in the group."""
+    elected = context.elected
+    if elected is None:
+        return text.sentence(wait("nothing is elected: look again when the group is Stable"))
+    wanted = [step_list] if step_list else []
+    return text.sentence(start_of(context, names, [*wanted, (elected,)]))

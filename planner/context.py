@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
-from rebal.groups.clients import older, proven_family
+from rebal.groups.classes import borrowed_names, not_by_name
+from rebal.groups.clients import excluded_by_bytes, older, proven_family
 from rebal.groups.model import (
     GroupSnapshot,
     GroupState,
@@ -24,8 +25,17 @@ from rebal.groups.model import (
 )
 from rebal.planner.admission import CoordinatorMemory
 from rebal.planner.cost import Speed
-from rebal.planner.families import able, candidates, cannot_hold, cooperative, stays_eager
-from rebal.planner.kinds import custom, kept_partitions
+from rebal.planner.families import (
+    able,
+    assume_family,
+    candidates,
+    cannot_hold,
+    cooperative,
+    refuses_mixed,
+    refusing_mixed,
+    refuted,
+)
+from rebal.planner.kinds import custom, kept_partitions, runs_cooperative
 from rebal.planner.memory import memory_of
 
 COOPERATIVE: Final = "cooperative"
@@ -50,7 +60,10 @@ class Facts(Record, frozen=True, kw_only=True):
 
     @property
     def takes_mixed(self) -> Tri:
-        """Does its client take a list of both kinds, whichever of the candidates it is?"""
+        """Does its client take a list of both kinds, whichever of the candidates it is?
+
+        A guess where the family is one: `Context.takes_mixed` is the answer by proof.
+        """
         keys = (self.family,) if self.family is not None else self.candidates
         answers = {able(key, self.version).mixed for key in keys}
         return answers.pop() if len(answers) == 1 else Tri.CANNOT_TELL
@@ -74,8 +87,9 @@ class Context:
     the user. `options` are words that a command to paste must repeat (how to reach the cluster).
     `planning` is True while a plan is made: rules that matter only to its steps speak.
     `only_target`: the goal is the target by name, and every other assignor is an old one.
-    `remembers`: the user vouches that the coordinator remembers every list. `speed` is how fast
-    members restart; `plan_file` is where the plan will be, for `rebal verify`.
+    `remembers`: the user vouches that the coordinator remembers every list. `own_classes`: the
+    user vouches that a class which is not Kafka's own supports what its name says. `speed` is how
+    fast members restart; `plan_file` is where the plan will be, for `rebal verify`.
     """
 
     def __init__(
@@ -90,6 +104,7 @@ class Context:
         options: Sequence[str] = (),
         only_target: bool = False,
         remembers: bool = False,
+        own_classes: bool = False,
         speed: Speed | None = None,
         plan_file: str | None = None,
     ) -> None:
@@ -102,6 +117,7 @@ class Context:
         self.options = tuple(options)
         self.only_target = only_target
         self.remembers = remembers
+        self._own_classes = own_classes
         self.plan_file = plan_file
         self.speed = (speed or Speed()).at(snapshot.cluster)
         self._assumed = families or {}
@@ -121,8 +137,29 @@ class Context:
             assumed = self._assumed.get(member.client_id) or self._assumed.get("*")
             if assumed:
                 family, proven = assumed, True
+        if family is not None and not proven and refuted(family, self._names_held(member)):
+            family = None
         left = candidates(software) if family is None and software is not None else ()
         return Facts(member=member, name=name, family=family, family_proven=proven, candidates=left)
+
+    def _names_held(self, member: Member) -> frozenset[str]:
+        """Return the names of assignors that are proven to be in this member's list."""
+        known, group = member.assignors, self.group
+        exact = known.list if known.knowledge is Knowledge.EXACT else ()
+        elected = group.assignor if group.state is GroupState.STABLE else None
+        probe = self.snapshot.probe
+        asked = {a.assignor for a in probe.answers} if probe is not None else set()
+        common = {elected, *(name for name in asked if self.probed(name) is Tri.YES)} - {None}
+        return frozenset({*exact, *known.at_least, *(str(name) for name in common)})
+
+    @cached_property
+    def borrowed(self) -> frozenset[str]:
+        """Return the names of Kafka's assignors that stand for another class (groups.classes)."""
+        return borrowed_names(self.snapshot)
+
+    def own_class(self, facts: Facts, assignor: str) -> bool:
+        """Return whether this name is, or may be, that of a class which is not Kafka's own."""
+        return not_by_name(facts.member, assignor, self.borrowed)
 
     @cached_property
     def classic(self) -> bool:
@@ -232,20 +269,36 @@ class Context:
         """Does the running list of this member still hold an assignor that the change leaves?
 
         No is proof: an exact list without one; a member that kept its partitions when it rejoined
-        and whose client fixes its protocol when it is built; a client that refuses mixed lists.
+        and whose client fixes its protocol when it is built; a client that refuses mixed lists. On
+        the way to EAGER, a member that kept its partitions proves that a name misleads.
         """
         known = facts.member.assignors
         named = {*known.list, *known.at_least} if known.knowledge is Knowledge.EXACT else None
         certain = {*known.at_least, *filter(None, [self.elected])}
         says = set()
         if named is not None:
-            kinds = {self.old(name) for name in named}
+            kinds = {self._old_in(facts, name) for name in named}
             says.add(next((k for k in (Tri.YES, Tri.CANNOT_TELL) if k in kinds), Tri.NO))
         if any(self.old(name) is Tri.YES for name in certain):
             says.add(Tri.YES)
         if not says and facts.family_proven and facts.family is not None:
             says.update(self._old_by_family(facts, facts.family))
+        if self.goal == EAGER and kept_partitions(facts.member) and says == {Tri.NO}:
+            return Tri.CANNOT_TELL
         return says.pop() if len(says) == 1 else Tri.CANNOT_TELL
+
+    def _old_in(self, facts: Facts, assignor: str) -> Tri:
+        """Return `old(assignor)` of this member's class: what is not Kafka's own proves nothing.
+
+        The target by name is done where the member shows that its class is COOPERATIVE.
+        """
+        if not self.own_class(facts, assignor):
+            return self.old(assignor)
+        if assignor != self.target:
+            leaves = self.goal == COOPERATIVE or self.only_target
+            return Tri.YES if leaves else Tri.CANNOT_TELL
+        shown = self.goal == COOPERATIVE and runs_cooperative(facts.member)
+        return Tri.NO if shown or self._own_classes else Tri.CANNOT_TELL
 
     def _old_by_family(self, facts: Facts, family: str) -> Iterable[Tri]:
         can = able(family, facts.version)
@@ -332,16 +385,73 @@ class Context:
         return not all(name is not None and cooperative(name) is Tri.NO for name in ends)
 
     @cached_property
+    def ahead(self) -> tuple[Facts, ...]:
+        """Return the members that are not proven to be done."""
+        return tuple(facts for facts in self.members if facts not in self.settled)
+
+    @cached_property
     def unmixable(self) -> tuple[Facts, ...]:
-        """Members that are not done and whose client has the target but refuses mixed lists."""
+        """Members that are not done and whose client is proven to refuse mixed lists."""
         return tuple(
             facts
-            for facts in self.members
-            if facts not in self.settled
-            and facts.family is not None
-            and able(facts.family, facts.version).mixed is Tri.NO
-            and not stays_eager(facts.family)
+            for facts in self.ahead
+            if facts.family_proven
+            and refuses_mixed(facts.family)
+            and self.takes_mixed(facts) is Tri.NO
         )
+
+    def takes_mixed(self, facts: Facts) -> Tri:
+        """Return whether this member's client takes a list of both kinds, by proof alone.
+
+        Proof is the client's own word on its family, then a list that holds both, then the user's
+        word.
+        """
+        own = proven_family(facts.member.software) is not None
+        if not own and {Tri.YES, Tri.NO} <= set(map(cooperative, self._names_held(facts.member))):
+            return Tri.YES
+        if facts.family_proven and facts.family is not None:
+            return able(facts.family, facts.version).mixed
+        return Tri.CANNOT_TELL
+
+    def may_take_mixed(self, facts: Facts) -> Tri:
+        """Return whether this member's client takes a list of both kinds, by proof or by its bytes.
+
+        A guess that it does counts where its own bytes exclude the clients that refuse such a list:
+        RB907 warns then. A client id excludes nobody, for anyone can set it.
+        """
+        proven = self.takes_mixed(facts)
+        if proven is not Tri.CANNOT_TELL:
+            return proven
+        guess = facts.takes_mixed
+        if guess is Tri.YES and facts.family is not None:
+            sent = excluded_by_bytes(facts.member.subscription, self.elected)
+            return Tri.YES if refusing_mixed() <= sent else Tri.CANNOT_TELL
+        return guess
+
+    @cached_property
+    def undecided(self) -> tuple[Facts, ...]:
+        """Return the members whose client decides who must be stopped, and is not proven.
+
+        Those guessed to refuse mixed lists. One whose list holds the target is none of them: if
+        the guess is right it is done, and if it is wrong nothing has to be stopped for it. Where
+        some are proven to refuse, also each other one that is not proven to take them.
+        """
+        if not (self.classic and self.stable and self.both_kinds):
+            return ()
+        return tuple(
+            facts
+            for facts in self.ahead
+            if not facts.family_proven
+            and self.supports(facts, self.target) is not Tri.YES
+            and (
+                refuses_mixed(facts.family)
+                or (self.unmixable and self.takes_mixed(facts) is Tri.CANNOT_TELL)
+            )
+        )
+
+    def assume(self, found: Iterable[Facts]) -> str:
+        """Return the options that settle the families of these members, to paste."""
+        return assume_family((facts.member.client_id, facts.family) for facts in found)
 
     @cached_property
     def split(self) -> bool:
@@ -353,7 +463,7 @@ class Context:
             and self.both_kinds
             and self.unmixable
             and others
-            and all(facts.takes_mixed is Tri.YES for facts in others)
+            and all(self.takes_mixed(facts) is Tri.YES for facts in others)
             and self.elected not in (None, self.target)
         )
 
@@ -386,6 +496,11 @@ class Context:
         labels = [facts.name for facts in found]
         more = len(labels) - most
         return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def vouching_rule(goal: str) -> str:
+    """Return the rule to ignore for vouching that own classes support what their names say."""
+    return "RB112" if goal == EAGER else "RB111"
 
 
 def ids(found: Iterable[Facts]) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 
 from rebal.groups.clients import eager_only, families, family, version_tuple
@@ -54,6 +56,41 @@ def stays_eager(key: str | None) -> bool:
     """
     known = family(key)
     return known is not None and known.cooperative() is Tri.NO
+
+
+def refuses_mixed(key: str | None) -> bool:
+    """Return whether this client has a cooperative assignor and refuses it beside an eager one."""
+    known = family(key)
+    return known is not None and known.mixed_list == "refused"
+
+
+@lru_cache(1)
+def refusing_mixed() -> frozenset[str]:
+    """Return the families that refuse a list of eager and cooperative assignors."""
+    return frozenset(filter(refuses_mixed, families()))
+
+
+def refuted(guess: str, held: Collection[str]) -> bool:
+    """Return whether a list that holds these assignors proves that a guessed family is wrong.
+
+    No version of the client has a cooperative assignor and the list holds one, or it refuses a list
+    of both kinds and the list is one.
+    """
+    kinds = set(map(cooperative, held))
+    if stays_eager(guess):
+        return Tri.YES in kinds
+    return refuses_mixed(guess) and {Tri.YES, Tri.NO} <= kinds
+
+
+def assume_family(found: Iterable[tuple[str, str | None]], most: int = 3) -> str:
+    """Return `--assume-family` options for these client ids and the families they are taken for.
+
+    FAMILY stands where none is guessed, CLIENT_ID where there is no client id.
+    """
+    texts = dict.fromkeys(f"{name or 'CLIENT_ID'}={key or 'FAMILY'}" for name, key in found)
+    words = [shlex.quote(text) for text in texts]
+    more = " …" if len(words) > most else ""
+    return " ".join(f"--assume-family {word}" for word in words[:most]) + more
 
 
 @lru_cache(4096)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rebal.groups.clients import assignors, family, proven_family
+from rebal.groups.clients import assignor_of, assignors, family, proven_family
 from rebal.groups.model import GroupSnapshot, Member
 
 
@@ -12,13 +12,16 @@ def custom(assignor: str) -> bool:
 
 
 def classes_of(snapshot: GroupSnapshot) -> dict[str, str]:
-    """Custom assignor → its Java class, where a member's own log shows it."""
+    """Assignor → its Java class, where a member's own log shows one that is not Kafka's.
+
+    The name may be that of Kafka's own: the text of a plan never swaps a class under one name.
+    """
     known = [member.assignors for member in snapshot.members if member.assignors.classes]
     return {
         name: each
         for one in known
         for name, each in zip(one.list, one.classes, strict=True)
-        if custom(name)
+        if custom(name) or assignor_of(each) != name
     }
 
 

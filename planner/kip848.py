@@ -237,11 +237,20 @@ def _clients(context: Context) -> Iterator[Answer]:
         if version_tuple(since) is not None:
             continue
         never = since != UNKNOWN
-        yield Answer(
-            allows=Tri.NO if never else Tri.CANNOT_TELL,
-            why=f"{context.named(members)}: {key} "
-            + ("has no group.protocol=consumer" if never else "is not known to speak KIP-848"),
-        )
+        says = "has no group.protocol=consumer" if never else "is not known to speak KIP-848"
+        proven = [facts for facts in members if facts.family_proven]
+        guessed = [facts for facts in members if not facts.family_proven]
+        if proven:
+            yield Answer(
+                allows=Tri.NO if never else Tri.CANNOT_TELL,
+                why=f"{context.named(proven)}: {key} {says}",
+            )
+        if guessed:
+            yield Answer(
+                allows=Tri.CANNOT_TELL,
+                why=f"{context.named(guessed)}: taken for {key} by circumstance only, which {says} "
+                f"({context.assume(guessed)})",
+            )
 
 
 def too_old(facts: Facts) -> Tri:

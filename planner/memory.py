@@ -42,12 +42,13 @@ def memory_of(context: Context, *, rejoined: bool = False) -> CoordinatorMemory:
     online = group.type in (GroupType.CONSUMER, GroupType.STREAMS)
     elected = group.assignor if stable and not online else None
     cases: tuple[tuple[Entry, ...], ...]
+    settled: tuple[Entry, ...] = ()
     if online:
         counted = [f for f in context.members if f.member.protocol_type == "classic"]
         cases = (tuple(_entry(f, _converted(context, f)) for f in counted),)
     else:
         counted = list(context.members)
-        cases = _cases(context, counted, known, elected, rejoined=rejoined)
+        cases, settled = _cases(context, counted, known, elected, rejoined=rejoined)
     answers = [] if online or rejoined else _answers(snapshot)
     supported = {answer.assignor for answer in answers if answer.supported is Tri.YES}
     settings = snapshot.cluster.settings
@@ -59,6 +60,7 @@ def memory_of(context: Context, *, rejoined: bool = False) -> CoordinatorMemory:
         protocol_type=group.protocol_type or ("consumer" if online else None),
         elected=elected,
         cases=cases,
+        rejoined=settled,
         others=len(context.members) - len(counted),
         in_all=frozenset({*filter(None, [elected]), *supported}),
         not_in_all=frozenset(a.assignor for a in answers if a.supported is Tri.NO),
@@ -85,11 +87,12 @@ def _cases(
     elected: str | None,
     *,
     rejoined: bool,
-) -> tuple[tuple[Entry, ...], ...]:
-    """The histories that fit what is known of the last load."""
+) -> tuple[tuple[tuple[Entry, ...], ...], tuple[Entry, ...]]:
+    """The histories that fit what is known of the last load, and what a rebalance would leave."""
     own = {f.member.member_id: _own(f, names, elected) for f in counted}
     if rejoined or context.remembers or _never_loaded(context):
-        return (tuple(_entry(f, (own[f.member.member_id],)) for f in counted),)
+        sent = tuple(_entry(f, (own[f.member.member_id],)) for f in counted)
+        return (sent,), sent
     forgotten = Held(names=frozenset({elected}), exact=True) if elected else Held()
     rebalanced, loaded = [], []
     for facts in counted:
@@ -109,7 +112,7 @@ def _cases(
         Tri.YES: (tuple(loaded),),
         Tri.CANNOT_TELL: (tuple(rebalanced), tuple(loaded)),
     }
-    return cases[context.reloaded]
+    return cases[context.reloaded], tuple(rebalanced)
 
 
 def _never_loaded(context: Context) -> bool:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from rebal.groups.model import GroupState, Refusal, Tri
 from rebal.planner import advice as advised
+from rebal.planner import advice_text as texts
 from rebal.planner.admission import Needs
 from rebal.planner.aims import Aim
 from rebal.planner.context import Context, Facts
@@ -27,10 +28,8 @@ from rebal.planner.verify_steps import StepStanding
 Actions = tuple[Advice, tuple[Advice, ...]]
 
 # The rules whose question the admission check answers itself.
-_ASKED: Final = ("RB101", "RB102", "RB108", "RB113", "RB901")
+_ASKED: Final = ("RB102", "RB113", "RB901")
 _NO: Final = 3
-# What the user accepts by ignoring a rule, where the admission cannot be told.
-_ACCEPTS: Final = {"RB901": ("client log", "request log"), "RB113": ("probe",)}
 
 
 def first_action(plan: Plan, context: Context) -> Actions:
@@ -67,7 +66,7 @@ def _hindered(plan: Plan, step: Step | None) -> Advice:
     ]
     said = [each for each in blocks if each.result is Tri.YES]
     if said:
-        return advised.stop(f"{said[0].rule}: {said[0].message}", step=number)
+        return advised.stop(said[0].message, by=said[0].rule, step=number)
     if blocks:
         return advised.open_question(blocks[0], step=number)
     if step is not None and step.exit_code == _NO:
@@ -104,9 +103,7 @@ def step_action(
 
 def _accepted(made: Advice, withheld: tuple[Advice, ...], ignore: Mapping[str, str]) -> Actions:
     """What the user took upon themselves by ignoring a rule: an open answer, never a no."""
-    kinds = {kind for rule, kinds in _ACCEPTS.items() if rule in ignore for kind in kinds}
-    open_ = [one for one in withheld if one.verdict is Tri.CANNOT_TELL]
-    chosen = next((one for one in open_ if kinds & set(one.evidence_needed)), None)
+    chosen = next((one for one in withheld if advised.acceptable(one, ignore)), None)
     if made.recommended or chosen is None:
         return made, withheld
     rest = tuple(one for one in withheld if one is not chosen)
@@ -121,7 +118,7 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
     against = next((a for a in answers if a.allows is Tri.NO), None)
     against = against or next((a for a in answers if a.allows is Tri.CANNOT_TELL), None)
     made = Advice(
-        action=advised.RESTART,
+        action=texts.RESTART,
         members=(to_do[0].member.member_id,),
         names=(to_do[0].name,),
         verdict=against.allows if against is not None else Tri.YES,
@@ -156,7 +153,7 @@ def next_action(
         return advised.stop(stopped_by[0], step=step.id if step else None), ()
     blocking = [f for f in findings if decides(f, Tri.YES) and f.rule not in _ASKED]
     if blocking:
-        return advised.stop(f"{blocking[0].rule}: {blocking[0].message}"), ()
+        return advised.stop(blocking[0].message, by=blocking[0].rule), ()
     if current is None or not plan.steps or step is None:
         return _without_steps(plan, current), ()
     if context.missing and current.gate is not Tri.YES:
@@ -194,7 +191,7 @@ def _in_step(
         return advised.confirm(step.id, by_hand=aim_of(plan, step) is Aim.BY_HAND), ()
     if current.unknown:
         labels = [by_id[each].name for each in current.unknown if each in by_id]
-        why = f"the list of {advised.named(labels)} was not seen"
+        why = f"the list of {texts.named(labels)} was not seen"
         return advised.show(context, Needs.LISTS, why, step=step.id), ()
     if later is not None and context.members and aim_of(plan, later) is Aim.NARROW:
         return _or_outdated(plan, _begin(plan, later, context, ignore), outdated)
@@ -214,7 +211,10 @@ def _begin(plan: Plan, later: Step, context: Context, ignore: Mapping[str, str])
     if later.kind is StepKind.CUT_OVER and later.id > 1:
         aside = {family for each in plan.steps for family in each.left_out}
         left = [f for f in left if not aside or f.family in aside]
-    return step_action(plan, later, context, left, ignore=ignore)
+    made, withheld = step_action(plan, later, context, left, ignore=ignore)
+    if made.recommended and made.assignors == later.target_list:
+        made = replace(made, text=f"begin step {later.id}: {made.text}")
+    return made, withheld
 
 
 def _or_outdated(plan: Plan, found: Actions, outdated: str | None) -> Actions:
@@ -229,7 +229,7 @@ def _without_steps(plan: Plan, current: StepStanding | None) -> Advice:
     if current is not None and current.gate is Tri.YES:
         return advised.nothing("the plan is carried out")
     why = current.why[0] if current is not None and current.why else "this one has no step left"
-    return advised.replan(plan.group_id, why)
+    return advised.replan(plan.group_id, why, verdict=Tri.CANNOT_TELL)
 
 
 def _bring_back(
@@ -263,4 +263,4 @@ def _missing(plan: Plan, step: Step, context: Context, missing: Sequence[Missing
         instances=[one.instance_id for one in sure],
         step=step.id,
     )
-    return made if made.verdict is Tri.YES else replace(made, action=advised.WAIT)
+    return made if made.verdict is Tri.YES else replace(made, action=texts.WAIT)

@@ -21,7 +21,7 @@ INCREMENTAL: Final = ("compatible", "sessioned")
 
 def runs(context: Context, facts: Facts) -> RebalanceProtocol:
     """What this Streams instance runs, as far as it is proven."""
-    return member_protocol(facts.member, context.snapshot).value
+    return member_protocol(facts.member, context.snapshot, context.borrowed).value
 
 
 def running(

@@ -60,7 +60,7 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     `step` is the step that the group is in (None: the plan has none), `gate` that step's answer,
     `why` what keeps it from holding. `advice` is what to do, `next` its text, `withheld` are the
-    restarts that are not recommended; `changes` is what the plan rests on and is no longer so.
+    restarts that are not recommended; `drift` is what the plan rests on and is no longer so.
     `findings` are what the rules say to the
     next restart, and their news since the plan was made. `exit_code` is 0 where the gate holds,
     3 where a danger shows, 4 otherwise. `blind_since` is when the group was last seen, while it
@@ -75,7 +75,7 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     next: str = ""
     advice: Advice = Advice()
     withheld: tuple[Advice, ...] = ()
-    changes: tuple[Change, ...] = ()
+    drift: tuple[Change, ...] = ()
     finished: bool = False
     state: str = ""
     assignor: str | None = None
@@ -141,7 +141,7 @@ def verify(
     if number is not None:
         found += went_back(plan, context, number, views)
     findings = live_findings(plan, context, accepted.ignore, later if gate is Tri.YES else now)
-    changes = changes_since(plan, context)
+    drift = changes_since(plan, context)
     advice, withheld = next_action(
         plan,
         current,
@@ -150,7 +150,7 @@ def verify(
         findings=findings,
         rejected=rejected,
         stopped_by=[f"{each.message} {each.fix}" for each in found if each.kind not in CURABLE],
-        outdated=next((change.text for change in changes if change.outdates), None),
+        outdated=next((change.text for change in drift if change.outdates), None),
         ignore=accepted.ignore,
     )
     danger = bool(found) or any(decides(finding, Tri.YES) for finding in findings)
@@ -168,7 +168,7 @@ def verify(
         next=advice.text,
         advice=advice,
         withheld=withheld,
-        changes=changes,
+        drift=drift,
         finished=holds and later is None and not danger,
         state=str(snapshot.group.state),
         assignor=snapshot.group.assignor,

@@ -22,7 +22,7 @@ from rebal.groups.model import (
     Source,
 )
 from rebal.planner.aims import Aim
-from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
+from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, vouching_rule
 from rebal.planner.plan import Accepted, Plan
 from rebal.planner.verify_gates import aim_of
 from rebal.planner.verify_journal import JournalEntry
@@ -49,6 +49,7 @@ class PlanContext(Context):
             expect_members=expected,
             families=accepted.families,
             remembers="RB113" in accepted.ignore,
+            own_classes=vouching_rule(_GOALS.get(plan.to, COOPERATIVE)) in accepted.ignore,
         )
         self._plan = plan
 

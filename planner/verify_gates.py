@@ -68,6 +68,9 @@ def _narrow(context: Context, _: Step, facts: Facts) -> Proof:
         return Proof(done=Tri.NO, why=_list(facts) or "still holds an assignor that the step drops")
     if supports is Tri.YES and old is Tri.NO:
         return Proof(done=Tri.YES, why=_list(facts) or "keeps its partitions when it rejoins")
+    if context.own_class(facts, target):
+        said = f"the class behind {target} is not Kafka's own: what it supports is not proven"
+        return Proof(done=Tri.CANNOT_TELL, why=said)
     return Proof(done=Tri.CANNOT_TELL)
 
 

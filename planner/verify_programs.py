@@ -102,7 +102,7 @@ def _version(facts: Facts, done: Tri) -> Proof:
 
 
 def _runs(context: Context, facts: Facts, wanted: RebalanceProtocol) -> Proof:
-    told = member_protocol(facts.member, context.snapshot)
+    told = member_protocol(facts.member, context.snapshot, context.borrowed)
     if told.value is RebalanceProtocol.CANNOT_TELL:
         return Proof(done=Tri.CANNOT_TELL, why=_NOT_SHOWN, by_hand=True)
     return Proof(done=Tri.YES if told.value is wanted else Tri.NO, why=told.why)

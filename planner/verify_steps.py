@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from rebal.groups.model import GroupState, GroupType, Record, Tri
-from rebal.planner.advice import restart_of
+from rebal.planner.advice import acceptable, restart_of
 from rebal.planner.aims import Aim
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Plan, Step, StepKind
@@ -85,7 +85,7 @@ def step_standing(
     elif any(item.member_id in (None, *_ids(members)) for item in context.snapshot.contradictions):
         open_.append("evidence about its members is at odds: see rebal inspect")
     elif not refuted and not open_ and aim in (Aim.WIDEN, Aim.REFRESH):
-        (accepted if "RB113" in ignore else open_).extend(_remembered(plan, step, context))
+        (accepted if "RB113" in ignore else open_).extend(_remembered(plan, step, context, ignore))
     if context.snapshot.captured_at < plan.baseline.captured_at - _CLOCKS:
         open_.append("this look is older than the plan: take a new one")
     return StepStanding(
@@ -161,7 +161,9 @@ def _settled(context: Context, aim: Aim) -> bool:
     return context.stable if aim is not Aim.CONSUMER else context.group.state is GroupState.STABLE
 
 
-def _remembered(plan: Plan, step: Step, context: Context) -> Iterator[str]:
+def _remembered(
+    plan: Plan, step: Step, context: Context, ignore: Mapping[str, str]
+) -> Iterator[str]:
     """RB113: would the coordinator admit the first restart of the next, narrowing step?"""
     later = next((other for other in plan.steps if other.id > step.id), None)
     if later is None or aim_of(plan, later) is not Aim.NARROW:
@@ -169,7 +171,7 @@ def _remembered(plan: Plan, step: Step, context: Context) -> Iterator[str]:
     left = [facts for facts in context.members if facts not in context.settled]
     found = [restart_of(context, facts, later.target_list) for facts in left[:1]]
     for one in found:
-        if one.verdict is not Tri.YES:
+        if one.verdict is not Tri.YES and not acceptable(one, ignore):
             yield f"step {later.id} is not proven to be admitted: {one.reason} (RB113)"
 
 

@@ -1,11 +1,14 @@
 """The shared fixtures: brokers, members, fresh names; what the markers `live` and `full` mean.
 
+`--shuffle SEED` runs the files of tests in another order: none may need what an earlier one left.
+
 `live` tests are skipped, with the reason, where no Java 17 is found or REBAL_LIVE=0; with CI=true
 they run or fail. `full` tests run only with REBAL_FULL=1. The packages that start processes are
 imported by the fixtures that need them, so the pure tests need nothing of them.
 """
 
 import os
+import random
 import re
 import signal
 import uuid
@@ -23,6 +26,16 @@ _REBALS_OWN = {
     f"REBAL_{name}"
     for name in ("BOOTSTRAP", "COMMAND_CONFIG", "PROFILE", "CONFIG", "SNAPSHOT", "DEBUG")
 }
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--shuffle",
+        type=int,
+        metavar="SEED",
+        help="run the files of tests in a random order, the same for the same SEED; the tests of a "
+        "file keep theirs",
+    )
 
 
 def pytest_configure() -> None:
@@ -45,6 +58,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if full:
             config.hook.pytest_deselected(items=full)
             items[:] = [item for item in items if not item.get_closest_marker("full")]
+    seed = config.getoption("shuffle")
+    if seed is not None:
+        places = list(dict.fromkeys(item.path for item in items))
+        random.Random(seed).shuffle(places)
+        items.sort(key=lambda item: places.index(item.path))
     reason = _why_not_live()
     if reason:
         for item in items:
@@ -113,6 +131,14 @@ def kafka39() -> Iterator["Broker"]:
 
     with Broker("3.9.1") as broker:
         yield broker
+
+
+@pytest.fixture
+def without_rights(kafka41: "Broker") -> Iterator[None]:
+    """The user `limited` of `kafka41` has no right but those that the test itself gives."""
+    kafka41.forbid("limited")
+    yield
+    kafka41.forbid("limited")
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Tri
 from rebal.groups.protocol import group_protocol
-from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
+from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, vouching_rule
 from rebal.planner.cost import CostModel, Speed
 from rebal.planner.cost_rounds import by_assignors
 from rebal.planner.families import stays_eager
@@ -74,6 +74,7 @@ def make_plan(
         families=families,
         options=options,
         remembers="RB113" in (ignore or {}),
+        own_classes=vouching_rule(goal.kind) in (ignore or {}),
         speed=speed,
         plan_file=plan_file,
     )
@@ -192,6 +193,8 @@ def _by_lists(context: Context, cost: CostModel) -> Way:
         return Way(path="finished", reads_lists=True)
     ahead = [facts for facts in context.members if facts not in context.settled]
     if context.goal == COOPERATIVE and any(stays_eager(f.family) for f in ahead):
+        return Way(path="none")
+    if context.undecided:
         return Way(path="none")
     begun = not context.lacking and context.holding
     if context.split:

@@ -11,21 +11,22 @@ from collections.abc import Iterator
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, ids
 from rebal.planner.cost_stop import Stop, see_it_empty, stop_and_start
-from rebal.planner.families import able, speak_kip848, stays_eager
+from rebal.planner.families import speak_kip848, stays_eager
 from rebal.planner.plan import Step, StepKind
 from rebal.planner.routes.priced import priced
 from rebal.planner.routes.rolling import gate_of, list_settings
 
 
 def needs_cut_over(context: Context) -> bool:
-    """Some member that is not done refuses a mixed list, and all could run the target."""
-    ahead = [facts for facts in context.members if facts not in context.settled]
-    abilities = [able(facts.family, facts.version) for facts in ahead if facts.family is not None]
+    """Return whether a member that is not done refuses mixed lists, and all could run the target.
+
+    Only what is proven of the clients counts: nobody is told to stop a group for a guess.
+    """
     return (
         context.both_kinds
-        and len(abilities) == len(ahead)
-        and any(can.mixed is Tri.NO for can in abilities)
-        and not any(stays_eager(facts.family) for facts in ahead)
+        and bool(context.unmixable)
+        and not context.undecided
+        and not any(stays_eager(facts.family) for facts in context.ahead)
     )
 
 

@@ -178,9 +178,17 @@ def _lists(context: Context) -> Iterator[Answer]:
 
 
 def _families(context: Context) -> Answer:
-    """Every client that speaks KIP-848 has the classic protocol and these assignors, but one."""
-    sure = {"java", "franz-go", *_without_sticky(context)}
-    doubtful = [facts for facts in context.members if facts.family not in sure]
+    """Every client that speaks KIP-848 has the classic protocol and these assignors, but one.
+
+    So only `sticky` asks for the client, and a guess is no answer.
+    """
+    others = _without_sticky(context)
+    sure = {"java", "franz-go", *others}
+    doubtful = [
+        facts
+        for facts in context.members
+        if facts.family not in sure or not (others or facts.family_proven)
+    ]
     if doubtful:
         return Answer(
             allows=Tri.CANNOT_TELL,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Knowledge, Tri
+from rebal.planner.advice import cure_fix, restart_fix
 from rebal.planner.context import CONSUMER, Context, Facts
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
@@ -43,8 +44,12 @@ def forgotten_member(context: Context) -> Iterator[Finding]:
             _who(context, named),
             members=named,
             evidence=(e for facts in named for e in facts.member.assignors.evidence),
-            fix=f"Restart {context.named(named)} with {_list(context)} before any member drops "
-            f"{context.keep or 'the old assignor'}.",
+            fix=restart_fix(
+                context,
+                named,
+                _list(context),
+                then=f" before any member drops {context.keep or 'the old assignor'}",
+            ),
             before_step=context.narrow_step,
         )
     elif not named and context.unsure and context.probed(context.target) is Tri.NO:
@@ -64,7 +69,7 @@ def forgotten_member(context: Context) -> Iterator[Finding]:
             "says nothing of the members (RB113).",
             result=Tri.CANNOT_TELL,
             members=context.unsure,
-            fix="Restart one member with its CURRENT list, then probe again.",
+            fix=f"{cure_fix(context)} Then probe again.",
             before_step=context.narrow_step,
         )
 
@@ -89,8 +94,8 @@ def _running(facts: Facts, target: str) -> str:
     return f"no {target}"
 
 
-def _list(context: Context) -> str:
-    return f"[{', '.join(filter(None, [context.target, context.keep]))}]"
+def _list(context: Context) -> tuple[str, ...]:
+    return tuple(filter(None, [context.target, context.keep]))
 
 
 def _void_no(context: Context) -> bool:

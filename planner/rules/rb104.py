@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rebal.groups.model import Tri
 from rebal.planner.context import CONSUMER, COOPERATIVE, Context, Facts
-from rebal.planner.families import able, cooperative, speak_kip848, stays_eager
+from rebal.planner.families import cooperative, refuses_mixed, speak_kip848, stays_eager
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
 
@@ -34,34 +34,25 @@ def no_mixed_list(context: Context) -> Iterator[Finding]:
     with brokers from 4.0 and librdkafka from 2.12, the online way to KIP-848
     (group.protocol=consumer), which needs no assignor list at all. Do not paste a two-bounce
     runbook. (Where another member's client can never be COOPERATIVE, RB105 speaks instead.)
+
+    Cannot tell: the client is known by circumstances only (its bytes, its client id). Nobody is
+    told to stop a group for that: --assume-family or the request log decides it. A member that is
+    taken for such a client and whose list holds the target already is not named: if the guess is
+    right, it is done.
     """
     if not context.classic or not context.members:
         return
-    refusing = [facts for facts in context.members if _refuses_mixed(facts)]
-    declared = [facts for facts in refusing if _declares_mixed(facts)]
-    if declared:
-        yield found(
-            f"the next start of {context.named(declared)} has a list of eager and cooperative "
-            "assignors, which this client refuses: it will not start.",
-            members=declared,
-            fix="Give it one kind only: the one that the group runs.",
-        )
+    yield from _next_starts(context)
     if not context.planning or context.goal == CONSUMER or not context.both_kinds:
         return
-    ahead = [facts for facts in context.members if facts not in context.settled]
-    if context.goal == COOPERATIVE and any(stays_eager(facts.family) for facts in ahead):
+    if context.goal == COOPERATIVE and any(stays_eager(facts.family) for facts in context.ahead):
         return
-    named = [facts for facts in ahead if facts in refusing]
-    if named:
-        families = ", ".join(sorted({str(facts.family) for facts in named}))
-        guessed = [facts for facts in named if not facts.family_proven]
-        sure = (
-            f" ({context.named(guessed)}: by circumstance; if that is wrong, say --assume-family)"
-            if guessed
-            else ""
-        )
+    named, undecided = context.unmixable, context.undecided
+    if undecided:
+        yield _question(context, named, undecided)
+    elif named:
         yield found(
-            f"{context.named(named)}: {families} refuses a list of both kinds{sure}, so the two "
+            f"{context.named(named)}: {_families(named)} refuses a list of both kinds, so the two "
             "bounces do not exist for this group.",
             members=named,
             fix="Stop every member, see the group Empty, start all on "
@@ -69,10 +60,60 @@ def no_mixed_list(context: Context) -> Iterator[Finding]:
         )
 
 
-def _refuses_mixed(facts: Facts) -> bool:
-    if facts.family is None or stays_eager(facts.family):
-        return False
-    return able(facts.family, facts.version).mixed is Tri.NO
+def _next_starts(context: Context) -> Iterator[Finding]:
+    """Yield a finding on members whose configuration holds a list that their client refuses."""
+    declared = [f for f in context.members if refuses_mixed(f.family) and _declares_mixed(f)]
+    proven = [facts for facts in declared if facts.family_proven]
+    if proven:
+        yield found(
+            f"the next start of {context.named(proven)} has a list of eager and cooperative "
+            "assignors, which this client refuses: it will not start.",
+            members=proven,
+            fix="Give it one kind only: the one that the group runs.",
+        )
+    guessed = [facts for facts in declared if not facts.family_proven]
+    if guessed:
+        yield found(
+            f"the next start of {context.named(guessed)} has a list of eager and cooperative "
+            f"assignors: {_families(guessed)} refuses it and does not start. Only circumstances "
+            "point to that client.",
+            result=Tri.CANNOT_TELL,
+            members=guessed,
+            fix=_settle(context, guessed),
+        )
+
+
+def _question(context: Context, named: Sequence[Facts], undecided: Sequence[Facts]) -> Finding:
+    """Return the finding that asks for the clients which decide what must be stopped."""
+    if named:
+        what = (
+            f"{context.named(named)}: {_families(named)} refuses a list of both kinds. Whether the "
+            f"others can be restarted one by one depends on the client of "
+            f"{context.named(undecided)}, which is not proven."
+        )
+    else:
+        what = (
+            f"{context.named(undecided)}: taken for {_families(undecided)} by circumstance only. "
+            "That client refuses a list of both kinds: if it is another one, two bounces may do."
+        )
+    return found(
+        what,
+        result=Tri.CANNOT_TELL,
+        members=[*named, *undecided],
+        fix=f"Stop and restart nothing before that is known. {_settle(context, undecided)}",
+    )
+
+
+def _settle(context: Context, guessed: Sequence[Facts]) -> str:
+    """Return what proves the clients of these members."""
+    return (
+        "The broker's request log names the client at its next join (--request-log FILE); or say "
+        f"which client it is, with the right family: {context.assume(guessed)}."
+    )
+
+
+def _families(members: Sequence[Facts]) -> str:
+    return ", ".join(sorted({facts.family or "its client" for facts in members}))
 
 
 def _online(context: Context) -> str:

@@ -31,14 +31,17 @@ def eager_only_client(context: Context) -> Iterator[Finding]:
 
     How to fix it: move that service to a client that can (or to a group of its own), or stay
     eager. KIP-848 is no way out for them either: it needs a client that speaks it.
+
+    Cannot tell: the client is known by circumstances only (its bytes, its client id, the elected
+    assignor's name).
     """
     if not context.planning or not context.classic or context.goal != "cooperative":
         return
-    ahead = [facts for facts in context.members if facts not in context.settled]
     fix = "Move these members to a client that has a cooperative assignor, or"
     fix += " to a group of their own, and plan again; or stay EAGER. If they are taken for the"
     fix += " wrong client: --assume-family CLIENT_ID=FAMILY."
-    without = [facts for facts in ahead if stays_eager(facts.family)]
+    eager = [facts for facts in context.ahead if stays_eager(facts.family)]
+    without = [facts for facts in eager if facts.family_proven]
     if without:
         yield found(
             f"{context.named(without)}: {_clients(without)} has no cooperative assignor, so this "
@@ -46,15 +49,19 @@ def eager_only_client(context: Context) -> Iterator[Finding]:
             members=without,
             fix=fix,
         )
-    left = [facts for facts in ahead if facts.candidates]
-    maybe = [facts for facts in left if all(map(stays_eager, facts.candidates))]
+    left = [facts for facts in context.ahead if facts.candidates]
+    maybe = [facts for facts in eager if not facts.family_proven]
+    maybe += [facts for facts in left if all(map(stays_eager, facts.candidates))]
     if maybe:
         yield found(
-            f"{context.named(maybe)}: taken for {_clients(maybe)} by what they send, which has no "
-            "cooperative assignor.",
+            f"{context.named(maybe)}: taken for {_clients(maybe)} by circumstance only, which has "
+            "no cooperative assignor. If that is right, this group cannot leave EAGER.",
             result=Tri.CANNOT_TELL,
             members=maybe,
-            fix=fix,
+            fix="Restart nothing before that is known: ask who builds it, and say which client it "
+            f"is, with the right family: {context.assume(maybe)}. If that is right: move these "
+            "members to a client that has a cooperative assignor, or to a group of their own, and "
+            "plan again; or stay EAGER.",
         )
 
 

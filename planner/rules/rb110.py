@@ -58,5 +58,5 @@ def many_rebalances(context: Context) -> Iterator[Finding]:
         f"{len(ahead)} members one by one mean about {total} rebalances, and a killed member adds "
         f"its session each time: {own}.",
         members=ahead,
-        fix="Restart several at once, so that they share rebalances, and let each close properly.",
+        fix="Batches share rebalances (--batch N shows the cost); each member must close properly.",
     )

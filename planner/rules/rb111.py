@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rebal.groups.classes import class_of
 from rebal.groups.model import Tri
 from rebal.planner.context import COOPERATIVE, Context
 from rebal.planner.kinds import custom, runs_cooperative
@@ -31,7 +32,9 @@ def same_name(context: Context) -> Iterator[Finding]:
 
     How to fix it: give the cooperative code a new name, and do the two bounces between the names.
     The swap of byte code belongs in bounce 1 of an upgrade and in bounce 2 of a downgrade. Or stop
-    all members and start them with the new code.
+    all members and start them with the new code. The same holds for a class of the application's
+    own that has the name of Kafka's: CooperativeStickyAssignor cannot take its place under that
+    name.
 
     Cannot tell: every member's client could pass on owned partitions; whether the leader's
     assignor looks at them cannot be seen, but in a rebalance: a member that keeps its partitions
@@ -40,6 +43,9 @@ def same_name(context: Context) -> Iterator[Finding]:
     """
     name = context.elected
     if not context.planning or name is None or context.goal != COOPERATIVE:
+        return
+    if context.target in context.borrowed:
+        yield from _borrowed(context)
         return
     if name != context.target or not custom(name):
         return
@@ -68,3 +74,28 @@ def same_name(context: Context) -> Iterator[Finding]:
             "partitions. Else give the new code a name of its own and plan the way to that; or, if "
             'all members run it already: --ignore RB111 --reason "…".',
         )
+
+
+def _borrowed(context: Context) -> Iterator[Finding]:
+    """Yield a finding on members whose target by name is a class that is not Kafka's own."""
+    target = context.target
+    named = [
+        facts
+        for facts in context.members
+        if context.own_class(facts, target)
+        and context.supports(facts, target) is Tri.YES
+        and not runs_cooperative(facts.member)
+    ]
+    if not named:
+        return
+    shown = sorted(filter(None, {class_of(facts.member, target) for facts in named}))
+    yield found(
+        f"{context.named(named)}: the class behind {target} is {', '.join(shown) or 'not proven'}, "
+        "not Kafka's own. Whether it is COOPERATIVE, its name does not show.",
+        result=Tri.CANNOT_TELL,
+        members=named,
+        fix="Look again after the next rebalance: members that keep their partitions prove it. Or "
+        "read its supportedProtocols(): if it returns COOPERATIVE and all members run it, "
+        '--ignore RB111 --reason "…". If it returns EAGER alone, give the cooperative code a name '
+        "of its own and plan to that.",
+    )

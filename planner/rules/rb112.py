@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rebal.groups.model import Knowledge, Tri
+from rebal.planner.advice import restart_fix
 from rebal.planner.context import CONSUMER, COOPERATIVE_STICKY, EAGER, Context
-from rebal.planner.kinds import custom
+from rebal.planner.kinds import classes_of, custom
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
 
@@ -23,7 +24,8 @@ def custom_assignor(context: Context) -> Iterator[Finding]:
     Why it matters: a consumer whose assignors have no rebalance protocol in common fails when it
     is built. A custom assignor supports what its supportedProtocols() says: EAGER alone unless it
     was changed. If that is COOPERATIVE alone, [range, custom] does not start. And a plan that ends
-    on a custom assignor ends on EAGER only if it supports nothing else.
+    on a custom assignor ends on EAGER only if it supports nothing else. A class of the
+    application's own that has the name of Kafka's, such as range, is a custom assignor too.
 
     On the way to cooperative-sticky nothing rests on it: that supports both protocols, so a list of
     it and any other assignor starts, and is EAGER or COOPERATIVE as the other one allows. Nor does
@@ -39,24 +41,44 @@ def custom_assignor(context: Context) -> Iterator[Finding]:
     if not context.planning or not context.classic or context.goal == CONSUMER:
         return
     ends = [name for name in (context.target, context.keep) if name is not None]
-    if context.goal == EAGER and custom(context.target):
+    known = not custom(context.target) and context.target not in context.borrowed
+    if context.goal == EAGER and not known:
         yield found(
-            f"the plan ends on {context.target}, an assignor that is not known here: whether its "
+            f"the plan ends on {context.target}, {_which(context, context.target)}: whether its "
             "members run EAGER then depends on its supportedProtocols().",
             result=Tri.CANNOT_TELL,
             fix='If it supports EAGER alone: --ignore RB112 --reason "it supports EAGER alone".',
         )
-    elif COOPERATIVE_STICKY in ends or not any(map(custom, ends)):
+    elif COOPERATIVE_STICKY in {*ends} - context.borrowed or not _not_kafkas(context, ends):
         return
     elif (context.lacking or context.unsure) and not _runs_somewhere(context, ends):
         yield found(
-            f"{' or '.join(filter(custom, ends))} is an assignor that is not known here: a client "
-            f"whose list is [{', '.join(ends)}] starts only if both support EAGER, or both "
-            "COOPERATIVE.",
+            f"{_unknown(context, ends)}: a client whose list is [{', '.join(ends)}] starts only if "
+            "both support EAGER, or both COOPERATIVE.",
             result=Tri.CANNOT_TELL,
-            fix='If they do: --ignore RB112 --reason "both support EAGER". Or restart one member '
-            "with that list: where it runs, the others do.",
+            fix='If they do: --ignore RB112 --reason "both support EAGER". '
+            + restart_fix(
+                context,
+                (*context.lacking, *context.unsure)[:1],
+                tuple(ends),
+                change="Or see it on one member.",
+            ),
         )
+
+
+def _not_kafkas(context: Context, ends: Sequence[str]) -> list[str]:
+    return [name for name in ends if custom(name) or name in context.borrowed]
+
+
+def _unknown(context: Context, ends: Sequence[str]) -> str:
+    names = _not_kafkas(context, ends)
+    return f"{' or '.join(names)} is {_which(context, names[0])}"
+
+
+def _which(context: Context, name: str) -> str:
+    if name in context.borrowed:
+        return f"here a class that is not Kafka's own ({classes_of(context.snapshot)[name]})"
+    return "an assignor that is not known here"
 
 
 def _runs_somewhere(context: Context, ends: Sequence[str]) -> bool:

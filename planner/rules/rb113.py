@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
+from rebal.planner.advice import cure_fix
 from rebal.planner.context import CONSUMER, Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
@@ -61,8 +62,8 @@ def reloaded(context: Context) -> Iterator[Finding]:
     yield found(
         f"the coordinator {since} since the last rebalance: {risk}.",
         result=context.reloaded,
-        fix=f"{how}{'restart' if how else 'Restart'} one dynamic member with its CURRENT list and "
-        "wait for Stable; then rebal inspect --probe shows what the coordinator remembers.",
+        fix=f"{how}{cure_fix(context)} Wait for Stable; then rebal inspect --probe shows what the "
+        "coordinator remembers.",
         before_step=context.narrow_step,
     )
 

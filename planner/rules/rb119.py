@@ -36,7 +36,8 @@ def unreadable_bytes(context: Context) -> Iterator[Finding]:
 
     How to fix it: give these members a group of their own first, or another client.
 
-    Cannot tell: what another member's client is, or its version, is not known.
+    Cannot tell: what another member's client is, or its version, is not known, or follows from
+    circumstances only.
     """
     if not context.classic or context.goal == CONSUMER:
         return
@@ -69,8 +70,10 @@ def _strict(facts: Facts) -> Tri:
         return Tri.CANNOT_TELL if set(facts.candidates) & set(_STRICT) else Tri.NO
     first = _STRICT.get(facts.family)
     if first is None:
-        return Tri.NO
+        return Tri.NO if facts.family_proven else Tri.CANNOT_TELL
     older = facts.older_than(first)
     if older is Tri.YES and facts.family == "librdkafka":
+        return Tri.CANNOT_TELL
+    if not facts.family_proven:
         return Tri.CANNOT_TELL
     return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(older, Tri.CANNOT_TELL)

@@ -53,7 +53,7 @@ def brokers_do_not_move(context: Context) -> Iterator[Finding]:
     converted = up and context.group.type is GroupType.CONSUMER
     if context.members and not converted:
         answer = policy(context, up=up)
-        fix = f"Set {POLICY} on every broker; or stop all members first: an empty group may change."
+        fix = f"Set {POLICY} on every broker; or take the offline way: an Empty group may change."
         if answer.allows is Tri.CANNOT_TELL:
             fix = unread(context)
         yield from speaks(answer, fix)

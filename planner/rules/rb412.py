@@ -56,6 +56,8 @@ def _can(facts: Facts) -> Tri:
     known = family(facts.family)
     if known is None:
         return Tri.YES
+    if not facts.family_proven:
+        return Tri.CANNOT_TELL
     if known.kip848_since == NEVER:
         return Tri.NO
     # A vendor's build (7.5.1-ccs) has numbers of its own.

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rebal.groups.model import RebalanceProtocol, Tri
 from rebal.groups.streams import EAGER_VALUES
+from rebal.planner.advice import restart_fix
 from rebal.planner.context import EAGER, Context, Facts
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.programs import below_cooperative, running
@@ -34,7 +35,7 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
     """
     if not context.planning or not context.streams or not context.stable:
         return
-    fix = "Remove upgrade.from from the configuration, and restart one by one."
+    change = "Remove upgrade.from from the configuration."
     old = [facts for facts in context.members if below_cooperative(context, facts) is Tri.YES]
     # While somebody is below 2.4, and on the way down, an old value is what the plan asks for.
     wanted = EAGER_VALUES if old or context.goal == EAGER else ()
@@ -47,7 +48,7 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
             "formats.",
             members=declared,
             evidence=[f.member.declared.evidence for f in declared if f.member.declared],
-            fix=fix,
+            fix=restart_fix(context, declared, change=change),
         )
     if wanted:
         return
@@ -59,7 +60,7 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
             f"upgrade.from was left set{shown}, with EAGER as its effect, on "
             f"{context.named(eager)}: no instance is below 2.4.",
             members=eager,
-            fix=fix,
+            fix=restart_fix(context, eager, change=change),
         )
     later = [f for f in context.members if _printed(f) and f not in (*declared, *eager)]
     if later:
@@ -69,7 +70,7 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
             "it is COOPERATIVE, and goes on writing old formats.",
             members=later,
             evidence=[item for f in later if f.member.ran for item in f.member.ran.evidence],
-            fix=fix,
+            fix=restart_fix(context, later, change=change),
         )
     unknown = running(context, RebalanceProtocol.CANNOT_TELL)
     if unknown and len(unknown) == len(context.members) and not declared:
@@ -78,7 +79,9 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
             "which keeps them EAGER, or nothing was there to keep.",
             result=Tri.CANNOT_TELL,
             members=unknown,
-            fix="Look for upgrade.from in the configuration; remove it and restart one by one.",
+            fix=restart_fix(
+                context, unknown, change="Look for upgrade.from in the configuration; remove it."
+            ),
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
+from rebal.planner.advice import restart_fix
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.programs import INCREMENTAL, offers
@@ -50,6 +51,6 @@ def connect(context: Context) -> Iterator[Finding]:
     yield found(
         f"these are Connect workers on {now or 'an unknown protocol'}: {runs}. {asks}",
         members=eager,
-        fix="Remove connect.protocol=eager and restart the workers one by one.",
+        fix=restart_fix(context, eager or context.members, change="Remove connect.protocol=eager."),
     )
     yield from client_faults(context, "RB504", family="connect")

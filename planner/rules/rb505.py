@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rebal.groups.model import RebalanceProtocol, Tri
 from rebal.groups.streams import COOPERATIVE_SINCE
+from rebal.planner.advice import restart_fix
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.programs import below_cooperative, running
@@ -39,9 +40,9 @@ def cooperative_beside_old(context: Context) -> Iterator[Finding]:
     new = [facts for facts in context.members if facts not in old]
     if not old or not new:
         return
-    fix = (
+    change = (
         f"Set upgrade.from to the version of {context.named(old)} on each instance of "
-        f"{COOPERATIVE_SINCE} to 3.9, and restart it."
+        f"{COOPERATIVE_SINCE} to 3.9."
     )
     kept = running(context, RebalanceProtocol.COOPERATIVE, new)
     if kept:
@@ -49,7 +50,7 @@ def cooperative_beside_old(context: Context) -> Iterator[Finding]:
             f"COOPERATIVE beside an instance below {COOPERATIVE_SINCE} ({context.named(old)}): "
             f"{context.named(kept)}; a partition can have two owners for a moment at a rebalance.",
             members=kept,
-            fix=fix,
+            fix=restart_fix(context, kept, change=change),
         )
     unknown = running(context, RebalanceProtocol.CANNOT_TELL, new)
     if unknown and not kept:
@@ -59,5 +60,5 @@ def cooperative_beside_old(context: Context) -> Iterator[Finding]:
             "--request-log across the next rebalance).",
             result=Tri.CANNOT_TELL,
             members=unknown,
-            fix=fix,
+            fix=restart_fix(context, unknown, change=change),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
+from rebal.planner.advice import cut_over_fix, restart_fix
 from rebal.planner.context import EAGER, Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.programs import INCREMENTAL, offers
@@ -41,10 +42,10 @@ def run_twice(context: Context) -> Iterator[Finding]:
                 "restarted yet do not stop what the first eager rebalance gives to others.",
                 members=context.members,
                 before_step=1,
-                fix="Stop every worker, then start all with connect.protocol=eager.",
+                fix=cut_over_fix(context, context.members, change="connect.protocol=eager"),
             )
         return
-    fix = "Restart with eager, or stop, what is not eager yet; look at the workers' own logs."
+    change = "Look at the workers' own logs; set connect.protocol=eager on each."
     more = {
         answer: [f for f in context.members if offers(context, f, INCREMENTAL) is answer]
         for answer in Tri
@@ -55,7 +56,7 @@ def run_twice(context: Context) -> Iterator[Finding]:
             "more than eager, and do not stop everything when a group turns eager.",
             members=more[Tri.YES],
             before_step=1,
-            fix=fix,
+            fix=restart_fix(context, more[Tri.YES], change=change),
         )
     elif more[Tri.CANNOT_TELL]:
         yield found(
@@ -64,5 +65,5 @@ def run_twice(context: Context) -> Iterator[Finding]:
             members=more[Tri.CANNOT_TELL],
             result=Tri.CANNOT_TELL,
             before_step=1,
-            fix=fix,
+            fix=restart_fix(context, more[Tri.CANNOT_TELL], change=change),
         )

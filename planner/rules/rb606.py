@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
+from rebal.planner.advice import start_fix
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.ahead import narrowing_step
@@ -38,7 +39,7 @@ def members_missing(context: Context) -> Iterator[Finding]:
             f"{'is' if context.missing == 1 else 'are'} not in the group ({here} "
             f"{'is' if here == 1 else 'are'}).",
             result=Tri.YES,
-            fix="Bring them back with the current step's list, or say --expect-members "
-            f"{here} if they are gone for good.",
+            fix=f"{start_fix(context, ['the missing members'])} If they are gone for good: "
+            f"--expect-members {here}.",
             before_step=narrowing_step(context) if len(context.settled) < here else None,
         )

@@ -8,6 +8,7 @@ from typing import Final
 
 from rebal.groups.clients import default_list
 from rebal.groups.model import Knowledge, Tri
+from rebal.planner.advice import restart_fix
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.next_start import unnamed
@@ -67,7 +68,7 @@ def changed_not_restarted(context: Context) -> Iterator[Finding]:
                 "changed, not restarted.",
                 members=(facts,),
                 evidence=known.evidence,
-                fix=f"Restart {facts.name} when its step comes.",
+                fix=restart_fix(context, (facts,), declared, then=" when its step comes"),
             )
     if unknown:
         one = len(unknown) == 1

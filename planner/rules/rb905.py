@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import GroupState, GroupType, Tri
+from rebal.planner.advice_text import START_EMPTY
 from rebal.planner.context import CONSUMER, Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
@@ -50,8 +51,7 @@ def nothing_to_plan_from(context: Context) -> Iterator[Finding]:
             f"the group is {group.state} and has no members: who belongs to it, and with which "
             "lists they come back, is not known.",
             result=Tri.CANNOT_TELL,
-            fix="Start the members and ask again. (While a group is empty, members that all start "
-            "with the same list can use any list.)",
+            fix=START_EMPTY,
         )
     elif group.state is not GroupState.STABLE:
         yield found(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
-from rebal.planner.context import CONSUMER, Context
+from rebal.planner.context import CONSUMER, Context, Facts
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.ahead import ahead
 from rebal.planner.rules.registry import found, rule
@@ -29,20 +29,43 @@ def unknown_family(context: Context) -> Iterator[Finding]:
 
     How to fix it: add that evidence, or say what you know, which the plan records:
     --assume-family java, or for one client id --assume-family CLIENT_ID=java.
+
+    A client id alone is no answer: anyone can set it. It counts (and RB907 warns) where the
+    member's own bytes exclude librdkafka and kafka-python.
     """
     if not context.planning or not context.classic or not context.stable:
         return
-    named = [
-        facts
-        for facts in ahead(context)
-        if facts.family is None and (context.goal == CONSUMER or facts.takes_mixed is not Tri.YES)
-    ]
-    if named:
-        one = len(named) == 1
+    named = [facts for facts in ahead(context) if _matters(context, facts)]
+    unknown = [facts for facts in named if facts.family is None]
+    if unknown:
+        one = len(unknown) == 1
         yield found(
-            f"{context.named(named)}: the client library is not known, and what "
+            f"{context.named(unknown)}: the client library is not known, and what "
             f"{'it takes' if one else 'they take'} as a list depends on it.",
             result=Tri.CANNOT_TELL,
-            members=named,
+            members=unknown,
             fix="--request-log across a restart, --client-log, or say it: --assume-family java.",
         )
+    by_id = [facts for facts in named if facts.family is not None]
+    if by_id:
+        families = ", ".join(sorted({str(facts.family) for facts in by_id}))
+        yield found(
+            f"{context.named(by_id)}: only the client id points to {families}, and the bytes do "
+            "not exclude a client that refuses a list of both kinds.",
+            result=Tri.CANNOT_TELL,
+            members=by_id,
+            fix="--request-log across a restart, --client-log, or say it: "
+            f"{context.assume(by_id)}.",
+        )
+
+
+def _matters(context: Context, facts: Facts) -> bool:
+    """Return whether the plan needs to know this member's client, and does not."""
+    if context.goal == CONSUMER:
+        return facts.family is None
+    if facts.family is None:
+        return facts.takes_mixed is not Tri.YES
+    # RB104 and RB105 speak of clients that take no list of both kinds.
+    lacks = context.both_kinds and context.supports(facts, context.target) is not Tri.YES
+    mixes = facts.takes_mixed is Tri.YES
+    return lacks and mixes and context.may_take_mixed(facts) is Tri.CANNOT_TELL

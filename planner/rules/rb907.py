@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
+from rebal.planner.advice import restart_fix
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.ahead import ahead
@@ -42,5 +43,6 @@ def guessed_family(context: Context) -> Iterator[Finding]:
         yield found(
             f"{context.named(named)}: taken for {families} by circumstance only.",
             members=named,
-            fix="Restart one member first and see that it joins; --assume-family settles it.",
+            fix=restart_fix(context, named[:1], then=" first and see that it joins")
+            + f" Or settle it, with the right family: {context.assume(named)}.",
         )

@@ -207,8 +207,23 @@ def test_librdkafka_members_alone_are_cut_over(rollout: Rollout, capsys: Said) -
     assert rollout.errors() == {}
 
 
-def test_librdkafka_members_are_blocked_without_any_log(rollout: Rollout, capsys: Said) -> None:
+def test_librdkafka_members_are_not_told_to_stop_without_any_log(
+    rollout: Rollout, capsys: Said
+) -> None:
     rollout.begin(["app-0"], OLD, software="confluent-kafka")
     body = rollout.plan(capsys)
-    assert (body["path"], body["verdict"], body["exit_code"]) == ("cut_over", "blocked", 3)
-    assert "RB104" in {finding["rule"] for finding in body["findings"]}
+    assert (body["path"], body["verdict"], body["exit_code"]) == ("none", "unproven", 4)
+    (finding,) = (one for one in body["findings"] if one["rule"] == "RB104")
+    assert finding["result"] == "cannot tell"
+    assert "--assume-family app-0=librdkafka" in finding["fix"]
+    said = rollout.plan(capsys, "--assume-family", "app-0=librdkafka")
+    assert (said["path"], said["verdict"], said["exit_code"]) == ("cut_over", "blocked", 3)
+    # On the target already: if the guess is right nothing is left to do, and nobody stops for it.
+    rollout.stop("app-0")
+    rollout.begin(["app-0"], FINAL, software="confluent-kafka")
+    body = rollout.plan(capsys)
+    assert (body["path"], body["verdict"], body["exit_code"]) == ("two_bounces", "unproven", 4)
+    assert not [one for one in body["findings"] if one["rule"] in ("RB104", "RB105")]
+    assert "Stop every" not in str(body)
+    said = rollout.plan(capsys, "--assume-family", "app-0=librdkafka")
+    assert (said["verdict"], said["exit_code"]) == ("done", 0)

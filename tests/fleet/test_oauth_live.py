@@ -272,10 +272,8 @@ def test_a_token_is_there_no_more_when_java_asks(
         monkeypatch.setattr(kafka_source, "find_range", find_range)
         from_file = fault.startswith("file")
         file = properties(broker, f"file://{kept}" if from_file else issuer.url, tmp_path)
-        began = time.monotonic()
         words = ("--command-config", file, "--timeout", "2", "--out", tmp_path / "out")
         said = scan(*words, code=1)
-    assert time.monotonic() - began < 30
     what = f"the token in {kept}: it reads" if from_file else f"a token from {issuer.url}, and"
     assert f"Spark's Kafka client could not log in with {what}" in said
     assert said.count("\n") == 2
@@ -297,10 +295,8 @@ def test_no_token_or_none_that_the_broker_takes(
         }[fault]
         if fault == "refuses":
             other.status, other.body = 401, None
-        began = time.monotonic()
         words = ("--command-config", properties(broker, url, tmp_path), "--timeout", "2")
         said = scan(*words, "--out", tmp_path / "out", code=1)
-    assert time.monotonic() - began < 10
     assert says in said
     assert said.count("\n") == 1
     assert "s3cret" not in said

@@ -97,7 +97,7 @@ def test_the_page_holds_every_group_and_loads_nothing(small: Path) -> None:
     assert not re.search(r"https?://|@import|url\(", source)
     names = [row["group_id"] for row in fleet(20)["groups"]]
     assert all(source.count(name) > 2 for name in names)
-    assert "10 of 19 groups can start now, 4 are blocked" in page.texts
+    assert "10 of 19 groups can start now, 3 are blocked" in page.texts
     assert source.count("<svg") == 20
     assert all(f"<dt>{name}</dt>" in source for name in METRICS)
 
@@ -279,13 +279,11 @@ def test_a_group_opens_and_shows_its_time_line(browser: Browser, large: Path) ->
     assert browser.errors() == []
 
 
-def test_a_large_page_is_there_soon(browser: Browser, large: Path) -> None:
+def test_a_large_page_draws_no_time_line_before_a_group_is_opened(
+    browser: Browser, large: Path
+) -> None:
+    """2,000 drawings are what would keep the page from being there at once."""
     browser.open(large)
-    took = browser.do(
-        "const [entry] = performance.getEntriesByType('navigation'); return entry.loadEventEnd"
-    )
-    # On an idle machine half a second; the rest is for machines that do much else.
-    assert 0 < took < 10_000
     assert browser.do("return document.querySelectorAll('svg').length") == 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import time
 import tracemalloc
 from collections import Counter
 
@@ -25,6 +24,7 @@ from rebal.groups.wire.consumer_protocol import (
 )
 from rebal.groups.wire.group_metadata import decode_group_metadata
 from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
+from tests.counted import counted_calls
 
 V1 = bytes.fromhex("0001 00000001 0006 6f7264657273 ffffffff 00000001 0006 6f7264657273 00000002")
 V1 += bytes.fromhex("00000000 00000005")
@@ -157,16 +157,15 @@ def test_a_bad_subscription_gives_one_clear_sentence(hex_bytes, says):
 
 
 @pytest.mark.parametrize("count", [0x7FFFFFFF, 0x10000000, 0x00FFFFFF])
-def test_a_lying_length_costs_neither_memory_nor_time(count):
+def test_a_lying_length_costs_neither_memory_nor_work(count):
     lie = count.to_bytes(4, "big")
-    tracemalloc.start()
-    began = time.perf_counter()
     for data in (b"\0\0" + lie, b"\0\1" + bytes(4) + b"\xff" * 4 + lie, b"\0\0" + bytes(4) + lie):
-        with pytest.raises(WireError):
+        tracemalloc.start()
+        with counted_calls() as calls, pytest.raises(WireError):
             decode_subscription(data + b"x" * 64)
-    assert time.perf_counter() - began < 1
-    assert tracemalloc.get_traced_memory()[1] < 200_000
-    tracemalloc.stop()
+        assert tracemalloc.get_traced_memory()[1] < 200_000
+        tracemalloc.stop()
+        assert calls.total() < 1000
 
 
 @pytest.mark.parametrize(

@@ -120,8 +120,16 @@ def _member(
         "\tsasl.jaas.config = [hidden]",
         "",
         f"[{clock}{n},100] INFO Kafka version: 3.9.1",
+        given_id(n, client_id, group, clock),
         joined(n, client_id, group, clock, elected),
     ]
+
+
+def given_id(n, client_id="app", group="g", clock="2026-11-21 02:00:0"):
+    return (
+        f"[{clock}{n},150] INFO [Consumer clientId={client_id}, groupId={group}] Request joining "
+        f"group due to: need to re-join with the given member-id: {client_id}-{n}"
+    )
 
 
 def joined(n, client_id="app", group="g", clock="2026-11-21 02:00:0", elected="range"):
@@ -142,12 +150,16 @@ def read(lines, tmp_path, name="app.log", **options):
 def test_equal_client_ids_with_different_lists_are_not_guessed(tmp_path):
     lines = [*_member(1), *_member(2, assignors=COOPERATIVE), joined(1)]
     reading = read(lines, tmp_path)
-    # app-1 was bound before the second configuration stood there; app-2 may be of either.
+    # app-1 was given its id before the second configuration stood there: app-2 is of that one.
     assert [(o.member_id, o.list) for o in of_kind(reading, Joined)] == [
         ("app-1", ("range",)),
+        ("app-2", ("cooperative-sticky",)),
         ("app-1", ("range",)),
     ]
-    assert reading.counts.joins_ambiguous == 1
+    one, two = _member(1), _member(2, assignors=COOPERATIVE)
+    reading = read([*one[:9], *two[:9], *one[9:], *two[9:]], tmp_path)
+    assert of_kind(reading, Joined) == []
+    assert reading.counts.joins_ambiguous == 2
     assert len(reading.notes) == 1
 
 
@@ -205,7 +217,7 @@ def test_kubectl_timestamps_and_a_clock_that_is_not_utc(tmp_path):
 
 def test_a_json_layout(tmp_path):
     plain = _member(1)
-    messages = ["\n".join(["ConsumerConfig values: ", *plain[1:8]]), plain[8], plain[9]]
+    messages = ["\n".join(["ConsumerConfig values: ", *plain[1:8]]), *plain[8:]]
     lines = [json.dumps({"@timestamp": "2026-11-21T02:00:05Z", "message": m}) for m in messages]
     (seen,) = of_kind(read(lines, tmp_path), Joined)
     assert (seen.member_id, seen.list) == ("app-1", ("range",))

@@ -46,12 +46,13 @@ def refused(oauth: OAuth, timeout: float = 5) -> str:
 def test_a_token_serves_for_four_fifths_of_its_life(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
     oauth = client(issuer)
     first = tokens.token_of(oauth, 5)
     assert tokens.token_of(oauth, 5) is first
     assert len(issuer.asked) == 1
     assert repr(first) == "Token([secret])"
-    now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 46)
     assert tokens.token_of(oauth, 5) is first
     monkeypatch.setattr(time, "time", lambda: now + 49)
@@ -85,11 +86,13 @@ def test_the_login_is_encoded_where_that_is_asked_for(issuer: Issuer) -> None:
     ],
 )
 def test_a_token_that_only_its_issuer_can_read(
-    issuer: Issuer, body: dict[str, object], seconds: float
+    issuer: Issuer, body: dict[str, object], seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
     issuer.body = json.dumps(body).encode()
     found = tokens.token_of(client(issuer), 5)
-    assert found.expires - time.time() == pytest.approx(seconds, abs=3)
+    assert found.expires - now == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -138,9 +141,7 @@ def test_a_redirect_never_gets_the_secret(issuer: Issuer) -> None:
 def test_nobody_there_and_nobody_who_answers(issuer: Issuer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/token"
-        began = time.monotonic()
         assert "did not answer within 0.4 s" in refused(client(issuer, url=url), 0.4)
-        assert time.monotonic() - began < 2
     assert "cannot reach the token endpoint" in refused(client(issuer, url=url))
     secure = issuer.url.replace("http:", "https:")
     assert "cannot reach the token endpoint" in refused(client(issuer, url=secure))

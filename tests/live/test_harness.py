@@ -102,6 +102,7 @@ def test_coordinator_log_names_the_group(kafka41, members, group_id, topic_name)
     assert group_id in kafka41.coordinator_log()
 
 
+@pytest.mark.usefixtures("without_rights")
 @pytest.mark.parametrize("mechanism", [*security.SCRAM_MECHANISMS, "PLAIN", "OAUTHBEARER", "SSL"])
 def test_acls_bite_on_the_secured_listeners(mechanism, kafka41, topic_name):
     topic = kafka41.create_topic(topic_name, 1)

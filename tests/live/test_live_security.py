@@ -128,6 +128,7 @@ def available(report: DoctorReport) -> dict[str, Tri]:
     return {row.source: row.available for row in report.rows}
 
 
+@pytest.mark.usefixtures("without_rights")
 def test_rights_are_told_apart_and_the_doctor_names_what_grants_them(
     kafka41: Broker, members: Members, group: str, topic_name: str
 ) -> None:

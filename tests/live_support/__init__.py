@@ -31,6 +31,14 @@ def config_of(
     return resolve(None, [f"{k}={v}" for k, v in settings.items()], None, None, {}, timeout_ms)
 
 
+def measured(what: str, low: float, real: float, high: float) -> None:
+    """Print a measured standstill beside its predicted limits, in (partition-)seconds.
+
+    How fast a machine is decides it, so no test asserts it: bench/standstill.py does.
+    """
+    print(f"\nstandstill: {what}: {low:.2f} <= {real:.2f} <= {high:.2f}")
+
+
 def stored_generations(broker: Broker, group_id: str) -> list[GroupMetadata | None]:
     """The group's GroupMetadata records, as a consumer of all partitions sees them.
 

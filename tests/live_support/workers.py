@@ -10,7 +10,7 @@ from tests.kafka.processes import wait_for
 _JOINED = re.compile(
     r"clientId=(\S+), groupId=(\S+)\] Joined group at generation (\d+) .*?"
     r"connectorIds=\[(.*?)\], taskIds=\[(.*?)\], revokedConnectorIds=\[(.*?)\]"
-    r", revokedTaskIds=\[(.*?)\]"
+    r", revokedTaskIds=\[(.*?)\](?:, delay=(\d+))?"
 )
 
 
@@ -50,10 +50,19 @@ class Workers:
         """What each worker (by client id) held after each generation, by its own log."""
         seen: dict[int, dict[str, set[str]]] = {}
         for found in _JOINED.finditer(self._host.process.log_path.read_text(errors="replace")):
-            client, group, generation, connectors, tasks, _, _ = found.groups()
+            client, group, generation, connectors, tasks, *_ = found.groups()
             if group == self.group:
                 held = {*connectors.split(", "), *tasks.split(", ")} - {""}
                 seen.setdefault(int(generation), {})[client] = held
+        return seen
+
+    def delays(self) -> dict[int, int]:
+        """How long each generation keeps a lost worker's work for it, in ms, by the same log."""
+        seen: dict[int, int] = {}
+        for found in _JOINED.finditer(self._host.process.log_path.read_text(errors="replace")):
+            _, group, generation, *_, delay = found.groups()
+            if group == self.group:
+                seen[int(generation)] = max(int(delay or 0), seen.get(int(generation), 0))
         return seen
 
 

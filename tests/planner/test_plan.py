@@ -121,10 +121,19 @@ def test_a_forgetful_coordinator_gets_one_restart_with_the_current_list_first(
     for known in (
         plan(members, reloaded=reloaded, probe={"cooperative-sticky": True}),
         plan(members, reloaded=reloaded, ignore={"RB113": "seen to remember"}),
-        plan(members, reloaded=False),
+        plan([m("a", DEFAULT), m("b", DEFAULT)], reloaded=False),
     ):
         assert [step.target_list for step in known.steps] == [("cooperative-sticky",)]
         assert known.exit_code == 0
+
+
+def test_a_static_member_may_have_been_down_at_the_rebalance_after_a_load() -> None:
+    members = [m("a", DEFAULT, instance="pod-0"), m("b", DEFAULT)]
+    made = plan(members, reloaded=False)
+    assert (made.path, made.exit_code, made.advice.action) == ("one_bounce", 4, "evidence")
+    assert made.advice.evidence_needed[0] == "probe"
+    assert "a" in made.advice.reason
+    assert plan(members, reloaded=False, probe={"cooperative-sticky": True}).exit_code == 0
 
 
 def test_a_forgetful_coordinator_between_two_bounces() -> None:

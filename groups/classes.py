@@ -1,0 +1,57 @@
+"""Java classes behind assignors' names: an application's class may have the name of Kafka's own.
+
+The name alone goes over the wire, so the coordinator admits by names. Which rebalance protocols a
+member runs depends on its classes (ConsumerCoordinator asks their supportedProtocols()). A class
+that extends RangeAssignor and does not override name() is called `range`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rebal.groups.clients import assignor_of, assignors, proven_family
+from rebal.groups.model import GroupSnapshot, Knowledge, Member, Source
+
+# The clients whose assignors are Java classes; None: the client is not proven.
+_JAVA: Final = (None, "java", "streams")
+
+
+def borrowed_names(snapshot: GroupSnapshot) -> frozenset[str]:
+    """Return the names of Kafka's assignors that in a member's own log stand for another class."""
+    return frozenset(
+        name
+        for member in snapshot.members
+        if member.assignors.classes
+        for name in member.assignors.list
+        if _differs(member, name)
+    )
+
+
+def class_of(member: Member, name: str) -> str | None:
+    """Return the class behind `name` as the member's own log shows it, where one is not Kafka's."""
+    known = member.assignors
+    return dict(zip(known.list, known.classes, strict=False)).get(name)
+
+
+def not_by_name(member: Member, name: str, borrowed: frozenset[str]) -> bool:
+    """Return whether a class that is not Kafka's own stands, or may stand, behind this name.
+
+    It stands there where the member's own log shows the class. It may where another member's does
+    (`borrowed`) and this one's log was not read. False for a name that no client brings: nothing is
+    known of such a one by its name.
+    """
+    if name not in borrowed:
+        return False
+    if member.assignors.classes:
+        return _differs(member, name)
+    known = member.assignors
+    printed = any(item.source is Source.CLIENT_LOG for item in known.evidence)
+    # Where all classes are Kafka's own, `classes` is empty: the names say it all.
+    if known.knowledge is Knowledge.EXACT and printed:
+        return False
+    return proven_family(member.software) in _JAVA
+
+
+def _differs(member: Member, name: str) -> bool:
+    shown = class_of(member, name)
+    return shown is not None and name in assignors() and assignor_of(shown) != name

@@ -1,0 +1,242 @@
+"""Logs of several pods in one stream: a list is tied to a member id only where it must be its own.
+
+All pods' consumers are called `consumer-g-1`, as Java names them. `Pod` prints a client's life as
+kafka-clients 2.8.2, 3.1.2 and 3.9.1 do.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rebal.groups.observations import Joined, Refused
+from rebal.inspectors.client_log import ClientLogReading, read_client_logs
+
+NAMES = {"range": "RangeAssignor", "cooperative-sticky": "CooperativeStickyAssignor"}
+COOP, RANGE = "cooperative-sticky", "range"
+STAMP = "[2026-11-21 02:00:00,000] INFO"
+
+
+class Pod:
+    """One client's lines; each entry is printed at once."""
+
+    def __init__(
+        self, name: str, *assignors: str, version: str = "3.9.1", static: str = ""
+    ) -> None:
+        self.name = name
+        self.list = assignors
+        self.version = version
+        self.static = static
+        self.ids = 0
+        instance = f"instanceId={static}, " if static else ""
+        self._who = f"{STAMP} [Consumer {instance}clientId=consumer-g-1, groupId=g] "
+        self._release = tuple(int(part) for part in version.split(".")[:2])
+
+    @property
+    def member_id(self) -> str:
+        return f"{self.name}-{self.ids}"
+
+    def config(self) -> str:
+        classes = ", ".join(
+            f"class org.apache.kafka.clients.consumer.{NAMES[name]}" for name in self.list
+        )
+        return (
+            f"{STAMP} ConsumerConfig values: \n\tclient.id = consumer-g-1\n\tgroup.id = g\n"
+            f"\tgroup.instance.id = {self.static or 'null'}\n"
+            f"\tpartition.assignment.strategy = [{classes}]\n\n"
+            f"{STAMP} Kafka version: {self.version}"
+        )
+
+    def start(self) -> list[str]:
+        return [self.config(), f"{self._who}(Re-)joining group", *self.given(), self.joined()]
+
+    def given(self) -> list[str]:
+        self.ids += 1
+        if self.static:
+            return []
+        said = []
+        if self._release >= (3, 0):
+            told = f": {self.member_id}" if self._release >= (3, 3) else ""
+            reason = f"need to re-join with the given member-id{told}"
+            said = [f"{self._who}Request joining group due to: {reason}"]
+        return [*said, f"{self._who}(Re-)joining group"]
+
+    def joined(self) -> str:
+        return (
+            f"{self._who}Successfully joined group with generation Generation{{generationId=7, "
+            f"memberId='{self.member_id}', protocol='range'}}"
+        )
+
+    def rejoin(self) -> list[str]:
+        old = "Attempt to heartbeat failed since group is rebalancing"
+        new = "Request joining group due to: group is already rebalancing"
+        said = new if self._release >= (3, 0) else old
+        return [f"{self._who}{said}", f"{self._who}(Re-)joining group", self.joined()]
+
+    def lose(self) -> list[str]:
+        """The session expired: the next id."""
+        lost = (
+            f"{self._who}Attempt to heartbeat with Generation{{generationId=7, memberId="
+            f"'{self.member_id}', protocol='range'}} and group instance id Optional.empty failed "
+            "due to UNKNOWN_MEMBER_ID, resetting generation"
+        )
+        said = "encountered UNKNOWN_MEMBER_ID from HEARTBEAT response"
+        if self._release < (3, 0):
+            reset = (
+                "Resetting generation after encountering UNKNOWN_MEMBER_ID from HEARTBEAT response "
+                "and requesting re-join"
+            )
+            return [lost, f"{self._who}{reset}", *self.given(), self.joined()]
+        return [
+            lost,
+            f"{self._who}Resetting generation and member id due to: {said}",
+            f"{self._who}Request joining group due to: {said}",
+            *self.given(),
+            self.joined(),
+        ]
+
+    def close(self) -> list[str]:
+        leave = (
+            f"{self._who}Member {self.member_id} sending LeaveGroup request to coordinator "
+            "h:9092 (id: 2147483646 rack: null) due to the consumer is being closed"
+        )
+        return [
+            *([] if self.static else [leave]),
+            f"{self._who}Resetting generation and member id due to: consumer pro-actively leaving "
+            "the group",
+            f"{STAMP} App info kafka.consumer for consumer-g-1 unregistered",
+        ]
+
+    def rejected(self) -> list[str]:
+        return [
+            self.config(),
+            f"{self._who}(Re-)joining group",
+            f"{self._who}JoinGroup failed due to fatal error: The group member's supported "
+            "protocols are incompatible with those of existing members",
+        ]
+
+
+def read(lines: list[str], folder: Path) -> ClientLogReading:
+    path = folder / "merged.log"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return read_client_logs([path])
+
+
+def lists(lines: list[str], folder: Path) -> dict[str, tuple[str, ...]]:
+    found = read(lines, folder).observations
+    return {one.member_id: one.list for one in found if isinstance(one, Joined)}
+
+
+def test_a_start_that_is_cut_off_does_not_borrow_another_pod_s_list(tmp_path: Path) -> None:
+    a, b = Pod("a", RANGE), Pod("b", COOP, RANGE)
+    a.start()
+    start = b.start()
+    # a rejoins while b joins, and nothing of a's own start is there.
+    assert lists([*start[:-1], *a.rejoin(), start[-1]], tmp_path) == {}
+    # b has not joined yet, or was rejected: only a's join is in the log.
+    assert lists([*start[:2], *a.rejoin()], tmp_path) == {}
+    assert lists([*b.rejected(), *a.rejoin()], tmp_path) == {}
+    # Another line that says so was filtered out: a's id was not given to it in this stream.
+    assert lists([*start[:2], a.rejoin()[-1]], tmp_path) == {}
+
+
+@pytest.mark.parametrize("version", ["2.8.2", "3.1.2", "3.9.1"])
+def test_pods_that_start_one_after_the_other_are_told_apart(version: str, tmp_path: Path) -> None:
+    a, b = Pod("a", RANGE, version=version), Pod("b", COOP, version=version)
+    both = [*a.start(), *b.start(), a.joined()]
+    assert lists(both, tmp_path) == {"a-1": (RANGE,), "b-1": (COOP,)}
+    mixed = [a.config(), b.config(), *a.start()[1:], *b.start()[1:]]
+    assert lists(mixed, tmp_path) == {}
+    same = Pod("c", RANGE, version=version)
+    alike = [a.config(), same.config(), *a.start()[1:], *same.start()[1:]]
+    assert set(lists(alike, tmp_path).values()) == {(RANGE,)}
+
+
+@pytest.mark.parametrize("static", ["", "i-0"])
+def test_restarts_in_one_file_are_told_apart(static: str, tmp_path: Path) -> None:
+    a, b = Pod("a", RANGE, static=static), Pod("b", COOP, static=static)
+    killed = [*a.start(), *a.rejoin(), *b.start(), *b.rejoin()]
+    assert lists(killed, tmp_path) == {"a-1": (RANGE,), "b-1": (COOP,)}
+    closed = [*a.start(), *a.close(), *b.start()]
+    assert lists(closed, tmp_path) == {"a-2": (RANGE,), "b-2": (COOP,)}
+    # A rotated file begins within a's life; b's is whole.
+    rotated = [*a.rejoin(), *a.close(), *b.start()]
+    assert lists(rotated, tmp_path) == {"b-3": (COOP,)}
+
+
+def test_more_member_ids_than_configurations_leave_all_unknown(tmp_path: Path) -> None:
+    a, b = Pod("a", RANGE), Pod("b", COOP)
+    a.start()
+    reading = read([*b.start(), *a.rejoin()], tmp_path)
+    assert reading.observations == ()
+    assert reading.counts.joins_ambiguous == 2
+    assert "--prefix" in reading.notes[0]
+
+
+def test_a_client_that_lost_its_id_keeps_its_list(tmp_path: Path) -> None:
+    a = Pod("a", COOP)
+    assert lists([*a.start(), *a.lose()], tmp_path) == {"a-1": (COOP,), "a-2": (COOP,)}
+
+
+def test_a_static_member_s_list_is_its_instance_s(tmp_path: Path) -> None:
+    a, b = Pod("a", RANGE, static="i-0"), Pod("b", COOP, static="i-1")
+    both = [a.config(), b.config(), *b.start()[1:], *a.start()[1:]]
+    assert lists(both, tmp_path) == {"a-1": (RANGE,), "b-1": (COOP,)}
+
+
+def test_a_rejection_has_the_list_of_its_own_client(tmp_path: Path) -> None:
+    a, b = Pod("a", RANGE), Pod("b", COOP)
+    merged = [*a.start(), *b.rejected()]
+    (seen,) = (one for one in read(merged, tmp_path).observations if isinstance(one, Refused))
+    assert seen.list == (COOP,)
+    merged = [a.config(), *b.rejected()]
+    (seen,) = (one for one in read(merged, tmp_path).observations if isinstance(one, Refused))
+    assert seen.list == ()
+
+
+POD = st.tuples(
+    st.sampled_from([(RANGE,), (COOP,), (COOP, RANGE)]),
+    st.lists(st.sampled_from(["rejoin", "lose"]), max_size=3),
+    st.sampled_from(["", "close", "reject"]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(["2.8.2", "3.1.2", "3.9.1"]),
+    st.lists(POD, min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30)), min_size=4, max_size=4),
+    st.tuples(st.randoms(use_true_random=False), st.booleans()),
+)
+def test_no_merged_log_gives_a_member_another_pod_s_list(
+    tmp_path_factory: pytest.TempPathFactory,
+    version: str,
+    pods: list[tuple[tuple[str, ...], list[str], str]],
+    cuts: list[tuple[int, int]],
+    merging: tuple[random.Random, bool],
+) -> None:
+    """Each pod's log begins at any of its deeds and ends at any line."""
+    order, interleaved = merging
+    streams: list[list[str]] = []
+    truth: dict[str, tuple[str, ...]] = {}
+    for number, (names, deeds, end) in enumerate(pods):
+        pod = Pod(f"p{number}", *names, version=version)
+        lived = [pod.rejected() if end == "reject" else pod.start()]
+        lived += [getattr(pod, deed)() for deed in (() if end == "reject" else deeds)]
+        lived += [pod.close()] if end == "close" else []
+        truth |= {f"p{number}-{each}": names for each in range(1, 6)}
+        first, last = cuts[number]
+        streams.append([line for deed in lived[first:] for line in deed][:last])
+    if interleaved:
+        picks = [n for n, lines in enumerate(streams) for _ in lines]
+        order.shuffle(picks)
+        merged = [streams[n].pop(0) for n in picks]
+    else:
+        order.shuffle(streams)
+        merged = [line for lines in streams for line in lines]
+    for member_id, found in lists(merged, tmp_path_factory.getbasetemp()).items():
+        assert found == truth[member_id]

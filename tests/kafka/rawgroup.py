@@ -1,0 +1,437 @@
+"""`RawGroup`: a consumer group of bare protocol speakers, with its own record of the coordinator.
+
+Each member is one connection that sends JoinGroup, SyncGroup, Heartbeat and LeaveGroup, so that any
+list can be sent at any moment and hundreds of groups are made in seconds. A JoinGroup waits for the
+rebalance: it is sent by `knock` and answered in `settle`. `RawGroup.held` is what the coordinator
+should remember, written down from what was sent: it reads nothing that the coordinator holds.
+"""
+
+import select
+import socket
+import struct
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest
+from kafka.protocol.consumer.group import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from kafka.protocol.parser import KafkaProtocol
+from tests.kafka.broker import Broker
+
+NONE, UNKNOWN_MEMBER, INCONSISTENT, SESSION, REBALANCING = 0, 25, 23, 26, 27
+ILLEGAL_GENERATION, MEMBER_ID_REQUIRED, FULL, FENCED = 22, 79, 81, 82
+_LOADING = {14, 15, 16}
+_PATIENCE = 20.0
+SESSION_MS = 300_000
+
+
+class Wire:
+    """One connection: a request is sent now, its answer is read when it is there."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._socket: socket.socket | None = None
+
+    def __enter__(self) -> "Wire":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def fileno(self) -> int:
+        assert self._socket is not None
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+
+    def send(self, request: Any) -> None:
+        if self._socket is None:
+            host, port = self._broker.bootstrap.split(":")
+            self._socket = socket.create_connection((host, int(port)), timeout=10)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._parser = KafkaProtocol(client_id="raw")
+        self._parser.send_request(request)
+        self._socket.sendall(self._parser.send_bytes())
+
+    def receive(self, timeout: float) -> Any:
+        """The next answer, or None where it does not come in time."""
+        end = time.monotonic() + timeout
+        while select.select([self], [], [], max(0.0, end - time.monotonic()))[0]:
+            assert self._socket is not None
+            data = self._socket.recv(65536)
+            if not data:
+                raise ConnectionResetError("the broker closed a raw member's connection")
+            for _, answer in self._parser.receive_bytes(data):
+                return answer
+        return None
+
+    def ask(self, request: Any) -> Any:
+        self.send(request)
+        answer = self.receive(_PATIENCE)
+        assert answer is not None, f"no answer to {type(request).__name__}"
+        return answer
+
+
+class RawMember:
+    """One member. `error` is the code of its last join (None: it waits for the rebalance)."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        assignors: Sequence[str],
+        *,
+        instance_id: str | None = None,
+        protocol_type: str = "consumer",
+        session_ms: int = SESSION_MS,
+    ) -> None:
+        self.assignors = tuple(assignors)
+        self.instance_id = instance_id
+        self.protocol_type = protocol_type
+        self.session_ms = session_ms
+        self.wire = Wire(broker)
+        self.member_id = ""
+        self.generation = -1
+        self.error: int | None = NONE
+        self.alive = True
+        self.joins = 0
+        self.counted: tuple[str, ...] = ()
+
+    @property
+    def waiting(self) -> bool:
+        return self.error is None
+
+    def subscription(self) -> bytes:
+        """ConsumerProtocolSubscription v0; its user data differ from join to join."""
+        return struct.pack(">hih3sii", 0, 1, 3, b"raw", 4, self.joins)
+
+
+class RawGroup:
+    """One group. Members are joined in three steps: `knock`, other requests, `settle`.
+
+    `held` maps a member id to the assignors that the coordinator should remember of it. `loaded`
+    says that the coordinator was loaded since the group was made, `rebalanced` that a generation
+    was completed since, and `fresh` holds the ids of members whose join was accepted since.
+    """
+
+    def __init__(self, broker: Broker, group: str | None = None, *, rebalance_ms: int = 60_000):
+        self.broker = broker
+        self.id = group or f"raw-{uuid.uuid4().hex}"
+        self.rebalance_ms = rebalance_ms
+        self.members: list[RawMember] = []
+        self.held: dict[str, tuple[str, ...]] = {}
+        self.instances: dict[str, str] = {}
+        self.elected: str | None = None
+        self.generation = -1
+        self.rebalances = 0
+        self.loaded = False
+        self.rebalanced = True
+        self.fresh: set[str] = set()
+        self.control = Wire(broker)
+
+    # --- joining --------------------------------------------------------------------------------
+
+    def form(self, members: Iterable[RawMember]) -> list[RawMember]:
+        """Members that join one after the other and end in one generation."""
+        made = list(members)
+        for member in made:
+            assert self.knock(member) in (None, NONE), f"{member.assignors}: {member.error}"
+            if member is made[0]:
+                self._receive(_PATIENCE)
+        self.settle()
+        return made
+
+    def member(self, *assignors: str, instance: str | None = None, **more: Any) -> RawMember:
+        return RawMember(self.broker, assignors, instance_id=instance, **more)
+
+    def join(self, *assignors: str, instance: str | None = None, **more: Any) -> RawMember:
+        """A new member (or a static one's restart) that joins until the group is settled."""
+        made = self.member(*assignors, instance=instance, **more)
+        if self.knock(made) is None:
+            self.settle()
+        return made
+
+    def knock(self, member: RawMember, *, first_only: bool = False) -> int | None:
+        """Join without waiting for the rebalance: the error code, or None where it waits.
+
+        A dynamic member that is answered 79 joins again with its id, unless `first_only`.
+        """
+        self._send_join(member)
+        if member.instance_id is None and not member.member_id:
+            self._until_loaded(member)
+            if member.error == MEMBER_ID_REQUIRED and not first_only:
+                self._send_join(member)
+        if member.waiting:
+            # A rejection comes at once; a join that is accepted may wait.
+            self._receive(0.0 if member in self.members else 0.03, [member])
+        if member.error in (None, NONE) and member not in self.members:
+            self.members.append(member)
+        return member.error
+
+    def rebalance(self, member: RawMember | None = None) -> None:
+        """A member joins again, with changed user data: every live member joins again."""
+        chosen = member or next(m for m in self.members if m.alive)
+        before = self.rebalances
+        self._send_join(chosen)
+        self.settle()
+        assert self.rebalances > before
+
+    def settle(self, timeout: float = _PATIENCE) -> None:
+        """Heartbeat, join and sync as clients do, until every live member is in one generation."""
+        end = time.monotonic() + timeout
+        while True:
+            self._receive(0.05)
+            self._sync()
+            moved = self._heartbeat()
+            if not moved and not any(m.waiting for m in self._live()):
+                return
+            assert time.monotonic() < end, f"{self.id} did not settle: {self.shown()}"
+
+    def _live(self) -> list[RawMember]:
+        return [m for m in self.members if m.alive]
+
+    def _send_join(self, member: RawMember) -> None:
+        member.joins += 1
+        member.error = None
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol
+        member.wire.send(
+            JoinGroupRequest(
+                version=7,
+                group_id=self.id,
+                session_timeout_ms=member.session_ms,
+                rebalance_timeout_ms=self.rebalance_ms,
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                protocol_type=member.protocol_type,
+                protocols=[
+                    protocol(name=name, metadata=member.subscription()) for name in member.assignors
+                ],
+            )
+        )
+
+    def _until_loaded(self, member: RawMember) -> None:
+        end = time.monotonic() + _PATIENCE
+        while True:
+            self._answered(member, member.wire.receive(_PATIENCE))
+            if member.error not in _LOADING:
+                return
+            assert time.monotonic() < end, f"the coordinator of {self.id} is loading for too long"
+            time.sleep(0.1)
+            self._send_join(member)
+
+    def _receive(self, timeout: float, only: Sequence[RawMember] | None = None) -> None:
+        """Read the joins' answers that are there within `timeout`."""
+        waiting = [m for m in (only or self.members) if m.waiting and m.alive]
+        ready = select.select([m.wire for m in waiting], [], [], timeout)[0] if waiting else []
+        for member in waiting:
+            if member.wire in ready:
+                self._answered(member, member.wire.receive(_PATIENCE))
+                if member.error in _LOADING:
+                    time.sleep(0.1)
+                    self._send_join(member)
+
+    def _answered(self, member: RawMember, answer: Any) -> None:
+        assert answer is not None, f"{self.id}: a join was not answered"
+        member.error = answer.error_code
+        member.member_id = answer.member_id or member.member_id
+        if answer.error_code == NONE:
+            self._accepted(member, answer)
+        elif answer.error_code in (UNKNOWN_MEMBER, FENCED):
+            member.alive = False
+
+    def _accepted(self, member: RawMember, answer: Any) -> None:
+        if member.instance_id is not None:
+            before = self.instances.get(member.instance_id)
+            self.instances[member.instance_id] = member.member_id
+            if before not in (None, member.member_id):
+                self.held.pop(before, None)
+        self.held[member.member_id] = member.assignors
+        self.fresh.add(member.member_id)
+        self.elected = answer.protocol_name
+        if answer.generation_id > self.generation:
+            self.generation = answer.generation_id
+            self.rebalances += 1
+            self.rebalanced = True
+        member.counted = tuple(each.member_id for each in answer.members)
+        member.generation = -answer.generation_id
+        if member.counted and answer.leader == member.member_id:
+            self._evict(answer.members)
+
+    def _evict(self, counted: Sequence[Any]) -> None:
+        """Members that a completed rebalance has left out: dynamic ones that did not join."""
+        replaced = {self.instances.get(each.group_instance_id) for each in counted}
+        for gone in set(self.held) - {each.member_id for each in counted}:
+            if gone in replaced:
+                # A static member whose own answer, with its new id, is still to be read.
+                del self.held[gone]
+                continue
+            assert gone not in self.instances.values(), "a static member was evicted by a rebalance"
+            assert all(not m.alive or not m.waiting for m in self.members if m.member_id == gone)
+            del self.held[gone]
+
+    def _sync(self) -> None:
+        """Members whose join was answered and that have not synced: a negative generation."""
+        due = [m for m in self._live() if m.error == NONE and m.generation < 0]
+        if any(m.waiting for m in self._live()) and not any(m.counted for m in due):
+            return
+        assignment = SyncGroupRequest.SyncGroupRequestAssignment
+        for member in due:
+            plan = [assignment(member_id=each, assignment=b"") for each in member.counted]
+            member.wire.send(
+                SyncGroupRequest(
+                    version=3,
+                    group_id=self.id,
+                    generation_id=-member.generation,
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    assignments=plan,
+                )
+            )
+        for member in due:
+            answer = member.wire.receive(_PATIENCE)
+            assert answer is not None, f"{self.id}: a sync was not answered"
+            member.generation, member.counted = -member.generation, ()
+            self._told(member, answer.error_code)
+
+    def _heartbeat(self) -> bool:
+        """Heartbeats of all; whether one of them had to join again."""
+        beating = [m for m in self._live() if m.error == NONE and m.generation >= 0]
+        for member in beating:
+            member.wire.send(self._beat(member))
+        codes = [member.wire.receive(_PATIENCE).error_code for member in beating]
+        if _LOADING & set(codes):
+            time.sleep(0.1)
+            return True
+        before = [m.joins for m in beating]
+        for member, code in zip(beating, codes, strict=True):
+            self._told(member, code)
+        return before != [m.joins for m in beating]
+
+    def _beat(self, member: RawMember) -> Any:
+        return HeartbeatRequest(
+            version=3,
+            group_id=self.id,
+            generation_id=abs(member.generation),
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+        )
+
+    def beat(self, member: RawMember) -> int:
+        """One heartbeat's error code."""
+        return int(member.wire.ask(self._beat(member)).error_code)
+
+    def _told(self, member: RawMember, code: int) -> None:
+        if code in (UNKNOWN_MEMBER, FENCED):
+            member.error, member.alive = code, False
+        elif code in (REBALANCING, ILLEGAL_GENERATION):
+            self._send_join(member)
+        else:
+            assert code == NONE, f"{self.id}: error {code}"
+
+    # --- leaving --------------------------------------------------------------------------------
+
+    def leave(self, *members: RawMember) -> None:
+        """Members leave by request (a static one too, as an operator would remove it)."""
+        identity = LeaveGroupRequest.MemberIdentity
+        wanted = [
+            identity(member_id=m.member_id, group_instance_id=m.instance_id) for m in members
+        ]
+        answer = self.control.ask(LeaveGroupRequest(version=3, group_id=self.id, members=wanted))
+        codes = [answer.error_code, *(each.error_code for each in answer.members)]
+        assert set(codes) == {NONE}, f"LeaveGroup was answered with {codes}"
+        for member in members:
+            self.die(member)
+            self.held.pop(member.member_id, None)
+            self.instances.pop(member.instance_id or "", None)
+
+    def die(self, member: RawMember) -> None:
+        """The member says nothing more; the coordinator counts it until its session ends."""
+        member.alive = False
+        member.wire.close()
+
+    # --- the coordinator ------------------------------------------------------------------------
+
+    def describe(self) -> Any:
+        """DescribeGroups' answer: state, protocol, members."""
+        request = DescribeGroupsRequest(
+            version=4, groups=[self.id], include_authorized_operations=False
+        )
+        end = time.monotonic() + _PATIENCE
+        while True:
+            described = self.control.ask(request).groups[0]
+            if described.error_code not in _LOADING:
+                return described
+            assert time.monotonic() < end, f"the coordinator of {self.id} is loading for too long"
+            time.sleep(0.1)
+
+    def holds(self, assignor: str) -> int:
+        """The read-only probe's error code: 25 where every remembered list holds `assignor`."""
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol
+        request = JoinGroupRequest(
+            version=7,
+            group_id=self.id,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            member_id=f"probe-{uuid.uuid4().hex}",
+            group_instance_id=f"probe-{uuid.uuid4().hex}{uuid.uuid4().hex}",
+            protocol_type="consumer",
+            protocols=[protocol(name=assignor, metadata=b"")],
+        )
+        return int(self.control.ask(request).error_code)
+
+    def remembered(self) -> dict[str, tuple[str, ...]]:
+        """`held`, with the lists of joins that wait for the rebalance (a new id is not known)."""
+        found = dict(self.held)
+        for member in self.members:
+            if member.waiting and member.alive:
+                if member.instance_id is not None and not member.member_id:
+                    found.pop(self.instances.get(member.instance_id, ""), None)
+                found[member.member_id or f"waiting {member.instance_id}"] = member.assignors
+        return found
+
+    def has(self, member: RawMember) -> bool:
+        """Does the coordinator count this member now?"""
+        return any(
+            each.member_id == member.member_id
+            or (member.instance_id is not None and each.group_instance_id == member.instance_id)
+            for each in self.describe().members
+        )
+
+    def reloaded(self) -> None:
+        """The broker was started again: every list should be the elected assignor alone."""
+        self.held = {each: tuple(filter(None, [self.elected])) for each in self.held}
+        self.loaded, self.rebalanced, self.fresh = True, False, set()
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Close the connections; each is opened again when it is needed."""
+        for wire in (self.control, *(m.wire for m in self.members)):
+            wire.close()
+
+    def end(self) -> None:
+        """Remove every member that the coordinator counts, and the group."""
+        try:
+            identity = LeaveGroupRequest.MemberIdentity
+            here = [
+                identity(member_id=m.member_id, group_instance_id=m.group_instance_id)
+                for m in self.describe().members
+            ]
+            self.control.ask(LeaveGroupRequest(version=3, group_id=self.id, members=here))
+            self.control.ask(DeleteGroupsRequest(version=1, groups_names=[self.id]))
+        finally:
+            self.disconnect()
+
+    def shown(self) -> str:
+        return "; ".join(
+            f"{m.instance_id or 'dynamic'} {list(m.assignors)} error {m.error} "
+            f"generation {m.generation}{'' if m.alive else ' dead'}"
+            for m in self.members
+        )

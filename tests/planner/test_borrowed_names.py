@@ -1,0 +1,204 @@
+"""Plans for groups where a class of the application's own has the name of Kafka's assignor."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.groups.evidence_bounds import contradictions
+from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Source, Tri
+from rebal.groups.protocol import group_protocol, member_protocol
+from rebal.planner.plan import Plan
+from rebal.planner.routes import make_plan
+from tests.planner.builder import group_of, seen
+from tests.planner.looks import Story
+from tests.planner.plans import BOTH, DONE, RANGE
+
+KAFKA = "org.apache.kafka.clients.consumer."
+CLASSES = {
+    "range": KAFKA + "RangeAssignor",
+    "roundrobin": KAFKA + "RoundRobinAssignor",
+    "cooperative-sticky": KAFKA + "CooperativeStickyAssignor",
+}
+OWN = "com.acme.OwnAssignor"
+COOPERATIVE, EAGER = RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER
+CANNOT_TELL = RebalanceProtocol.CANNOT_TELL
+
+
+def group(*lists: list[str], own: str | None = None, elected: str | None = None, by: int = 1,
+          **more: Any) -> GroupSnapshot:  # fmt: skip
+    """Members with these lists; the logs of the first `by` show that `own` is another class."""
+    members = [{"id": name, "list": names, **more} for name, names in zip("abc", lists)]  # noqa: B905
+    made = group_of({"members": members, "elected": elected or lists[0][0], "reloaded": False})
+    shown = []
+    for number, member in enumerate(made.members):
+        known = member.assignors
+        if own in known.list and number < by:
+            classes = tuple(OWN if name == own else CLASSES[name] for name in known.list)
+            log = seen(Source.CLIENT_LOG)
+            known = replace(known, classes=classes, evidence=(*known.evidence, log))
+        shown.append(replace(member, assignors=known))
+    return replace(made, members=tuple(shown))
+
+
+def plan(snapshot: GroupSnapshot, target: str = "cooperative", **more: Any) -> Plan:
+    return make_plan(snapshot, target, **more)
+
+
+def result(made: Plan, rule: str) -> Tri | None:
+    return {finding.rule: finding.result for finding in made.findings}.get(rule)
+
+
+def test_an_eager_class_named_cooperative_sticky_is_never_called_done() -> None:
+    made = plan(group(DONE, DONE, own="cooperative-sticky", by=2))
+    assert (made.runs, made.verdict, made.exit_code) == (CANNOT_TELL, "unproven", 4)
+    assert result(made, "RB111") is Tri.CANNOT_TELL
+    assert OWN in made.findings[0].message or any(OWN in f.message for f in made.findings)
+    # Its text keeps the class: Kafka's own under the same name would be a swap of code.
+    assert all(KAFKA not in setting.text for step in made.steps[1:] for setting in step.config)
+
+
+def test_kept_partitions_prove_that_such_a_class_is_cooperative() -> None:
+    made = plan(group(DONE, DONE, own="cooperative-sticky", by=2, owned=True))
+    assert (made.runs, made.verdict, made.exit_code) == (COOPERATIVE, "done", 0)
+    # franz-go follows the vote: what it kept proves nothing of a later one.
+    unfixed = group(DONE, own="cooperative-sticky", owned=True, family=None)
+    assert plan(unfixed).verdict == "unproven"
+
+
+def test_the_class_of_one_member_is_a_doubt_about_the_others_of_that_name() -> None:
+    doubt = group(DONE, DONE, own="cooperative-sticky")
+    told = {m.client_id: member_protocol(m, doubt).value for m in doubt.members}
+    assert told == {"a": CANNOT_TELL, "b": CANNOT_TELL}
+    made = plan(doubt)
+    assert (made.verdict, made.exit_code) == ("unproven", 4)
+    # A log of its own that shows Kafka's class settles it; so does a client that is not Java.
+    one, two = doubt.members
+    log = replace(two.assignors, evidence=(*two.assignors.evidence, seen(Source.CLIENT_LOG)))
+    settled = replace(doubt, members=(one, replace(two, assignors=log)))
+    assert member_protocol(settled.members[1], settled).value is COOPERATIVE
+    (finding,) = (f for f in plan(settled).findings if f.rule == "RB111")
+    assert finding.members == ("a-0f0f",)
+
+
+def test_the_user_may_vouch_for_the_class() -> None:
+    own = group(DONE, DONE, own="cooperative-sticky", by=2)
+    assert plan(own, ignore={"RB111": "it extends CooperativeStickyAssignor"}).verdict == "done"
+    eager = group(RANGE, RANGE, own="range", by=2)
+    assert plan(eager, "eager", ignore={"RB112": "EAGER alone"}).verdict == "done"
+
+
+def test_a_class_named_range_is_left_as_any_assignor_of_ones_own() -> None:
+    made = plan(group(RANGE, RANGE, own="range", by=2))
+    assert (made.path, made.next_step, made.exit_code) == ("two_bounces", 1, 0)
+    (said,) = (s.text for s in made.steps[0].config if s.format == "Java properties")
+    assert said.endswith(f"CooperativeStickyAssignor,{OWN}")
+    both = plan(group(BOTH, BOTH, own="range", by=2))
+    assert (both.next_step, both.exit_code) == (2, 0)
+    assert both.steps[1].to_do == ("a-0f0f", "b-0f0f")
+    # Whether they run EAGER, such a list does not tell.
+    assert both.runs is CANNOT_TELL
+    assert result(both, "RB106") is None
+
+
+def test_a_class_named_range_that_kept_partitions_is_cooperative_and_no_contradiction() -> None:
+    kept = group(RANGE, RANGE, own="range", by=2, owned=True)
+    assert group_protocol(kept).value is COOPERATIVE
+    assert list(contradictions(kept)) == []
+    for ignore in ({}, {"RB112": "EAGER alone"}):
+        made = plan(kept, "eager", ignore=ignore)
+        assert (made.verdict, made.exit_code) == ("unproven", 4)
+
+
+def test_bytes_that_contradict_an_eager_name_are_cannot_tell() -> None:
+    kept = group(RANGE, owned=True)
+    assert group_protocol(kept).value is CANNOT_TELL
+    assert [c.member_id for c in contradictions(kept)] == ["a-0f0f"]
+    assert plan(kept, "eager").verdict == "unproven"
+    for family in ("java", "librdkafka", None):
+        spec = {"id": "a", "at_least": RANGE, "owned": True, "family": family}
+        bounded = group_of({"members": [spec]})
+        answer = member_protocol(bounded.members[0], bounded)
+        assert answer.value is CANNOT_TELL
+        assert "contradicts itself" in answer.why
+        assert plan(bounded, "eager").verdict == "unproven"
+
+
+def test_kafkas_eager_class_decides_beside_one_of_ones_own() -> None:
+    """Java runs the highest protocol that ALL of its list supports."""
+    beside = group(BOTH, own="cooperative-sticky")
+    assert group_protocol(beside).value is EAGER
+    made = plan(group(BOTH, own="range"))
+    assert made.runs is CANNOT_TELL
+
+
+def test_the_last_step_waits_for_the_class_behind_the_target() -> None:
+    made = plan(group(BOTH, BOTH, own="cooperative-sticky", by=2))
+    assert (made.next_step, made.exit_code) == (2, 4)
+    assert result(made, "RB111") is Tri.CANNOT_TELL
+    # A list that cannot start: [range, cooperative-sticky] of a class that is COOPERATIVE alone.
+    back = plan(group(DONE, DONE, own="cooperative-sticky", by=2), "eager")
+    assert (back.exit_code, result(back, "RB112")) == (4, Tri.CANNOT_TELL)
+
+
+def test_verify_never_finishes_on_such_a_class() -> None:
+    before = group_of({"members": [{"id": f"{n}.1", "client": n, "list": BOTH} for n in "ab"],
+                       "elected": "cooperative-sticky", "reloaded": False})  # fmt: skip
+    made = plan(before)
+    assert (made.next_step, made.exit_code) == (2, 0)
+    after = group(DONE, DONE, own="cooperative-sticky", by=2)
+    standing = Story(made)(after)
+    assert (standing.finished, standing.exit_code) == (False, 4)
+    assert {str(member.done) for member in standing.members} == {"cannot tell"}
+    assert "not Kafka's own" in standing.members[0].why
+    kept = group(DONE, DONE, own="cooperative-sticky", by=2, owned=True)
+    assert Story(made)(kept).finished
+
+
+ALLOWED = {COOPERATIVE: ("cooperative-sticky",), EAGER: ("range", "roundrobin")}
+
+
+@pytest.mark.parametrize("family", ["java", "franz-go", "librdkafka", None])
+def test_done_and_runs_hold_for_every_class_that_the_evidence_allows(family: str | None) -> None:
+    """Every list × class of one's own × kept partitions × goal: what is said holds for each class.
+
+    An own class may be EAGER, COOPERATIVE or both. Java fixes the highest protocol of all of its
+    list; a member that kept its partitions ran COOPERATIVE.
+    """
+    asked = 0
+    lists = (RANGE, DONE, BOTH, ["range", "cooperative-sticky"], ["roundrobin", "range"])
+    for names, own, owned in product(lists, (None, *CLASSES), (False, True)):
+        if own is not None and (own not in names or family not in ("java", None)):
+            continue
+        for elected in names:
+            one = group(names, own=own, elected=elected, owned=owned, family=family)
+            possible = _possible(names, own, owned, elected, family)
+            runs = group_protocol(one).value
+            case = (names, own, owned, elected, runs, possible)
+            if runs in (COOPERATIVE, EAGER):
+                assert possible <= {runs}, case
+            for goal, wanted in (("cooperative", COOPERATIVE), ("eager", EAGER)):
+                made = plan(one, goal)
+                if made.verdict == "done":
+                    assert possible == {wanted}, (case, goal, made.summary)
+                    asked += 1
+    assert asked
+
+
+def _possible(
+    names: list[str], own: str | None, owned: bool, elected: str, family: str | None
+) -> set[RebalanceProtocol]:
+    """Return the protocols that the member may run, over all classes; empty: evidence at odds."""
+    kafka = {"range": {EAGER}, "roundrobin": {EAGER}, "cooperative-sticky": {EAGER, COOPERATIVE}}
+    found: set[RebalanceProtocol] = set()
+    for supports in ({EAGER}, {COOPERATIVE}, {EAGER, COOPERATIVE}) if own else (set(),):
+        each = {name: supports if name == own else kafka[name] for name in names}
+        common = set.intersection(*each.values())
+        fixed = {COOPERATIVE} if COOPERATIVE in common else common
+        votes = {COOPERATIVE} if COOPERATIVE in each[elected] else each[elected]
+        runs = votes if family == "franz-go" else fixed | votes if family is None else fixed
+        found |= runs if not owned else runs & {COOPERATIVE}
+    return found
