@@ -341,9 +341,7 @@ class RawGroup:
     def leave(self, *members: RawMember) -> None:
         """Members leave by request (a static one too, as an operator would remove it)."""
         identity = LeaveGroupRequest.MemberIdentity
-        wanted = [
-            identity(member_id=m.member_id, group_instance_id=m.instance_id) for m in members
-        ]
+        wanted = [identity(member_id=m.member_id, group_instance_id=m.instance_id) for m in members]
         answer = self.control.ask(LeaveGroupRequest(version=3, group_id=self.id, members=wanted))
         codes = [answer.error_code, *(each.error_code for each in answer.members)]
         assert set(codes) == {NONE}, f"LeaveGroup was answered with {codes}"
