@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from rebal.groups.observations import Observation
     from rebal.inspectors.connection import ClusterConfig
 
+_OFFSET: Final = re.compile(r"([+-])([01]\d):?([0-5]\d)")
 _SECRET: Final = re.compile("password|secret|jaas|token|key", re.IGNORECASE)
 
 Bootstrap = Annotated[
@@ -63,6 +65,14 @@ RequestLog = Annotated[
 ClientLog = Annotated[
     list[Path] | None,
     typer.Option("--client-log", metavar="FILE…", help="The members' own logs (.gz too)."),
+]
+LogTimezone = Annotated[
+    str | None,
+    typer.Option(
+        "--log-timezone",
+        metavar="ZONE",
+        help="Of log times that print none: Asia/Tokyo or +09:00 (default: determined).",
+    ),
 ]
 Inventory = Annotated[
     Path | None,
@@ -146,6 +156,7 @@ def snapshot_for(
     request_log: Sequence[Path] | None = None,
     client_log: Sequence[Path] | None = None,
     inventory: Path | None = None,
+    log_timezone: str | None = None,
     evidence: Path | None = None,
 ) -> GroupSnapshot:
     """The one group that a command is about, with the evidence files merged into it.
@@ -180,22 +191,29 @@ def snapshot_for(
             raise ReadError(answer.message)
         found = answer
         seen = scanned.observations(evidence, [group])
-    return with_evidence(found, (*evidence_files(request_log, client_log, inventory), *seen))
+    files = evidence_files(request_log, client_log, inventory, log_timezone)
+    return with_evidence(found, (*files, *seen))
 
 
 def evidence_files(
     request_log: Sequence[Path] | None = None,
     client_log: Sequence[Path] | None = None,
     inventory: Path | None = None,
+    log_timezone: str | None = None,
 ) -> tuple[Observation, ...]:
-    """What the given logs and configuration files say; notes of the readers go to stderr."""
+    """What the given logs and configuration files say; notes of the readers go to stderr.
+
+    Raises:
+        UsageError: `log_timezone` is no time zone.
+    """
     seen: list[Observation] = []
+    zone = _zone(log_timezone)
     if request_log:
         from rebal.inspectors.request_log import read_request_log
         from rebal.inspectors.text_input import files_in
 
-        reading = read_request_log(files_in(request_log))
-        seen += reading.observations
+        reading = read_request_log(files_in(request_log), tz_offset=zone)
+        seen += (*reading.observations, *reading.logs)
         if not reading.counts.joins and not reading.counts.refusals:
             say(
                 f"--request-log: {reading.counts.lines:,} lines and no member's join among them: "
@@ -210,8 +228,8 @@ def evidence_files(
     if client_log:
         from rebal.inspectors.client_log import read_client_logs
 
-        logs = read_client_logs(client_log)
-        seen += logs.observations
+        logs = read_client_logs(client_log, tz_offset=zone)
+        seen += (*logs.observations, *logs.logs)
         for note in logs.notes:
             say(note)
     if inventory is not None:
@@ -222,6 +240,29 @@ def evidence_files(
         for note in files.notes:
             say(note)
     return tuple(seen)
+
+
+def _zone(text: str | None) -> tzinfo | None:
+    """The time zone that --log-timezone names.
+
+    Raises:
+        UsageError: it is neither one of the IANA database nor an offset.
+    """
+    if text is None:
+        return None
+    found = _OFFSET.fullmatch(text.strip())
+    if found is not None:
+        ahead = timedelta(hours=int(found[2]), minutes=int(found[3]))
+        return timezone(-ahead if found[1] == "-" else ahead)
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(text.strip())
+    except (ValueError, OSError, LookupError):
+        raise UsageError(
+            f"--log-timezone {text}: no such time zone; give an IANA name such as Asia/Tokyo, or "
+            "an offset such as +09:00."
+        ) from None
 
 
 def with_evidence(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> GroupSnapshot:

@@ -7,29 +7,27 @@ assignor, probe, owned partitions) or unknown. Evidence that cannot all be true 
 sides and named in `contradictions`; nothing is resolved silently. A file that differs from an exact
 list is no contradiction: it was changed and the member was not restarted (rule RB903).
 
-Merging again, or in another order, changes nothing. `Left` and `Rebalanced` bind to no member:
-whoever left is not in the snapshot, and whether a rebalance came after the coordinator loaded the
-group is told by the offsets topic, not by comparing two clocks.
+Merging again, or in another order, changes nothing. Times of logs without a zone are placed first
+(evidence_clocks.py), and logs of other brokers, clusters or times are left out
+(evidence_origin.py). `Rebalanced` binds to no member: whether a rebalance came after the
+coordinator loaded the group is told by the offsets topic, not by comparing two clocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from rebal.groups.clients import default_list, identify, proven_family
 from rebal.groups.evidence_bounds import contradictions, with_bounds
+from rebal.groups.evidence_clocks import placed, zone_notes
 from rebal.groups.evidence_declared import bind
-from rebal.groups.evidence_exact import (
-    begins,
-    evidence_key,
-    unnamed,
-    when,
-    with_joins,
-    with_ran,
-)
+from rebal.groups.evidence_departed import departed
+from rebal.groups.evidence_exact import evidence_key, when, with_joins, with_ran
+from rebal.groups.evidence_origin import own
+from rebal.groups.evidence_rejections import rejections
 from rebal.groups.model import (
     AssignorList,
     DeclaredAssignors,
@@ -38,14 +36,12 @@ from rebal.groups.model import (
     GroupType,
     Knowledge,
     Member,
-    Refusal,
     Software,
     Source,
     Unmatched,
 )
-from rebal.groups.observations import Declared, Introduced, Joined, Observation, Ran, Refused
+from rebal.groups.observations import Declared, Introduced, Joined, Observation, Ran
 
-MOST_REFUSALS: Final = 100
 _NAMED: Final = 3
 _WORKER: Final = Software(
     family="connect",
@@ -63,7 +59,11 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
     elected assignor, the probe and owned partitions, and guesses of the client software.
     """
     group_id = snapshot.group.group_id
-    seen = [one for one in observations if one.group_id in (group_id, None)]
+    seen, offsets = placed(
+        snapshot, (one for one in observations if one.group_id in (group_id, None))
+    )
+    seen, unused = own(snapshot, seen)
+    notes = (*zone_notes(seen, offsets), *unused)
     joins: dict[str, list[Joined]] = {}
     for one in seen:
         if isinstance(one, Joined):
@@ -86,13 +86,15 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
     expected = snapshot.expected_members
     return replace(
         bounded,
-        refusals=_refusals(snapshot.refusals, _final(seen)),
+        refusals=rejections(snapshot.refusals, seen, bounded.members),
+        departed=departed(snapshot, seen),
         contradictions=_joined(
             snapshot.contradictions,
             [item for _, items in found for item in items] + list(contradictions(bounded)),
         ),
         unmatched=_joined(snapshot.unmatched, [*files.unmatched, *_absent(absent)]),
         expected_members=files.replicas if expected is None else expected,
+        notes=(*snapshot.notes, *(note for note in notes if note not in snapshot.notes)),
     )
 
 
@@ -148,41 +150,6 @@ def _with_declared(member: Member, declared: DeclaredAssignors | None) -> Member
         evidence=evidence,
     )
     return replace(member, assignors=made)
-
-
-def _final(seen: Sequence[Observation]) -> Iterator[Refused]:
-    """The refusals, but for those that the same client got over by joining with a longer list."""
-    joins = [one for one in seen if isinstance(one, Joined) and unnamed(one)]
-    for one in seen:
-        if isinstance(one, Refused) and not (
-            unnamed(one)
-            and any(
-                (join.client_id, join.host) == (one.client_id, one.host)
-                and begins(one.list, join.list)
-                and when(one.at) <= when(join.at)
-                for join in joins
-            )
-        ):
-            yield one
-
-
-def _refusals(known: tuple[Refusal, ...], seen: Iterable[Refused]) -> tuple[Refusal, ...]:
-    """All refusals once, the newest last, no more than `MOST_REFUSALS`."""
-    made = {
-        Refusal(
-            at=one.at,
-            times=one.times,
-            client_id=one.client_id,
-            instance_id=one.instance_id,
-            host=one.host,
-            list=one.list,
-            software=one.software,
-            evidence=one.evidence,
-        )
-        for one in seen
-    }
-    ordered = sorted({*known, *made}, key=lambda one: (when(one.at), repr(one)))
-    return tuple(ordered[-MOST_REFUSALS:])
 
 
 def _absent(joins: list[Joined]) -> list[Unmatched]:

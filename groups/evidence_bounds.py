@@ -94,7 +94,11 @@ def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
                 member, f"{what}, and its list is {shown}", (*known.evidence, sent)
             )
     for answer in answers:
-        held = all(_holds(member, answer.assignor) is Tri.YES for member in snapshot.members)
+        # A static member that is down keeps what a load left of its list: no contradiction.
+        held = all(
+            member.instance_id is None and _holds(member, answer.assignor) is Tri.YES
+            for member in snapshot.members
+        )
         if answer.supported is Tri.NO and _rebalanced(snapshot) and held and snapshot.members:
             yield Contradiction(
                 what=f"the probe says that some list lacks {answer.assignor}, and all hold it",

@@ -281,7 +281,11 @@ class Coordinator(Record, frozen=True, kw_only=True):
 
 
 class Group(Record, frozen=True, kw_only=True):
-    """The group itself. `assignor` is the one that is in use now (elected, or KIP-848's own)."""
+    """The group itself. `assignor` is the one that is in use now (elected, or KIP-848's own).
+
+    `generation_at` is when all members of `generation` had joined, by the broker's clock; None
+    where the group's stored record was not read.
+    """
 
     group_id: str
     state: GroupState = GroupState.UNKNOWN
@@ -289,6 +293,7 @@ class Group(Record, frozen=True, kw_only=True):
     protocol_type: str | None = None
     assignor: str | None = None
     generation: int | None = None
+    generation_at: Moment | None = None
     group_epoch: int | None = None
     assignment_epoch: int | None = None
     coordinator: Coordinator | None = None

@@ -7,7 +7,45 @@ from datetime import datetime
 from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software
 
 
-class Joined(Record, frozen=True, kw_only=True):
+class Seen(Record, frozen=True, kw_only=True):
+    """What one line of a log showed. All is empty where the source is no log.
+
+    `log` and `line` are where it stands; lines of one log are in the order of its time. `origin`
+    names whose log it is (one broker's, or one client's): its lines are of one clock. With
+    `local` its times are that clock's own, written as if they were UTC: the log prints no zone.
+    """
+
+    log: str = ""
+    line: int = 0
+    origin: str = ""
+    local: bool = False
+
+
+class LogRead(Record, frozen=True, kw_only=True):
+    """One origin's part of a log, for placing its times and for telling whose it is.
+
+    `last_at` is its newest time (local where `local`); the file was written last at `written_at`
+    and read at `read_at`. `anchors` are moments that it gives twice: in its own clock, and as
+    milliseconds since 1970. `cluster_ids` are those that its clients named; `broker` is the
+    address and port of the broker that wrote it. `members` are group ids and member ids in
+    heartbeats, which show nothing else.
+    """
+
+    group_id: None = None
+    log: str = ""
+    origin: str
+    client: bool = False
+    local: bool = False
+    last_at: datetime | None = None
+    written_at: datetime | None = None
+    read_at: datetime | None = None
+    anchors: tuple[tuple[datetime, datetime], ...] = ()
+    cluster_ids: tuple[str, ...] = ()
+    broker: str = ""
+    members: frozenset[tuple[str, str]] = frozenset()
+
+
+class Joined(Seen, frozen=True, kw_only=True):
     """One join that was seen: an exact, ordered assignor list bound to a member id.
 
     `replaced_member_id` is set when a static member's restart took another member id's place;
@@ -15,19 +53,22 @@ class Joined(Record, frozen=True, kw_only=True):
     are those of `list` in its order, as `AssignorList` has them; `built_at` is its `since`. With
     classes and no list, one of them is an assignor whose name the source does not show. `accepted`
     is False where the coordinator only gave the client its member id (MEMBER_ID_REQUIRED, 79): the
-    client has that list, and the coordinator does not hold it yet.
+    client has that list, and the coordinator does not hold it yet. `new` is True where the member
+    id was new then; else it may have been in the group before.
     """
 
     group_id: str
     member_id: str
     list: tuple[str, ...]
     accepted: bool = True
+    new: bool = False
     classes: tuple[str, ...] = ()
     built_at: datetime | None = None
     at: datetime | None = None
     client_id: str = ""
     instance_id: str | None = None
     host: str = ""
+    connection: str = ""
     software: Software | None = None
     reason: str | None = None
     generation_id: int | None = None
@@ -39,8 +80,8 @@ class Joined(Record, frozen=True, kw_only=True):
     evidence: Evidence
 
 
-class Refused(Record, frozen=True, kw_only=True):
-    """A join that the coordinator refused with INCONSISTENT_GROUP_PROTOCOL (23), so many times.
+class Refused(Seen, frozen=True, kw_only=True):
+    """A join that the coordinator rejected for good, so many times; fields as `Refusal` has them.
 
     `at` is when it was last.
     """
@@ -49,14 +90,16 @@ class Refused(Record, frozen=True, kw_only=True):
     list: tuple[str, ...] = ()
     at: datetime | None = None
     times: int = 1
+    error: str = "INCONSISTENT_GROUP_PROTOCOL"
     client_id: str = ""
     instance_id: str | None = None
     host: str = ""
+    connection: str = ""
     software: Software | None = None
     evidence: Evidence
 
 
-class Left(Record, frozen=True, kw_only=True):
+class Left(Seen, frozen=True, kw_only=True):
     """One member that left by request (a kill or a static stop leaves no trace)."""
 
     group_id: str
@@ -67,17 +110,20 @@ class Left(Record, frozen=True, kw_only=True):
     evidence: Evidence
 
 
-class Rebalanced(Record, frozen=True, kw_only=True):
-    """One completed rebalance: the coordinator handed out `generation_id` at `at`."""
+class Rebalanced(Seen, frozen=True, kw_only=True):
+    """One completed rebalance: the coordinator handed out `generation_id` at `at`.
+
+    `at` is None where the log's clock cannot be placed in time.
+    """
 
     group_id: str
     generation_id: int
-    at: datetime
+    at: datetime | None
     assignor: str | None = None
     evidence: Evidence
 
 
-class Introduced(Record, frozen=True, kw_only=True):
+class Introduced(Seen, frozen=True, kw_only=True):
     """The client software of one KIP-848 member: its heartbeats show that, and no list."""
 
     group_id: str
@@ -86,7 +132,7 @@ class Introduced(Record, frozen=True, kw_only=True):
     evidence: Evidence
 
 
-class Ran(Record, frozen=True, kw_only=True):
+class Ran(Seen, frozen=True, kw_only=True):
     """The rebalance protocol that one Streams member showed: printed, or seen when it rejoined.
 
     `upgrade_from` is the setting as it was printed (empty: not set; None: not seen).
@@ -127,4 +173,4 @@ class Declared(Record, frozen=True, kw_only=True):
     evidence: Evidence
 
 
-Observation = Joined | Refused | Left | Rebalanced | Introduced | Ran | Declared
+Observation = Joined | Refused | Left | Rebalanced | Introduced | Ran | LogRead | Declared

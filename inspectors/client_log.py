@@ -12,22 +12,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, TypedDict
 
 from msgspec.structs import replace
 
 from rebal.groups.clients import assignor_of, family_of
 from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software, Source
-from rebal.groups.observations import Joined, Left, Observation, Ran, Rebalanced, Refused
+from rebal.groups.observations import (
+    Joined,
+    Left,
+    LogRead,
+    Observation,
+    Ran,
+    Rebalanced,
+    Refused,
+)
 from rebal.groups.streams import protocol_by_setting
 from rebal.inspectors import client_log_lines as lines
 from rebal.inspectors.client_log_classes import ClassNames, own_classes
 from rebal.inspectors.client_log_configs import Config, Configs, Lookup
 from rebal.inspectors.client_log_identity import Event, Kind, Lives
-from rebal.inspectors.log_lines import NO_OFFSET
+from rebal.inspectors.log_lines import Stamp, Zone
 from rebal.inspectors.text_input import TextInput, files_in
 
 _JAVA: Final = "apache-kafka-java"
@@ -58,18 +66,23 @@ class ClientLogCounts(Record, frozen=True, kw_only=True):
 
 
 class ClientLogReading(Record, frozen=True, kw_only=True):
-    """What the members' logs show, and a sentence for each thing that could not be used."""
+    """What the members' logs show, and a sentence for each thing that could not be used.
+
+    `logs` are observations too: of the clients that wrote them.
+    """
 
     observations: tuple[Observation, ...] = ()
+    logs: tuple[LogRead, ...] = ()
     counts: ClientLogCounts = ClientLogCounts()
     notes: tuple[str, ...] = ()
 
 
-def read_client_logs(paths: Sequence[Path], tz_offset: timedelta = NO_OFFSET) -> ClientLogReading:
+def read_client_logs(paths: Sequence[Path], tz_offset: Zone = None) -> ClientLogReading:
     """The joins, refusals, leaves and rebalances that members printed; directories are walked.
 
     Takes what `kubectl logs` gives, also with `--prefix` and `--timestamps`; text, JSON layouts,
-    gz; `-` is standard input. Times without a zone are taken as `tz_offset` ahead of UTC.
+    gz; `-` is standard input. Times without a zone are taken as of `tz_offset`; where that is not
+    known they are the log's own, written as UTC, and the observations are `local`.
 
     Raises:
         DocumentError: a path cannot be read. Lines that make no sense are passed over.
@@ -79,6 +92,7 @@ def read_client_logs(paths: Sequence[Path], tz_offset: timedelta = NO_OFFSET) ->
         reader.read(TextInput(path))
     return ClientLogReading(
         observations=tuple(map(reader.named, reader.found)),
+        logs=tuple(reader.logs),
         counts=ClientLogCounts(**reader.tally),
         notes=tuple(reader.notes),
     )
@@ -87,7 +101,12 @@ def read_client_logs(paths: Sequence[Path], tz_offset: timedelta = NO_OFFSET) ->
 class _Program:
     """One program of one stream: the configurations it printed, and its library's version."""
 
-    def __init__(self) -> None:
+    def __init__(self, origin: str) -> None:
+        self.origin = origin
+        self.local = False
+        self.last_at: datetime | None = None
+        self.anchors: list[tuple[datetime, datetime]] = []
+        self.cluster_ids: dict[str, None] = {}
         self.configs = Configs()
         self.lives = Lives()
         self.assignors: dict[tuple[str, str], str | None] = {}
@@ -96,13 +115,58 @@ class _Program:
         self.builds: Counter[str] = Counter()
         self.ran: set[tuple[str, str]] = set()
 
+    def stamped(self, stamp: Stamp | None) -> datetime | None:
+        """The time of one of its lines; remembers the newest."""
+        if stamp is None:
+            return None
+        self.local = self.local or stamp.local
+        self.last_at = stamp.at if self.last_at is None else max(self.last_at, stamp.at)
+        return stamp.at
+
+    def read_from(self, source: TextInput) -> LogRead:
+        """What its log is, once it was read."""
+        return LogRead(
+            log=self.origin,
+            origin=self.origin,
+            client=True,
+            local=self.local,
+            last_at=self.last_at,
+            written_at=source.written_at,
+            read_at=datetime.now(UTC),
+            anchors=tuple(self.anchors),
+            cluster_ids=tuple(self.cluster_ids),
+        )
+
+
+class _Where(TypedDict):
+    """The fields of `Seen`."""
+
+    log: str
+    line: int
+    origin: str
+    local: bool
+
+
+class _Place(NamedTuple):
+    """One line of a source, and its time."""
+
+    source: str
+    line: int
+    stamp: Stamp | None
+
+    def of(self, program: _Program) -> _Where:
+        """The place in the program's own log: those of several may be mixed in one source."""
+        local = self.stamp is not None and self.stamp.local
+        return _Where(log=program.origin, line=self.line, origin=program.origin, local=local)
+
 
 # What is known of one line only once its stream was read to its end.
 _Later = Callable[[], Observation | None]
 
 
 class _Reader:
-    def __init__(self, tz_offset: timedelta) -> None:
+    def __init__(self, tz_offset: Zone) -> None:
+        self.logs: list[LogRead] = []
         self.found: list[Observation] = []
         self._pending: list[Observation | _Later] = []
         self.tally: dict[str, int] = {}
@@ -121,7 +185,11 @@ class _Reader:
             if not reading_block and not lines.WANTED.search(raw):
                 continue
             for line in lines.texts(raw, self._tz_offset):
-                program = programs.setdefault(line.program, _Program())
+                program = programs.get(line.program)
+                if program is None:
+                    name = f"{source.name} {line.program}".strip()
+                    program = programs[line.program] = _Program(name)
+                at = program.stamped(line.stamp)
                 if line.program in reading_block:
                     setting = lines.setting_of(line.text)
                     if setting is not None:
@@ -131,19 +199,20 @@ class _Reader:
                     reading_block.discard(line.program)
                 event = lines.event_of(line.text)
                 if isinstance(event, lines.ConfigStart):
-                    program.configs.begin(event.of, line.at)
+                    program.configs.begin(event.of, at)
                     reading_block.add(line.program)
                 elif isinstance(event, lines.RefusalText):
                     unnamed_refusal = unnamed_refusal or not program.refused
                 elif event is not None:
-                    where = f"{source.name}:{number}"
-                    self._take(event, program, where, line.at, source.name)
+                    place = _Place(source.name, number, line.stamp)
+                    self._take(event, program, place)
         for name in reading_block:
             self._end_block(programs[name])
         for each in self._pending:
             seen = each() if callable(each) else each
             self.found += [seen] if seen is not None else []
         self._pending.clear()
+        self.logs += [program.read_from(source) for program in programs.values()]
         if unnamed_refusal and not any(p.refused for p in programs.values()):
             self._note(
                 f"{source.name}: names InconsistentGroupProtocolException but not its group; "
@@ -180,13 +249,19 @@ class _Reader:
             self._count("configs")
             self._count("consumer_protocol", int(config.is_consumer_protocol))
 
-    def _take(
-        self, event: lines.Event, program: _Program, where: str, at: datetime | None, source: str
-    ) -> None:
-        evidence = Evidence(source=Source.CLIENT_LOG, at=at, detail=where)
+    def _take(self, event: lines.Event, program: _Program, place: _Place) -> None:
+        at = place.stamp.at if place.stamp else None
+        evidence = Evidence(source=Source.CLIENT_LOG, at=at, detail=f"{place.source}:{place.line}")
+        where = place.of(program)
         lives = program.lives
         if isinstance(event, lines.Version):
             lives.add_version(event.version)
+        elif isinstance(event, lines.Started):
+            if at is not None and place.stamp is not None and place.stamp.local:
+                moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=event.at_ms)
+                program.anchors.append((at, moment))
+        elif isinstance(event, lines.ClusterId):
+            program.cluster_ids[event.cluster_id] = None
         elif isinstance(event, lines.Closed):
             lives.add(Event("closed", client_id=event.client_id))
         elif isinstance(event, lines.Given):
@@ -200,18 +275,21 @@ class _Reader:
             lives.add(_about("joined", event, event.member_id))
             program.assignors[event.group_id, event.client_id] = event.assignor
             if not event.worker:
-                self._ran(event, program, evidence)
-            self._pending.append(partial(self._join, event, program, evidence, source))
+                self._ran(event, program, evidence, where)
+            self._pending.append(partial(self._join, event, program, evidence, where))
         elif isinstance(event, lines.Refusal):
             program.refused = True
-            number = lives.add(_about("rejected", event))
-            self._pending.append(partial(self._refusal, event, program, evidence, number))
+            # Who is fenced was a member: its own configuration stays that of its member id.
+            fenced = event.error == "FENCED_INSTANCE_ID"
+            number = -1 if fenced else lives.add(_about("rejected", event))
+            self._pending.append(partial(self._refusal, event, program, evidence, number, where))
         elif isinstance(event, lines.Leave):
             self._count("leaves")
             closing = event.reason == "the consumer is being closed"
             lives.add(_about("left" if closing else "lost", event, event.member_id))
             self._pending.append(
                 Left(
+                    **where,
                     group_id=event.group_id,
                     member_id=event.member_id,
                     at=at,
@@ -224,6 +302,7 @@ class _Reader:
             self._count("rebalances")
             self._pending.append(
                 Rebalanced(
+                    **where,
                     group_id=event.group_id,
                     generation_id=event.generation_id,
                     at=at,
@@ -233,9 +312,10 @@ class _Reader:
             )
 
     def _join(
-        self, event: lines.Join, program: _Program, evidence: Evidence, source: str
+        self, event: lines.Join, program: _Program, evidence: Evidence, where: _Where
     ) -> Joined | None:
         self._count("joins")
+        source = evidence.detail.rpartition(":")[0]
         found = program.lives.of_member(event.group_id, event.member_id, event.client_id)
         who = f"client id {event.client_id!r} of group {event.group_id!r}"
         if found is Lookup.NONE:
@@ -262,9 +342,11 @@ class _Reader:
             return None
         self._classes.learn(found.classes, event.assignor)
         return Joined(
+            **where,
             group_id=event.group_id,
             member_id=event.member_id,
             list=found.classes,
+            new=True,
             classes=own_classes(found.classes),
             built_at=found.printed_at,
             at=evidence.at,
@@ -279,7 +361,7 @@ class _Reader:
             evidence=evidence,
         )
 
-    def _ran(self, event: lines.Join, program: _Program, seen: Evidence) -> None:
+    def _ran(self, event: lines.Join, program: _Program, seen: Evidence, where: _Where) -> None:
         """A member's first join is of the consumer that was built last with its client id.
 
         That line is missing where a program prints nothing of its assignor, and from 4.0 on: then
@@ -290,7 +372,7 @@ class _Reader:
             return
         program.ran.add(key)
         built = program.built.pop(event.client_id, [])
-        self._pending.append(partial(self._ran_as_built, event, program, seen, built))
+        self._pending.append(partial(self._ran_as_built, event, program, seen, built, where))
 
     def _ran_as_built(
         self,
@@ -298,6 +380,7 @@ class _Reader:
         program: _Program,
         seen: Evidence,
         built: Sequence[tuple[lines.Built, Evidence]],
+        where: _Where,
     ) -> Ran | None:
         # Two that were built before either joined cannot be told apart, where they differ.
         if any(one.is_eager is not built[-1][0].is_eager for one, _ in built):
@@ -324,6 +407,7 @@ class _Reader:
             return None
         said = "Cooperative enabled" if setting is None else f"upgrade.from={setting or '(unset)'}"
         return Ran(
+            **where,
             group_id=event.group_id,
             member_id=event.member_id,
             value=value,
@@ -332,12 +416,19 @@ class _Reader:
         )
 
     def _refusal(
-        self, event: lines.Refusal, program: _Program, evidence: Evidence, number: int
+        self,
+        event: lines.Refusal,
+        program: _Program,
+        evidence: Evidence,
+        number: int,
+        where: _Where,
     ) -> Refused:
         self._count("refusals")
         found = program.lives.of_rejection(number)
         config = found if isinstance(found, Config) else None
         return Refused(
+            **where,
+            error=event.error,
             group_id=event.group_id,
             list=config.classes if config else (),
             at=evidence.at,

@@ -236,7 +236,8 @@ class _Walk:
         elif event.kind == "joining":
             self._joining += 1
         elif event.kind == "closed":
-            if max(self._configs, self._clients()) <= 1:
+            # Which of several clients it was is not printed, nor whether it had joined.
+            if not self._unused and self._clients() <= 1:
                 self.end()
         elif name in self.members:
             return
@@ -265,8 +266,7 @@ class _Walk:
     def _end_if_closed(self) -> None:
         """Start anew where every member has closed and no client is left that has not joined."""
         open_ids = self._ids.keys() - self._closed - set(self._lost)
-        waiting = self._unused and max(self._configs, self._clients()) > 1
-        if not open_ids and not waiting and len(self._lost) == self._reborn:
+        if not open_ids and not self._unused and len(self._lost) == self._reborn:
             self.end()
 
     def _given(self, name: str) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from typing import Final, Literal, cast
 
 from rebal.groups.model import Record
-from rebal.inspectors.log_lines import time_of, unwrap
+from rebal.inspectors.log_lines import Stamp, Zone, better, stamp_of, unwrap
 
 # `kubectl logs --prefix`, and docker compose's `service-1  | `.
 _PREFIX: Final = re.compile(r"(\[pod/[^\]\s]+\]|[\w.-]+ +\|) ")
@@ -36,8 +35,16 @@ _LEFT: Final = re.compile(
     _CONTEXT + r"Member (\S.*?) sending LeaveGroup request to coordinator .*?(?: due to (.*))?$"
 )
 _REFUSED: Final = re.compile(
-    _CONTEXT + r"(?:JoinGroup|Attempt to join group) failed due to fatal error: "
-    r"The group member's supported protocols are incompatible"
+    _CONTEXT + r"(?:JoinGroup|Attempt to join group) failed(?: due to fatal error)?: "
+    r"(?:(The group member's supported protocols are incompatible)|(The session timeout is not)"
+    r"|(The (?:consumer )?group has reached its max(?:imum)? size)"
+    r"|(The group instance id .* fenced))"
+)
+_ERRORS: Final = (
+    "INCONSISTENT_GROUP_PROTOCOL",
+    "INVALID_SESSION_TIMEOUT",
+    "GROUP_MAX_SIZE_REACHED",
+    "FENCED_INSTANCE_ID",
 )
 _GIVEN: Final = re.compile(
     _CONTEXT + r"Request joining group due to: need to re-join with the given member-id(?:: (\S+))?"
@@ -173,12 +180,13 @@ class Started(Record, frozen=True, kw_only=True):
 
 
 class Refusal(Record, frozen=True, kw_only=True):
-    """A join that was refused with INCONSISTENT_GROUP_PROTOCOL."""
+    """A join that was rejected for good; `error` is Kafka's name."""
 
     instance_id: str | None
     client_id: str
     group_id: str
     worker: bool = False
+    error: str = "INCONSISTENT_GROUP_PROTOCOL"
 
 
 class Closed(Record, frozen=True, kw_only=True):
@@ -214,7 +222,7 @@ class LogText(Record, frozen=True, kw_only=True):
 
     program: str
     text: str
-    at: datetime | None
+    stamp: Stamp | None
 
 
 _STANDING: Final[tuple[tuple[StandingOf, re.Pattern[str]], ...]] = (
@@ -225,7 +233,7 @@ _STANDING: Final[tuple[tuple[StandingOf, re.Pattern[str]], ...]] = (
 )
 
 
-def texts(raw: bytes, tz_offset: timedelta) -> Iterator[LogText]:
+def texts(raw: bytes, zone: Zone) -> Iterator[LogText]:
     """The line, or the lines of the message in its JSON wrapper."""
     line = raw.decode("utf-8", "replace").rstrip("\r\n")
     program = ""
@@ -233,16 +241,16 @@ def texts(raw: bytes, tz_offset: timedelta) -> Iterator[LogText]:
     if prefix:
         program = prefix[1]
         line = line[prefix.end() :]
-    at = time_of(line, tz_offset)
+    at = stamp_of(line, zone)
     stamp = _STAMP.match(line)
     rest = line[stamp.end() :] if stamp else line
     if rest.startswith("{"):
-        inner = unwrap(rest)
-        at = time_of(inner.text[:60], tz_offset) or inner.wrapper_time or at
+        inner = unwrap(rest, zone)
+        at = better(better(stamp_of(inner.text[:60], zone), inner.wrapper_time), at)
         for text in inner.text.splitlines():
-            yield LogText(program=program, text=text, at=at)
+            yield LogText(program=program, text=text, stamp=at)
         return
-    yield LogText(program=program, text=rest, at=at)
+    yield LogText(program=program, text=rest, stamp=at)
 
 
 def setting_of(text: str) -> Setting | None:
@@ -297,7 +305,14 @@ def _group_event(text: str) -> Event | None:
             worker=worker,
         )
     if match := _REFUSED.search(text):
-        return Refusal(instance_id=match[1], client_id=match[2], group_id=match[3], worker=worker)
+        error = next(e for e, said in zip(_ERRORS, match.groups()[3:], strict=True) if said)
+        return Refusal(
+            instance_id=match[1],
+            client_id=match[2],
+            group_id=match[3],
+            worker=worker,
+            error=error,
+        )
     if match := _CLUSTER.search(text):
         return ClusterId(group_id=match[3], cluster_id=match[4])
     return _standing(text, worker)

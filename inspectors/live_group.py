@@ -296,7 +296,12 @@ def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
     )
     if reading.generation is None:
         return replace(snapshot, group=replace(snapshot.group, coordinator=coordinator))
-    group = replace(snapshot.group, coordinator=coordinator, generation=reading.generation)
+    group = replace(
+        snapshot.group,
+        coordinator=coordinator,
+        generation=reading.generation,
+        generation_at=_moment(reading.generation_ms),
+    )
     seen = Evidence(
         source=Source.OFFSETS_TOPIC, at=datetime.now(UTC), detail=f"generation {reading.generation}"
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final, NamedTuple
 
 from rebal.groups.model import Record
 
@@ -17,16 +17,25 @@ _MESSAGE_KEYS: Final = ("message", "msg", "log", "@message", "textPayload")
 _TIME_KEYS: Final = ("@timestamp", "timestamp", "time", "ts", "timeMillis", "instant", "datetime")
 _NO_TIME_PREFIX: Final = 400
 NO_OFFSET: Final = timedelta(0)
+Zone = timedelta | tzinfo | None
+"""Of the times that say none: ahead of UTC, a time zone, or not known."""
+
+
+class Stamp(NamedTuple):
+    """A time of a line; with `local` by the log's own clock, written as if it were UTC."""
+
+    at: datetime
+    local: bool
 
 
 class LogLine(Record, frozen=True, kw_only=True):
     """A line without its wrapper: the text as the program wrote it, and the wrapper's time."""
 
     text: str
-    wrapper_time: datetime | None = None
+    wrapper_time: Stamp | None = None
 
 
-def unwrap(line: str) -> LogLine:
+def unwrap(line: str, zone: Zone = NO_OFFSET) -> LogLine:
     """`line` without a JSON wrapper (docker, Logstash, log4j's JSON layouts), if it has one."""
     start = line.find("{")
     if start < 0 or '"' not in line[start : start + 40]:
@@ -40,32 +49,49 @@ def unwrap(line: str) -> LogLine:
     for key in _MESSAGE_KEYS:
         text = body.get(key)
         if isinstance(text, str):
-            at = next((t for k in _TIME_KEYS if (t := _wrapper_time(body.get(k)))), None)
+            at = next((t for k in _TIME_KEYS if (t := _wrapper_time(body.get(k), zone))), None)
             return LogLine(text=text, wrapper_time=at)
     return LogLine(text=line)
 
 
-def time_of(prefix: str, offset: timedelta = NO_OFFSET) -> datetime | None:
+def stamp_of(prefix: str, zone: Zone = NO_OFFSET) -> Stamp | None:
     """The time in a line's prefix, aware and in UTC; None when there is no date and time.
 
-    A time with a zone wins over one without; without a zone the log's clock is taken to be
-    `offset` ahead of UTC.
+    A time with a zone wins over one without, which is taken to be of `zone`.
     """
-    best: datetime | None = None
+    best: Stamp | None = None
     for match in _TIME.finditer(prefix[:_NO_TIME_PREFIX]):
-        zone = match[8]
-        if best is not None and zone is None:
+        said = match[8]
+        if best is not None and said is None:
             continue
         try:
             at = datetime(*(int(match[i]) for i in range(1, 7)), tzinfo=UTC)  # type: ignore[misc,arg-type]
             at += timedelta(microseconds=int((match[7] or "0").ljust(6, "0")[:6]))
-            at -= _offset_of(zone) if zone else offset
+            if said:
+                return Stamp(at - _offset_of(said), local=False)
+            best = Stamp(_in_zone(at, zone), local=zone is None)
         except (ValueError, OverflowError):
             continue
-        if zone:
-            return at
-        best = at
     return best
+
+
+def time_of(prefix: str, zone: Zone = NO_OFFSET) -> datetime | None:
+    """The time of `stamp_of`."""
+    stamp = stamp_of(prefix, zone)
+    return None if stamp is None else stamp.at
+
+
+def better(one: Stamp | None, other: Stamp | None) -> Stamp | None:
+    """The first of the two that is there, but one with a zone before one without."""
+    if one is None or (one.local and other is not None and not other.local):
+        return other
+    return one
+
+
+def _in_zone(local: datetime, zone: Zone) -> datetime:
+    if isinstance(zone, tzinfo):
+        return local.replace(tzinfo=zone).astimezone(UTC)
+    return local if zone is None else local - zone
 
 
 def _offset_of(zone: str) -> timedelta:
@@ -75,9 +101,14 @@ def _offset_of(zone: str) -> timedelta:
     return sign * timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
 
 
-def _wrapper_time(value: object) -> datetime | None:
+def _wrapper_time(value: object, zone: Zone) -> Stamp | None:
     if isinstance(value, str):
-        return time_of(value)
+        return stamp_of(value, zone)
+    at = _number_time(value)
+    return None if at is None else Stamp(at, local=False)
+
+
+def _number_time(value: object) -> datetime | None:
     if isinstance(value, dict):
         seconds, nanos = value.get("epochSecond"), value.get("nanoOfSecond", 0)
         if not isinstance(seconds, int) or not isinstance(nanos, int):

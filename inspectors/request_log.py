@@ -3,32 +3,40 @@
 Reads the JSON lines of `kafka.request.logger` at DEBUG (KIP-673; brokers >= 2.8) in any layout:
 `Completed request:{…}` with whatever stands before and after it, or that line inside a JSON
 wrapper. A join answered with error 0 or 79 (MEMBER_ID_REQUIRED, KIP-394: the normal first answer)
-binds an exact, ordered assignor list to a member id; error 23 is a refusal.
+binds an exact, ordered assignor list to a member id; errors 23, 26, 81 and 82 are rejections.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Container, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from rebal.groups.model import Record
-from rebal.groups.observations import Observation
+from rebal.groups.observations import LogRead, Observation
 from rebal.inspectors import request_log_events as events
-from rebal.inspectors.log_lines import NO_OFFSET, time_of
+from rebal.inspectors.log_lines import Stamp, Zone, stamp_of
 from rebal.inspectors.request_log_kept import kept, remember_given
-from rebal.inspectors.request_log_lines import BROKEN, MARK, NOT_JSON, OTHER, Request, parse
+from rebal.inspectors.request_log_lines import (
+    BROKEN,
+    MARK,
+    NOT_JSON,
+    OTHER,
+    Request,
+    origin,
+    parse,
+    present,
+)
 from rebal.inspectors.text_input import Source, TextInput
 
 _NO_ERROR: Final = 0
-_INCONSISTENT_GROUP_PROTOCOL: Final = 23
 _MEMBER_ID_REQUIRED: Final = 79
 
 
 class RequestLogCounts(Record, frozen=True, kw_only=True):
     """What was in the log. `requests` are lines of the request logger; the others are parts of it.
 
-    `joins` succeeded or got their member id, `refusals` are error 23, `retries` other errors,
+    `joins` succeeded or got their member id, `refusals` are rejections, `retries` other errors,
     `probes` joins with empty metadata (rebal's own question, no member); `not_json` lines are the
     format of brokers before 2.8; `broken` lines were cut off or are no valid JSON; `other` are
     requests of other kinds or groups. `first_at` and `last_at` bound the time that the log covers.
@@ -52,39 +60,47 @@ class RequestLogCounts(Record, frozen=True, kw_only=True):
 
 
 class RequestLogReading(Record, frozen=True, kw_only=True):
-    """What a request log shows of members, in the order of time, and how much was read."""
+    """What a request log shows of members, in the order of time, and how much was read.
+
+    `logs` are observations too: of the brokers that wrote it.
+    """
 
     observations: tuple[Observation, ...] = ()
+    logs: tuple[LogRead, ...] = ()
     counts: RequestLogCounts = RequestLogCounts()
 
 
 def read_request_log(
     sources: Sequence[Source],
     groups: Container[str] | None = None,
-    tz_offset: timedelta = NO_OFFSET,
+    tz_offset: Zone = None,
 ) -> RequestLogReading:
-    """The joins, refusals, leaves and completed rebalances in one or several request logs.
+    """The joins, rejections, leaves and completed rebalances in one or several request logs.
 
     Times are those of the lines: when the request was COMPLETED (a join waits for the rebalance).
-    A line without a zone is taken as written by a clock `tz_offset` ahead of UTC (default: UTC).
-    Sources may be given in any order; what they say is put in the order of time.
+    A line without a zone is taken as of `tz_offset`; where that is not known its time is the log's
+    own, written as UTC, and the observation is `local`. Sources may be given in any order; what
+    they say is put in the order of time.
 
     Raises:
         DocumentError: a source cannot be read. Lines that make no sense are counted, never raised.
     """
     tally: dict[str, int] = {}
-    times: list[datetime] = []
+    logs = [_Log(TextInput(source)) for source in sources]
     requests: list[Request] = []
-    for source in sources:
-        requests += _read_one(TextInput(source), groups, tz_offset, tally, times)
+    for log in logs:
+        requests += log.read(groups, tz_offset, tally)
     if len(sources) > 1 and all(r.at is not None for r in requests):
         requests.sort(key=_completed)
     history = events.History()
     found: list[Observation] = []
     for request in requests:
         found += _observe(request, history, tally)
+    times = [stamp.at for log in logs for stamp in log.stamps]
+    times += [r.at for r in requests if r.at is not None]
     return RequestLogReading(
         observations=tuple(found),
+        logs=tuple(one for log in logs for one in log.origins()),
         counts=RequestLogCounts(
             first_at=min(times, default=None), last_at=max(times, default=None), **tally
         ),
@@ -96,38 +112,67 @@ def _completed(request: Request) -> datetime:
     return request.at
 
 
-def _read_one(
-    source: TextInput,
-    groups: Container[str] | None,
-    tz_offset: timedelta,
-    tally: dict[str, int],
-    times: list[datetime],
-) -> list[Request]:
-    requests: list[Request] = []
-    lines = marked = 0
-    first = last = b""
-    for raw in source.lines():
-        lines += 1
-        if MARK not in raw:
-            continue
-        marked += 1
-        last = raw
-        first = first or raw
-        parsed = parse(raw, f"{source.name}:{lines}", tz_offset)
-        if isinstance(parsed, Request):
-            if groups is None or parsed.group_id in groups:
-                requests.append(parsed)
+class _Log:
+    """One source: `read` gives its requests, then `origins` the brokers that wrote it."""
+
+    def __init__(self, source: TextInput) -> None:
+        self._source = source
+        self._brokers: dict[str, bool] = {}
+        self._present: dict[str, set[tuple[str, str]]] = {}
+        # Those of its first and of its last line.
+        self.stamps: list[Stamp] = []
+
+    def read(
+        self, groups: Container[str] | None, tz_offset: Zone, tally: dict[str, int]
+    ) -> list[Request]:
+        """The requests of these groups (None: of all); all lines are counted."""
+        source = self._source
+        requests: list[Request] = []
+        lines = marked = 0
+        first = last = b""
+        for raw in source.lines():
+            lines += 1
+            if MARK not in raw:
+                continue
+            marked += 1
+            last = raw
+            first = first or raw
+            heartbeat = present(raw)
+            if heartbeat is not None:
+                group_id, member_id, broker = heartbeat
+                if groups is None or group_id in groups:
+                    self._present.setdefault(broker, set()).add((group_id, member_id))
+            parsed = parse(raw, f"{source.name}:{lines}", tz_offset)
+            if isinstance(parsed, Request):
+                if groups is None or parsed.group_id in groups:
+                    requests.append(parsed)
+                    self._brokers[parsed.broker] = parsed.local
+                else:
+                    _count(tally, "other")
             else:
-                _count(tally, "other")
-        else:
-            _count(tally, _TALLY[parsed])
-    _count(tally, "lines", lines)
-    _count(tally, "requests", marked)
-    _count(tally, "cut_off_sources", int(source.cut_off))
-    bounds = (time_of(raw[:400].decode("utf-8", "replace"), tz_offset) for raw in (first, last))
-    times += [at for at in bounds if at is not None]
-    times += [r.at for r in requests if r.at is not None]
-    return requests
+                _count(tally, _TALLY[parsed])
+        _count(tally, "lines", lines)
+        _count(tally, "requests", marked)
+        _count(tally, "cut_off_sources", int(source.cut_off))
+        ends = (stamp_of(raw[:400].decode("utf-8", "replace"), tz_offset) for raw in (first, last))
+        self.stamps = [stamp for stamp in ends if stamp is not None]
+        return requests
+
+    def origins(self) -> Iterator[LogRead]:
+        """The brokers whose requests it holds."""
+        name = self._source.name
+        for broker in dict.fromkeys([*self._brokers, *self._present]):
+            local = self._brokers.get(broker, any(stamp.local for stamp in self.stamps))
+            yield LogRead(
+                log=name,
+                origin=origin(name, broker),
+                local=local,
+                last_at=max((stamp.at for stamp in self.stamps), default=None),
+                written_at=self._source.written_at,
+                read_at=datetime.now(UTC),
+                broker=broker,
+                members=frozenset(self._present.get(broker, ())),
+            )
 
 
 _TALLY: Final[Mapping[str, str]] = {BROKEN: "broken", NOT_JSON: "not_json", OTHER: "other"}
@@ -137,7 +182,7 @@ def _observe(
     request: Request, history: events.History, tally: dict[str, int]
 ) -> Sequence[Observation]:
     if request.api == "JOIN_GROUP":
-        if request.error == _INCONSISTENT_GROUP_PROTOCOL:
+        if request.error in events.REJECTIONS:
             if request.is_probe:
                 _count(tally, "probes")
                 return ()

@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final, TypedDict
 
 from rebal.groups.clients import family_of
 from rebal.groups.model import Evidence, Software, Source
 from rebal.groups.observations import Introduced, Joined, Left, Observation, Rebalanced, Refused
 from rebal.inspectors.request_log_lines import Request, objects, text_in
+
+# The errors of JOIN_GROUP after which clients give up; 23 is the only one of a list.
+REJECTIONS: Final[Mapping[int, str]] = {
+    23: "INCONSISTENT_GROUP_PROTOCOL",
+    26: "INVALID_SESSION_TIMEOUT",
+    81: "GROUP_MAX_SIZE_REACHED",
+    82: "FENCED_INSTANCE_ID",
+}
+
+
+class Where(TypedDict):
+    """The fields of `Seen`."""
+
+    log: str
+    line: int
+    origin: str
+    local: bool
+
+
+def seen(request: Request) -> Where:
+    """Where the request stands."""
+    return Where(log=request.log, line=request.line, origin=request.origin, local=request.local)
 
 
 class History:
@@ -44,14 +66,17 @@ def joined(request: Request, history: History) -> Sequence[Observation]:
     generation = answer.get("generationId")
     handed_out = generation if request.error == 0 and isinstance(generation, int) else None
     join = Joined(
+        **seen(request),
         group_id=request.group_id,
         member_id=member_id,
         list=_assignors(request),
         accepted=request.error == 0,
+        new=not text_in(body, "memberId"),
         at=request.at,
         client_id=request.client_id,
         instance_id=instance_id,
         host=request.host,
+        connection=request.connection,
         software=_software(request),
         reason=text_in(body, "reason") or None,
         generation_id=handed_out,
@@ -87,6 +112,7 @@ def introduced(request: Request, history: History) -> Sequence[Observation]:
     history.introduced.add(key)
     return (
         Introduced(
+            **seen(request),
             group_id=request.group_id,
             member_id=member_id,
             software=software,
@@ -96,14 +122,17 @@ def introduced(request: Request, history: History) -> Sequence[Observation]:
 
 
 def refused(request: Request) -> Observation:
-    """A join that was answered with INCONSISTENT_GROUP_PROTOCOL (23)."""
+    """A join that was answered with one of `REJECTIONS`."""
     return Refused(
+        **seen(request),
+        error=REJECTIONS[request.error],
         group_id=request.group_id,
         list=_assignors(request),
         at=request.at,
         client_id=request.client_id,
         instance_id=text_in(request.request, "groupInstanceId") or None,
         host=request.host,
+        connection=request.connection,
         software=_software(request),
         evidence=_evidence(request),
     )
@@ -120,6 +149,7 @@ def left(request: Request, history: History) -> Sequence[Observation]:
     if "members" not in request.request:
         member_id = text_in(request.request, "memberId")
         leaver = Left(
+            **seen(request),
             group_id=request.group_id,
             member_id=member_id,
             at=request.at,
@@ -140,6 +170,7 @@ def left(request: Request, history: History) -> Sequence[Observation]:
         if member_id or instance_id:
             found.append(
                 Left(
+                    **seen(request),
                     group_id=request.group_id,
                     member_id=member_id,
                     at=request.at,
@@ -159,6 +190,7 @@ def _rebalanced(
     history.generations[request.group_id] = generation
     return (
         Rebalanced(
+            **seen(request),
             group_id=request.group_id,
             generation_id=generation,
             at=request.at,

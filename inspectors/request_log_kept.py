@@ -14,7 +14,7 @@ from rebal.groups.errors import WireError
 from rebal.groups.model import Evidence, RebalanceProtocol, Source
 from rebal.groups.observations import Ran
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
-from rebal.inspectors.request_log_events import History
+from rebal.inspectors.request_log_events import History, seen
 from rebal.inspectors.request_log_lines import Request, objects, text_in
 
 _STREAM = "stream"
@@ -54,8 +54,15 @@ def kept(request: Request, history: History) -> tuple[Ran, ...]:
     else:
         return ()
     detail = f"{request.where} {request.api} v{request.version}: {what}"
-    seen = Evidence(source=Source.REQUEST_LOG, at=request.at, detail=detail)
-    return (Ran(group_id=request.group_id, member_id=member_id, value=value, evidence=seen),)
+    said = Evidence(source=Source.REQUEST_LOG, at=request.at, detail=detail)
+    ran = Ran(
+        **seen(request),
+        group_id=request.group_id,
+        member_id=member_id,
+        value=value,
+        evidence=said,
+    )
+    return (ran,)
 
 
 def _bytes(text: str) -> bytes:

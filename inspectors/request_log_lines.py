@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from rebal.groups.model import Record
-from rebal.inspectors.log_lines import time_of, unwrap
+from rebal.inspectors.log_lines import Stamp, Zone, better, stamp_of, unwrap
 
 MARK: Final = b"Completed request:"
 OTHER: Final = "other"
@@ -30,7 +30,12 @@ _NO_ERROR: Final = re.compile(rb'"errorCode\\*":\s*0\b')
 _LOG4J: Final = re.compile(
     rb"\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)[.,](\d{3})\]? (?:TRACE|DEBUG|INFO) *"
 )
-_CONNECTION: Final = re.compile(r".*:\d+-(.+):\d+-\d+(?:-\d+)?")
+_CONNECTION: Final = re.compile(r"(.*:\d+)-(.+):\d+-\d+(?:-\d+)?")
+# A member's heartbeat in the usual layout; the connection stands behind it.
+_PRESENT: Final = re.compile(
+    rb'"requestApiKeyName":"HEARTBEAT".*?"groupId":"([^"\\]+)","generationId":\d+,'
+    rb'"memberId":"([^"\\]+)".*?"errorCode":0\b.*?"connection":"([^"\\]*)"'
+)
 _APIS: Final = ("JOIN_GROUP", "SYNC_GROUP", "LEAVE_GROUP", "CONSUMER_GROUP_HEARTBEAT")
 _PLAIN_APIS: Final = frozenset(api.encode() for api in _APIS)
 _HEARTBEAT: Final = "HEARTBEAT"
@@ -39,8 +44,9 @@ _HEARTBEAT: Final = "HEARTBEAT"
 class Request(Record, frozen=True, kw_only=True):
     """One completed group request: its header's facts, and the request and response as objects.
 
-    `at` is when it was completed, `total_ms` after it came in; `where` is the source and line;
-    `host` has no port.
+    `at` is when it was completed (with `local` by the log's own clock, as if that were UTC),
+    `total_ms` after it came in; `where` is the source and line; `host` has no port; `broker` is the
+    address and port that the client was connected to.
     """
 
     api: str
@@ -49,13 +55,23 @@ class Request(Record, frozen=True, kw_only=True):
     group_id: str
     error: int
     at: datetime | None
+    local: bool
     total_ms: float | None
     where: str
+    log: str
+    line: int
     host: str
+    broker: str
+    connection: str
     software_name: str | None
     software_version: str | None
     request: dict[str, Any]
     response: dict[str, Any]
+
+    @property
+    def origin(self) -> str:
+        """One broker's logs in one folder: the parts of a log that is rotated have one clock."""
+        return origin(self.log, self.broker)
 
     @property
     def is_probe(self) -> bool:
@@ -64,6 +80,12 @@ class Request(Record, frozen=True, kw_only=True):
             return False
         protocols = objects(self.request.get("protocols"))
         return all(not p.get("metadata") for p in protocols)
+
+
+def origin(log: str, broker: str) -> str:
+    """The name of what one broker wrote into the logs of one folder."""
+    folder, separator, _ = log.rpartition("/")
+    return f"{folder if separator else log} {broker}"
 
 
 class _Header(msgspec.Struct):
@@ -115,7 +137,7 @@ def may_concern_group(raw: bytes, heartbeats: bool = False) -> bool:
 
 
 def parse(
-    raw: bytes, where: str, tz_offset: timedelta, heartbeats: bool = False
+    raw: bytes, where: str, tz_offset: Zone, heartbeats: bool = False
 ) -> Request | Literal["other", "broken", "not json"]:
     """The group request in a line that holds `MARK`, or why there is none.
 
@@ -125,9 +147,9 @@ def parse(
     if not may_concern_group(raw, heartbeats):
         return OTHER
     prefix, _, rest = raw.partition(MARK)
-    at = None
+    at: Stamp | None = None
     if rest.startswith(b'{\\"') or b'"' in prefix:
-        inner = unwrap(raw.decode("utf-8", "replace"))
+        inner = unwrap(raw.decode("utf-8", "replace"), tz_offset)
         at = inner.wrapper_time
         prefix, _, rest = inner.text.encode("utf-8", "replace").partition(MARK)
     if rest.startswith(b"RequestHeader("):
@@ -138,6 +160,7 @@ def parse(
     api = line.requestHeader.requestApiKeyName
     if api not in _APIS and not (heartbeats and api == _HEARTBEAT):
         return OTHER
+    stamp = better(_time(prefix, tz_offset), at)
     software = line.clientInformation or _Software()
     error = line.response.get("errorCode", 0)
     group_id = line.request.get("groupId")
@@ -149,10 +172,15 @@ def parse(
         client_id=line.requestHeader.clientId or "",
         group_id=group_id,
         error=error,
-        at=_time(prefix, tz_offset) or at,
+        at=stamp and stamp.at,
+        local=stamp is not None and stamp.local,
         total_ms=line.totalTimeMs,
         where=where,
-        host=_host(line.connection),
+        log=where.rpartition(":")[0] or where,
+        line=int(number) if (number := where.rpartition(":")[2]).isdecimal() else 0,
+        host=_ends(line.connection)[1],
+        broker=_ends(line.connection)[0],
+        connection=line.connection,
         software_name=_known(software.softwareName),
         software_version=_known(software.softwareVersion),
         request=line.request,
@@ -190,23 +218,33 @@ def _decode(rest: bytes) -> _Line | None:
     return None
 
 
-def _time(prefix: bytes, tz_offset: timedelta) -> datetime | None:
+def _time(prefix: bytes, tz_offset: Zone) -> Stamp | None:
     usual = _LOG4J.fullmatch(prefix)
     if usual is None:
-        return time_of(prefix.decode("utf-8", "replace"), tz_offset)
+        return stamp_of(prefix.decode("utf-8", "replace"), tz_offset)
     second = _second(usual[1], tz_offset)
-    return second and second + timedelta(milliseconds=int(usual[2]))
+    return second and second._replace(at=second.at + timedelta(milliseconds=int(usual[2])))
 
 
 @lru_cache(maxsize=1024)
-def _second(text: bytes, tz_offset: timedelta) -> datetime | None:
-    return time_of(text.decode(), tz_offset)
+def _second(text: bytes, tz_offset: Zone) -> Stamp | None:
+    return stamp_of(text.decode(), tz_offset)
 
 
 @lru_cache(maxsize=1024)
-def _host(connection: str) -> str:
+def _ends(connection: str) -> tuple[str, str]:
+    """The broker's address and port, and the client's address."""
     found = _CONNECTION.fullmatch(connection)
-    return found[1] if found else ""
+    return (found[1], found[2]) if found else ("", "")
+
+
+def present(raw: bytes) -> tuple[str, str, str] | None:
+    """The group, the member id and the broker of a heartbeat that was answered without error."""
+    found = _PRESENT.search(raw) if b'"requestApiKeyName":"HEARTBEAT"' in raw else None
+    if found is None:
+        return None
+    group_id, member_id, connection = (part.decode("utf-8", "replace") for part in found.groups())
+    return group_id, member_id, _ends(connection)[0]
 
 
 def _known(name: str | None) -> str | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -28,6 +30,8 @@ class TextInput:
     def __init__(self, source: Source) -> None:
         self._source = source
         self.cut_off = False
+        # When the file was written last; None where it is no file.
+        self.written_at: datetime | None = None
         if isinstance(source, Path):
             self.name = "standard input" if str(source) == _STDIN else str(source)
         else:
@@ -48,6 +52,9 @@ class TextInput:
             else:
                 with source.open("rb") as stream:
                     yield from self._pieces(stream)
+                    # A log may grow while it is read: its last line is of this moment at most.
+                    changed = os.fstat(stream.fileno()).st_mtime
+                self.written_at = datetime.fromtimestamp(changed, UTC)
         except (gzip.BadGzipFile, zlib.error):
             raise DocumentError(
                 f"{self.name}: damaged gz data; fetch the file again or unpack what is readable."

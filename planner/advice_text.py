@@ -143,3 +143,29 @@ def back_from_target(target: str, keep: str | None) -> str:
 def back_over_stop(change: str) -> str:
     """Return the rollback of a step in which the whole group stops."""
     return f"stop every member, see the group Empty, start all with {change}"
+
+
+def back_one_by_one(change: str) -> str:
+    """Return the rollback of a step that changes the group's protocol member by member."""
+    return f"restart the members with {change}, one by one"
+
+
+def stop_these(who: str) -> str:
+    """Return the line that stops some members of a group that goes on."""
+    return (
+        f"stop all of these cleanly: {who} (a member that is killed counts with its old list until "
+        "its session ends)"
+    )
+
+
+def start_these(assignors: Sequence[str]) -> str:
+    """Return the line that starts the stopped members of a group that goes on."""
+    return f"start them with [{', '.join(assignors)}]"
+
+
+def back_from_stop(keep: str | None, target: str, again: str) -> str:
+    """Return the rollback of a stop of some members: the old list, while others still hold it."""
+    return (
+        f"stop these members again; while {keep} is elected, start them with [{keep}]; once "
+        f"{target} is elected: {again} gives the order that is admitted"
+    )

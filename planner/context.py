@@ -374,7 +374,7 @@ class Context:
             and bool(self.members)
             and len(self.holding) == len(self.members)
             and not self.remembers
-            and self.reloaded is not Tri.NO
+            and (self.reloaded is not Tri.NO or self.target in self.memory.not_in_all)
             and self.probed(self.target) is not Tri.YES
         )
 

@@ -42,6 +42,7 @@ def command(
     assignors: options.Assignors = None,
     request_log: options.RequestLog = None,
     client_log: options.ClientLog = None,
+    log_timezone: options.LogTimezone = None,
     inventory: options.Inventory = None,
     evidence: scanned.Evidence = None,
     snapshot: options.Snapshot = None,
@@ -93,7 +94,7 @@ def command(
             probe=probe,
             assignors=assignors or (),
         )
-    observations = options.evidence_files(request_log, client_log, inventory)
+    observations = options.evidence_files(request_log, client_log, inventory, log_timezone)
     if not offline:
         observations += scanned.observations(evidence, [one.group.group_id for one in seen])
     seen = [options.with_evidence(one, observations) for one in seen]

@@ -58,6 +58,7 @@ def command(
     assignors: options.Assignors = None,
     request_log: options.RequestLog = None,
     client_log: options.ClientLog = None,
+    log_timezone: options.LogTimezone = None,
     inventory: options.Inventory = None,
     evidence: scanned.Evidence = None,
     expect_members: acceptance.ExpectMembers = None,
@@ -121,7 +122,7 @@ def command(
             match=match,
             probe=probe,
             assignors=assignors or (),
-            observations=options.evidence_files(request_log, client_log, inventory),
+            observations=options.evidence_files(request_log, client_log, inventory, log_timezone),
             evidence=evidence,
             form=form,
             wide=wide,
@@ -137,6 +138,7 @@ def command(
         request_log=request_log,
         client_log=client_log,
         inventory=inventory,
+        log_timezone=log_timezone,
         evidence=evidence,
     )
     import msgspec

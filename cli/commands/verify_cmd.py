@@ -46,6 +46,7 @@ def command(
     probe: options.Probe = False,
     request_log: options.RequestLog = None,
     client_log: options.ClientLog = None,
+    log_timezone: options.LogTimezone = None,
     inventory: options.Inventory = None,
     evidence: scanned.Evidence = None,
     step: Annotated[
@@ -127,7 +128,7 @@ def command(
     book = Journal(journal or default, made)
     for note in book.notes:
         output.say(note)
-    files = _Files(request_log, client_log, inventory)
+    files = _Files(request_log, client_log, inventory, log_timezone)
     scan = scanned.observations(evidence, [made.group_id])
     connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
 
@@ -247,10 +248,12 @@ class _Files:
         request_log: Sequence[Path] | None,
         client_log: Sequence[Path] | None,
         inventory: Path | None,
+        log_timezone: str | None,
     ) -> None:
         self._request_log = request_log
         self._client_log = client_log
         self._inventory = inventory
+        self._log_timezone = log_timezone
         self._key: object = None
         self._seen: tuple[Observation, ...] = ()
 
@@ -259,7 +262,7 @@ class _Files:
         key = tuple(map(_age, [*(self._request_log or ()), *(self._client_log or ())]))
         if key != self._key:
             self._seen = options.evidence_files(
-                self._request_log, self._client_log, self._inventory
+                self._request_log, self._client_log, self._inventory, self._log_timezone
             )
             self._key = key
         return self._seen

@@ -12,6 +12,7 @@ from typing import Final
 
 from rebal.groups.clients import worker_list
 from rebal.groups.model import Tri
+from rebal.planner.advice_text import START_ALL, STOP_ALL
 from rebal.planner.aims import Aim
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.cost import CostModel, Restarts
@@ -197,9 +198,10 @@ def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> Iterator[str
     named = ", ".join(map(_worker, rest[:20]))
     named += f" and {len(rest) - 20} more" if len(rest) > 20 else ""
     if _together(context):
-        yield f"stop every worker: {named}"
+        yield f"{STOP_ALL}: {named}"
         yield see_it_empty(context.snapshot.members, context.group.group_id)
-        yield "start them all; then: each answers GET / on its REST port, all tasks are RUNNING"
+        yield START_ALL
+        yield "then: each answers GET / on its REST port, all tasks are RUNNING"
         return
     yield f"one worker at a time: {named}"
     yield (

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
+from rebal.planner.advice_text import START_ALL, STOP_ALL, back_over_stop
 from rebal.planner.context import Context, ids
 from rebal.planner.cost_stop import Stop, see_it_empty, stop_and_start
 from rebal.planner.families import speak_kip848, stays_eager
@@ -46,10 +47,9 @@ def cut_over(context: Context) -> tuple[Step, ...]:
             config=list_settings(context, names, context.members),
             target_list=names,
             order=(
-                "stop every member (all services and sites that use this group id)",
+                STOP_ALL,
                 see_it_empty(members, context.group.group_id),
-                "start all members; while the group has no members, any list that all of them "
-                "share is admitted",
+                START_ALL,
                 *_without_a_stop(context),
             ),
             to_do=ids(facts for facts in context.members if facts not in context.settled),
@@ -60,7 +60,7 @@ def cut_over(context: Context) -> tuple[Step, ...]:
                 needs=(f"every member on {context.target} alone",),
                 holds=Tri.NO,
             ),
-            rollback="stop every member again and start all with the old list",
+            rollback=back_over_stop("the old list"),
             cost=stop_and_start(
                 Stop(snapshot=priced(context), assignor=context.target, speed=context.speed)
             ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
+from rebal.planner.advice_text import STOP_ALL, back_one_by_one, back_over_stop, start_all
 from rebal.planner.context import Context, ids
 from rebal.planner.cost_online import Move, default_server_side, move_online
 from rebal.planner.cost_stop import Stop, see_it_empty, stop_and_start
@@ -64,7 +65,7 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
         to_do=ids(rest),
         done=ids(done),
         gate=_gate(context, Tri.NO if rest else Tri.CANNOT_TELL),
-        rollback="restart the members with group.protocol=consumer again, one by one",
+        rollback=back_one_by_one("group.protocol=consumer"),
         cost=move_online(
             Move(
                 snapshot=priced(context),
@@ -98,13 +99,13 @@ def _offline(context: Context, common: tuple[Answer, ...], online: tuple[Answer,
             "says; committed offsets stay",
         ),
         order=(
-            "stop every member cleanly (all services and sites that use this group id)",
+            STOP_ALL,
             see_it_empty(members, context.group.group_id),
             _START,
         ),
         to_do=ids(context.members),
         gate=_gate(context, Tri.NO),
-        rollback="stop every member, see the group Empty, start all with group.protocol=consumer",
+        rollback=back_over_stop("group.protocol=consumer"),
         cost=stop_and_start(
             Stop(snapshot=priced(context), assignor=context.target, speed=context.speed)
         ),
@@ -128,7 +129,7 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
         why=("an empty KIP-848 group is replaced by a classic one; committed offsets stay",),
         order=(_START,),
         gate=_gate(context, Tri.NO),
-        rollback="stop every member, see the group Empty, start all with group.protocol=consumer",
+        rollback=back_over_stop("group.protocol=consumer"),
         cost=Cost(
             rebalances=1,
             partitions_stopped=0,
@@ -139,9 +140,9 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
     )
 
 
-_START = (
-    "start all members with group.protocol=classic; one that comes with group.protocol=consumer "
-    "first makes the group a KIP-848 group again"
+_START = start_all(
+    "group.protocol=classic",
+    "one that comes with group.protocol=consumer first makes the group a KIP-848 group again",
 )
 
 

@@ -8,6 +8,7 @@ target alone, which is then in every list.
 from __future__ import annotations
 
 from rebal.groups.model import Tri
+from rebal.planner.advice_text import back_from_stop, start_these, stop_these
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.cost import CostModel
 from rebal.planner.cost_some import Some, stop_some
@@ -16,6 +17,7 @@ from rebal.planner.plan import Step, StepKind
 from rebal.planner.routes.priced import priced
 from rebal.planner.routes.rolling import (
     add_both,
+    again,
     drop_old,
     expected_line,
     gate_of,
@@ -63,11 +65,10 @@ def _stop_and_start(context: Context, number: int) -> Step:
             "the others go on: nothing stands still but what moves to them and back",
         ),
         order=(
-            f"stop all of these cleanly: {context.named(stopped, 20)} (a member that is killed "
-            "counts with its old list until its session ends)",
+            stop_these(context.named(stopped, 20)),
             f"see that the group is Stable with {left} members and that {context.target} is "
             f"elected: rebal inspect {context.group.group_id} --probe",
-            f"start them with [{context.target}]",
+            start_these((context.target,)),
         ),
         to_do=ids(stopped),
         gate=gate_of(
@@ -79,8 +80,7 @@ def _stop_and_start(context: Context, number: int) -> Step:
             ),
             holds=Tri.NO,
         ),
-        rollback=f"stop these members again, start them with [{context.keep}]: every other "
-        "member's list still holds it",
+        rollback=back_from_stop(context.keep, context.target, again(context)),
         cost=stop_some(
             Some(
                 snapshot=priced(context),

@@ -9,6 +9,7 @@ makes all members join again.
 from __future__ import annotations
 
 from rebal.groups.model import Tri
+from rebal.planner.advice import cure_of
 from rebal.planner.context import Context, ids
 from rebal.planner.cost import CostModel
 from rebal.planner.plan import Step, StepKind
@@ -18,29 +19,30 @@ from rebal.planner.routes.static import static_lines
 
 def refresh(context: Context, number: int, cost: CostModel) -> Step:
     """The step; its `target_list` is empty: no list changes."""
-    dynamic = [facts for facts in context.members if facts.member.instance_id is None]
-    chosen = (dynamic or context.members)[:1]
+    cure = cure_of(context, step=number)
+    chosen = [facts for facts in context.members if facts.member.member_id in cure.members]
     known = context.reloaded is Tri.YES
-    # An exact list without the elected assignor contradicts the vote: then nothing is sure.
-    elected = str(context.elected)
-    sure = all(context.supports(facts, elected) is Tri.YES for facts in context.members)
     return Step(
         id=number,
         title="One restart with the CURRENT list, so that the coordinator knows every list",
         kind=StepKind.ROLLING,
-        precondition=f"nothing: {context.elected} is in every list, so the restarted member is "
-        "admitted whatever the coordinator remembers",
-        precondition_holds=Tri.YES if sure else Tri.CANNOT_TELL,
+        precondition=f"nothing: {cure.reason}, so the join is admitted whatever else the "
+        "coordinator remembers"
+        if cure.recommended
+        else cure.reason,
+        precondition_holds=cure.verdict,
         why=(
             f"the coordinator {'has' if known else 'may have'} been loaded again since the last "
             f"rebalance, and then it remembers only {context.elected} of every list: a member "
-            f"restarted with [{context.target}] would be refused, although every list holds it "
-            "(RB113)",
+            f"restarted with [{context.target}] is rejected, although every list holds it (RB113)",
         ),
         order=(
-            f"restart {context.named(chosen)} with its CURRENT list: change nothing",
-            "wait until the group is Stable: every member has joined again",
-            *static_lines(context, () if dynamic else chosen),
+            cure.text,
+            *cure.after,
+            *cure.risks,
+            "look again: a static member that is down keeps what the load left until it returns, "
+            "is removed, or its session expires",
+            *static_lines(context, [f for f in chosen if f.member.instance_id is not None]),
         ),
         to_do=ids(chosen),
         gate=gate_of(
@@ -52,5 +54,5 @@ def refresh(context: Context, number: int, cost: CostModel) -> Step:
         ),
         rollback="nothing to undo: no list has changed",
         cost=cost_of(context, chosen, cost, ()),
-        exit_code=0 if sure else 4,
+        exit_code={Tri.YES: 0, Tri.NO: 3, Tri.CANNOT_TELL: 4}[cure.verdict],
     )

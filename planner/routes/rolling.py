@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from rebal.groups.clients import family as known_family
 from rebal.groups.clients import version_tuple
 from rebal.groups.model import Tri
+from rebal.planner.advice_text import back_from_mixed, back_from_target, in_order
 from rebal.planner.context import CONSUMER, EAGER, Context, Facts, ids
 from rebal.planner.cost import CostModel, Restarts
 from rebal.planner.cost_timeouts import back_in_time, of_family
@@ -67,8 +68,7 @@ def add_both(
             ),
             holds=_answer(proven, bool(lacking or context.missing)),
         ),
-        rollback=f"restore [{context.keep or 'the old list'}] one member at a time, in any order; "
-        "no state to undo",
+        rollback=back_from_mixed(context.keep, context.target, again(context)),
         cost=cost_of(context, rest, cost, names),
     )
 
@@ -79,7 +79,6 @@ def drop_old(context: Context, number: int, cost: CostModel) -> Step:
     rest = [facts for facts in context.members if facts not in context.settled]
     to_do = [facts for facts in rest if Tri.YES is context.holds_old(facts)]
     unknown = [facts for facts in rest if facts not in to_do]
-    both = [context.target, context.keep or "the old assignor"]
     kind = "cooperative" if context.goal == EAGER else "eager"
     proven = not context.missing and not rest
     return Step(
@@ -110,8 +109,7 @@ def drop_old(context: Context, number: int, cost: CostModel) -> Step:
             ),
             holds=_answer(proven, bool(to_do or context.missing)),
         ),
-        rollback=f"to [{', '.join(both)}] on every member first, never straight to "
-        f"[{both[1]}] (RB108: it would be refused)",
+        rollback=back_from_target(context.target, context.keep),
         cost=cost_of(context, rest, cost, names),
     )
 
@@ -238,6 +236,12 @@ def _evidence(context: Context) -> tuple[str, ...]:
     return (*probe, "--request-log", "kafka-request.log")
 
 
+def again(context: Context) -> str:
+    """Return the command that plans the way back from here."""
+    other = context.elected if context.goal != EAGER else "cooperative"
+    return f"rebal plan-upgrade {context.group.group_id} --to {other or 'eager'}"
+
+
 def request_log_hint(context: Context, *, to_the_end: bool = False) -> str:
     """How to make the first restart show every member's list (KIP-412).
 
@@ -262,14 +266,7 @@ def order_of(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
     static = [facts for facts in rest if facts.member.instance_id is not None]
     if context.unsure and len(static) < len(context.members):
         yield request_log_hint(context)
-    yield (
-        "one member at a time: stop it cleanly and let it leave (no kill, no surge: a member that "
-        "is gone without leaving counts with its old list until its session ends), then start it"
-    )
-    yield f"in this order: {', '.join(facts.name for facts in rest[:20])}" + (
-        f" and {len(rest) - 20} more" if len(rest) > 20 else ""
-    )
-    yield "after each: the group is Stable, the member is back and owns partitions, lag goes down"
+    yield from in_order([facts.name for facts in rest])
     yield from static_lines(context, static)
     yield from kubernetes_lines(rest)
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from rebal.groups.clients import family as known_family
 from rebal.groups.model import GroupType, Tri
+from rebal.planner.advice_text import STOP_ALL, back_one_by_one, back_over_stop, in_order, start_all
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.cost_online import Move, default_server_side, move_online
 from rebal.planner.cost_stop import Stop, see_it_empty, stop_and_start
@@ -80,10 +81,10 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
             ),
             holds=Tri.NO if rest or context.missing else Tri.YES,
         ),
-        rollback="restart the members with their old configuration, one by one: when the last one "
-        "with group.protocol=consumer has left, the coordinator converts the group back, if its "
-        "migration policy is downgrade or bidirectional (--to cooperative-sticky, or --to range, "
-        "plans it)",
+        rollback=back_one_by_one("their old configuration")
+        + ": when the last one with group.protocol=consumer has left, the coordinator converts the "
+        "group back, if its migration policy is downgrade or bidirectional (--to "
+        "cooperative-sticky, or --to range, plans it)",
         cost=move_online(
             Move(
                 snapshot=priced(context),
@@ -103,12 +104,7 @@ def one_by_one(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
     """How to restart `rest` where each changes its protocol, up or down: no list can lie unused."""
     if not rest:
         return
-    yield (
-        "one member at a time: stop it cleanly and let it leave, then start it with the new "
-        "configuration"
-    )
-    yield f"in this order: {context.named(rest, 20)}"
-    yield "after each: the group is Stable, the member is back and owns partitions, lag goes down"
+    yield from in_order([facts.name for facts in rest])
     static = [facts for facts in rest if facts.member.instance_id is not None]
     if static:
         yield (
@@ -136,14 +132,14 @@ def _offline(context: Context, common: Sequence[Answer], online: Sequence[Answer
             *_why(context),
         ),
         order=(
-            "stop every member cleanly (all services and sites that use this group id)",
+            STOP_ALL,
             see_it_empty(members, context.group.group_id),
             *_start_lines(),
         ),
         to_do=ids(context.members),
         gate=_gate(context),
-        rollback="stop every member, see the group Empty, start all with the old configuration: an "
-        "empty KIP-848 group is replaced by a classic one",
+        rollback=back_over_stop("the old configuration")
+        + ": an Empty KIP-848 group is replaced by a classic one",
         cost=stop_and_start(
             Stop(
                 snapshot=priced(context),
@@ -182,7 +178,7 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
         why=("an empty group is replaced by one of the new kind; committed offsets stay",),
         order=tuple(_start_lines()),
         gate=_gate(context),
-        rollback="stop every member, see the group Empty, start all with the old configuration",
+        rollback=back_over_stop("the old configuration"),
         cost=Cost(
             rebalances=1,
             partitions_stopped=0,
@@ -194,9 +190,9 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
 
 
 def _start_lines() -> Iterator[str]:
-    yield (
-        "start all members with group.protocol=consumer; one that comes with its old configuration "
-        "first makes the group a classic one again"
+    yield start_all(
+        "group.protocol=consumer",
+        "one that comes with its old configuration first makes the group a classic one again",
     )
 
 

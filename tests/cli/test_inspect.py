@@ -275,7 +275,7 @@ def test_a_shell_pattern_of_logs_is_files_not_groups(
     given: list[list[str]] = []
     monkeypatch.setattr(
         "rebal.cli.options.evidence_files",
-        lambda request, client, inventory: given.append([str(p) for p in client]) or (),
+        lambda request, client, *_: given.append([str(p) for p in client]) or (),
     )
     monkeypatch.chdir(tmp_path)
     for name in ("a.log", "b.log", "checkout"):

@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.evidence import MOST_REFUSALS, merge
+from rebal.groups.evidence import merge
+from rebal.groups.evidence_rejections import MOST_REFUSALS
 from rebal.groups.model import (
     Evidence,
     GroupSnapshot,

@@ -107,7 +107,9 @@ def test_a_cut_over_says_to_stop_all_and_holds_when_all_are_back() -> None:
     tell = Story(plan)
     before = tell(look(1, [rd(1, RANGE), {**rd(1, RANGE), "id": "rd-1.1", "client": "rd-1"}]))
     assert (before.exit_code, before.findings) == (4, ())
-    assert before.next.startswith("stop rd-0, rd-1 together, see the group Empty before the first one")
+    assert before.next.startswith(
+        "stop rd-0, rd-1 together, see the group Empty before the first one"
+    )
     empty = tell(look(2, [], state="Empty", elected=None))
     assert (empty.exit_code, empty.why[0][:6]) == (4, "2 of 2")
     back = tell(look(3, [rd(2, FINAL), {**rd(2, FINAL), "id": "rd-1.2", "client": "rd-1"}], **COOP))
