@@ -225,8 +225,8 @@ class Story:
         elif action == "none":
             self._finish(body)
         elif action == "replan":
-            self._progressed()
-            self._plan()
+            # A new plan's own advice is what follows, whatever verify would say of it.
+            self._replan(advice)
         elif action == "confirm":
             self._confirm(advice)
         elif action == "evidence":
@@ -234,46 +234,55 @@ class Story:
         else:
             self._wait(advice)
 
+    def _replan(self, advice: dict[str, Any]) -> None:
+        body = self._plan()
+        self._say(f"advice of the new plan: {body['advice']['text']}")
+        if body["advice"]["action"] in ("replan", "none"):
+            self._wait(advice)
+        else:
+            self._carry_out(body)
+
     def _obey(self, advice: dict[str, Any]) -> None:
-        race = None
-        if self.rng.random() < self.limits.race_chance:
-            race = self._race()
         action, assignors = advice["action"], tuple(advice["assignors"])
+        found = [
+            self.world.found(member_id, name)
+            for member_id, name in zip(
+                advice["members"] or [""] * len(advice["names"]), advice["names"], strict=True
+            )
+        ]
+        wanted = action != "start"
+        concerned = [each for each in found if each is not None and each.running is wanted]
+        if action != "temporary" and not concerned:
+            # "if it is down", or it has crashed meanwhile: there is nothing to carry out.
+            self._say("nothing to carry out: look again")
+            self._wait(advice)
+            return
+        race = self._race() if self.rng.random() < self.limits.race_chance else None
         self.outcome.obeyed += 1
         self._progressed()
-        if action == "restart":
-            process = self.world.found(advice["members"][0], advice["names"][0])
-            if process is None or not process.running:
-                self._say(f"{advice['names'][0]} does not run any more: look again")
-                self.outcome.obeyed -= 1
-                return
-            self.world.stop(process)
-            process.running = False
-            if process.instance_id is None and not self.world.gone([process]):
-                self._broken(f"{process.name} was stopped and is still in the group")
-            self._advised(process, assignors, advice, race)
-        elif action == "start":
-            self._start(advice, assignors, race)
-        elif action == "temporary":
+        if action == "temporary":
             self._temporary(advice, assignors, race)
         else:
-            self._cut_over(advice, assignors, race)
+            if action == "restart":
+                concerned = concerned[:1]
+            self._stop(concerned)
+            for process in concerned:
+                process.retired = False
+                self._advised(process, assignors, advice, race)
         self._settled()
         self._bystanders(f"after {advice['text']}")
         self._progressed()
 
-    def _start(self, advice: dict[str, Any], assignors: tuple[str, ...], race: str | None) -> None:
-        down = False
-        for name in advice["names"]:
-            process = self.world.found("", name)
-            if process is not None and not process.running:
-                down, process.retired = True, False
-                self._advised(process, assignors, advice, race)
-        if not down:
-            # "if it is down": it is not, so there is nothing to do but look again.
-            self.outcome.obeyed -= 1
-            self._say("nobody of these is down")
-            self._wait(advice)
+    def _stop(self, processes: Sequence[Process]) -> None:
+        """Stop them all, and see that those who are to leave have left."""
+        running = [each for each in processes if each.running]
+        for process in running:
+            self.world.stop(process)
+            process.running = False
+        # A lone static member's restart does not wait for its session to end.
+        leaving = [each for each in running if each.instance_id is None or len(running) > 1]
+        if leaving and not self.world.gone(leaving):
+            self._broken(f"{leaving[0].name} was stopped and is still in the group")
 
     def _temporary(
         self, advice: dict[str, Any], assignors: tuple[str, ...], race: str | None
@@ -288,21 +297,6 @@ class Story:
         if guest.running:
             self.world.stop(guest)
             guest.running = False
-
-    def _cut_over(
-        self, advice: dict[str, Any], assignors: tuple[str, ...], race: str | None
-    ) -> None:
-        pairs = zip(advice["members"], advice["names"], strict=True)
-        found = [self.world.found(*pair) for pair in pairs]
-        stopped = [each for each in found if each is not None]
-        for process in stopped:
-            if process.running:
-                self.world.stop(process)
-                process.running = False
-        if not self.world.gone(stopped):
-            self._broken("the stopped members are still in the group")
-        for process in stopped:
-            self._advised(process, assignors, advice, race)
 
     def _advised(
         self,
@@ -371,7 +365,8 @@ class Story:
         self._look(self.world.verify, *words)
 
     def _finish(self, body: dict[str, Any]) -> None:
-        down = [each.name for each in self._service() if not each.running]
+        # The coordinator counts a crashed member until its session ends.
+        down = [each.name for each in self._service() if not each.running and each.due is None]
         if down and self.counted:
             self._violated(f"called finished while {', '.join(down)} are down")
         for each in self._running():
@@ -404,10 +399,7 @@ class Story:
         if not process.mixes and len({self._is_eager(name) for name in lists}) == 2:
             return False
         self.outcome.trials += 1
-        self.world.stop(process)
-        process.running = False
-        if process.instance_id is None:
-            self.world.gone([process])
+        self._stop([process])
         process.assignors = lists
         error = self.world.start(process)
         process.running = error is None
@@ -432,7 +424,8 @@ class Story:
         if self.rng.random() < self.limits.event_chance:
             event = self.rng.choice(_EVENTS)
             event(self)
-            self._settled(required=False)
+            if self.rng.random() < 0.5:
+                self._settled(required=False)
 
     def _race(self) -> str:
         """An event between the look and the join."""

@@ -15,7 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
 
 from rebal.cli import app
 from tests.kafka.broker import Broker
@@ -87,6 +88,7 @@ class LiveWorld:
         self._partitions = partitions
         self._lives: list[Life] = []
         self._plans = 0
+        self._admin: KafkaAdminClient | None = None
         for path in self._request_logs():
             self.given.whole[path] = path.stat().st_size if path.exists() else 0
 
@@ -175,7 +177,7 @@ class LiveWorld:
         quiet = 0
         while self.now() < deadline:
             state, _ = self._described()
-            quiet = quiet + 1 if state == "STABLE" else 0
+            quiet = quiet + 1 if state == "Stable" else 0
             if quiet >= 3:
                 return True
             time.sleep(0.2)
@@ -302,13 +304,23 @@ class LiveWorld:
             life.member.crash()
 
     def _described(self) -> tuple[str, list[str]]:
-        admin = self.broker.admin()
+        """The group's state and its members' client ids; an empty state where nobody answers.
+
+        By kafka-python: librdkafka aborts the process where a coordinator goes away while it
+        describes a group (confluentinc/librdkafka#4605).
+        """
         try:
-            described = admin.describe_consumer_groups([self.group], request_timeout=5)
-            answer = described[self.group].result(8)
-        except KafkaException:
+            if self._admin is None:
+                self._admin = KafkaAdminClient(
+                    bootstrap_servers=self.broker.bootstrap,
+                    client_id="harness",
+                    request_timeout_ms=5000,
+                )
+            described = self._admin.describe_groups([self.group])[self.group]
+        except KafkaError:
+            self._admin = None
             return "", []
-        return answer.state.name, [member.client_id for member in answer.members]
+        return described["group_state"], [each["client_id"] for each in described["members"]]
 
     def _plan_file(self) -> Path:
         return self._folder / f"plan-{self._plans}.yaml"

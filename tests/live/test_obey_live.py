@@ -37,7 +37,8 @@ def tell(members: Members, tmp_path: Path) -> Tell:
     def play(seed: int, cluster: Cluster, begin: Begin | None, limits: Limits) -> Outcome:
         rng = random.Random(seed)
         begin = begin or draw(rng)
-        print(f"seed {seed}: {begin}")
+        title = f"seed {seed}: {begin}"
+        print(title)
         folder = tmp_path / f"story-{seed}"
         folder.mkdir()
         world = LiveWorld(
@@ -62,15 +63,15 @@ def tell(members: Members, tmp_path: Path) -> Tell:
             outcome.violations.append(traceback.format_exc())
         finally:
             world.end()
-        report(seed, begin, world, outcome)
+        report(seed, title, outcome)
         return outcome
 
     return play
 
 
-def report(seed: int, begin: Begin, world: LiveWorld, outcome: Outcome) -> None:
+def report(seed: int, title: str, outcome: Outcome) -> None:
     """Print what a counter-example is known by."""
-    line = {"seed": seed, "begin": str(begin), "state": begin.state, **asdict(outcome)}
+    line = {"seed": seed, "title": title, **asdict(outcome)}
     where = os.environ.get("REBAL_OBEY_REPORT")
     if where:
         with Path(where).open("a") as file:
