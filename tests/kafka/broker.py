@@ -34,7 +34,8 @@ class Broker(Administration):
     forwarder of the test: a listener TUNNEL (PLAINTEXT) is there then, `ports["TUNNEL"]` its own
     port, and whoever comes through the forwarder is sent back to it.
 
-    `node_id` and `controller_ports` (of all nodes, by node id) make it a node of a cluster.
+    `node_id`, `ports` (by listener) and `controller_ports` (of all nodes, by node id) make it a
+    node of a cluster.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Broker(Administration):
         settings: dict[str, str] | None = None,
         tunnel: int | None = None,
         node_id: int = brokerconf.NODE_ID,
+        ports: dict[str, int] | None = None,
         controller_ports: dict[int, int] | None = None,
         heap_mb: int = 384,
     ) -> None:
@@ -54,9 +56,8 @@ class Broker(Administration):
         self.secure = secure
         self.folder = Path(tempfile.mkdtemp(prefix=f"rebal-kafka-{version}-"))
         names = (*brokerconf.LISTENERS, *([brokerconf.TUNNEL] if tunnel else ()))
-        self.ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self.ports = ports or dict(zip(names, free_ports(len(names)), strict=True))
         self._controller_ports = controller_ports or {node_id: self.ports["CONTROLLER"]}
-        self.ports["CONTROLLER"] = self._controller_ports[node_id]
         self._heap_mb = heap_mb
         self._tunnel = tunnel
         self.certificates = security.make_certificates(self.folder / "tls")

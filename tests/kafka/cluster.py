@@ -48,14 +48,18 @@ class Cluster(Administration):
 
     def __init__(self, version: str = "4.1.1", *, settings: dict[str, str] | None = None) -> None:
         self.version = version
-        ports = dict(zip(NODES, free_ports(len(NODES)), strict=True))
+        ports = free_ports(2 * len(NODES))
+        clients, controllers = (
+            dict(zip(NODES, some, strict=True)) for some in (ports[:3], ports[3:])
+        )
         made = _SETTINGS | (settings or {})
         if brokerconf.is_scala_coordinator(version):
             made.pop("group.coordinator.threads", None)
         self.brokers = {
             node: Broker(
                 version, secure=False, request_log=True, settings=made,
-                node_id=node, controller_ports=ports, heap_mb=320,
+                node_id=node, controller_ports=controllers, heap_mb=320,
+                ports={"PLAINTEXT": clients[node], "CONTROLLER": controllers[node]},
             )
             for node in NODES
         }  # fmt: skip

@@ -133,6 +133,20 @@ class Member:
         """SIGKILL of the member's whole process: Java members share one unless `own=True`."""
         self.host.kill()
 
+    def crash(self) -> None:
+        """End this one member without a LeaveGroup; other clients than Java by a SIGKILL."""
+        if isinstance(self.host, JavaHost):
+            self.host.process.say(f"crash\t{self.id}")
+            wait_for(
+                f"{self.id} to end",
+                lambda: self.ended,
+                timeout=20,
+                involved=lambda: [self.host.process],
+            )
+        else:
+            self.kill()
+        self.closed = True
+
     @property
     def ended(self) -> bool:
         """Whether the consumer has closed or failed, or its process has gone."""

@@ -63,6 +63,9 @@ func runFranzGo(given settings, report *reporter, asked control) (int, error) {
 			kgo.HeartbeatInterval(given.milliseconds("heartbeat.interval.ms")),
 		)
 	}
+	if given["max.poll.interval.ms"] != "" {
+		options = append(options, kgo.RebalanceTimeout(given.milliseconds("max.poll.interval.ms")))
+	}
 	if balancers != nil {
 		options = append(options, kgo.Balancers(balancers...))
 	}

@@ -1,3 +1,4 @@
+import java.lang.reflect.Field;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.Collection;
@@ -14,13 +15,15 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  * Consumers under a test's control, as Hosted.java describes it.
  *
  * <p>{@code start} takes consumer properties, and {@code topics=a,b} or {@code pattern=REGEX}. More
- * commands: {@code rebalance ID}, {@code hold ID MS} (no poll for so long).
+ * commands: {@code rebalance ID}, {@code hold ID MS} (no poll for so long), {@code crash ID} (it
+ * ends without a LeaveGroup, as a member does that is killed).
  */
 public final class Member extends Hosted implements ConsumerRebalanceListener {
     private final Map<String, String> settings;
     private volatile KafkaConsumer<byte[], byte[]> consumer;
     private volatile boolean rebalance;
     private volatile long holdMs;
+    private volatile boolean crashing;
 
     private Member(String id, Map<String, String> settings) {
         super(id);
@@ -37,6 +40,9 @@ public final class Member extends Hosted implements ConsumerRebalanceListener {
             rebalance = true;
         } else if (words[0].equals("hold")) {
             holdMs = Long.parseLong(words[2]);
+        } else if (words[0].equals("crash")) {
+            crashing = true;
+            stop();
         } else {
             super.told(words);
         }
@@ -85,8 +91,37 @@ public final class Member extends Hosted implements ConsumerRebalanceListener {
                     Thread.sleep(pause);
                 }
             }
+            if (crashing) {
+                stayInGroup(current);
+            }
         }
         return records;
+    }
+
+    /**
+     * Makes close() send no LeaveGroup: what the internal setting {@code
+     * internal.leave.group.on.close} does, which is read when a consumer is built.
+     */
+    private static void stayInGroup(Object consumer) throws ReflectiveOperationException {
+        Object holder = consumer;
+        for (String name : new String[] {"delegate", "coordinator", "rebalanceConfig"}) {
+            Field field = fieldOf(holder.getClass(), name);
+            holder = field == null ? holder : field.get(holder);
+        }
+        fieldOf(holder.getClass(), "leaveGroupOnClose").setBoolean(holder, false);
+    }
+
+    /** The field of the class or of one above it; null where there is none. */
+    private static Field fieldOf(Class<?> kind, String name) {
+        for (Class<?> each = kind; each != null; each = each.getSuperclass()) {
+            for (Field field : each.getDeclaredFields()) {
+                if (field.getName().equals(name)) {
+                    field.setAccessible(true);
+                    return field;
+                }
+            }
+        }
+        return null;
     }
 
     @Override

@@ -1,0 +1,412 @@
+"""`LiveWorld`: the world of an obeying story, made of real brokers and real members."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import re
+import time
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from rebal.cli import app
+from tests.kafka.broker import Broker
+from tests.kafka.cluster import Cluster
+from tests.kafka.members import Member, Members
+from tests.live.obey import Process
+
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}")
+# Fetches are most of a request log and say nothing of a group.
+_NOISE = b'"requestApiKeyName":"FETCH"'
+
+
+@dataclass
+class Life:
+    """One run of a process: its member, and when it ended for the group (milliseconds)."""
+
+    process: Process
+    member: Member
+    ended_ms: int | None = None
+
+
+@dataclass
+class Given:
+    """The evidence that each look gives: its kinds, and how the logs were kept.
+
+    `since` are the bytes of a log file that are not given, `shift` hours are added to each time,
+    `merged` logs of one kind are one file.
+    """
+
+    kinds: set[str]
+    shift: int = 0
+    merged: bool = False
+    since: dict[Path, int] = field(default_factory=dict)
+    whole: dict[Path, int] = field(default_factory=dict)
+
+
+class LiveWorld:
+    """A group on a broker or a cluster; `processes` are started by `begin`."""
+
+    def __init__(
+        self,
+        broker: Broker | Cluster,
+        members: Members,
+        group: str,
+        topic: str,
+        *,
+        folder: Path,
+        rng: random.Random,
+        processes: Sequence[Process],
+        kinds: set[str],
+        goal: str = "cooperative",
+        partitions: int = 8,
+        session_ms: int = 6000,
+        rebalance_ms: int = 15_000,
+        shift: int = 0,
+    ) -> None:
+        self.broker = broker
+        self.group = group
+        self.topic = broker.create_topic(topic, partitions)
+        self.processes = list(processes)
+        self.session_seconds = session_ms / 1000
+        self.rebalance_seconds = rebalance_ms / 1000
+        self.given = Given(set(kinds), shift=shift)
+        self.commands: list[str] = []
+        self._members = members
+        self._folder = folder
+        self._rng = rng
+        self._goal = goal
+        self._partitions = partitions
+        self._lives: list[Life] = []
+        self._plans = 0
+        self._admin: KafkaAdminClient | None = None
+        for path in self._request_logs():
+            self.given.whole[path] = path.stat().st_size if path.exists() else 0
+
+    def begin(self) -> None:
+        """Start all processes, one after the other, and wait until they are at rest."""
+        for process in self.processes:
+            error = self.start(process)
+            assert error is None, f"the story cannot begin: {process.name}: {error}"
+            process.running = True
+        assert self.settle(), "the story cannot begin: the group is not Stable"
+
+    def end(self) -> None:
+        """End all members: the next story begins on a quiet cluster."""
+        for life in self._lives:
+            if life.ended_ms is None:
+                life.member.stop()
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    # --- members --------------------------------------------------------------------------------
+
+    def start(self, process: Process) -> str | None:
+        life = self._life(process)
+        if life is not None and life.ended_ms is None:
+            self._end(life)
+        self._skip_others(process.software)
+        member = self._members.start(
+            process.software,
+            self.broker,
+            process.name,
+            self.group,
+            topics=[self.topic],
+            assignors=process.assignors or None,
+            instance_id=process.instance_id,
+            session_timeout_ms=round(self.session_seconds * 1000),
+            settings={"max.poll.interval.ms": str(round(self.rebalance_seconds * 1000))},
+        )
+        life = Life(process, member)
+        self._lives.append(life)
+        deadline = self.now() + 3 * self.rebalance_seconds
+        while self.now() < deadline:
+            error = self.error(process)
+            if error is not None:
+                self._end(life)
+                return error
+            if member.said("assigned"):
+                return None
+            time.sleep(0.05)
+        # Not rejected: it waits for the others, and the next look says so.
+        return None
+
+    def stop(self, process: Process) -> None:
+        life = self._life(process)
+        assert life is not None
+        life.member.stop()
+        life.ended_ms = life.ended_ms or _milliseconds()
+
+    def crash(self, process: Process) -> None:
+        life = self._life(process)
+        assert life is not None
+        life.ended_ms = _milliseconds()
+        life.member.crash()
+
+    def error(self, process: Process) -> str | None:
+        life = self._life(process)
+        if life is None:
+            return None
+        for event in life.member.said("error"):
+            kind, message = event.data["kind"], event.data["message"]
+            # Java and kafka-python end with their first error; the others say all and go on.
+            stops = process.software.startswith(("java", "kafka-python"))
+            if stops or kind == "refused" or "FENCED" in message or "fatal" in message.lower():
+                return f"{kind}: {message}"
+        if life.ended_ms is None and not life.member.host.process.alive:
+            return "its process has ended"
+        return None
+
+    def settle(self) -> bool:
+        deadline = self.now() + 2 * self.rebalance_seconds + self.session_seconds
+        quiet = 0
+        while self.now() < deadline:
+            state, _ = self._described()
+            quiet = quiet + 1 if state == "Stable" else 0
+            if quiet >= 3:
+                return True
+            time.sleep(0.2)
+        return False
+
+    def gone(self, processes: Sequence[Process]) -> bool:
+        names = {process.name for process in processes}
+        deadline = self.now() + 3 * self.session_seconds + 5
+        while self.now() < deadline:
+            state, clients = self._described()
+            if state and not names & set(clients):
+                return True
+            time.sleep(0.2)
+        return False
+
+    def found(self, member_id: str, name: str) -> Process | None:
+        for life in reversed(self._lives):
+            if member_id and life.member.member_id == member_id:
+                return life.process
+        return next((each for each in self.processes if each.name == name), None)
+
+    # --- brokers --------------------------------------------------------------------------------
+
+    def reload(self) -> str:
+        if isinstance(self.broker, Cluster):
+            node = self.broker.coordinator_of(self.group)
+            how = self._rng.random()
+            if how < 0.7:
+                return f"moved from node {node} to {self.broker.move_coordinator(self.group)}"
+            if how < 0.85:
+                self.broker.restart(node)
+                return f"node {node} restarted"
+            self.broker.kill(node)
+            self.broker.restart(node)
+            return f"node {node} killed and started"
+        self.broker.restart()
+        self.broker.wait_coordinator(self.group)
+        return "the broker restarted"
+
+    # --- rebal ----------------------------------------------------------------------------------
+
+    def plan(self, expected: int | None) -> dict[str, Any] | None:
+        self._plans += 1
+        words = ["plan-upgrade", self.group, "--to", self._goal, "--out", str(self._plan_file())]
+        return self._ask([*words, *self._evidence(), *_expect(expected)])
+
+    def verify(self, expected: int | None, *more: str) -> dict[str, Any] | None:
+        words = ["verify", str(self._plan_file()), *more]
+        return self._ask([*words, *self._evidence(), *_expect(expected)])
+
+    def grant(self, kind: str) -> bool:
+        had = kind in self.given.kinds
+        logs = self._request_logs() if kind == "request log" else self._client_logs()
+        cut = kind != "probe" and any(self.given.since.pop(path, None) for path in logs)
+        self.given.kinds.add(kind)
+        return not had or cut
+
+    def spoil(self) -> str:
+        """Cut the logs (what was written so far is rotated away), or merge them."""
+        if self._rng.random() < 0.4:
+            self.given.merged = True
+            return "merged"
+        for path in [*self._request_logs(), *self._client_logs()]:
+            self.given.since[path] = path.stat().st_size if path.exists() else 0
+        return "cut"
+
+    def inspect(self) -> dict[str, Any] | None:
+        """The group in `rebal inspect -o json`, by all evidence, for the report of a failure."""
+        body = self._ask(["inspect", self.group, "--probe", *self._evidence()])
+        return body["groups"][0] if body else None
+
+    # --- judging --------------------------------------------------------------------------------
+
+    def unowned(self, since: float, breaks: Sequence[float]) -> tuple[float, str]:
+        offset = time.time() - time.monotonic()
+        cuts = sorted((each + offset) * 1000 for each in breaks)
+        end = time.time() * 1000
+        begin = (since + offset) * 1000
+        longest, what = 0.0, ""
+        for number in range(self._partitions):
+            for start, stop in self._gaps(number, begin, end):
+                edges = [start, *(cut for cut in cuts if start < cut < stop), stop]
+                piece = max(b - a for a, b in pairwise(edges))
+                if piece > longest:
+                    longest, what = piece, f"{self.topic}-{number}"
+        return longest / 1000, what
+
+    def _gaps(self, number: int, begin: float, end: float) -> list[tuple[float, float]]:
+        """When the partition had no owner."""
+        changes: list[tuple[float, int]] = []
+        for life in self._lives:
+            owns = False
+            for event in life.member.said("assigned", "revoked", "lost"):
+                if (self.topic, number) not in event.partitions:
+                    continue
+                if life.ended_ms is not None and event.t_ms > life.ended_ms:
+                    continue
+                now = event.kind == "assigned"
+                if now is not owns:
+                    changes.append((event.t_ms, 1 if now else -1))
+                    owns = now
+            if owns and life.ended_ms is not None:
+                changes.append((life.ended_ms, -1))
+        gaps, owners, since = [], 0, begin
+        for at, change in sorted(changes):
+            if owners == 0 and change > 0 and at > begin:
+                gaps.append((max(since, begin), at))
+            owners += change
+            if owners == 0:
+                since = at
+        if owners <= 0:
+            gaps.append((max(since, begin), end))
+        return gaps
+
+    # --- within ---------------------------------------------------------------------------------
+
+    def _life(self, process: Process) -> Life | None:
+        return next((life for life in reversed(self._lives) if life.process is process), None)
+
+    def _end(self, life: Life) -> None:
+        """A client that was rejected may try again for ever: its process ends here."""
+        life.ended_ms = life.ended_ms or _milliseconds()
+        if not life.member.ended:
+            life.member.crash()
+
+    def _described(self) -> tuple[str, list[str]]:
+        """The group's state and its members' client ids; an empty state where nobody answers.
+
+        By kafka-python: librdkafka aborts the process where a coordinator goes away while it
+        describes a group (confluentinc/librdkafka#4605).
+        """
+        try:
+            if self._admin is None:
+                self._admin = KafkaAdminClient(
+                    bootstrap_servers=self.broker.bootstrap,
+                    client_id="harness",
+                    request_timeout_ms=5000,
+                )
+            described = self._admin.describe_groups([self.group])[self.group]
+        except KafkaError:
+            self._admin = None
+            return "", []
+        return described["group_state"], [each["client_id"] for each in described["members"]]
+
+    def _plan_file(self) -> Path:
+        return self._folder / f"plan-{self._plans}.yaml"
+
+    def _ask(self, words: list[str]) -> dict[str, Any] | None:
+        full = [*words, "-b", self.broker.bootstrap, "-o", "json", "--timeout", "8"]
+        self.commands.append("rebal " + " ".join(full))
+        out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+        told = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+        with redirect_stdout(out), redirect_stderr(told):
+            code = app.run(full)
+        text = out.buffer.getvalue().decode()  # type: ignore[attr-defined]
+        said = told.buffer.getvalue().decode()  # type: ignore[attr-defined]
+        assert "fault of rebal" not in said, f"{full}\n{said}"
+        if code == 1 or not text:
+            self.commands.append(said)
+            assert code == 1, f"{full}\n{said}"
+            return None
+        body: dict[str, Any] = json.loads(text)
+        return body
+
+    def _evidence(self) -> list[str]:
+        words = ["--probe"] if "probe" in self.given.kinds else []
+        for kind, option, paths in (
+            ("request log", "--request-log", self._request_logs()),
+            ("client log", "--client-log", self._client_logs()),
+        ):
+            if kind in self.given.kinds:
+                for path in self._kept(kind, paths):
+                    words += [option, str(path)]
+        return words
+
+    def _kept(self, kind: str, paths: Sequence[Path]) -> list[Path]:
+        """The logs as the operator has them: cut, shifted or merged."""
+        folder = self._folder / kind.replace(" ", "-")
+        folder.mkdir(exist_ok=True)
+        texts = {path: self._text(path) for path in paths if path.exists()}
+        if self.given.merged and texts:
+            # One after the other, not in the order of time: what `cat *.log` gives.
+            (folder / "merged.log").write_bytes(b"".join(texts.values()))
+            return [folder / "merged.log"]
+        made = []
+        for number, text in enumerate(texts.values()):
+            (folder / f"{number}.log").write_bytes(text)
+            made.append(folder / f"{number}.log")
+        return made
+
+    def _text(self, path: Path) -> bytes:
+        start = max(self.given.whole.get(path, 0), self.given.since.get(path, 0))
+        with path.open("rb") as log:
+            log.seek(start)
+            data = log.read()
+        lines = [line for line in data.splitlines(keepends=True) if _NOISE not in line]
+        if self.given.shift:
+            lines = [_shifted(line, self.given.shift) for line in lines]
+        return b"".join(lines)
+
+    def _request_logs(self) -> list[Path]:
+        if isinstance(self.broker, Cluster):
+            return list(self.broker.request_logs.values())
+        return [self.broker.request_log_path]
+
+    def _client_logs(self) -> list[Path]:
+        return list(dict.fromkeys(life.member.host.log_path for life in self._lives))
+
+    def _skip_others(self, software: str) -> None:
+        """A JVM that other stories have used has their lines in its log."""
+        if software.startswith("java-"):
+            path = self._members.java(software.removeprefix("java-")).log_path
+            self.given.whole.setdefault(path, path.stat().st_size if path.exists() else 0)
+
+
+def _expect(expected: int | None) -> list[str]:
+    return [] if expected is None else ["--expect-members", str(expected)]
+
+
+def _shifted(line: bytes, hours: int) -> bytes:
+    """The line with its time some hours later: written in another time zone."""
+    head = line[:40].decode("utf-8", "replace")
+    found = _TIME.search(head)
+    if found is None:
+        return line
+    moved = datetime.fromisoformat(found[0]) + timedelta(hours=hours)
+    text = moved.strftime(f"%Y-%m-%d{found[0][10]}%H:%M:%S").encode()
+    return line.replace(found[0].encode(), text, 1)
+
+
+def _milliseconds() -> int:
+    return round(time.time() * 1000)
