@@ -31,8 +31,8 @@ from rebal.planner.families import (
     cannot_hold,
     cooperative,
     refuses_mixed,
-    refusing_mixed,
     refuted,
+    without_mixed,
 )
 from rebal.planner.kinds import custom, kept_partitions, runs_cooperative
 
@@ -404,7 +404,7 @@ class Context:
     def may_take_mixed(self, facts: Facts) -> Tri:
         """Return whether this member's client takes a list of both kinds, by proof or by its bytes.
 
-        A guess that it does counts where its own bytes exclude the clients that refuse such a list:
+        A guess that it does counts where its own bytes exclude the clients that take no such list:
         RB907 warns then. A client id excludes nobody, for anyone can set it.
         """
         proven = self.takes_mixed(facts)
@@ -413,7 +413,7 @@ class Context:
         guess = facts.takes_mixed
         if guess is Tri.YES and facts.family is not None:
             sent = excluded_by_bytes(facts.member.subscription, self.elected)
-            return Tri.YES if refusing_mixed() <= sent else Tri.CANNOT_TELL
+            return Tri.YES if without_mixed() <= sent else Tri.CANNOT_TELL
         return guess
 
     @cached_property
