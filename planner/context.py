@@ -296,7 +296,9 @@ class Context:
             yield Tri.NO if self.goal == EAGER else Tri.YES
             return
         unmixed = can.mixed is Tri.NO and self.supports(facts, self.target) is Tri.YES
-        stays_cooperative = self.goal == COOPERATIVE and not can.follows_vote
+        # Where an own class has the name of an eager assignor, it may be COOPERATIVE beside it.
+        named = not any(cooperative(name) is Tri.NO for name in self.borrowed)
+        stays_cooperative = self.goal == COOPERATIVE and not can.follows_vote and named
         if unmixed or (stays_cooperative and kept_partitions(facts.member)):
             yield Tri.NO
 
