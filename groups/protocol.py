@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.classes import borrowed_names, class_of, not_by_name
-from rebal.groups.clients import eager_only, family, protocols_of
+from rebal.groups.clients import eager_only, family, protocols_of, proven_family
 from rebal.groups.model import (
     AssignorList,
     Evidence,
@@ -352,12 +352,8 @@ def _unknown(elected: str, known: AssignorList) -> ProtocolAnswer:
 
 
 def _family_key(member: Member) -> str | None:
-    """The member's family, unless a client id alone speaks for it."""
-    software = member.software
-    if software is None or software.family is None:
-        return None
-    told = bool(software.name) or any(e.source is not Source.DESCRIBE for e in software.evidence)
-    return software.family if told else None
+    """The member's family where it is proven: a guess answers nothing."""
+    return proven_family(member.software)
 
 
 def _rebalanced(snapshot: GroupSnapshot) -> bool:

@@ -32,8 +32,8 @@ from rebal.planner.families import (
     cannot_hold,
     cooperative,
     refuses_mixed,
-    refusing_mixed,
     refuted,
+    without_mixed,
 )
 from rebal.planner.kinds import custom, kept_partitions, runs_cooperative
 from rebal.planner.memory import memory_of
@@ -321,7 +321,9 @@ class Context:
             yield Tri.NO if self.goal == EAGER else Tri.YES
             return
         unmixed = can.mixed is Tri.NO and self.supports(facts, self.target) is Tri.YES
-        stays_cooperative = self.goal == COOPERATIVE and not can.follows_vote
+        # Where an own class has the name of an eager assignor, it may be COOPERATIVE beside it.
+        named = not any(cooperative(name) is Tri.NO for name in self.borrowed)
+        stays_cooperative = self.goal == COOPERATIVE and not can.follows_vote and named
         if unmixed or (stays_cooperative and kept_partitions(facts.member)):
             yield Tri.NO
 
@@ -429,7 +431,7 @@ class Context:
     def may_take_mixed(self, facts: Facts) -> Tri:
         """Return whether this member's client takes a list of both kinds, by proof or by its bytes.
 
-        A guess that it does counts where its own bytes exclude the clients that refuse such a list:
+        A guess that it does counts where its own bytes exclude the clients that take no such list:
         RB907 warns then. A client id excludes nobody, for anyone can set it.
         """
         proven = self.takes_mixed(facts)
@@ -438,7 +440,7 @@ class Context:
         guess = facts.takes_mixed
         if guess is Tri.YES and facts.family is not None:
             sent = excluded_by_bytes(facts.member.subscription, self.elected)
-            return Tri.YES if refusing_mixed() <= sent else Tri.CANNOT_TELL
+            return Tri.YES if without_mixed() <= sent else Tri.CANNOT_TELL
         return guess
 
     @cached_property
