@@ -25,8 +25,14 @@ $(READY): pyproject.toml requirements.lock
 demo: $(READY)
 	@$(BIN)/rebal demo
 
+# What the live tests need is fetched while the others run.
 test: $(READY)
-	$(PYTEST) --durations=0 --durations-min=0.05
+	@mkdir -p build
+	@$(BIN)/python -m tests.kafka.fetch >build/fetch.log 2>&1 & fetching=$$!; \
+	$(PYTEST) -n auto --dist loadfile -m "not live and not package" \
+		--durations=0 --durations-min=0.05; pure=$$?; \
+	wait $$fetching; \
+	$(PYTEST) -m "live or package" --durations=0 --durations-min=0.05 && exit $$pure
 
 test-fast: $(READY)
 	$(PYTEST) -n auto -m "not live and not package and not slow"

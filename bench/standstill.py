@@ -1,14 +1,15 @@
-"""Predicted standstill against what real members showed: the times that the live tests print."""
+"""Predicted standstill against what real members showed: the times that the live tests measure."""
 
+import json
 import os
-import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 TESTS = ("tests/live/test_kip848_costs_live.py", "tests/live/test_streams_costs_live.py")
-_LINE = re.compile(r"^standstill: (.+): ([\d.]+) <= ([\d.]+) <= ([\d.]+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -26,18 +27,21 @@ class Standstill:
 
     def text(self) -> str:
         verdict = "holds" if self.holds else "DOES NOT HOLD"
-        return f"{self.case}: {self.real:g} s, predicted {self.low:g} to {self.high:g}: {verdict}"
+        between = f"predicted {self.low:.1f} to {self.high:.1f}"
+        return f"{self.case}: {self.real:.1f} s, {between}: {verdict}"
 
 
 def rows() -> Iterator[Standstill]:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-s", *TESTS],
-        env={**os.environ, "CI": "true", "REBAL_FULL": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"the tests that measure failed: {done.stdout[-2000:]}")
-    for case, *limits in _LINE.findall(done.stdout):
-        yield Standstill(case, *map(float, limits))
+    with tempfile.TemporaryDirectory() as folder:
+        noted = Path(folder) / "standstill.jsonl"
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", *TESTS],
+            env={**os.environ, "CI": "true", "REBAL_FULL": "1", "REBAL_STANDSTILL": str(noted)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise SystemExit(f"the tests that measure failed: {done.stdout[-2000:]}")
+        for line in noted.read_text().splitlines():
+            yield Standstill(*json.loads(line))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.segment import Segment
 
+    from rebal.inspectors.live import GroupFailure
+
 _R = TypeVar("_R")
 _UNLIMITED: Final = 4000
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -105,6 +107,12 @@ def stream(pieces: Iterable[str]) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         _abandon(sys.stdout)
+
+
+def failures_body(failures: Iterable[GroupFailure]) -> list[dict[str, Any]]:
+    """Return the failures of a document; `group_id` is null for groups that are not listed."""
+    names = ("group_id", "broker_id", "kind", "message")
+    return [{name: getattr(failure, name) for name in names} for failure in failures]
 
 
 def envelope(

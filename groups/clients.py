@@ -261,10 +261,19 @@ def excluded_by_bytes(subscription: Subscription | None, assignor: str | None) -
 
     Bytes are what the client itself sent; a client id says nothing here, for anyone can set it.
     """
-    found = traces(subscription, assignor) if subscription is not None else ()
-    excluded = {key for trace in found for key in trace.not_families}
-    named = {trace.family for trace in found} - {None}
-    return frozenset(excluded | (set(families()) - named if named else set()))
+    excluded: set[str] = set()
+    for trace in traces(subscription, assignor) if subscription is not None else ():
+        excluded |= trace.not_families
+        left = named_families(trace.between) if trace.between else (trace.family,)
+        if left != (None,):
+            excluded |= set(families()) - set(left)
+    return frozenset(excluded)
+
+
+def named_families(text: str | None) -> tuple[str, ...]:
+    """Return the families that a range names: `java >= 3.4 or franz-go` are two."""
+    words = (text or "").replace(",", " ").split()
+    return tuple(word for word in words if word in families())
 
 
 @lru_cache(4096)

@@ -18,6 +18,7 @@ from rebal.groups.model import (
     RanProtocol,
     RebalanceProtocol,
     Software,
+    Source,
     Timeouts,
 )
 from rebal.groups.observations import Joined, Ran, Refused
@@ -28,15 +29,15 @@ _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[Contradiction, ...]]:
     """`member` with what its joins show (all of its member id), and what they contradict.
 
-    Two different lists of one member id cannot both be true, for a client's list never changes; the
-    newest one is kept, and the contradiction named. A join with classes and no list shows which
-    classes a list has that another source shows.
+    Two different lists of one member id cannot both be true, for a client's list never changes; one
+    of a request log is kept, else the newest one, and the contradiction named. A join with classes
+    and no list shows which classes a list has that another source shows.
     """
     seen = list(joins)
     if not seen:
         return member, ()
     if len(seen) > 1:
-        seen.sort(key=lambda join: (when(join.at), repr(join)))
+        seen.sort(key=lambda join: (when(join.at), join.log, join.line, repr(join)))
     lists: dict[tuple[str, ...], list[Evidence]] = {}
     known = member.assignors
     if known.knowledge is Knowledge.EXACT:
@@ -46,8 +47,15 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
             lists.setdefault(join.list, []).append(join.evidence)
     if all(map(unnamed, seen)):
         lists = {n: found for n, found in lists.items() if not any(begins(n, o) for o in lists)}
+    # The wire shows what was sent; a client's own log has to be tied to its member id first.
     newest = max(
-        lists, key=lambda names: (max(when(e.at) for e in lists[names]), names), default=()
+        lists,
+        key=lambda names: (
+            any(e.source is Source.REQUEST_LOG for e in lists[names]),
+            max(when(e.at) for e in lists[names]),
+            names,
+        ),
+        default=(),
     )
     last = next((join for join in reversed(seen) if join.accepted), None)
     later = last is not None and (member.joined_at is None or when(last.at) >= member.joined_at)

@@ -61,9 +61,8 @@ def _is_own(snapshot: GroupSnapshot, found: Sequence[Seen], logs: Sequence[LogRe
     if any((group.group_id, member_id) in log.members for log in logs for member_id in here):
         return True
     named = {cluster_id for log in logs for cluster_id in log.cluster_ids}
-    if named:
-        # Without a cluster id on our side there is nothing to compare with.
-        return snapshot.cluster.cluster_id in (*named, None) and len(named) == 1
+    if named and snapshot.cluster.cluster_id is not None:
+        return named == {snapshot.cluster.cluster_id}
     coordinator = group.coordinator
     if coordinator is not None and coordinator.host:
         address = f"{coordinator.host}:{coordinator.port}"

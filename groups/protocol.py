@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from rebal.groups.classes import borrowed_names, class_of, not_by_name
-from rebal.groups.clients import eager_only, family, protocols_of
+from rebal.groups.clients import eager_only, family, protocols_of, proven_family
 from rebal.groups.model import (
     AssignorList,
     Evidence,
@@ -56,23 +58,43 @@ class CommonAssignors(Record, frozen=True, kw_only=True):
     source: str = ""
 
 
+def classic_members_of_a_consumer_group(snapshot: GroupSnapshot) -> tuple[Member, ...]:
+    """Return the members of a group of type consumer that speak the classic protocol (KIP-848)."""
+    if snapshot.group.type is not GroupType.CONSUMER:
+        return ()
+    return tuple(member for member in snapshot.members if member.protocol_type == "classic")
+
+
 def group_protocol(snapshot: GroupSnapshot) -> ProtocolAnswer:
-    """What the group runs: all members' answer, `mixed` where they differ."""
+    """What the group runs: all members' answer, `mixed` where they differ.
+
+    In a group of type consumer only members that speak the consumer protocol run KIP-848; where
+    all speak the classic one, the answer is theirs.
+    """
     obstacle = _obstacle(snapshot)
     if obstacle is not None:
         return _cannot_tell(obstacle)
     borrowed = borrowed_names(snapshot)
     answers = [member_protocol(member, snapshot, borrowed) for member in snapshot.members]
-    evidence = _unique(item for answer in answers for item in answer.evidence)
-    values = {answer.value for answer in answers}
-    known = values - {_NO_KIND}
-    if snapshot.group.type is GroupType.CONSUMER and _EAGER not in known:
+    if len(classic_members_of_a_consumer_group(snapshot)) == len(answers):
+        said = _in_common(answers)
+        classic = "the group's type is consumer, and every member speaks the classic protocol"
+        return replace(said, why=f"{classic}: {said.why}")
+    if snapshot.group.type is GroupType.CONSUMER and not any(a.value is _EAGER for a in answers):
         count = sum(answer.value is _NO_KIND for answer in answers)
         why = "KIP-848: the coordinator moves partitions one by one, and never stops the rest"
         if count:
             why += f"; {count} of {len(answers)} members speak the classic protocol, with which"
             why += " it is not known whether they stop their own partitions"
         return ProtocolAnswer(value=_COOPERATIVE, why=why, evidence=_described(snapshot, why))
+    return _in_common(answers)
+
+
+def _in_common(answers: Sequence[ProtocolAnswer]) -> ProtocolAnswer:
+    """The answer of all members together."""
+    evidence = _unique(item for answer in answers for item in answer.evidence)
+    values = {answer.value for answer in answers}
+    known = values - {_NO_KIND}
     if len(known) > 1:
         eager = sum(answer.value is _EAGER for answer in answers)
         return ProtocolAnswer(
@@ -330,12 +352,8 @@ def _unknown(elected: str, known: AssignorList) -> ProtocolAnswer:
 
 
 def _family_key(member: Member) -> str | None:
-    """The member's family, unless a client id alone speaks for it."""
-    software = member.software
-    if software is None or software.family is None:
-        return None
-    told = bool(software.name) or any(e.source is not Source.DESCRIBE for e in software.evidence)
-    return software.family if told else None
+    """The member's family where it is proven: a guess answers nothing."""
+    return proven_family(member.software)
 
 
 def _rebalanced(snapshot: GroupSnapshot) -> bool:

@@ -25,7 +25,7 @@ class RequestError(RebalError):
     """A broker answered one request with an error, or did not answer in time.
 
     `name` is Kafka's own error name (`GROUP_AUTHORIZATION_FAILED`), or `TIMED_OUT`,
-    `DISCONNECTED`, `UNSUPPORTED_VERSION` where no answer came.
+    `DISCONNECTED`, `UNREACHABLE`, `UNSUPPORTED_VERSION` where no answer came.
     """
 
     def __init__(self, name: str, message: str) -> None:

@@ -18,6 +18,7 @@ from typing import Final
 from kafka.protocol.admin.groups import ListGroupsRequest
 
 from rebal.groups.model import GroupSnapshot, Record
+from rebal.groups.partitions import Partitions
 from rebal.inspectors.brokers import SeenBrokers
 from rebal.inspectors.connection import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, SelectionError, SettingError
@@ -27,6 +28,8 @@ from rebal.inspectors.raw import RawCluster
 from rebal.inspectors.raw_connection import Deadline, error_name, seconds
 
 _THREADS: Final = 8
+_SILENT: Final = frozenset({"UNREACHABLE", "DISCONNECTED", "TIMED_OUT"})
+_OFFSETS_TOPIC: Final = "__consumer_offsets"
 _MESSAGES: Final = {
     "GROUP_ID_NOT_FOUND": ("not-found", "no such group"),
     "GROUP_AUTHORIZATION_FAILED": (
@@ -44,6 +47,7 @@ _MESSAGES: Final = {
     "NOT_COORDINATOR": ("loading", "its coordinator keeps moving: try again"),
     "TIMED_OUT": ("timeout", "no answer within {within}: is the broker up? (--timeout)"),
     "DISCONNECTED": ("network", "the broker went away while it was read: try again"),
+    "UNREACHABLE": ("network", ""),
     "TOPIC_AUTHORIZATION_FAILED": (
         "authorization",
         "no right to see all its topics, which a KIP-848 group needs: allow DESCRIBE on them",
@@ -53,14 +57,31 @@ _MESSAGES: Final = {
 
 
 class GroupFailure(Record, frozen=True, kw_only=True):
-    """Why one group could not be read.
+    """Why one group could not be read, or why the groups of one coordinator could not be listed.
 
-    `kind` is not-found, authorization, loading, timeout, network or other.
+    `group_id` is None where the names of the groups are not known; `broker_id` is then their
+    coordinator (None: they have none, or it is not known). `kind` is not-found, authorization,
+    loading, timeout, network or other.
     """
 
-    group_id: str
+    group_id: str | None
     message: str
     kind: str
+    broker_id: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The group, or what did not list its groups."""
+        if self.group_id is not None:
+            return self.group_id
+        return "the cluster" if self.broker_id is None else f"broker {self.broker_id}"
+
+
+class Selection(Record, frozen=True, kw_only=True):
+    """The ids of the groups to read, and the coordinators whose groups could not be listed."""
+
+    group_ids: tuple[str, ...] = ()
+    unlisted: tuple[GroupFailure, ...] = ()
 
 
 def select_groups(
@@ -69,8 +90,8 @@ def select_groups(
     *,
     match: str | None = None,
     all_groups: bool = False,
-) -> list[str]:
-    """The ids to read: `wanted` as given, and those listed by the cluster, sorted.
+) -> Selection:
+    """Return the ids to read: `wanted` as given, and those listed by the cluster, sorted.
 
     `match` is a regular expression for the whole group id. Only groups that the user may describe
     are listed by the cluster.
@@ -81,18 +102,19 @@ def select_groups(
     """
     chosen = list(dict.fromkeys(wanted))
     if match is None and not all_groups:
-        return chosen
+        return Selection(group_ids=tuple(chosen))
     try:
         pattern = re.compile(match) if match is not None else None
     except re.error as error:
         raise SelectionError(f"--match: not a regular expression: {error}.") from None
-    listed = sorted(_list_groups(config))
+    listed, unlisted = _list_groups(config)
     found = [each for each in listed if pattern is None or pattern.fullmatch(each)]
     if not found and not chosen:
         what = f"no group matches {match!r}" if match is not None else "the cluster lists no group"
         hint = f"; it lists {len(listed)}" if listed else " that you may describe"
-        raise SelectionError(f"{what}{hint}.")
-    return list(dict.fromkeys([*chosen, *found]))
+        raise SelectionError(" ".join([f"{what}{hint}.", *(each.message for each in unlisted)]))
+    group_ids = tuple(dict.fromkeys([*chosen, *found]))
+    return Selection(group_ids=group_ids, unlisted=tuple(unlisted))
 
 
 def read_groups(
@@ -160,7 +182,7 @@ def read_brokers(config: ClusterConfig) -> SeenBrokers:
 def _failure(group_id: str, error: RequestError, config: ClusterConfig) -> GroupFailure:
     kind, text = _MESSAGES.get(error.name, ("other", ""))
     within = seconds(config.timeout_ms)
-    text = text.format(within=within, topic="__consumer_offsets") or str(error).rstrip(".")
+    text = text.format(within=within, topic=_OFFSETS_TOPIC) or str(error).rstrip(".")
     return GroupFailure(group_id=group_id, message=f"{group_id}: {text}.", kind=kind)
 
 
@@ -216,28 +238,62 @@ def _both(error: ConnectError | SettingError | RequestError) -> Exception:
     return ConnectError(str(error), "protocol") if isinstance(error, RequestError) else error
 
 
-def _list_groups(config: ClusterConfig) -> set[str]:
+def _list_groups(config: ClusterConfig) -> tuple[list[str], list[GroupFailure]]:
+    """The ids of the groups that each broker coordinates, sorted, and who did not list theirs."""
     with _connect(config) as session:
         deadline = Deadline(config.timeout_ms)
         if session.raw is None:
             assert session.admin is not None
-            return {group_id for group_id, _ in session.admin.groups(deadline)}
-        found: set[str] = set()
-        session.raw.any(deadline)
-        for broker_id in sorted(session.raw.brokers):
-            try:
-                answer = session.raw.node(broker_id, deadline).send(ListGroupsRequest, deadline)
-            except RequestError as error:
-                raise _unlisted(broker_id, str(error)) from None
-            if answer.error_code:
-                raise _unlisted(broker_id, error_name(answer.error_code))
-            found |= {group.group_id for group in answer.groups}
-        return found
+            found, errors = session.admin.groups(deadline)
+            return sorted(found), [_unlisted(None, error) for error in errors]
+        raw = session.raw
+        raw.any(deadline)
+        brokers = sorted(raw.brokers)
+        pool = ThreadPoolExecutor(min(_THREADS, len(brokers)))
+        try:
+            answers = list(pool.map(lambda broker: _listed_by(raw, broker, config), brokers))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        unlisted = [answer for answer in answers if isinstance(answer, GroupFailure)]
+        listed = {name for answer in answers if isinstance(answer, set) for name in answer}
+        if len(unlisted) < len(brokers):
+            unlisted += _leaderless(raw, config)
+        return sorted(listed), unlisted
 
 
-def _unlisted(broker_id: int, why: str) -> ConnectError:
-    return ConnectError(
-        f"broker {broker_id} could not list its groups: {why.rstrip('.')}. "
-        "Name the groups instead.",
-        "protocol",
-    )
+def _listed_by(raw: RawCluster, broker_id: int, config: ClusterConfig) -> set[str] | GroupFailure:
+    deadline = Deadline(config.timeout_ms)
+    try:
+        answer = raw.node(broker_id, deadline).send(ListGroupsRequest, deadline)
+    except (RequestError, ConnectError) as error:
+        return _unlisted(broker_id, str(error), silent=getattr(error, "name", "") in _SILENT)
+    if answer.error_code:
+        return _unlisted(broker_id, error_name(answer.error_code))
+    return {group.group_id for group in answer.groups}
+
+
+def _leaderless(raw: RawCluster, config: ClusterConfig) -> list[GroupFailure]:
+    """The partitions of the offsets topic that no broker leads: their groups have no coordinator.
+
+    A broker that the controller has given up is in no list of brokers any more.
+    """
+    try:
+        (topic,) = raw.metadata([_OFFSETS_TOPIC], Deadline(config.timeout_ms)).topics
+    except (RequestError, ConnectError):
+        return []
+    lost = sorted(part.partition_index for part in topic.partitions if part.leader_id < 0)
+    if not lost:
+        return []
+    which = f"{len(lost)} of {len(topic.partitions)} partitions of {_OFFSETS_TOPIC} have no leader"
+    said = f"{which} ({Partitions(lost)}): the groups that are kept there are not listed."
+    return [GroupFailure(group_id=None, message=said, kind="loading")]
+
+
+def _unlisted(broker_id: int | None, why: str, *, silent: bool = False) -> GroupFailure:
+    why = why.rstrip(".")
+    if silent:
+        text = f"{why}: the groups that it coordinates are not listed."
+    else:
+        who = "a broker" if broker_id is None else f"broker {broker_id}"
+        text = f"{who} could not list the groups that it coordinates: {why}."
+    return GroupFailure(group_id=None, message=text, kind="network", broker_id=broker_id)

@@ -92,10 +92,11 @@ class Admin:
         """
         del self._client
 
-    def groups(self, deadline: Deadline) -> list[tuple[str, GroupType]]:
-        """Every group's id and type."""
+    def groups(self, deadline: Deadline) -> tuple[list[str], list[str]]:
+        """The ids of all groups, and why brokers did not list theirs."""
         listed = self._wait(self._client.list_consumer_groups(**self._within(deadline)), deadline)
-        return [(group.group_id, GroupType(group.type.name.lower())) for group in listed.valid]
+        errors = [self._config.scrub(error.args[0].str()) for error in listed.errors]
+        return [group.group_id for group in listed.valid], errors
 
     def cluster(self, deadline: Deadline) -> tuple[str | None, tuple[Broker, ...]]:
         """The cluster id and its brokers."""

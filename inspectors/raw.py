@@ -1,6 +1,8 @@
 """The cluster behind one ClusterConfig, asked with plain requests: `RawCluster`.
 
-One connection a broker; nothing is retried but the search for a coordinator and its loading.
+One connection a broker; nothing is retried but the search for a coordinator and its loading, and
+a question that any broker can answer. A broker that cannot be reached costs its own groups a
+timeout once, and never the others.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from kafka.protocol.broker_version_data import BrokerVersionData
@@ -30,6 +32,7 @@ _T = TypeVar("_T")
 _RETRY: Final = frozenset(
     {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
 )
+_NO_ANSWER: Final = frozenset({"TIMED_OUT", "DISCONNECTED"})
 _CONNECT_ROUNDS: Final = 3
 
 
@@ -48,7 +51,10 @@ class RawCluster:
         self.brokers: dict[int, tuple[str, int, str | None]] = {}
         self._bootstrap: Connection | None = None
         self._nodes: dict[int, Connection] = {}
+        self._silent: dict[int, RequestError] = {}
+        self._closed = False
         self._lock = threading.RLock()
+        self._gates: dict[int, threading.Lock] = {}
 
     def __enter__(self) -> RawCluster:
         return self
@@ -58,6 +64,7 @@ class RawCluster:
 
     def close(self) -> None:
         """Close every connection; takes no lock, so that nothing can hold it up."""
+        self._closed = True
         for connection in (self._bootstrap, *list(self._nodes.values())):
             if connection is not None:
                 connection.close()
@@ -70,41 +77,80 @@ class RawCluster:
         """A connection to some broker, and the brokers' addresses read once."""
         with self._lock:
             if self._bootstrap is None or self._bootstrap.closed:
-                self._bootstrap = _first(self.config, deadline)
+                known = [(host, port) for host, port, _ in self.brokers.values()]
+                self._bootstrap = _first(self.config, deadline, known)
                 self._read_brokers(self._bootstrap, deadline)
             return self._bootstrap
 
     def node(self, broker_id: int, deadline: Deadline) -> Connection:
-        """A connection to one broker."""
+        """A connection to one broker; UNREACHABLE or TIMED_OUT where there is none to be had."""
         with self._lock:
             bootstrap = self.any(deadline)
-            found = self._nodes.get(broker_id)
-            if found is not None and not found.closed:
-                return found
             if broker_id not in self.brokers:
                 self._read_brokers(bootstrap, deadline)
             if broker_id not in self.brokers:
                 raise RequestError("BROKER_NOT_AVAILABLE", f"broker {broker_id} is not there.")
             host, port, _ = self.brokers[broker_id]
+            gate = self._gates.setdefault(broker_id, threading.Lock())
+        # Whoever asks another broker does not wait for this one to be connected.
+        if not gate.acquire(timeout=deadline.left()):
+            raise _unreachable(broker_id, host, port, None)
+        try:
+            found = self._nodes.get(broker_id)
+            if found is not None and not found.closed:
+                return found
+            if broker_id in self._silent:
+                raise self._silent[broker_id]
+            whole = deadline.left() > self.config.timeout_ms / 2000
             try:
                 made = Connection(host, port, self.config, deadline)
-            except OSError as error:
-                raise RequestError(
-                    "DISCONNECTED", f"broker {broker_id} at {host}:{port}: {_os_reason(error)}."
-                ) from None
+            except ssl.SSLError as error:
+                raise _unreachable(broker_id, host, port, str(error.reason or error)) from None
+            except (OSError, RequestError) as error:
+                late = isinstance(error, TimeoutError) or getattr(error, "name", "") == "TIMED_OUT"
+                if isinstance(error, RequestError) and not late:
+                    raise
+                reason = _os_reason(error) if isinstance(error, OSError) and not late else None
+                unreachable = _unreachable(broker_id, host, port, reason)
+                if late and whole:
+                    self._silent[broker_id] = unreachable
+                raise unreachable from None
             self._nodes[broker_id] = made
             return made
+        finally:
+            gate.release()
+
+    def ask_any(self, deadline: Deadline, ask: Callable[[Connection, Deadline], _T]) -> _T:
+        """`ask(connection, deadline)` of some broker, and of another one where that is silent."""
+        connection = self.any(deadline)
+        others = {*self.config.servers, *((host, port) for host, port, _ in self.brokers.values())}
+        try:
+            return ask(connection, deadline.share(min(2, len(others))))
+        except RequestError as error:
+            if error.name not in _NO_ANSWER or deadline.over or self._closed:
+                raise
+            try:
+                other = self.any(deadline)
+            except ConnectError as nobody:
+                # A refused login or token is the cause of the lost connection, and says more.
+                if nobody.kind not in ("timeout", "unreachable"):
+                    raise
+                raise error from None
+        return ask(other, deadline)
 
     def coordinator(self, group_id: str, deadline: Deadline) -> int:
         """The broker id of the group's coordinator; waits for one that is being elected."""
 
         def ask() -> int:
-            response = self.any(deadline).send(
-                FindCoordinatorRequest,
+            response = self.ask_any(
                 deadline,
-                key=group_id,
-                key_type=0,
-                coordinator_keys=[group_id],
+                lambda connection, deadline: connection.send(
+                    FindCoordinatorRequest,
+                    deadline,
+                    key=group_id,
+                    key_type=0,
+                    coordinator_keys=[group_id],
+                ),
             )
             answer = response.coordinators[0] if response.coordinators else response
             if answer.error_code:
@@ -130,21 +176,24 @@ class RawCluster:
 
         `operations` asks for the user's rights on the cluster (v8..v10) and the topics.
         """
-        connection = self.any(deadline)
-        version = min(
-            connection.versions.get(api_key(MetadataRequest), (0, 0))[1],
-            10 if operations else MetadataRequest.max_version,
-        )
         named = None if topics is None else [{"name": name, "topic_id": None} for name in topics]
-        request = message(
-            MetadataRequest,
-            version,
-            topics=named,
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=operations,
-            include_topic_authorized_operations=operations,
-        )
-        return connection.exchange(request, deadline)
+
+        def ask(connection: Connection, deadline: Deadline) -> Any:
+            version = min(
+                connection.versions.get(api_key(MetadataRequest), (0, 0))[1],
+                10 if operations else MetadataRequest.max_version,
+            )
+            request = message(
+                MetadataRequest,
+                version,
+                topics=named,
+                allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=operations,
+                include_topic_authorized_operations=operations,
+            )
+            return connection.exchange(request, deadline)
+
+        return self.ask_any(deadline, ask)
 
     def release(self, deadline: Deadline) -> tuple[int, ...]:
         """The newest Kafka release whose requests the broker speaks, e.g. (4, 1)."""
@@ -174,19 +223,26 @@ def retry(ask: Callable[[], _T], deadline: Deadline) -> _T:
         pause = min(pause * 2, 0.5)
 
 
-def _first(config: ClusterConfig, deadline: Deadline) -> Connection:
-    """The first bootstrap server that lets this client in, a few rounds over all of them."""
+def _first(
+    config: ClusterConfig, deadline: Deadline, known: Sequence[tuple[str, int]] = ()
+) -> Connection:
+    """The first bootstrap server that lets this client in, a few rounds over all of them.
+
+    Each has an equal share of the time: the next one is tried where one does not answer. `known`
+    are brokers that were seen before, to be tried last.
+    """
     # Settings that cannot be loaded are not the network's fault: say them before any try.
     config.to_kafka_python()
     last: OSError | RequestError | None = None
+    servers = list(dict.fromkeys((*config.servers, *known)))
     for turn in range(_CONNECT_ROUNDS):
         if turn:
             time.sleep(min(0.3, deadline.left()))
-        for host, port in config.servers:
+        for turn_left, (host, port) in zip(range(len(servers), 0, -1), servers, strict=True):
             if deadline.over:
                 break
             try:
-                return Connection(host, port, config, deadline)
+                return Connection(host, port, config, deadline.share(turn_left))
             except ssl.SSLCertVerificationError as error:
                 raise ConnectError(
                     f"{host}:{port}: its certificate is not trusted ({error.verify_message}). "
@@ -211,6 +267,13 @@ def _first(config: ClusterConfig, deadline: Deadline) -> Connection:
         f"Check -b or --command-config{'' if refused else _protocol_hint(config)}.",
         "unreachable",
     )
+
+
+def _unreachable(broker_id: int, host: str, port: int, reason: str | None) -> RequestError:
+    """`reason` is None where no answer came in time."""
+    name = "TIMED_OUT" if reason is None else "UNREACHABLE"
+    text = f"broker {broker_id} at {host}:{port} cannot be reached ({reason or 'no answer'})."
+    return RequestError(name, text)
 
 
 def _protocol_hint(config: ClusterConfig) -> str:

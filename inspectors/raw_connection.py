@@ -8,6 +8,7 @@ retried.
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import socket
 import ssl
@@ -48,6 +49,12 @@ class Deadline:
     def left(self) -> float:
         """Seconds left, never below zero."""
         return max(0.0, self._end - time.monotonic())
+
+    def share(self, tries: int) -> Deadline:
+        """Return the end of the first of so many tries, each with an equal part of what is left."""
+        first = copy.copy(self)
+        first._end = time.monotonic() + self.left() / tries
+        return first
 
     @property
     def over(self) -> bool:

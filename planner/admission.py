@@ -15,6 +15,7 @@ members only (ConsumerGroup.supportsClassicProtocols).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -43,10 +44,15 @@ class Held(Record, frozen=True, kw_only=True):
 
 class Entry(Record, frozen=True, kw_only=True):
     """One member that the coordinator counts, with the lists it may remember of it, one of which
-    is true. `name` is for texts. A dynamic member has no `instance_id`."""
+    is true. `name` is for texts. A dynamic member has no `instance_id`.
+
+    `whole` is the list that the member sends when it joins again, where the coordinator may
+    remember less of it (a load); None: it sends what is remembered.
+    """
 
     member_id: str
     lists: tuple[Held, ...]
+    whole: Held | None = None
     instance_id: str | None = None
     name: str = ""
 
@@ -61,9 +67,10 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
     lacks (a probe's no), `rejected` the lists whose joins this very memory has rejected.
 
     `max_size` is group.max.size (KIP-848: group.consumer.max.size), `session_ms` the bounds of
-    session.timeout.ms; None where not read. `room`: a probe has shown that one more member fits.
-    `left` are entries that left after the look, `came` those that have joined since; `rejoined`
-    are the entries as a completed rebalance would leave them; `emptied` says that nobody was left
+    session.timeout.ms; None where not read. `room` is how many more members are known to fit: a
+    probe that was answered shows one, and who was a member before found room.
+    `left` are entries that left after the look, `came` those that have joined since; `settled`: a
+    rebalance has completed since; `emptied` says that nobody was left
     in between.
     """
 
@@ -77,11 +84,11 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
     not_in_all: frozenset[str] = frozenset()
     rejected: tuple[frozenset[str], ...] = ()
     max_size: int | None = None
-    room: bool = False
+    room: int = 0
     session_ms: tuple[int, int] | None = None
     left: frozenset[str] = frozenset()
     came: tuple[Entry, ...] = ()
-    rejoined: tuple[Entry, ...] = ()
+    settled: bool = False
     emptied: bool = False
 
     @property
@@ -123,6 +130,8 @@ class Join(Record, frozen=True, kw_only=True):
 
 
 _Mask: TypeAlias = Callable[[Iterable[str]], int]
+_Met: TypeAlias = tuple[int, int, int]
+_World: TypeAlias = tuple[frozenset[str], frozenset[str]]
 
 
 class Settle(Record, frozen=True, kw_only=True):
@@ -192,7 +201,7 @@ def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
         made = replace(memory, left=memory.left | {event.member_id}, came=came)
         return replace(made, emptied=made.emptied or made.empty)
     if isinstance(event, Settle):
-        return _settled(memory)
+        return replace(memory, settled=True)
     same = _same_instance(memory, event)
     if same is not None:
         memory = after(memory, Leave(member_id=same.member_id))
@@ -204,18 +213,6 @@ def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
     )
     kind = memory.protocol_type if not memory.emptied or memory.came else event.protocol_type
     return replace(memory, came=(*memory.came, entry), protocol_type=kind)
-
-
-def _settled(memory: CoordinatorMemory) -> CoordinatorMemory:
-    """What some list lacked may have been what a load left: it says nothing of the new lists."""
-    if not memory.rejoined:
-        return memory
-    known = memory.cases == (memory.rejoined,) and all(len(e.lists) == 1 for e in memory.rejoined)
-    return (
-        memory
-        if known
-        else replace(memory, cases=(memory.rejoined,), not_in_all=frozenset(), rejected=())
-    )
 
 
 def restart(
@@ -254,14 +251,18 @@ def _join(memory: CoordinatorMemory, join: Join) -> Admission:
             error=DEAD,
             needs=Needs.STATE,
         )
-    refused = _out_of_bounds(memory, join) or _too_many(memory, join)
-    if refused is not None:
-        return refused
+    early = (_out_of_bounds(memory, join), _too_many(memory, join))
+    for one in early:
+        if one is not None and one.verdict is Tri.NO:
+            return one
     ends: tuple[str, ...] = ()
     same = _same_instance(memory, join)
     if same is not None and join.running:
         ends = (same.member_id,)
     answer = _by_lists(memory, join)
+    unread = next((one for one in early if one is not None), None)
+    if unread is not None and answer.verdict is not Tri.NO:
+        return unread
     if ends and answer.verdict is Tri.YES:
         answer = replace(
             answer,
@@ -274,8 +275,14 @@ def _join(memory: CoordinatorMemory, join: Join) -> Admission:
 
 
 def _out_of_bounds(memory: CoordinatorMemory, join: Join) -> Admission | None:
-    if join.session_ms is None or memory.session_ms is None:
+    if join.session_ms is None:
         return None
+    if memory.session_ms is None:
+        return Admission(
+            verdict=Tri.CANNOT_TELL,
+            needs=Needs.BROKER,
+            reason="the brokers' bounds of session.timeout.ms were not read",
+        )
     low, high = memory.session_ms
     if low <= join.session_ms <= high:
         return None
@@ -295,7 +302,7 @@ def _too_many(memory: CoordinatorMemory, join: Join) -> Admission | None:
     entries may have room.
     """
     more = len(memory.came) - len(memory.left)
-    if memory.empty or more < 0 or (memory.room and more == 0):
+    if memory.empty or more < 0 or (memory.max_size is None and more < memory.room):
         return None
     also = "; a static member that restarts needs a free place too" if join.instance_id else ""
     if memory.max_size is None:
@@ -370,11 +377,11 @@ def _common(memory: CoordinatorMemory, join: Join) -> Admission:
             reason="the evidence about the members' lists contradicts itself",
         )
     shown = f"[{', '.join(join.assignors)}]"
-    if all(worlds):
-        always = frozenset.intersection(*worlds)
+    if all(least for least, _ in worlds):
+        always = frozenset.intersection(*(least for least, _ in worlds))
         name = next((each for each in join.assignors if each in always), None)
         return Admission(verdict=Tri.YES, assignor=name, reason=_why_yes(memory, name, elected))
-    if not any(worlds):
+    if not any(most for _, most in worlds):
         guilty = _guilty(memory, join.assignors)
         return Admission(
             verdict=Tri.NO,
@@ -404,67 +411,86 @@ def _by(join: Join, elected: str | None, kept: Sequence[str]) -> str | None:
     return next((name for name in join.assignors or () if name in kept), None)
 
 
-def _worlds(memory: CoordinatorMemory, names: Sequence[str]) -> frozenset[frozenset[str]] | None:
-    """The distinct sets of the joiner's assignors that all remembered lists hold, a set a world.
+def _worlds(memory: CoordinatorMemory, names: Sequence[str]) -> frozenset[_World] | None:
+    """The distinct pairs of the joiner's assignors that all lists hold: least and most, a world.
 
-    Lists are sets of bits, one a name that matters. For the entries of the look the pair (all of
-    them; those still counted) is carried, for the evidence speaks of all of them. None: no world
-    fits the evidence.
+    The least is of the lists as they are remembered. Once a member has left or joined, the others
+    may have joined again, each with its whole list: the most is of those. Lists are sets of bits,
+    one a name that matters. The evidence speaks of the lists of the look, so their meeting is
+    carried beside those of the members still counted. None: no world fits the evidence.
     """
     said = {*memory.in_all, *memory.not_in_all, *(n for each in memory.rejected for n in each)}
-    universe = sorted({*names, *said})
-    bit = {name: 1 << n for n, name in enumerate(universe)}
-    full = (1 << len(universe)) - 1
+    bit = {name: 1 << n for n, name in enumerate(sorted({*names, *said}))}
+    full = (1 << len(bit)) - 1
 
     def mask(found: Iterable[str]) -> int:
         return sum(bit[name] for name in set(found) if name in bit)
 
     must, never = mask(memory.in_all), [mask({name}) for name in memory.not_in_all]
     never += [mask(each) for each in memory.rejected]
-    left: set[int] = set()
+    left: set[_Met] = set()
     for case in memory.cases:
-        staying = [e for e in case if e.member_id not in memory.left]
-        leaving = [e for e in case if e.member_id in memory.left]
+        choices = [
+            frozenset(
+                (look, full, full) if entry.member_id in memory.left else (look, least, most)
+                for look, least, most in _choices(memory, entry, mask, full, must)
+            )
+            for entry in case
+        ]
         # In every fitting world each list of the look holds what `in_all` names.
-        common = _meet({full}, staying, mask, full, must)
-        for rest in common:
-            for whole in _meet({rest}, leaving, mask, full, must):
-                fits = whole & must == must or not case
-                if fits and (not case or not any(_rejects(whole, each) for each in never)):
-                    left.add(rest)
-                    break
+        for whole, least, most in _meet({(full, full, full)}, choices):
+            fits = whole & must == must and not any(whole & each for each in never)
+            if fits or not case:
+                left.add((full, least, most))
     if not left:
         return None
-    left = _meet(left, memory.came, mask, full, 0)
+    came = [
+        frozenset((full, one, one) for held in entry.lists for one in _options(held, mask, full, 0))
+        for entry in memory.came
+    ]
     mine = mask(names)
-    return frozenset(frozenset(name for name in names if bit[name] & each & mine) for each in left)
+
+    def named(found: int) -> frozenset[str]:
+        return frozenset(name for name in names if bit[name] & found & mine)
+
+    return frozenset((named(least), named(most)) for _, least, most in _meet(left, came))
 
 
-def _rejects(whole: int, each: int) -> bool:
-    """Does this world admit what the coordinator has rejected?"""
-    return bool(whole & each)
+def _meet(met: set[_Met], choices: Iterable[frozenset[_Met]]) -> set[_Met]:
+    """All intersections of one of `met` with one choice of each entry.
 
-
-def _meet(
-    common: set[int], entries: Iterable[Entry], mask: _Mask, full: int, must: int
-) -> set[int]:
-    """All intersections of a set of `common` with one list of each entry.
-
-    Entries that may have the same lists are the same to it: it goes on until nothing is new.
+    Entries with the same choices are the same to it: it goes on until nothing is new.
     """
-    often: dict[frozenset[int], int] = {}
-    for entry in entries:
-        options = frozenset(
-            option for held in entry.lists for option in _options(held, mask, full, must)
-        )
-        often[options] = often.get(options, 0) + 1
-    for options, count in often.items():
+    for options, count in Counter(choices).items():
         for _ in range(count):
-            met = {each & option for each in common for option in options}
-            if met == common:
+            more = {(a & x, b & y, c & z) for a, b, c in met for x, y, z in options}
+            if more == met:
                 break
-            common = met
-    return common
+            met = more
+    return met
+
+
+def _choices(
+    memory: CoordinatorMemory, entry: Entry, mask: _Mask, full: int, must: int
+) -> Iterator[_Met]:
+    """Each list that may be remembered of an entry at the look, with the least and the most that
+    it may be once others have come or left. In a completed rebalance a dynamic member has joined
+    again, and a static one may have been down."""
+    again = bool(memory.left or memory.came)
+    for held in entry.lists:
+        for look in _options(held, mask, full, must):
+            if entry.whole is None or entry.whole == held or not again:
+                yield look, look, look
+                continue
+            for whole in _options(entry.whole, mask, full, must):
+                if whole & look != look:
+                    continue
+                if not memory.settled:
+                    yield look, look, whole
+                    continue
+                yield look, whole, whole
+                if entry.instance_id is not None:
+                    yield look, look, look
 
 
 def _options(held: Held, mask: _Mask, full: int, must: int) -> Iterator[int]:

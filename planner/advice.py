@@ -99,6 +99,8 @@ def start_of(
     """Return the advice on starting members that are not in the group, with the first admitted
     one of `lists`."""
     found: list[Advice] = []
+    # Whoever was a member before found room.
+    memory = replace(context.memory, room=max(context.memory.room, len(names)))
     static = tuple(instances) or (None,) * len(names)
     for assignors in dict.fromkeys(lists):
         joins = [
@@ -110,7 +112,7 @@ def start_of(
             )
             for name, instance in zip(names, static, strict=True)
         ]
-        answer = admitted(context.memory, joins)
+        answer = admitted(memory, joins)
         found.append(
             Advice(
                 action=START,
@@ -270,7 +272,7 @@ def _remedy(
     ]
     asked = any(n in {*context.memory.in_all, *context.memory.not_in_all} for n in assignors)
     if any(one.verdict is Tri.YES for one in by_lists):
-        if first.verdict is Tri.CANNOT_TELL and not asked and context.can_probe:
+        if context.reloaded is not Tri.YES and not asked and context.can_probe:
             return show(context, Needs.PROBE, first.reason, step=step)
         return cure_of(context, step=step)
     if first.verdict is Tri.NO:
@@ -408,15 +410,18 @@ def _asked(
         names,
         killed=killed,
         protocol_type=context.group.protocol_type or None,
-        session_ms=_session(facts.member),
+        session_ms=_session(context, facts.member),
     )
     return admitted(context.memory, events)
 
 
-def _session(member: Member) -> int | None:
-    """The session timeout of its next start."""
+def _session(context: Context, member: Member) -> int | None:
+    """The session timeout of its next start; None for the one that the brokers accepted."""
     declared = member.declared.session_timeout_ms if member.declared is not None else None
-    return declared or (member.timeouts.session_ms if member.timeouts is not None else None)
+    own = member.timeouts.session_ms if member.timeouts is not None else None
+    if declared is not None and declared != own:
+        return declared
+    return own if context.memory.session_ms is not None else None
 
 
 def _next_list(facts: Facts) -> tuple[str, ...] | None:

@@ -32,11 +32,12 @@ from rebal.planner.families import (
     cannot_hold,
     cooperative,
     refuses_mixed,
-    refusing_mixed,
     refuted,
+    without_mixed,
 )
 from rebal.planner.kinds import custom, kept_partitions, runs_cooperative
 from rebal.planner.memory import memory_of
+from rebal.planner.rejected import still_out
 
 COOPERATIVE: Final = "cooperative"
 EAGER: Final = "eager"
@@ -113,7 +114,7 @@ class Context:
         self.goal = goal
         self.target = target
         self.planning = planning
-        self.expected = expect_members if expect_members is not None else snapshot.expected_members
+        self._expected = expect_members if expect_members is not None else snapshot.expected_members
         self.options = tuple(options)
         self.only_target = only_target
         self.remembers = remembers
@@ -200,6 +201,18 @@ class Context:
         coordinator = self.group.coordinator
         since = coordinator.rebalanced_since_load if coordinator else Tri.CANNOT_TELL
         return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(since, Tri.CANNOT_TELL)
+
+    @cached_property
+    def expected(self) -> int | None:
+        """How many members the service has when all are there: as said, else with who is out.
+
+        A client that was rejected and is not back is one of them. None: nothing says.
+        """
+        if self._expected is not None or not self.classic:
+            return self._expected
+        here = {member.instance_id for member in self.snapshot.members}
+        out = [one for one in still_out(self) if not one.instance_id or one.instance_id not in here]
+        return len(self.snapshot.members) + len(out) if out else None
 
     @cached_property
     def memory(self) -> CoordinatorMemory:
@@ -308,7 +321,9 @@ class Context:
             yield Tri.NO if self.goal == EAGER else Tri.YES
             return
         unmixed = can.mixed is Tri.NO and self.supports(facts, self.target) is Tri.YES
-        stays_cooperative = self.goal == COOPERATIVE and not can.follows_vote
+        # Where an own class has the name of an eager assignor, it may be COOPERATIVE beside it.
+        named = not any(cooperative(name) is Tri.NO for name in self.borrowed)
+        stays_cooperative = self.goal == COOPERATIVE and not can.follows_vote and named
         if unmixed or (stays_cooperative and kept_partitions(facts.member)):
             yield Tri.NO
 
@@ -416,7 +431,7 @@ class Context:
     def may_take_mixed(self, facts: Facts) -> Tri:
         """Return whether this member's client takes a list of both kinds, by proof or by its bytes.
 
-        A guess that it does counts where its own bytes exclude the clients that refuse such a list:
+        A guess that it does counts where its own bytes exclude the clients that take no such list:
         RB907 warns then. A client id excludes nobody, for anyone can set it.
         """
         proven = self.takes_mixed(facts)
@@ -425,7 +440,7 @@ class Context:
         guess = facts.takes_mixed
         if guess is Tri.YES and facts.family is not None:
             sent = excluded_by_bytes(facts.member.subscription, self.elected)
-            return Tri.YES if refusing_mixed() <= sent else Tri.CANNOT_TELL
+            return Tri.YES if without_mixed() <= sent else Tri.CANNOT_TELL
         return guess
 
     @cached_property

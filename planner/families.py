@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 
-from rebal.groups.clients import eager_only, families, family, version_tuple
+from rebal.groups.clients import eager_only, families, family, named_families, version_tuple
 from rebal.groups.model import Record, Software, Tri
 
 
@@ -38,8 +38,7 @@ def able(key: str, version: str | None) -> Able:
 
 def candidates(software: Software) -> tuple[str, ...]:
     """The families that a member's bytes leave: `java >= 3.4 or franz-go` are two (clients.py)."""
-    words = (software.version_range or "").replace(",", " ").split()
-    return tuple(word for word in words if word in families())
+    return named_families(software.version_range)
 
 
 @lru_cache(4096)
@@ -65,9 +64,9 @@ def refuses_mixed(key: str | None) -> bool:
 
 
 @lru_cache(1)
-def refusing_mixed() -> frozenset[str]:
-    """Return the families that refuse a list of eager and cooperative assignors."""
-    return frozenset(filter(refuses_mixed, families()))
+def without_mixed() -> frozenset[str]:
+    """Return the families that are not known to take a list of eager and cooperative assignors."""
+    return frozenset(key for key, known in families().items() if known.mixed is not Tri.YES)
 
 
 def refuted(guess: str, held: Collection[str]) -> bool:

@@ -42,7 +42,7 @@ def brokers(context: Context) -> Answer:
     """Do the brokers speak KIP-848 (group.version 1, which is 4.0 and later)?"""
     cluster = context.snapshot.cluster
     if context.group.type is GroupType.CONSUMER:
-        return Answer(allows=Tri.YES, why="the group runs KIP-848 already")
+        return Answer(allows=Tri.YES, why="the group's type is consumer already")
     version = version_tuple(cluster.version)
     if version is not None and version < (4,) and " or later" not in (cluster.version or ""):
         return Answer(

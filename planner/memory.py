@@ -42,13 +42,12 @@ def memory_of(context: Context, *, rejoined: bool = False) -> CoordinatorMemory:
     online = group.type in (GroupType.CONSUMER, GroupType.STREAMS)
     elected = group.assignor if stable and not online else None
     cases: tuple[tuple[Entry, ...], ...]
-    settled: tuple[Entry, ...] = ()
     if online:
         counted = [f for f in context.members if f.member.protocol_type == "classic"]
         cases = (tuple(_entry(f, _converted(context, f)) for f in counted),)
     else:
         counted = list(context.members)
-        cases, settled = _cases(context, counted, known, elected, rejoined=rejoined)
+        cases = _cases(context, counted, known, elected, rejoined=rejoined)
     answers = [] if online or rejoined else _answers(snapshot)
     supported = {answer.assignor for answer in answers if answer.supported is Tri.YES}
     settings = snapshot.cluster.settings
@@ -60,12 +59,11 @@ def memory_of(context: Context, *, rejoined: bool = False) -> CoordinatorMemory:
         protocol_type=group.protocol_type or ("consumer" if online else None),
         elected=elected,
         cases=cases,
-        rejoined=settled,
         others=len(context.members) - len(counted),
         in_all=frozenset({*filter(None, [elected]), *supported}),
         not_in_all=frozenset(a.assignor for a in answers if a.supported is Tri.NO),
         max_size=int(size) if size.isdigit() else (2**31 - 1 if settings else None),
-        room=any(answer.supported is not Tri.CANNOT_TELL for answer in _answers(snapshot)),
+        room=int(any(a.supported is not Tri.CANNOT_TELL for a in _answers(snapshot))),
         session_ms=(int(low), int(high)) if low.isdigit() and high.isdigit() else None,
     )
 
@@ -87,12 +85,12 @@ def _cases(
     elected: str | None,
     *,
     rejoined: bool,
-) -> tuple[tuple[tuple[Entry, ...], ...], tuple[Entry, ...]]:
-    """The histories that fit what is known of the last load, and what a rebalance would leave."""
+) -> tuple[tuple[Entry, ...], ...]:
+    """The histories that fit what is known of the last load."""
     own = {f.member.member_id: _own(f, names, elected) for f in counted}
     if rejoined or context.remembers or _never_loaded(context):
         sent = tuple(_entry(f, (own[f.member.member_id],)) for f in counted)
-        return (sent,), sent
+        return (sent,)
     forgotten = Held(names=frozenset({elected}), exact=True) if elected else Held()
     rebalanced, loaded = [], []
     for facts in counted:
@@ -104,15 +102,16 @@ def _cases(
             loaded.append(_entry(facts, (mine,)))
             continue
         both = (mine, forgotten)
-        rebalanced.append(_entry(facts, both if static and since is not Tri.YES else (mine,)))
+        kept = both if static and since is not Tri.YES else (mine,)
         left = both if static else (forgotten,)
-        loaded.append(_entry(facts, (mine,) if since is Tri.YES else left))
+        rebalanced.append(_entry(facts, kept, mine))
+        loaded.append(_entry(facts, (mine,) if since is Tri.YES else left, mine))
     cases = {
         Tri.NO: (tuple(rebalanced),),
         Tri.YES: (tuple(loaded),),
         Tri.CANNOT_TELL: (tuple(rebalanced), tuple(loaded)),
     }
-    return cases[context.reloaded], tuple(rebalanced)
+    return cases[context.reloaded]
 
 
 def _never_loaded(context: Context) -> bool:
@@ -165,8 +164,9 @@ def _converted(context: Context, facts: Facts) -> tuple[Held, ...]:
     return (own, *(Held(names=frozenset({name}), exact=True) for name in known.list))
 
 
-def _entry(facts: Facts, lists: tuple[Held, ...]) -> Entry:
+def _entry(facts: Facts, lists: tuple[Held, ...], whole: Held | None = None) -> Entry:
     return Entry(
+        whole=None if lists == (whole,) else whole,
         member_id=facts.member.member_id,
         instance_id=facts.member.instance_id,
         name=facts.name,

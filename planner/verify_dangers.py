@@ -17,7 +17,7 @@ from rebal.planner.advice import restart_fix
 from rebal.planner.aims import Aim
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Plan
-from rebal.planner.rejected import still_out
+from rebal.planner.rejected import label, still_out
 from rebal.planner.verify_gates import aim_of, wide_list
 from rebal.planner.verify_journal import JournalEntry
 from rebal.planner.verify_members import MemberStanding, owned
@@ -107,16 +107,17 @@ def new_refusals(plan: Plan, snapshot: GroupSnapshot) -> list[Refusal]:
 def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
     """Return the newest rejection of each client that is out since: one each.
 
-    A client has an identity of its own (rules/identity.py). It is back when it was seen joining
-    since, or, where no log shows that, when its instance id is in the group with an id that came
-    after the plan, or when nobody is missing any more.
+    It is back when it was seen joining since (planner/rejected.py), or, where no log shows that,
+    when nobody is missing any more.
     """
+    # Who was out when the plan was made is out since; else an old rejection is history.
+    short = len(plan.baseline.members) < (plan.expected_members or 0)
     full = not context.missing and len(context.members) >= (context.expected or 1)
     now = context.snapshot.captured_at
     return tuple(
         one
         for one in still_out(context)
-        if (one.at is None or one.at > plan.baseline.captured_at or one in plan.baseline.refusals)
+        if (one.at is None or short or one.at > plan.baseline.captured_at)
         and (not full or _recent(one.at, now))
     )
 
@@ -127,8 +128,7 @@ def _refused(rejected: Sequence[Refusal], context: Context) -> Iterator[Danger]:
         return
     whom = ", ".join(
         dict.fromkeys(
-            f"{r.instance_id or r.client_id or 'a member'} "
-            + (f"[{', '.join(r.list)}]" if r.list else "(its list is not known)")
+            f"{label(r)} " + (f"[{', '.join(r.list)}]" if r.list else "(its list is not known)")
             for r in rejected
         )
     )

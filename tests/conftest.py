@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         places = list(dict.fromkeys(item.path for item in items))
         random.Random(seed).shuffle(places)
         items.sort(key=lambda item: places.index(item.path))
-    reason = _why_not_live()
+    reason = why_not_live()
     if reason:
         for item in items:
             if item.get_closest_marker("live"):
@@ -72,7 +72,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Fetch the jars before the first live test, whose time limit is not meant for downloads."""
-    if session.config.option.collectonly or _why_not_live():
+    if session.config.option.collectonly or why_not_live():
         return
     if any(item.get_closest_marker("live") for item in session.items):
         from tests.kafka import clients, jars
@@ -88,7 +88,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             say(f"live tests cannot run: {error}")
 
 
-def _why_not_live() -> str | None:
+def why_not_live() -> str | None:
+    """Why the live tests are skipped; None when they run."""
     if os.environ.get("CI", "").lower() == "true":
         return None
     if os.environ.get("REBAL_LIVE") == "0":

@@ -67,7 +67,7 @@ def command(
 
     Nothing is changed: --probe asks the coordinator one question a group's members never notice.
     Exits with 0 when all was read, 3 when a finding blocks the group as it runs now, 1 when a group
-    could not be read (the others are shown all the same).
+    could not be read, or a broker did not list its groups (the others are shown all the same).
     """
     if redact and not (save or save_to):
         raise UsageError("--redact is for saving: add --save or --save-to FILE.")
@@ -127,7 +127,8 @@ def _read(
 ) -> tuple[list[GroupSnapshot], list[GroupFailure]]:
     from rebal.inspectors.live import GroupFailure, read_groups, select_groups
 
-    chosen = select_groups(config, names, match=match, all_groups=all_groups)
+    selected = select_groups(config, names, match=match, all_groups=all_groups)
+    chosen = selected.group_ids
     if len(chosen) > 1 and sys.stderr.isatty():
         output.say(f"reading {len(chosen)} groups …")
     pool = ThreadPoolExecutor(1)
@@ -140,7 +141,7 @@ def _read(
     answers = reading.result()
     return (
         [answer for answer in answers if not isinstance(answer, GroupFailure)],
-        [answer for answer in answers if isinstance(answer, GroupFailure)],
+        [*(a for a in answers if isinstance(a, GroupFailure)), *selected.unlisted],
     )
 
 
@@ -166,17 +167,14 @@ def _show(
     if form in (FindingsFormat.SARIF, FindingsFormat.GITHUB):
         from rebal.cli.views.findings_export import exported
 
-        unread = {failure.group_id: failure.message for failure in failures}
+        unread = {failure.name: failure.message for failure in failures}
         output.write(exported(form, *reports, failures=unread))
         return
     from rebal.cli.views.inspect_body import inspect_body
 
     body = {
         "groups": [inspect_body(report) for report in reports],
-        "failures": [
-            {"group_id": failure.group_id, "kind": failure.kind, "message": failure.message}
-            for failure in failures
-        ],
+        "failures": output.failures_body(failures),
     }
     output.write(output.envelope("inspect", body, code, form))
 

@@ -37,16 +37,18 @@ def plan_many(
 ) -> int:
     """Plan for each group of the cluster (or those whose whole name matches) and list the plans.
 
-    The exit code is the worst of all: 1 (a group could not be read) before 3 before 4.
+    The exit code is the worst of all: 1 (a group could not be read, or a broker did not list its
+    groups) before 3 before 4.
     """
     from rebal.inspectors.live import GroupFailure, read_groups, select_groups
 
-    chosen = select_groups(config, (), match=match, all_groups=match is None)
+    selected = select_groups(config, (), match=match, all_groups=match is None)
+    chosen = selected.group_ids
     if len(chosen) > 1 and sys.stderr.isatty():
         output.say(f"reading {len(chosen)} groups …")
     plans: list[Plan] = []
     failures: list[GroupFailure] = []
-    codes: list[int] = []
+    codes = [FAILED for _ in selected.unlisted]
     observations = (*observations, *scanned.observations(evidence, chosen))
     for answer in read_groups(config, chosen, probe=probe, assignors=tuple(assignors)):
         if isinstance(answer, GroupFailure):
@@ -56,6 +58,7 @@ def plan_many(
         plan = plan_of(options.with_evidence(answer, observations), wishes)
         plans.append(plan)
         codes.append(judged(plan.exit_code, plan.findings, fail_on, exit_zero))
+    failures += selected.unlisted
     plans.sort(key=lambda plan: (_ORDER.index(plan.verdict), plan.group_id))
     code = worst(codes)
     if form is PlanFormat.TEXT:
@@ -67,15 +70,12 @@ def plan_many(
     elif form in (PlanFormat.SARIF, PlanFormat.GITHUB):
         from rebal.cli.views.findings_export import exported
 
-        unread = {failure.group_id: failure.message for failure in failures}
+        unread = {failure.name: failure.message for failure in failures}
         output.write(exported(form, *plans, failures=unread))
     else:
         body = {
             "plans": [_line(plan) for plan in plans],
-            "failures": [
-                {"group_id": failure.group_id, "kind": failure.kind, "message": failure.message}
-                for failure in failures
-            ],
+            "failures": output.failures_body(failures),
         }
         output.write(output.envelope("plans", body, code, form))
     for failure in failures:

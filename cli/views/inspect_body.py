@@ -8,6 +8,7 @@ from rebal.cli.report import Report
 from rebal.cli.views.common import known_lag, lag_by_member, software_text
 from rebal.groups.model import (
     Contradiction,
+    Departed,
     Evidence,
     GroupSnapshot,
     Member,
@@ -58,6 +59,7 @@ def inspect_body(report: Report) -> Body:
         "topics": [{"topic": t.name, "partitions": t.partitions} for t in snapshot.topics],
         "members": [_member(member, report, lags[member.member_id]) for member in snapshot.members],
         "refusals": [_refusal(refusal) for refusal in snapshot.refusals],
+        "departed": [_departed(departed) for departed in snapshot.departed],
         "contradictions": [_contradiction(found) for found in snapshot.contradictions],
         "unmatched": [_unmatched(found) for found in snapshot.unmatched],
         "findings": [_finding(finding) for finding in report.findings],
@@ -209,6 +211,21 @@ def _refusal(refusal: Refusal) -> Body:
         "rejoined_at": refusal.rejoined_at,
         "software": software_text(refusal.software) if refusal.software else None,
         "evidence": _evidence((refusal.evidence,)),
+    }
+
+
+def _departed(departed: Departed) -> Body:
+    return {
+        "member_id": departed.member_id,
+        "client_id": departed.client_id or None,
+        "instance_id": departed.instance_id,
+        "host": departed.host or None,
+        "list": departed.list,
+        "last_seen": departed.last_seen,
+        "left": departed.left,
+        "left_at": departed.left_at,
+        "reason": departed.reason,
+        "evidence": _evidence((departed.evidence,)),
     }
 
 

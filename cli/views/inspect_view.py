@@ -33,6 +33,7 @@ from rebal.groups.model import (
     Tri,
     Unmatched,
 )
+from rebal.groups.protocol import classic_members_of_a_consumer_group
 from rebal.planner.context import COOPERATIVE_STICKY
 from rebal.planner.cost_timeouts import in_words
 from rebal.planner.plan import Finding, Severity
@@ -115,12 +116,16 @@ def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
     if not snapshot.members:
         yield label, Text("nothing: no member is in the group now")
         return
-    if group.type is GroupType.CONSUMER:
+    classic = len(classic_members_of_a_consumer_group(snapshot))
+    if group.type is GroupType.CONSUMER and classic < len(snapshot.members):
+        never = "the others never stop"
+        if report.runs is RebalanceProtocol.MIXED:
+            never = f"EAGER members stop all of theirs ({count(_stopped(report), 'partition')})"
         yield (
             label,
             Text.assemble(
                 (f"KIP-848 (group.protocol=consumer){assignor}", "bold green"),
-                "   the broker moves single partitions; the others never stop",
+                f"   the broker moves single partitions; {never}",
             ),
         )
     else:
@@ -129,7 +134,9 @@ def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
         worker = group.protocol_type == "connect"
         whole = "connectors and tasks" if worker else count(owned, "partition")
         meaning = {
-            RebalanceProtocol.EAGER: f"every rebalance stops all {whole}",
+            RebalanceProtocol.EAGER: f"every rebalance stops all {whole}"
+            if not classic
+            else "a member stops all its partitions whenever it has to rejoin",
             RebalanceProtocol.COOPERATIVE: "a rebalance stops only what moves",
             RebalanceProtocol.MIXED: f"every rebalance stops {stopped}",
             RebalanceProtocol.CANNOT_TELL: "",

@@ -56,6 +56,11 @@ def not_checked(context: Context) -> tuple[str, ...]:
 def _kip848(context: Context) -> str:
     name = "KIP-1071" if context.group.type is GroupType.STREAMS else "KIP-848"
     classic = [f for f in context.members if f.member.protocol_type == "classic"]
+    if classic and len(classic) == len(context.members):
+        return (
+            "nothing to do: every member runs COOPERATIVE; the group's type is consumer, and its "
+            "members speak the classic protocol"
+        )
     rest = (
         f"; in the classic protocol, but COOPERATIVE: {context.named(classic)}" if classic else ""
     )

@@ -31,7 +31,7 @@ def unknown_family(context: Context) -> Iterator[Finding]:
     --assume-family java, or for one client id --assume-family CLIENT_ID=java.
 
     A client id alone is no answer: anyone can set it. It counts (and RB907 warns) where the
-    member's own bytes exclude librdkafka and kafka-python.
+    member's own bytes exclude the clients that take no list of both kinds.
     """
     if not context.planning or not context.classic or not context.stable:
         return
@@ -51,7 +51,7 @@ def unknown_family(context: Context) -> Iterator[Finding]:
         families = ", ".join(sorted({str(facts.family) for facts in by_id}))
         yield found(
             f"{context.named(by_id)}: only the client id points to {families}, and the bytes do "
-            "not exclude a client that refuses a list of both kinds.",
+            "not exclude a client that takes no list of both kinds.",
             result=Tri.CANNOT_TELL,
             members=by_id,
             fix="--request-log across a restart, --client-log, or say it: "

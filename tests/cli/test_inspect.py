@@ -31,9 +31,21 @@ def saved(tmp_path: Path, group: Make) -> str:
 class Failure(Record, frozen=True):
     """Stands for inspectors.live.GroupFailure."""
 
-    group_id: str
+    group_id: str | None
     message: str
     kind: str
+    broker_id: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.group_id or f"broker {self.broker_id}"
+
+
+class Selected(Record, frozen=True):
+    """Stands for inspectors.live.Selection."""
+
+    group_ids: tuple[str, ...]
+    unlisted: tuple[Failure, ...] = ()
 
 
 class Cluster:
@@ -41,15 +53,16 @@ class Cluster:
 
     def __init__(self, answers: Sequence[GroupSnapshot | Failure]) -> None:
         self.answers = {self._id(answer): answer for answer in answers}
+        self.unlisted: tuple[Failure, ...] = ()
         self.asked: list[dict[str, Any]] = []
 
     @staticmethod
-    def _id(answer: GroupSnapshot | Failure) -> str:
+    def _id(answer: GroupSnapshot | Failure) -> str | None:
         return answer.group_id if isinstance(answer, Failure) else answer.group.group_id
 
-    def select_groups(self, config: object, names: Sequence[str], **more: Any) -> list[str]:
+    def select_groups(self, config: object, names: Sequence[str], **more: Any) -> Selected:
         self.asked.append({"select": list(names), **more})
-        return list(names) or list(self.answers)
+        return Selected(tuple(names) or tuple(map(str, self.answers)), self.unlisted)
 
     def read_groups(self, config: object, names: Sequence[str], **more: Any) -> list[Any]:
         self.asked.append({"read": list(names), **more})
@@ -150,10 +163,28 @@ def test_several_groups_one_failure(
     assert app.run([*words, "-o", "json"]) == 1
     body = json.loads(capsys.readouterr().out)
     assert body["exit_code"] == 1
-    assert body["failures"] == [
-        {"group_id": "billing", "kind": "authorization", "message": "billing: no DESCRIBE right"}
-    ]
+    failure = body["failures"][0]
+    assert (failure["group_id"], failure["broker_id"]) == ("billing", None)
+    assert (failure["kind"], failure["message"]) == ("authorization", "billing: no DESCRIBE right")
+    assert len(body["failures"]) == 1
     assert [found["group_id"] for found in body["groups"]] == ["checkout", "ship ping"]
+
+
+def test_a_broker_that_did_not_list_its_groups_is_a_failure_beside_the_groups_of_the_others(
+    cluster: Callable[..., Cluster], group: Make, capsys: Said
+) -> None:
+    why = "broker 2 at b2:9092 cannot be reached (no answer): the groups that it coordinates …"
+    cluster(group()).unlisted = (Failure(None, why, "network", 2),)
+    words = ["inspect", "--all", "-b", "127.0.0.1:1"]
+    assert app.run(words) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("checkout ")
+    assert err == f"rebal: {why}\n"
+    assert app.run([*words, "-o", "json"]) == 1
+    (failure,) = json.loads(capsys.readouterr().out)["failures"]
+    assert (failure["group_id"], failure["broker_id"]) == (None, 2)
+    assert app.run([*words, "-o", "github"]) == 1
+    assert "broker 2" in capsys.readouterr().out
 
 
 def test_findings_of_several_groups_go_to_those_who_show_them(

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from rebal.cli import output
-from rebal.cli.report import Report
+from rebal.cli.report import Report, make_report
 from rebal.cli.views.inspect_view import inspect_view, next_step
 from rebal.groups.model import (
     AssignorList,
@@ -177,6 +177,31 @@ def test_a_kip_848_group_and_an_empty_one(group: Make) -> None:
     made = screen(report(group(state=GroupState.EMPTY, assignor=None, members=())))
     assert "runs        nothing: no member is in the group now" in made
     assert "MEMBER" not in made
+
+
+@pytest.mark.parametrize(
+    ("names", "runs", "meaning"),
+    [
+        (("range",), "EAGER", "a member stops all its partitions whenever it has to rejoin"),
+        (("cooperative-sticky",), "COOPERATIVE", "a rebalance stops only what moves"),
+        ((), "cannot tell", ""),
+    ],
+)
+def test_a_consumer_group_of_classic_members_alone_is_not_said_to_run_kip_848(
+    group: Make, names: tuple[str, ...], runs: str, meaning: str
+) -> None:
+    known = Knowledge.EXACT if names else Knowledge.UNKNOWN
+    old = msgspec.structs.replace(
+        group().members[0],
+        protocol_type="classic",
+        assignors=AssignorList(knowledge=known, list=names),
+    )
+    snapshot = group(type=GroupType.CONSUMER, assignor="uniform", members=(old,))
+    made = screen(make_report(snapshot), width=160)
+    assert "Stable · consumer · 1 member" in made
+    assert f"runs        {runs}, assignor uniform   {meaning}".rstrip() in made
+    assert "every member speaks the classic protocol" in made
+    assert "group.protocol=consumer)" not in made
 
 
 def test_worker_groups_and_missing_members_are_said(group: Make) -> None:

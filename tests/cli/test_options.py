@@ -140,6 +140,27 @@ def test_a_client_log_and_an_inventory_are_read(folder: Path, group: Make) -> No
     assert options.snapshot_for(None, saved, client_log=[folder / "c3.log"]).members
 
 
+@pytest.mark.parametrize(
+    ("zone", "hour"),
+    [("Asia/Tokyo", 0), ("+09:00", 0), ("-0500", 14), ("America/New_York", 14), ("UTC", 9)],
+)
+def test_log_timezone_places_a_log_in_time(folder: Path, group: Make, zone: str, hour: int) -> None:
+    third = group().members[2]
+    saved = files.save_snapshot(group(), folder)
+    (folder / "broker-1.log").write_text(JOIN % {"id": third.member_id})
+    logs = {"request_log": [folder / "broker-1.log"]}
+    assert options.snapshot_for(None, saved, **logs).members[2].joined_at is None
+    found = options.snapshot_for(None, saved, **logs, log_timezone=zone).members[2]
+    assert found.joined_at is not None
+    assert (found.joined_at.hour, found.joined_at.minute) == (hour, 13)
+
+
+@pytest.mark.parametrize("zone", ["Tokio", "+9", "../etc/passwd", ""])
+def test_an_unknown_time_zone_is_a_usage_error(zone: str) -> None:
+    with pytest.raises(UsageError, match="Asia/Tokyo"):
+        options.evidence_files(log_timezone=zone)
+
+
 def test_typed_options_come_back_without_secrets() -> None:
     secret = ["sasl.jaas.config=x", "ssl.key.password=y", "a.b=c=d"]
     connection = options.Connection("b:1", Path("c.properties"), secret, "prod")

@@ -31,9 +31,9 @@ def cluster(
         "d-blocked": group(group_id="d-blocked", members=librdkafka),
     }
 
-    def select(config: Any, names: Sequence[str], **more: Any) -> tuple[str, ...]:
+    def select(config: Any, names: Sequence[str], **more: Any) -> live.Selection:
         asked.append((tuple(names), more))
-        return ("a-ready",) if more["match"] else (*found, "e-hidden")
+        return live.Selection(group_ids=("a-ready",) if more["match"] else (*found, "e-hidden"))
 
     def read(config: Any, names: Sequence[str], **more: Any) -> list[Any]:
         failure = live.GroupFailure(

@@ -197,7 +197,7 @@ def test_findings_of_one_rule_are_folded(folder: Path, capsys: Said) -> None:
     save("hasty.yaml", look(1, hasty))
     assert run("plan.yaml", "--snapshot", "hasty.yaml") == 3
     told = capsys.readouterr().out
-    assert told.count("RB101") == 1
+    assert told.split("next:")[0].count("RB101") == 1
     assert "(and 1 more of this rule)" in told
     assert run("plan.yaml", "--snapshot", "hasty.yaml", "-o", "json") == 3
     assert [one["rule"] for one in body(capsys)["findings"]] == ["RB101", "RB101"]

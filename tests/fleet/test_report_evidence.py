@@ -65,7 +65,8 @@ def test_with_a_broker_the_live_group_gets_what_the_scan_saw(
     ]
     now = AT + timedelta(hours=30)
     found = msgspec.structs.replace(scanned, members=tuple(blank), captured_at=now, unmatched=())
-    monkeypatch.setattr(live, "select_groups", lambda *a, **k: (name,))
+    chosen = live.Selection(group_ids=(name,))
+    monkeypatch.setattr(live, "select_groups", lambda *a, **k: chosen)
     monkeypatch.setattr(live, "read_groups", lambda *a, **k: [found])
     words = ["-b", "kafka-1:9092", "--evidence", str(small_scan)]
     assert app.run(["inspect", name, *words, "-o", "json"]) == 0
@@ -94,7 +95,8 @@ def test_a_group_that_the_scan_never_saw_gets_no_evidence_and_that_is_said(
     other = msgspec.structs.replace(
         scanned, group=msgspec.structs.replace(scanned.group, group_id="new-since")
     )
-    monkeypatch.setattr(live, "select_groups", lambda *a, **k: ("new-since",))
+    chosen = live.Selection(group_ids=("new-since",))
+    monkeypatch.setattr(live, "select_groups", lambda *a, **k: chosen)
     monkeypatch.setattr(live, "read_groups", lambda *a, **k: [other])
     app.run(["inspect", "new-since", "-b", "kafka-1:9092", "--evidence", str(small_scan)])
     assert "it saw no join of new-since" in capsys.readouterr().err

@@ -182,6 +182,28 @@ def test_a_kip848_group_is_incremental_and_its_classic_members_are_named():
     assert group_protocol(group(native, eager, type=GroupType.CONSUMER)).value is MIXED
 
 
+@pytest.mark.parametrize(
+    ("lists", "value"),
+    [
+        ((("range",), ("range", COOP)), EAGER),
+        (((COOP,), (COOP,)), COOPERATIVE),
+        (((COOP,), ("range",)), MIXED),
+        (((), ()), CANNOT_TELL),
+        (((COOP,), ()), CANNOT_TELL),
+    ],
+)
+def test_a_consumer_group_of_classic_members_alone_runs_what_their_lists_say(lists, value):
+    members = [
+        member(name, *names, protocol_type="classic", family="java")
+        for name, names in zip("ab", lists, strict=True)
+    ]
+    answer = group_protocol(group(*members, type=GroupType.CONSUMER, assignor="uniform"))
+    assert answer.value is value
+    assert answer.why.startswith(
+        "the group's type is consumer, and every member speaks the classic protocol: "
+    )
+
+
 def test_common_assignors_from_lists_and_the_vote():
     snapshot = group(member("a", COOP, "range"), member("b", "range", "sticky"), assignor="range")
     common = common_assignors(snapshot)

@@ -362,3 +362,59 @@ _JSON = st.recursive(
 )
 def test_valid_json_of_the_wrong_shape_raises_nothing(api, request, response):
     read(line(body(api, 5, request, response)))
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (23, "INCONSISTENT_GROUP_PROTOCOL"),
+        (26, "INVALID_SESSION_TIMEOUT"),
+        (81, "GROUP_MAX_SIZE_REACHED"),
+        (82, "FENCED_INSTANCE_ID"),
+    ],
+)
+def test_every_error_that_stops_the_joiner_is_a_rejection(error, name):
+    (seen,) = read(line(join(error=error, instance="i-1", answered=""))).observations
+    assert isinstance(seen, Refused)
+    assert (seen.error, seen.instance_id, seen.host) == (name, "i-1", "10.1.2.3")
+    assert seen.connection == "10.0.0.9:9092-10.1.2.3:42052-2-2"
+
+
+@pytest.mark.parametrize("kind", ["connect", "consumer", "other"])
+def test_a_rejection_is_read_whatever_the_group_is(kind):
+    (seen,) = read(line(join(error=23, answered="", protocol_type=kind))).observations
+    assert isinstance(seen, Refused)
+
+
+def test_an_id_that_was_only_given_is_not_accepted():
+    given = line(join(error=79, answered="m-1"))
+    accepted = line(join(member_id="m-1", answered="m-1"))
+    seen = [(o.accepted, o.new) for o in read(given, accepted).observations]
+    assert seen == [(False, True), (True, False)]
+
+
+def test_a_log_says_whose_it_is_and_who_is_in_the_group():
+    heartbeat = (
+        '{"isForwarded":false,"requestHeader":{"requestApiKey":12,"requestApiVersion":4,'
+        '"correlationId":32,"clientId":"c","requestApiKeyName":"HEARTBEAT"},"request":{"groupId":'
+        '"g","generationId":1,"memberId":"m-1","groupInstanceId":null},"response":'
+        '{"throttleTimeMs":0,"errorCode":%d},"connection":"10.0.0.9:9092-10.1.2.3:42052-2-2"}'
+    )
+    for error, expected in ((0, {("g", "m-1")}), (25, set())):
+        (log,) = read(line(join()), line(heartbeat % error)).logs
+        assert (log.broker, log.local, log.last_at) == ("10.0.0.9:9092", True, AT)
+        assert log.members == expected
+
+
+def test_lines_of_two_brokers_are_of_two_origins():
+    other = join().replace("10.0.0.9:9092", "10.0.0.8:9092")
+    reading = read(line(join()), line(other))
+    assert len({one.origin for one in reading.observations}) == 2
+    assert {log.broker for log in reading.logs} == {"10.0.0.9:9092", "10.0.0.8:9092"}
+
+
+def test_a_wrapper_s_zone_counts_before_a_time_without_one():
+    inner = line(join(), "[2026-11-21 11:04:44,313] DEBUG {}")
+    wrapped = json.dumps({"log": inner, "time": "2026-11-21T02:04:44.313Z"})
+    (seen,) = read(wrapped).observations
+    assert (seen.at, seen.local) == (AT, False)

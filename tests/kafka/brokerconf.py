@@ -71,6 +71,7 @@ def server_settings(
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "4",
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "500",
         "num.network.threads": "2",

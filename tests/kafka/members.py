@@ -28,6 +28,9 @@ JAVA_ASSIGNORS = {
     "shelf": "com.example.ShelfAssignor",
     "shelf-cooperative": "com.example.ShelfAssignor$Cooperative",
     "shelf-only": "com.example.ShelfAssignor$Only",
+    # With the names of Kafka's own: cooperative-sticky and range.
+    "eager-cooperative-sticky": "com.example.ShelfAssignor$Eager",
+    "cooperative-range": "com.example.ShelfAssignor$Range",
 }
 SOFTWARE = (
     *(f"java-{version}" for version in jars.CLIENT_VERSIONS),

@@ -6,7 +6,7 @@ rebalance: it is sent by `knock` and answered in `settle`. `RawGroup.held` is wh
 should remember, written down from what was sent: it reads nothing that the coordinator holds.
 """
 
-import select
+import selectors
 import socket
 import struct
 import time
@@ -65,7 +65,7 @@ class Wire:
     def receive(self, timeout: float) -> Any:
         """The next answer, or None where it does not come in time."""
         end = time.monotonic() + timeout
-        while select.select([self], [], [], max(0.0, end - time.monotonic()))[0]:
+        while _ready([self], max(0.0, end - time.monotonic())):
             assert self._socket is not None
             data = self._socket.recv(65536)
             if not data:
@@ -79,6 +79,16 @@ class Wire:
         answer = self.receive(_PATIENCE)
         assert answer is not None, f"no answer to {type(request).__name__}"
         return answer
+
+
+def _ready(wires: Sequence[Wire], timeout: float) -> list[Wire]:
+    """Those of `wires` with something to read within `timeout`."""
+    if not wires:
+        return []
+    with selectors.PollSelector() as selector:
+        for wire in wires:
+            selector.register(wire, selectors.EVENT_READ, wire)
+        return [key.data for key, _ in selector.select(timeout)]
 
 
 class RawMember:
@@ -230,7 +240,7 @@ class RawGroup:
     def _receive(self, timeout: float, only: Sequence[RawMember] | None = None) -> None:
         """Read the joins' answers that are there within `timeout`."""
         waiting = [m for m in (only or self.members) if m.waiting and m.alive]
-        ready = select.select([m.wire for m in waiting], [], [], timeout)[0] if waiting else []
+        ready = _ready([m.wire for m in waiting], timeout)
         for member in waiting:
             if member.wire in ready:
                 self._answered(member, member.wire.receive(_PATIENCE))
@@ -396,12 +406,16 @@ class RawGroup:
         return found
 
     def has(self, member: RawMember) -> bool:
-        """Does the coordinator count this member now?"""
-        return any(
-            each.member_id == member.member_id
-            or (member.instance_id is not None and each.group_instance_id == member.instance_id)
-            for each in self.describe().members
-        )
+        """Does the coordinator count this member now?
+
+        A static member learns its id with the answer: an entry of its instance id that nobody else
+        was given is its own.
+        """
+        found = {each.member_id: each.group_instance_id for each in self.describe().members}
+        if member.member_id or member.instance_id is None:
+            return member.member_id in found
+        known = self.instances.get(member.instance_id)
+        return any(i == member.instance_id and each != known for each, i in found.items())
 
     def reloaded(self) -> None:
         """The broker was started again: every list should be the elected assignor alone."""

@@ -1,12 +1,12 @@
 """A group of real members and what `rebal inspect` says of it, side by side: `Stage`."""
 
+import io
 import json
-import subprocess
-import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from rebal.cli import app
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 
@@ -96,16 +96,10 @@ class Stage:
 
 def inspect(broker: Broker, group: str, *options: str) -> dict[str, Any]:
     """The one group in `rebal inspect`'s JSON."""
-    command = [str(Path(sys.executable).with_name("rebal")), "inspect", group, "-o", "json"]
-    done = subprocess.run(
-        [*command, "-b", broker.bootstrap, *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode in (0, 3, 4), done.stderr
-    answer = json.loads(done.stdout)
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        code = app.run(["inspect", group, "-o", "json", "-b", broker.bootstrap, *options])
+    assert code in (0, 3, 4), err.getvalue()
+    answer = json.loads(out.getvalue())
     assert answer["schema"] == "rebal.inspect/1"
     (only,) = answer["groups"]
     return only

@@ -183,3 +183,50 @@ def test_the_vote_with_own_assignors(service: Service, broker: Broker) -> None:
         assert real in ({told.assignor} if told.assignor else set(told.votes))
         for name in list(service.running):
             service.stop(name)
+
+
+def test_an_eager_class_named_cooperative_sticky_is_not_called_done(service: Service) -> None:
+    """What RB111 rests on: such a member gives up everything at each rebalance."""
+    names = ["java-2.8.2-0", "java-3.9.1-0"]
+    service.begin(names, ["eager-cooperative-sticky"])
+    before = {name: (one.owned, len(one.events)) for name, one in service.running.items()}
+    service.begin(["java-3.9.1-1"], ["eager-cooperative-sticky"])
+    for name, (owned, since) in before.items():
+        assert owned <= gave_up(service.running[name], since)
+    told = service.plan(*logs(service), "--out", str(service.file))
+    assert (told["assignor"], told["from"]) == ("cooperative-sticky", "cannot tell")
+    assert (told["verdict"], told["exit_code"]) == ("unproven", 4)
+    assert rule(told, "RB111") == "cannot tell"
+    assert "com.example.ShelfAssignor$Eager" in str(told["findings"])
+    said = service.verify(*logs(service))
+    assert (said["finished"], said["exit_code"]) == (False, 4)
+    last = service.verify(*logs(service), "--step", "2")
+    assert (named(last, "yes"), last["exit_code"]) == (set(), 4)
+    # The name is held: the coordinator admits by names.
+    first = service.verify(*logs(service), "--step", "1")
+    assert named(first, "yes") == set(service.running)
+
+
+def test_a_cooperative_class_named_range_is_not_called_eager(service: Service) -> None:
+    names = ["java-2.8.2-0", "java-3.9.1-0"]
+    service.begin(names, ["cooperative-range"])
+    before = {name: (one.owned, len(one.events)) for name, one in service.running.items()}
+    service.begin(["java-3.9.1-1"], ["cooperative-range"])
+    for name, (owned, since) in before.items():
+        assert gave_up(service.running[name], since) < owned
+    # The bytes speak against the name, and the log shows why.
+    unclassed = service.plan("--to", "eager")
+    assert (unclassed["verdict"], unclassed["exit_code"]) == ("unproven", 4)
+    told = service.inspect(*logs(service))
+    assert told["contradictions"] == []
+    runs = {m["client_id"]: m["rebalance_protocol"] for m in told["members"]}
+    assert {runs[name] for name in names} == {"COOPERATIVE"}
+    back = service.plan("--to", "eager", *logs(service))
+    assert (back["verdict"], back["exit_code"]) == ("unproven", 4)
+    assert rule(back, "RB112") == "cannot tell"
+    # On the way to Kafka's own it is left as any other one.
+    up = service.plan(*logs(service))
+    assert (up["path"], up["next_step"], up["exit_code"]) == ("two_bounces", 1, 0)
+    assert "CooperativeStickyAssignor,com.example.ShelfAssignor$Range" in texts(
+        up["steps"][0], "java"
+    )

@@ -101,9 +101,8 @@ def test_a_cut_over_of_kafka_python_alone(old: str, service: Service) -> None:
     # Neither the list of the documentation for Java nor the last one lives in this group.
     service.refuses("kafka-python-9", [*FINAL, *OLD], "common RebalanceProtocol")
     service.refuses("kafka-python-9", FINAL, "InconsistentGroupProtocol")
-    service.rebal(
-        "plan-upgrade", service.group, "--expect-members", "2", "--out", str(service.file)
-    )
+    words = ("plan-upgrade", service.group, "--expect-members", "2", "--out", str(service.file))
+    service.rebal(*words, *said)
 
     stop_all(service)
     start_all(service, step, ["kafka-python-0", "kafka-python-1"])

@@ -1,14 +1,24 @@
 """Live groups against what their own members print, on both coordinators and every protocol."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
-from rebal.groups.model import CoordinatorKind, GroupSnapshot, GroupState, GroupType
+from rebal.groups.evidence import merge
+from rebal.groups.model import (
+    CoordinatorKind,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    RebalanceProtocol,
+)
 from rebal.groups.partitions import Partitions
+from rebal.groups.protocol import group_protocol
 from rebal.groups.snapshot import dump_snapshot, load_snapshot
 from rebal.inspectors.errors import SelectionError
 from rebal.inspectors.live import GroupFailure, read_groups, select_groups
+from rebal.inspectors.request_log import read_request_log
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.kafka.processes import wait_for
@@ -155,9 +165,11 @@ def test_several_groups_and_one_that_is_not_there(
     assert [type(answer) for answer in answers] == [
         GroupSnapshot, GroupFailure, GroupSnapshot, GroupSnapshot,
     ]  # fmt: skip
-    assert select_groups(config, [], match=f"{re.escape(group_id)}-[ab]") == ids[:2]
-    assert set(ids) <= set(select_groups(config, [], all_groups=True))
-    assert select_groups(config, ["x", ids[2], "x"]) == ["x", ids[2]]
+    assert select_groups(config, [], match=f"{re.escape(group_id)}-[ab]").group_ids == (*ids[:2],)
+    every = select_groups(config, [], all_groups=True)
+    assert set(ids) <= set(every.group_ids)
+    assert every.unlisted == ()
+    assert select_groups(config, ["x", ids[2], "x"]).group_ids == ("x", ids[2])
     with pytest.raises(SelectionError, match="no group matches 'nothing-like-it'; it lists"):
         select_groups(config, [], match="nothing-like-it")
     with pytest.raises(SelectionError, match="not a regular expression"):
@@ -188,3 +200,37 @@ def test_a_client_id_is_kept_letter_by_letter(
     (member,) = read(kafka41, group_id).members
     assert member.client_id == wild
     assert member.assignment == {topic_name: Partitions([0])}
+
+
+@pytest.fixture
+def upgrade_only() -> Iterator[Broker]:
+    """A broker whose groups stay of type consumer when the members that speak it have left."""
+    settings = {"group.consumer.migration.policy": "upgrade"}
+    with Broker("4.1.1", secure=False, settings=settings, request_log=True) as broker:
+        yield broker
+
+
+def test_classic_members_that_stay_alone_in_a_kip848_group_do_not_run_kip848(
+    upgrade_only: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    broker = upgrade_only
+    broker.wait_coordinator(group_id)
+    broker.create_topic(topic_name, 2)
+    old = members.start(
+        "java-4.1.1", broker, "old", group_id, topics=[topic_name], assignors=["range"]
+    )
+    wait_assigned([old], 2)
+    guest = members.start(
+        "java-4.1.1", broker, "guest", group_id, topics=[topic_name], protocol="consumer"
+    )
+    wait_assigned([old, guest], 2)
+    guest.stop()
+    wait_for("the guest to leave", lambda: len(read(broker, group_id).members) == 1, timeout=20)
+    found = read(broker, group_id)
+    assert found.group.type is GroupType.CONSUMER
+    assert {member.protocol_type for member in found.members} == {"classic"}
+    assert group_protocol(found).value is RebalanceProtocol.CANNOT_TELL
+    log = read_request_log([broker.request_log_path], groups={group_id})
+    answer = group_protocol(merge(found, log.observations))
+    assert answer.value is RebalanceProtocol.EAGER
+    assert "every member speaks the classic protocol: its list is [range]" in answer.why

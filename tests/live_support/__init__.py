@@ -1,5 +1,7 @@
 """What the live tests of the inspectors share: connections, and the topic that holds groups."""
 
+import json
+import os
 from collections.abc import Iterator
 
 from kafka import KafkaConsumer, TopicPartition
@@ -32,11 +34,15 @@ def config_of(
 
 
 def measured(what: str, low: float, real: float, high: float) -> None:
-    """Print a measured standstill beside its predicted limits, in (partition-)seconds.
+    """Note a measured standstill with its predicted limits, in (partition-)seconds.
 
-    How fast a machine is decides it, so no test asserts it: bench/standstill.py does.
+    How fast a machine is decides it, so no test asserts it: bench/standstill.py does, which names
+    the file to note it in.
     """
-    print(f"\nstandstill: {what}: {low:.2f} <= {real:.2f} <= {high:.2f}")
+    path = os.environ.get("REBAL_STANDSTILL")
+    if path:
+        with open(path, "a") as out:
+            out.write(f"{json.dumps([what, low, real, high])}\n")
 
 
 def stored_generations(broker: Broker, group_id: str) -> list[GroupMetadata | None]:

@@ -14,6 +14,7 @@ from rebal.groups.model import (
     Coordinator,
     CoordinatorKind,
     DeclaredAssignors,
+    Departed,
     Evidence,
     Group,
     GroupSnapshot,
@@ -55,6 +56,7 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
     assigned_data, sticky (the generation in its user data), surge, upgrade_from, ran, classic_only,
     idle, timeouts: [session, rebalance] in ms}`;
     `cluster: {version, settings, features}`;
+    `departed: {id, instance, list, left, at}`;
     `reloaded` and `probe: {assignor: true | false | null}` in YAML's
     three values; `topics: {name: partitions}`.
     """
@@ -97,6 +99,19 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
                 evidence=seen(Source.REQUEST_LOG),
             )
             for r in spec.get("refusals", [])
+        ),
+        departed=tuple(
+            Departed(
+                member_id=f"{d['id']}-0f0f",
+                client_id=d["id"],
+                instance_id=d.get("instance"),
+                list=tuple(d.get("list", ())),
+                last_seen=_minutes(d["at"]),
+                left=d.get("left", False),
+                left_at=_minutes(d["at"]) if d.get("left") else None,
+                evidence=seen(Source.REQUEST_LOG),
+            )
+            for d in spec.get("departed", [])
         ),
         contradictions=tuple(
             Contradiction(

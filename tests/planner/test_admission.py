@@ -98,7 +98,7 @@ def test_a_static_member_is_rejected_by_a_full_group_and_a_dynamic_one_is_not() 
     assert asked(full, "a", RANGE, killed=True).error == "GROUP_MAX_SIZE_REACHED"
     unread = memory(one, two, max_size=None)
     assert asked(unread, "b", RANGE).needs is Needs.BROKER
-    assert asked(replace(unread, room=True), "b", RANGE).verdict is Tri.YES
+    assert asked(replace(unread, room=1), "b", RANGE).verdict is Tri.YES
 
 
 def test_a_surge_of_a_static_member_fences_the_running_one() -> None:
@@ -115,6 +115,26 @@ def test_session_bounds_come_first() -> None:
     found = memory(member("a", exact(RANGE)), session_ms=(6000, 1800000), max_size=1)
     answer = admitted(found, [Join(assignors=(RANGE,), session_ms=5000)])
     assert answer.error == "INVALID_SESSION_TIMEOUT"
+
+
+def test_a_session_timeout_is_not_admitted_while_the_bounds_are_not_read() -> None:
+    found = memory(member("a", exact(RANGE)))
+    answer = admitted(found, [Join(assignors=(RANGE,), session_ms=5000)])
+    assert (answer.verdict, answer.needs) == (Tri.CANNOT_TELL, Needs.BROKER)
+    assert admitted(found, [Join(assignors=(RANGE,))]).verdict is Tri.YES
+
+
+def test_after_a_leave_members_may_have_joined_again_with_whole_lists() -> None:
+    """A load left [range] of both; the leave starts a rebalance, in which b sends its list."""
+    forgotten, whole = exact(RANGE), exact(RANGE, COOP)
+    found = memory(
+        Entry(member_id="a", lists=(forgotten,), whole=whole),
+        Entry(member_id="b", lists=(forgotten,), whole=whole),
+    )
+    assert asked(found, "a", COOP).verdict is Tri.CANNOT_TELL
+    assert asked(found, "a", STICKY).verdict is Tri.NO
+    assert asked(found, "a", COOP, killed=True).verdict is Tri.NO
+    assert asked(found, "a", RANGE).verdict is Tri.YES
 
 
 def test_an_empty_group_takes_any_list_and_then_holds_it() -> None:
@@ -177,9 +197,12 @@ KINDS = [
 ]
 
 
+Lists = tuple[frozenset[str], ...]
+
+
 def remembered(
-    sent: tuple[frozenset[str], ...], static: tuple[bool, ...], elected: str, history: str
-) -> Iterator[tuple[frozenset[str], ...]]:
+    sent: Lists, static: tuple[bool, ...], elected: str, history: str
+) -> Iterator[Lists]:
     """What the coordinator may hold after this history, member by member."""
     if history == "never loaded":
         yield sent
@@ -200,8 +223,8 @@ def fits(kind: dict[str, list[str]], sent: frozenset[str]) -> bool:
     return set(kind.get("at_least", ())) <= sent and not set(kind.get("lacks", ())) & sent
 
 
-def worlds(case: dict) -> set[tuple[frozenset[str], ...]]:
-    """Every memory that fits the evidence."""
+def worlds(case: dict) -> set[tuple[Lists, Lists]]:
+    """Every memory that fits the evidence, with the lists that the members sent last."""
     kinds, static = case["kinds"], case["static"]
     found = set()
     for sent in product(*([own for own in LISTS if fits(kind, own)] for kind in kinds)):
@@ -212,17 +235,23 @@ def worlds(case: dict) -> set[tuple[frozenset[str], ...]]:
                 common = frozenset.intersection(*held)
                 said = case["probe"].items()
                 if case["elected"] in common and all((n in common) is yes for n, yes in said):
-                    found.add(held)
+                    found.add((held, sent))
     return found
 
 
-def verdict_of(case: dict, who: int, names: frozenset[str], killed: bool) -> Tri | None:
-    """The answer by all worlds; None where the evidence fits no world."""
-    stays = killed or case["static"][who]
+def verdict_of(
+    told: set[tuple[Lists, Lists]], who: int, names: frozenset[str], stays: bool
+) -> Tri | None:
+    """The answer by all worlds; None where the evidence fits no world.
+
+    A dynamic member that leaves starts a rebalance: the restarted one may join before the others
+    have joined again with whole lists, or after.
+    """
     answers = set()
-    for held in worlds(case):
-        counted = [own for n, own in enumerate(held) if n != who or stays]
-        answers.add(not counted or bool(names & frozenset.intersection(*counted)))
+    for held, sent in told:
+        for lists in [held] if stays else [held, sent]:
+            counted = [own for n, own in enumerate(lists) if n != who or stays]
+            answers.add(not counted or bool(names & frozenset.intersection(*counted)))
     if not answers:
         return None
     return {(True,): Tri.YES, (False,): Tri.NO}.get(tuple(answers), Tri.CANNOT_TELL)
@@ -265,11 +294,12 @@ def every_case(size: int) -> Iterator[dict]:
 def check(case: dict, joins: Iterable[frozenset[str]]) -> int:
     found = told(case)
     ids = [entry.member_id for entry in found.cases[0]]
+    every = worlds(case)
     asked_of = 0
     for names in joins:
         for who, member_id in enumerate(sorted(ids)):
             for killed in (False, True):
-                wanted = verdict_of(case, who, names, killed)
+                wanted = verdict_of(every, who, names, killed or case["static"][who])
                 action = restart(found, member_id, tuple(sorted(names)), killed=killed)
                 answer = admitted(found, action)
                 asked_of += 1

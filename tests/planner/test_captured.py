@@ -180,7 +180,7 @@ def test_checkout_while_members_are_down(told: dict[str, Story]) -> None:
     assert {"RB102", "RB904", "RB606"} <= rules
     assert plan.steps[1].exit_code == 3
     (refusal,) = [f for f in plan.findings if f.rule == "RB904"]
-    assert "checkout-0 was refused" in refusal.message
+    assert "checkout-0 (127.0.0.1) was rejected" in refusal.message
     assert "checkout-3 supports none of it" in refusal.message
 
 

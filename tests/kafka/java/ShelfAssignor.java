@@ -23,6 +23,22 @@ public class ShelfAssignor extends RangeAssignor {
         }
     }
 
+    /** EAGER alone, under the name of Kafka's cooperative assignor. */
+    public static class Eager extends RangeAssignor {
+        @Override
+        public String name() {
+            return "cooperative-sticky";
+        }
+    }
+
+    /** EAGER and COOPERATIVE, under the name of Kafka's eager assignor. */
+    public static class Range extends CooperativeStickyAssignor {
+        @Override
+        public String name() {
+            return "range";
+        }
+    }
+
     /** COOPERATIVE alone: no list with an eager assignor can hold it. */
     public static class Only extends CooperativeStickyAssignor {
         @Override

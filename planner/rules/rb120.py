@@ -1,0 +1,76 @@
+"""RB120: members that left the group a short while ago."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from rebal.groups.model import Departed, Tri
+from rebal.planner.context import CONSUMER, Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.ahead import ahead
+from rebal.planner.rules.registry import found, rule
+
+_NAMED: Final = 3
+
+
+@rule(
+    "RB120",
+    Severity.ASK,
+    "Does a member that left belong to the service",
+    reference="Kafka: group coordinator (only present members count); JOIN_GROUP and LEAVE_GROUP "
+    "in the request log",
+)
+def departed_members(context: Context) -> Iterator[Finding]:
+    """A log shows members that are not in the group now, and no client that replaced them.
+
+    Why it matters: a plan counts the members that it sees. One that crashed, is scaled down or is
+    just being moved joins again with its old list: after the second bounce it is rejected, or it
+    makes the group elect the old assignor again.
+
+    How to find out: look for the named client in its deployment. A member that was killed leaves
+    without a request; one that was shut down sends LEAVE_GROUP.
+
+    How to answer it: if it belongs to the service, start it again, or plan with --expect-members so
+    that no gate holds before it is there. If it does not, give the number of members without it.
+
+    It does not fire where the number of members is given, or where a file says it.
+    """
+    if not context.planning or not context.classic or context.goal == CONSUMER:
+        return
+    gone = context.snapshot.departed
+    if not gone or context.expected is not None or not ahead(context):
+        return
+    newest = gone[::-1]
+    said = ", ".join(_said(one, context) for one in newest[:_NAMED])
+    more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
+    here, one = len(context.members), len(gone) == 1
+    yield found(
+        f"{said}{more}: include {'it' if one else 'them'}? Say --expect-members "
+        f"{here + len(gone)} if {'it belongs' if one else 'they belong'} to the service, "
+        f"--expect-members {here} if not.",
+        result=Tri.YES,
+        evidence=[each.evidence for each in newest[:_NAMED]],
+        before_step=context.narrow_step,
+    )
+
+
+def _said(one: Departed, context: Context) -> str:
+    """`a2 left 4 min ago with [range]`."""
+    name = one.instance_id or one.client_id or one.member_id
+    at = one.left_at if one.left else one.last_seen
+    shown = f" with [{', '.join(one.list)}]" if one.list else ""
+    ago = "" if at is None else f" {_time(context.snapshot.captured_at - at)} ago"
+    if one.left:
+        return f"{name} left{ago}{shown}"
+    seen = f"was last seen{ago}" if ago else "was in the group before"
+    return f"{name} {seen}{shown} and is not in the group"
+
+
+def _time(passed: timedelta) -> str:
+    minutes = max(0, round(passed.total_seconds() / 60))
+    if minutes < 120:
+        return f"{minutes} min"
+    hours = round(minutes / 60)
+    return f"{hours} h" if hours < 48 else f"{round(hours / 24)} days"

@@ -1,0 +1,119 @@
+"""Times of logs without a zone: placed by moments that are known twice, or not used at all."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from rebal.groups.evidence import merge
+from rebal.groups.model import Evidence, Source
+from rebal.groups.observations import LogRead, Observation, Refused
+from rebal.inspectors.log_lines import stamp_of, unwrap
+from tests.groups.observed import MIXED, at, group, joined, member
+from tests.groups.stable import NOW
+
+TOKYO, NEW_YORK, DELHI = timedelta(hours=9), timedelta(hours=-5), timedelta(hours=5, minutes=30)
+ZONES = pytest.mark.parametrize("zone", [timedelta(0), TOKYO, NEW_YORK, DELHI])
+
+
+def broker(zone: timedelta, **fields: object) -> list[Observation]:
+    """A join of `a` 30 minutes before `NOW`, and a rejection 10 minutes before, in local times."""
+    where = {"log": "k.log", "origin": "k", "local": True}
+    local = at(30) + zone
+    join = joined("a", *MIXED, line=1, generation_id=4, **where)
+    refused = Refused(
+        group_id="g", client_id="x", host="h", at=at(50) + zone, line=2,
+        evidence=Evidence(source=Source.REQUEST_LOG, at=at(50) + zone), **where,  # type: ignore[arg-type]
+    )  # fmt: skip
+    evidence = Evidence(source=Source.REQUEST_LOG, at=local)
+    from msgspec.structs import replace
+
+    read = LogRead(log="k.log", origin="k", local=True, last_at=at(50) + zone, read_at=NOW)
+    return [replace(join, at=local, evidence=evidence), refused, replace(read, **fields)]
+
+
+def test_a_zone_that_nothing_tells_orders_nothing() -> None:
+    merged = merge(group(member("a")), broker(TOKYO))
+    assert merged.members[0].assignors.list == MIXED
+    assert merged.members[0].joined_at is None
+    assert merged.members[0].assignors.evidence[0].at is None
+    assert [one.at for one in merged.refusals] == [None]
+    (note,) = merged.notes
+    assert "1 request log are not used" in note
+    assert "--log-timezone" in note
+
+
+@ZONES
+def test_a_file_that_was_written_just_now_tells_its_zone(zone: timedelta) -> None:
+    just = {"last_at": NOW + zone - timedelta(seconds=1), "written_at": NOW}
+    merged = merge(group(member("a")), broker(zone, **just))
+    assert merged.members[0].joined_at == at(30)
+    assert [one.at for one in merged.refusals] == [at(50)]
+    assert merged.refusals[0].evidence.at == at(50)
+    assert "request log are read as UTC" in merged.notes[0]
+    assert merge(merged, broker(zone, **just)).notes == merged.notes
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        # The last line is older than the file by what no zone is.
+        {"last_at": NOW + TOKYO - timedelta(minutes=4), "written_at": NOW},
+        # Copied long ago: its age proves nothing.
+        {"last_at": NOW + TOKYO, "written_at": NOW, "read_at": NOW + timedelta(hours=3)},
+        # Lines of the future: not this zone.
+        {"last_at": NOW, "written_at": NOW, "anchors": ((at(30) + TOKYO, at(30)),)},
+        {"anchors": ((at(30) + timedelta(hours=15), at(30)),)},
+    ],
+)
+def test_what_proves_no_zone(fields: dict[str, object]) -> None:
+    merged = merge(group(member("a")), broker(TOKYO, **fields))
+    assert merged.members[0].joined_at is None
+
+
+@ZONES
+def test_a_join_that_another_log_dates_tells_the_zone(zone: timedelta) -> None:
+    own = joined("a", *MIXED, minute=30, generation_id=4)
+    dated = [own, *broker(zone)]
+    assert [one.at for one in merge(group(member("a")), dated).refusals] == [at(50)]
+    other = joined("a", *MIXED, minute=30, generation_id=5)
+    unrelated = [other, *broker(zone)]
+    assert [one.at for one in merge(group(member("a")), unrelated).refusals] == [None]
+
+
+def test_one_log_dates_the_next() -> None:
+    """A client's start line dates its join, and that join the broker's log."""
+    client = {"log": "c.log", "origin": "c", "local": True}
+    from msgspec.structs import replace
+
+    own = replace(joined("a", *MIXED, generation_id=4, **client), at=at(30) + NEW_YORK)
+    read = LogRead(
+        log="c.log", origin="c", client=True, local=True, anchors=((at(29) + NEW_YORK, at(29)),)
+    )
+    merged = merge(group(member("a")), [own, read, *broker(TOKYO)])
+    assert [one.at for one in merged.refusals] == [at(50)]
+    assert sorted(merged.notes) == [
+        "times of 1 client log are read as UTC-05:00: no zone is printed",
+        "times of 1 request log are read as UTC+09:00: no zone is printed",
+    ]
+
+
+def test_an_offset_does_not_reach_over_a_change_of_clocks() -> None:
+    """Central Europe changed its clocks on 25 October 2026."""
+    summer = datetime(2026, 10, 20, 12, tzinfo=UTC)
+    offset = timedelta(hours=2)
+    anchors = ((summer + offset, summer),)
+    merged = merge(group(member("a")), broker(timedelta(hours=1), anchors=anchors))
+    assert merged.members[0].joined_at is None
+
+
+def test_a_zone_in_the_line_or_around_it_is_taken_before_none(tmp_path: Path) -> None:
+    inner = "[2026-11-21 11:00:00,000] DEBUG"
+    said = stamp_of(f"2026-11-21T02:00:00Z {inner}", None)
+    assert said == (datetime(2026, 11, 21, 2, tzinfo=UTC), False)
+    assert stamp_of(inner, None) == (datetime(2026, 11, 21, 11, tzinfo=UTC), True)
+    assert stamp_of(inner, timezone(TOKYO)) == (datetime(2026, 11, 21, 2, tzinfo=UTC), False)
+    wrapped = unwrap('{"log": "x", "time": "2026-11-21T02:00:00Z"}', None)
+    assert wrapped.wrapper_time == (datetime(2026, 11, 21, 2, tzinfo=UTC), False)
