@@ -104,7 +104,7 @@ class Limits:
     seconds: float = 220.0
     events: int = 4
     events_until: float = 60.0
-    event_chance: float = 0.35
+    event_chance: float = 0.45
     race_chance: float = 0.04
     trial_chance: float = 0.4
     looks: int = 90
@@ -122,6 +122,7 @@ class Outcome:
     trials: int = 0
     seconds: float = 0.0
     events: list[str] = field(default_factory=list)
+    stops: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     last: list[dict[str, Any]] = field(default_factory=list)
@@ -342,7 +343,8 @@ class Story:
         patience = self.world.session_seconds + self.world.rebalance_seconds + 12
         if self.world.now() - self._progress > patience:
             if advice["action"] == "stop":
-                raise Over(f"blocked: {advice['reason']}")
+                self._person(advice)
+                return
             if advice["action"] != "evidence" and advice["evidence_needed"]:
                 before = self.outcome.granted
                 self._progress = self.world.now() - patience - 1
@@ -353,6 +355,14 @@ class Story:
                     return
             self._broken(f"only waits ({advice['action']}): {advice['text']}")
         self.world.sleep(1.5)
+
+    def _person(self, advice: dict[str, Any]) -> None:
+        """A person looks at what stays stopped: a new plan, and no more than that."""
+        if advice["reason"] in self.outcome.stops:
+            raise Over(f"blocked: {advice['reason']}")
+        self.outcome.stops.append(advice["reason"])
+        self._progressed()
+        self._replan(advice)
 
     def _confirm(self, advice: dict[str, Any]) -> None:
         kinds = [kind for kind in advice["evidence_needed"] if kind in KINDS]
@@ -389,7 +399,7 @@ class Story:
             and one["error"] == "INCONSISTENT_GROUP_PROTOCOL"
             and one["assignors"]
         ]
-        if not bad or self.outcome.looks < 3 or self.rng.random() < 0.5:
+        if not bad or self.rng.random() < 0.3:
             return False
         one = self.rng.choice(bad)
         process = self.world.found(one["members"][0], one["names"][0])

@@ -105,6 +105,7 @@ class LiveWorld:
         for life in self._lives:
             if life.ended_ms is None:
                 life.member.stop()
+        self._forget()
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -318,9 +319,18 @@ class LiveWorld:
                 )
             described = self._admin.describe_groups([self.group])[self.group]
         except KafkaError:
-            self._admin = None
+            self._forget()
+            return "", []
+        if described["error"]:
+            # It goes on asking the coordinator of before.
+            self._forget()
             return "", []
         return described["group_state"], [each["client_id"] for each in described["members"]]
+
+    def _forget(self) -> None:
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
 
     def _plan_file(self) -> Path:
         return self._folder / f"plan-{self._plans}.yaml"
