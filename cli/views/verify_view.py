@@ -221,11 +221,14 @@ def _rows(standing: Standing) -> Iterator[tuple[str | Text, RenderableType]]:
         step = standing.step
         what = "nothing is left to do" if step is None else f"holds for step {step}"
         yield "gate", Text(what, style="green")
+    for change in standing.drift:
+        yield Text("changed", style="yellow"), change.text
     for word in standing.accepted:
         yield Text("your word", style="magenta"), word
     for note in standing.notes:
         yield Text("note", style="dim"), Text(note, style="dim")
     yield Text("next:", style="bold"), standing.next
+    yield from (("", Text(line, style="dim")) for line in aside(standing.advice))
 
 
 def _missing(standing: Standing) -> str:
