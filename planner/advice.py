@@ -198,10 +198,7 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
     made = Advice(
         action=TEMPORARY,
         assignors=common,
-        after=(
-            "wait until the group is Stable, then stop that member cleanly and wait again",
-            "it must have no instance id of another member",
-        ),
+        after=(*text.TEMPORARY_AFTER,),
         step=step,
         risks=tuple(_risks(context, ())),
         **_judged(context, admitted(context.memory, [join])),

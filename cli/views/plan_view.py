@@ -181,7 +181,7 @@ def _after(step: Step) -> Iterator[Row]:
     yield "back", step.rollback
 
 
-def aside(advice: Advice) -> tuple[str, ...]:
+def beside(advice: Advice) -> tuple[str, ...]:
     """What to know while carrying an advice out."""
     return (*advice.after, *advice.risks)
 
@@ -255,7 +255,7 @@ def _open(plan: Plan) -> Iterator[Row]:
     if plan.verdict is Verdict.READY:
         gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)
         yield Text("now:", style="bold"), plan.advice.text
-        yield from (("", Text(line, style="dim")) for line in aside(plan.advice))
+        yield from (("", Text(line, style="dim")) for line in beside(plan.advice))
         yield "", "then look again, and go on until its gate holds:"
         yield label, Command(gate)
         return

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from rebal.cli.output import shown
 from rebal.cli.views.common import Column, FittingTable, count, evidence_text, facts
+from rebal.cli.views.plan_view import beside
 from rebal.groups.model import Tri
 from rebal.planner.verify_members import MemberStanding
 from rebal.planner.verify_rules import decides
@@ -228,7 +229,7 @@ def _rows(standing: Standing) -> Iterator[tuple[str | Text, RenderableType]]:
     for note in standing.notes:
         yield Text("note", style="dim"), Text(note, style="dim")
     yield Text("next:", style="bold"), standing.next
-    yield from (("", Text(line, style="dim")) for line in aside(standing.advice))
+    yield from (("", Text(line, style="dim")) for line in beside(standing.advice))
 
 
 def _missing(standing: Standing) -> str:
