@@ -497,7 +497,7 @@ def cure_fix(context: Context) -> str:
 
 def start_fix(context: Context, names: Sequence[str], step_list: tuple[str, ...] = ()) -> str:
     """Return the sentence that brings clients back that are not in the group."""
-    elected = context.elected
+    elected = context.memory.elected
     if elected is None:
         return text.sentence(wait("nothing is elected: look again when the group is Stable"))
     wanted = [step_list] if step_list else []
