@@ -104,7 +104,7 @@ class RawGroup:
     def join(self, *assignors: str, instance: str | None = None, **more: Any) -> RawMember:
         """A new member (or a static one's restart) that joins until the group is settled."""
         made = self.member(*assignors, instance=instance, **more)
-        if self.knock(made) is None:
+        if self.knock(made) in (None, NONE):
             self.settle()
         return made
 
