@@ -108,7 +108,7 @@ def test_many_random_restarts_after_a_load_are_admitted_as_predicted(
 
 
 def asked(group: RawGroup, *assignors: str, **more: object) -> int | None:
-    """The error code of a new client's first join (None: it waits, so it is admitted)."""
+    """The error code of a new client's first join, which is not to be admitted."""
     made = group.member(*assignors, **more)
     code = group.knock(made, first_only=True)
     made.wire.close()
@@ -218,7 +218,7 @@ def test_of_two_first_joiners_without_a_common_assignor_the_later_is_rejected(
     assert group.knock(two, first_only=True) == MEMBER_ID_REQUIRED
     group.knock(one)
     wait_for("the first", lambda: group.has(one), timeout=10)
-    assert group.knock(two) == INCONSISTENT
+    assert group.knock(two, first_only=True) == INCONSISTENT
 
 
 # --- facts about a load -------------------------------------------------------------------------
