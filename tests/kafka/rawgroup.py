@@ -16,12 +16,11 @@ from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest
 from kafka.protocol.consumer.group import (
     HeartbeatRequest,
     JoinGroupRequest,
-    LeaveGroupRequest,
     SyncGroupRequest,
 )
 from rebal.inspectors.probe import join_request
 from tests.kafka.broker import Broker
-from tests.kafka.rawwire import PATIENCE, Wire, consumer_heartbeat, ready
+from tests.kafka.rawwire import PATIENCE, Wire, consumer_heartbeat, leave_request, ready
 
 NONE, UNKNOWN_MEMBER, INCONSISTENT, SESSION, REBALANCING = 0, 25, 23, 26, 27
 ILLEGAL_GENERATION, MEMBER_ID_REQUIRED, FULL, FENCED = 22, 79, 81, 82
@@ -216,14 +215,11 @@ class RawGroup:
 
     def _evict(self, counted: Sequence[Any]) -> None:
         """Members that a completed rebalance has left out: dynamic ones that did not join."""
+        # Replaced static members too: their own answers, with new ids, are still to be read.
         replaced = {self.instances.get(each.group_instance_id) for each in counted}
         for gone in set(self.held) - {each.member_id for each in counted}:
-            if gone in replaced:
-                # A static member whose own answer, with its new id, is still to be read.
-                del self.held[gone]
-                continue
-            assert gone not in self.instances.values(), "a static member was evicted by a rebalance"
-            assert all(not m.alive or not m.waiting for m in self.members if m.member_id == gone)
+            static = gone in self.instances.values() and gone not in replaced
+            assert not static, "a static member was evicted by a rebalance"
             del self.held[gone]
 
     def _sync(self) -> None:
@@ -289,25 +285,20 @@ class RawGroup:
         """Every live member joins again and nobody syncs: the group is CompletingRebalance."""
         for member in self._live():
             self._send_join(member)
-        end = time.monotonic() + PATIENCE
-        while any(m.waiting for m in self._live()):
-            assert time.monotonic() < end, f"{self.id} did not settle: {self.shown()}"
-            self._receive(0.05)
+        for _ in self._live():
+            self._receive(PATIENCE)
+        assert not any(m.waiting for m in self._live()), f"{self.id}: {self.shown()}"
 
     # --- leaving --------------------------------------------------------------------------------
 
     def leave(self, *members: RawMember) -> None:
         """Members leave by request (a static one too, as an operator would remove it)."""
-        answer = self._remove([(m.member_id, m.instance_id) for m in members])
+        wanted = {m.member_id: m.instance_id for m in members}
+        answer = self.control.ask(leave_request(self.id, wanted))
         codes = [answer.error_code, *(each.error_code for each in answer.members)]
         assert set(codes) == {NONE}, f"LeaveGroup was answered with {codes}"
         for member in members:
             self.expire(member)
-
-    def _remove(self, found: list[tuple[str, str | None]]) -> Any:
-        identity = LeaveGroupRequest.MemberIdentity
-        wanted = [identity(member_id=each, group_instance_id=i) for each, i in found]
-        return self.control.ask(LeaveGroupRequest(version=3, group_id=self.id, members=wanted))
 
     def expire(self, member: RawMember) -> None:
         """The coordinator counts the member no more: it left, or its session has ended."""
@@ -394,8 +385,8 @@ class RawGroup:
         try:
             if self.online is not None:
                 consumer_heartbeat(self.broker, self.id, self.online)
-            here = self.describe().members
-            self._remove([(m.member_id, m.group_instance_id) for m in here])
+            here = {m.member_id: m.group_instance_id for m in self.describe().members}
+            self.control.ask(leave_request(self.id, here))
             self.control.ask(DeleteGroupsRequest(version=1, groups_names=[self.id]))
         finally:
             self.disconnect()
