@@ -198,10 +198,7 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
     made = Advice(
         action=TEMPORARY,
         assignors=common,
-        after=(
-            "wait until the group is Stable, then stop that member cleanly and wait again",
-            "it must have no instance id of another member",
-        ),
+        after=(*text.TEMPORARY_AFTER,),
         step=step,
         risks=tuple(_risks(context, ())),
         **_judged(context, admitted(context.memory, [join])),
@@ -500,7 +497,7 @@ def cure_fix(context: Context) -> str:
 
 def start_fix(context: Context, names: Sequence[str], step_list: tuple[str, ...] = ()) -> str:
     """Return the sentence that brings clients back that are not in the group."""
-    elected = context.elected
+    elected = context.memory.elected
     if elected is None:
         return text.sentence(wait("nothing is elected: look again when the group is Stable"))
     wanted = [step_list] if step_list else []

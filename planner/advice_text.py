@@ -52,6 +52,11 @@ START_EMPTY: Final = (
     "same list can use any list.)"
 )
 
+TEMPORARY_AFTER: Final = (
+    "it leaves when the group is Stable, cleanly; then the group must be Stable again",
+    "it must not have the instance id of another member",
+)
+
 
 def worded(advice: Advice) -> str:
     """Return one clause that says what to do."""
@@ -169,3 +174,19 @@ def back_from_stop(keep: str | None, target: str, again: str) -> str:
         f"stop these members again; while {keep} is elected, start them with [{keep}]; once "
         f"{target} is elected: {again} gives the order that is admitted"
     )
+
+
+def stop_then_start(whom: str, how: str) -> str:
+    """Return the title of a step in which every `whom` stops before one starts."""
+    return f"Stop every {whom}, then start all {how}"
+
+
+def back_to_old_workers(*, up: bool) -> str:
+    """Return the rollback of a change of Connect workers' protocol."""
+    line = (
+        "restore the old connect.protocol, one worker at a time: every protocol is common in "
+        "between"
+    )
+    if not up:
+        return line
+    return f"{line}; once the last worker has changed, stop all before one is eager again (RB507)"

@@ -22,7 +22,7 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
-from rebal.planner.admission import CoordinatorMemory, Entry, Held
+from rebal.planner.admission import INCONSISTENT, CoordinatorMemory, Entry, Held
 from rebal.planner.families import able, cannot_hold
 
 if TYPE_CHECKING:
@@ -111,7 +111,29 @@ def _cases(
         Tri.YES: (tuple(loaded),),
         Tri.CANNOT_TELL: (tuple(rebalanced), tuple(loaded)),
     }
+    if context.reloaded is Tri.NO and _rejection_proves_load(context, counted):
+        return cases[Tri.CANNOT_TELL]
     return cases[context.reloaded]
+
+
+def _rejection_proves_load(context: Context, counted: list[Facts]) -> bool:
+    """A list was rejected although every member had sent it one of its assignors before.
+
+    Error 23 then shows that the coordinator had forgotten: a load came between, whatever else says
+    that none did.
+    """
+    sent = [facts.member for facts in counted]
+    if not all(m.joined_at and m.assignors.knowledge is Knowledge.EXACT for m in sent) or not sent:
+        return False
+    common = set.intersection(*(set(member.assignors.list) for member in sent))
+    newest = max(member.joined_at for member in sent if member.joined_at)
+    return any(
+        one.error == INCONSISTENT
+        and one.at is not None
+        and one.at > newest
+        and common & {*one.list}
+        for one in context.snapshot.refusals
+    )
 
 
 def _never_loaded(context: Context) -> bool:

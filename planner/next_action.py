@@ -147,7 +147,8 @@ def next_action(
     for which nothing may be restarted, `outdated` says why the plan no longer fits the group.
     """
     step = next((each for each in plan.steps if current and each.id == current.id), None)
-    if rejected and context.group.state is not GroupState.DEAD:
+    steady = context.group.state is GroupState.STABLE or not context.members
+    if rejected and steady:
         return _bring_back(plan, step, context, rejected), ()
     if stopped_by:
         return advised.stop(stopped_by[0], step=step.id if step else None), ()

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Final, TypeVar
 
 from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
+from rebal.planner.advice_text import NONE
 from rebal.planner.drift import Change, changes_since
 from rebal.planner.next_action import next_action
 from rebal.planner.plan import Accepted, Advice, Finding, Plan
@@ -157,7 +158,8 @@ def verify(
     danger = danger or advice.verdict is Tri.NO
     unsure = any(decides(finding, Tri.CANNOT_TELL) for finding in findings)
     # A gate that opens a step holds only where the step's first restart is admitted.
-    unsure = unsure or (later is not None and not advice.recommended)
+    opens = advice.recommended or advice.action == NONE
+    unsure = unsure or (later is not None and not opens)
     holds = gate is Tri.YES and not unsure
     return Standing(
         group_id=plan.group_id,

@@ -23,7 +23,7 @@ from rebal.cli.views.common import (
 )
 from rebal.groups.model import Tri
 from rebal.planner.context import names
-from rebal.planner.plan import Cost, Finding, Plan, Setting, Severity, Step, Verdict
+from rebal.planner.plan import Advice, Cost, Finding, Plan, Setting, Severity, Step, Verdict
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -181,6 +181,11 @@ def _after(step: Step) -> Iterator[Row]:
     yield "back", step.rollback
 
 
+def beside(advice: Advice) -> tuple[str, ...]:
+    """What to know while carrying an advice out."""
+    return (*advice.after, *advice.risks)
+
+
 def _paces(cost: Cost) -> Table:
     """What each pace costs, side by side; narrow enough for 80 columns."""
     made = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
@@ -249,12 +254,13 @@ def _open(plan: Plan) -> Iterator[Row]:
     label = Text("next:", style="bold")
     if plan.verdict is Verdict.READY:
         gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)
-        yield (
-            Text("now:", style="bold"),
-            f"carry out step {plan.next_step}; whether its gate holds:",
-        )
+        yield Text("now:", style="bold"), plan.advice.text
+        yield from (("", Text(line, style="dim")) for line in beside(plan.advice))
+        yield "", "then look again, and go on until its gate holds:"
         yield label, Command(gate)
         return
+    if plan.advice.text:
+        yield Text("now:", style="bold"), plan.advice.text
     blocks = [f.rule for f in plan.findings if f.severity is Severity.BLOCK and not f.ignored]
     if blocks:
         yield label, Command(f"rebal explain {blocks[0]}")

@@ -195,8 +195,8 @@ def _failed(simulation: Simulation, failure: Failure) -> Iterator[tuple[Text, st
         yield Text("topics"), listing(failure.topics)
     yield (
         Text("do"),
-        "restart these members before the group rebalances with this assignor: a member that has "
-        "just started claims nothing",
+        "these members must be new when the group rebalances with this assignor: a member that "
+        "has just started claims nothing",
     )
 
 

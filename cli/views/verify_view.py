@@ -9,6 +9,7 @@ from rich.text import Text
 
 from rebal.cli.output import shown
 from rebal.cli.views.common import Column, FittingTable, count, evidence_text, facts
+from rebal.cli.views.plan_view import beside
 from rebal.groups.model import Tri
 from rebal.planner.verify_members import MemberStanding
 from rebal.planner.verify_rules import decides
@@ -221,11 +222,14 @@ def _rows(standing: Standing) -> Iterator[tuple[str | Text, RenderableType]]:
         step = standing.step
         what = "nothing is left to do" if step is None else f"holds for step {step}"
         yield "gate", Text(what, style="green")
+    for change in standing.drift:
+        yield Text("changed", style="yellow"), change.text
     for word in standing.accepted:
         yield Text("your word", style="magenta"), word
     for note in standing.notes:
         yield Text("note", style="dim"), Text(note, style="dim")
     yield Text("next:", style="bold"), standing.next
+    yield from (("", Text(line, style="dim")) for line in beside(standing.advice))
 
 
 def _missing(standing: Standing) -> str:

@@ -12,7 +12,12 @@ from typing import Final
 
 from rebal.groups.clients import worker_list
 from rebal.groups.model import Tri
-from rebal.planner.advice_text import START_ALL, STOP_ALL
+from rebal.planner.advice_text import (
+    START_ALL,
+    STOP_ALL,
+    back_to_old_workers,
+    stop_then_start,
+)
 from rebal.planner.aims import Aim
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.cost import CostModel, Restarts
@@ -82,7 +87,7 @@ def _step(
     )
     return Step(
         id=1,
-        title=f"Stop every worker, then start all with connect.protocol={protocol}"
+        title=stop_then_start("worker", f"with connect.protocol={protocol}")
         if together
         else f"Every worker gets connect.protocol={protocol}",
         kind=StepKind.CUT_OVER if together else StepKind.ROLLING,
@@ -147,13 +152,7 @@ def _step(
             aim=Aim.CONNECT_INCREMENTAL if up else Aim.CONNECT_EAGER,
             by_hand=log,
         ),
-        rollback="restore the old connect.protocol, one worker at a time: every protocol is common "
-        "in between"
-        + (
-            "; once the last worker has changed, stop all of them before one is eager again (RB507)"
-            if up
-            else ""
-        ),
+        rollback=back_to_old_workers(up=up),
         cost=_cost(context, cost, rest, worker_list(protocol) or ()),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
-from rebal.planner.advice_text import START_ALL, STOP_ALL, back_over_stop
+from rebal.planner.advice_text import START_ALL, STOP_ALL, back_over_stop, stop_then_start
 from rebal.planner.context import Context, ids
 from rebal.planner.cost_stop import Stop, see_it_empty, stop_and_start
 from rebal.planner.families import speak_kip848, stays_eager
@@ -38,7 +38,7 @@ def cut_over(context: Context) -> tuple[Step, ...]:
     return (
         Step(
             id=1,
-            title=f"Stop every member, then start all on {context.target}",
+            title=stop_then_start("member", f"on {context.target}"),
             kind=StepKind.CUT_OVER,
             precondition="an interruption is agreed: nothing of this group is consumed from the "
             "last stop until the first rebalance of the new members has completed "

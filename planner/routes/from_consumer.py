@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
-from rebal.planner.advice_text import STOP_ALL, back_one_by_one, back_over_stop, start_all
+from rebal.planner.advice_text import (
+    STOP_ALL,
+    back_one_by_one,
+    back_over_stop,
+    start_all,
+    stop_then_start,
+)
 from rebal.planner.context import Context, ids
 from rebal.planner.cost_online import Move, default_server_side, move_online
 from rebal.planner.cost_stop import Stop, see_it_empty, stop_and_start
@@ -87,7 +93,7 @@ def _offline(context: Context, common: tuple[Answer, ...], online: tuple[Answer,
     against = [answer.why for answer in online if answer.allows is Tri.NO]
     return Step(
         id=1,
-        title=f"Stop every member, then start all with group.protocol=classic and {context.target}",
+        title=stop_then_start("member", f"with group.protocol=classic and {context.target}"),
         kind=StepKind.CUT_OVER,
         precondition="an interruption is agreed; " + "; ".join(answer.why for answer in common),
         precondition_holds=Tri.NO,
@@ -119,8 +125,8 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
     allows = worst(common)
     return Step(
         id=1,
-        title=f"The group has no members: start all with group.protocol=classic and "
-        f"{context.target}",
+        title="The group has no members: "
+        + start_all(f"group.protocol=classic and {context.target}"),
         kind=StepKind.CUT_OVER,
         precondition="; ".join(["the group is Empty", *(answer.why for answer in common)]),
         precondition_holds=allows,

@@ -8,7 +8,12 @@ target alone, which is then in every list.
 from __future__ import annotations
 
 from rebal.groups.model import Tri
-from rebal.planner.advice_text import back_from_stop, start_these, stop_these
+from rebal.planner.advice_text import (
+    back_from_stop,
+    start_these,
+    stop_then_start,
+    stop_these,
+)
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.cost import CostModel
 from rebal.planner.cost_some import Some, stop_some
@@ -51,7 +56,7 @@ def _stop_and_start(context: Context, number: int) -> Step:
     holds = Tri.NO if lacking else Tri.CANNOT_TELL if unsure else Tri.YES
     return Step(
         id=number,
-        title=f"Stop every {clients} member, then start them all on {context.target}",
+        title=stop_then_start(f"{clients} member", f"on {context.target}"),
         kind=StepKind.CUT_OVER,
         precondition=f"every other member's list holds {context.target}, and the "
         f"{left} that stay can carry all {total} partitions for a while",

@@ -13,7 +13,14 @@ from typing import Final
 
 from rebal.groups.clients import family as known_family
 from rebal.groups.model import GroupType, Tri
-from rebal.planner.advice_text import STOP_ALL, back_one_by_one, back_over_stop, in_order, start_all
+from rebal.planner.advice_text import (
+    STOP_ALL,
+    back_one_by_one,
+    back_over_stop,
+    in_order,
+    start_all,
+    stop_then_start,
+)
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.cost_online import Move, default_server_side, move_online
 from rebal.planner.cost_stop import Stop, see_it_empty, stop_and_start
@@ -119,7 +126,7 @@ def _offline(context: Context, common: Sequence[Answer], online: Sequence[Answer
     against = [answer.why for answer in online if answer.allows is Tri.NO]
     return Step(
         id=1,
-        title="Stop every member, then start all with group.protocol=consumer",
+        title=stop_then_start("member", "with group.protocol=consumer"),
         kind=StepKind.CUT_OVER,
         precondition="an interruption is agreed; " + "; ".join(answer.why for answer in common),
         precondition_holds=Tri.NO,
@@ -166,7 +173,7 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
     allows = worst(common)
     return Step(
         id=1,
-        title="The group has no members: start all with group.protocol=consumer",
+        title="The group has no members: " + start_all("group.protocol=consumer"),
         kind=StepKind.CUT_OVER,
         precondition="; ".join(["the group is Empty", *(answer.why for answer in common)]),
         precondition_holds=allows,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rebal.groups.model import Tri
+from rebal.planner.advice import cut_over_fix
 from rebal.planner.context import CONSUMER, COOPERATIVE, Context, Facts
 from rebal.planner.families import cooperative, refuses_mixed, speak_kip848, stays_eager
 from rebal.planner.plan import Finding, Severity
@@ -55,8 +56,7 @@ def no_mixed_list(context: Context) -> Iterator[Finding]:
             f"{context.named(named)}: {_families(named)} refuses a list of both kinds, so the two "
             "bounces do not exist for this group.",
             members=named,
-            fix="Stop every member, see the group Empty, start all on "
-            f"[{context.target}]{_online(context)}.",
+            fix=f"{cut_over_fix(context, context.members, (context.target,))}{_online(context)}",
         )
 
 
@@ -120,8 +120,8 @@ def _online(context: Context) -> str:
     if not {facts.family for facts in context.members} <= speak_kip848():
         return ""
     return (
-        "; or go online to KIP-848 (group.protocol=consumer, librdkafka 2.12 or later, brokers "
-        "4.0 or later)"
+        " Or go online to KIP-848 (group.protocol=consumer, librdkafka 2.12 or later, brokers 4.0 "
+        "or later)."
     )
 
 

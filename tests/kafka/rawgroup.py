@@ -6,8 +6,6 @@ rebalance: it is sent by `knock` and answered in `settle`. `RawGroup.held` is wh
 should remember, written down from what was sent: it reads nothing that the coordinator holds.
 """
 
-import selectors
-import socket
 import struct
 import time
 import uuid
@@ -21,74 +19,13 @@ from kafka.protocol.consumer.group import (
     LeaveGroupRequest,
     SyncGroupRequest,
 )
-from kafka.protocol.parser import KafkaProtocol
 from tests.kafka.broker import Broker
+from tests.kafka.rawwire import PATIENCE, Wire, consumer_heartbeat, ready
 
 NONE, UNKNOWN_MEMBER, INCONSISTENT, SESSION, REBALANCING = 0, 25, 23, 26, 27
 ILLEGAL_GENERATION, MEMBER_ID_REQUIRED, FULL, FENCED = 22, 79, 81, 82
 _LOADING = {14, 15, 16}
-_PATIENCE = 20.0
 SESSION_MS = 300_000
-
-
-class Wire:
-    """One connection: a request is sent now, its answer is read when it is there."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._socket: socket.socket | None = None
-
-    def __enter__(self) -> "Wire":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def fileno(self) -> int:
-        assert self._socket is not None
-        return self._socket.fileno()
-
-    def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-        self._socket = None
-
-    def send(self, request: Any) -> None:
-        if self._socket is None:
-            host, port = self._broker.bootstrap.split(":")
-            self._socket = socket.create_connection((host, int(port)), timeout=10)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._parser = KafkaProtocol(client_id="raw")
-        self._parser.send_request(request)
-        self._socket.sendall(self._parser.send_bytes())
-
-    def receive(self, timeout: float) -> Any:
-        """The next answer, or None where it does not come in time."""
-        end = time.monotonic() + timeout
-        while _ready([self], max(0.0, end - time.monotonic())):
-            assert self._socket is not None
-            data = self._socket.recv(65536)
-            if not data:
-                raise ConnectionResetError("the broker closed a raw member's connection")
-            for _, answer in self._parser.receive_bytes(data):
-                return answer
-        return None
-
-    def ask(self, request: Any) -> Any:
-        self.send(request)
-        answer = self.receive(_PATIENCE)
-        assert answer is not None, f"no answer to {type(request).__name__}"
-        return answer
-
-
-def _ready(wires: Sequence[Wire], timeout: float) -> list[Wire]:
-    """Those of `wires` with something to read within `timeout`."""
-    if not wires:
-        return []
-    with selectors.PollSelector() as selector:
-        for wire in wires:
-            selector.register(wire, selectors.EVENT_READ, wire)
-        return [key.data for key, _ in selector.select(timeout)]
 
 
 class RawMember:
@@ -130,6 +67,7 @@ class RawGroup:
     `held` maps a member id to the assignors that the coordinator should remember of it. `loaded`
     says that the coordinator was loaded since the group was made, `rebalanced` that a generation
     was completed since, and `fresh` holds the ids of members whose join was accepted since.
+    `online` is the id of the KIP-848 member that converted the group.
     """
 
     def __init__(self, broker: Broker, group: str | None = None, *, rebalance_ms: int = 60_000):
@@ -145,6 +83,7 @@ class RawGroup:
         self.loaded = False
         self.rebalanced = True
         self.fresh: set[str] = set()
+        self.online: str | None = None
         self.control = Wire(broker)
 
     # --- joining --------------------------------------------------------------------------------
@@ -155,7 +94,7 @@ class RawGroup:
         for member in made:
             assert self.knock(member) in (None, NONE), f"{member.assignors}: {member.error}"
             if member is made[0]:
-                self._receive(_PATIENCE)
+                self._receive(PATIENCE)
         self.settle()
         return made
 
@@ -180,8 +119,9 @@ class RawGroup:
             if member.error == MEMBER_ID_REQUIRED and not first_only:
                 self._send_join(member)
         if member.waiting:
-            # A rejection comes at once; a join that is accepted may wait.
-            self._receive(0.0 if member in self.members else 0.03, [member])
+            # A rejection comes at once, and a KIP-848 group's answer; else a join may wait.
+            usual = 0.0 if member in self.members else 0.03
+            self._receive(PATIENCE if self.online else usual, [member])
         if member.error in (None, NONE) and member not in self.members:
             self.members.append(member)
         return member.error
@@ -194,7 +134,7 @@ class RawGroup:
         self.settle()
         assert self.rebalances > before
 
-    def settle(self, timeout: float = _PATIENCE) -> None:
+    def settle(self, timeout: float = PATIENCE) -> None:
         """Heartbeat, join and sync as clients do, until every live member is in one generation."""
         end = time.monotonic() + timeout
         while True:
@@ -228,9 +168,9 @@ class RawGroup:
         )
 
     def _until_loaded(self, member: RawMember) -> None:
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + PATIENCE
         while True:
-            self._answered(member, member.wire.receive(_PATIENCE))
+            self._answered(member, member.wire.receive(PATIENCE))
             if member.error not in _LOADING:
                 return
             assert time.monotonic() < end, f"the coordinator of {self.id} is loading for too long"
@@ -240,10 +180,10 @@ class RawGroup:
     def _receive(self, timeout: float, only: Sequence[RawMember] | None = None) -> None:
         """Read the joins' answers that are there within `timeout`."""
         waiting = [m for m in (only or self.members) if m.waiting and m.alive]
-        ready = _ready([m.wire for m in waiting], timeout)
+        answered = ready([m.wire for m in waiting], timeout)
         for member in waiting:
-            if member.wire in ready:
-                self._answered(member, member.wire.receive(_PATIENCE))
+            if member.wire in answered:
+                self._answered(member, member.wire.receive(PATIENCE))
                 if member.error in _LOADING:
                     time.sleep(0.1)
                     self._send_join(member)
@@ -306,7 +246,7 @@ class RawGroup:
                 )
             )
         for member in due:
-            answer = member.wire.receive(_PATIENCE)
+            answer = member.wire.receive(PATIENCE)
             assert answer is not None, f"{self.id}: a sync was not answered"
             member.generation, member.counted = -member.generation, ()
             self._told(member, answer.error_code)
@@ -316,7 +256,7 @@ class RawGroup:
         beating = [m for m in self._live() if m.error == NONE and m.generation >= 0]
         for member in beating:
             member.wire.send(self._beat(member))
-        codes = [member.wire.receive(_PATIENCE).error_code for member in beating]
+        codes = [member.wire.receive(PATIENCE).error_code for member in beating]
         if _LOADING & set(codes):
             time.sleep(0.1)
             return True
@@ -336,7 +276,7 @@ class RawGroup:
 
     def beat(self, member: RawMember) -> int:
         """One heartbeat's error code."""
-        return int(member.wire.ask(self._beat(member)).error_code)
+        return int(self.control.ask(self._beat(member)).error_code)
 
     def _told(self, member: RawMember, code: int) -> None:
         if code in (UNKNOWN_MEMBER, FENCED):
@@ -345,6 +285,15 @@ class RawGroup:
             self._send_join(member)
         else:
             assert code == NONE, f"{self.id}: error {code}"
+
+    def rejoin(self) -> None:
+        """Every live member joins again and nobody syncs: the group is CompletingRebalance."""
+        for member in self._live():
+            self._send_join(member)
+        end = time.monotonic() + PATIENCE
+        while any(m.waiting for m in self._live()):
+            assert time.monotonic() < end, f"{self.id} did not settle: {self.shown()}"
+            self._receive(0.05)
 
     # --- leaving --------------------------------------------------------------------------------
 
@@ -356,9 +305,13 @@ class RawGroup:
         codes = [answer.error_code, *(each.error_code for each in answer.members)]
         assert set(codes) == {NONE}, f"LeaveGroup was answered with {codes}"
         for member in members:
-            self.die(member)
-            self.held.pop(member.member_id, None)
-            self.instances.pop(member.instance_id or "", None)
+            self.expire(member)
+
+    def expire(self, member: RawMember) -> None:
+        """The coordinator counts the member no more: it left, or its session has ended."""
+        self.die(member)
+        self.held.pop(member.member_id, None)
+        self.instances.pop(member.instance_id or "", None)
 
     def die(self, member: RawMember) -> None:
         """The member says nothing more; the coordinator counts it until its session ends."""
@@ -372,7 +325,7 @@ class RawGroup:
         request = DescribeGroupsRequest(
             version=4, groups=[self.id], include_authorized_operations=False
         )
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + PATIENCE
         while True:
             described = self.control.ask(request).groups[0]
             if described.error_code not in _LOADING:
@@ -418,8 +371,12 @@ class RawGroup:
         return any(i == member.instance_id and each != known for each, i in found.items())
 
     def reloaded(self) -> None:
-        """The broker was started again: every list should be the elected assignor alone."""
-        self.held = {each: tuple(filter(None, [self.elected])) for each in self.held}
+        """The broker was started again: every list should be the elected assignor alone.
+
+        Those of a KIP-848 group's classic members are stored whole.
+        """
+        if self.online is None:
+            self.held = {each: tuple(filter(None, [self.elected])) for each in self.held}
         self.loaded, self.rebalanced, self.fresh = True, False, set()
         self.disconnect()
 
@@ -428,9 +385,15 @@ class RawGroup:
         for wire in (self.control, *(m.wire for m in self.members)):
             wire.close()
 
+    def convert(self) -> None:
+        """A KIP-848 member joins: the group is converted, its classic members stay in it."""
+        self.online = consumer_heartbeat(self.broker, self.id)
+
     def end(self) -> None:
         """Remove every member that the coordinator counts, and the group."""
         try:
+            if self.online is not None:
+                consumer_heartbeat(self.broker, self.id, self.online)
             identity = LeaveGroupRequest.MemberIdentity
             here = [
                 identity(member_id=m.member_id, group_instance_id=m.group_instance_id)

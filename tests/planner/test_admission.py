@@ -361,3 +361,19 @@ def test_a_static_member_seen_joining_after_the_load_is_known() -> None:
     assert (answer.verdict, answer.blame) == (Tri.CANNOT_TELL, ("b-0f0f",))
     context.group = replace(group, coordinator=replace(coordinator, leader_epoch=0, loaded_at=None))
     assert asked(memory_of(context), "a-0f0f", COOP).verdict is Tri.YES
+
+
+def test_a_rejection_of_what_every_list_holds_proves_a_load() -> None:
+    both = [COOP, RANGE]
+    spec = {
+        "members": [{"id": n, "list": both, "joined": 1} for n in "ab"],
+        "reloaded": False,
+        "cluster": {"settings": NO_LIMIT},
+    }
+    assert asked(memory_of(context_of(spec)), "a-0f0f", COOP).verdict is Tri.YES
+    rejected = {"refusals": [{"client": "c", "list": [COOP], "at": 2}]}
+    assert asked(memory_of(context_of({**spec, **rejected})), "a-0f0f", COOP).verdict is not Tri.YES
+    before = {"refusals": [{"client": "c", "list": [COOP], "at": 0}]}
+    assert asked(memory_of(context_of({**spec, **before})), "a-0f0f", COOP).verdict is Tri.YES
+    other = {"refusals": [{"client": "c", "list": [STICKY], "at": 2}]}
+    assert asked(memory_of(context_of({**spec, **other})), "a-0f0f", COOP).verdict is Tri.YES

@@ -1,0 +1,74 @@
+"""Only one module tells anybody to restart, start or stop a member."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WORDS = ROOT / "planner" / "advice_text.py"
+# An imperative at the beginning of a clause, with whom or what it concerns.
+TELLS = re.compile(
+    r"(?:^|[.:;,] |\bor |\band |\bthen |\bfirst )"
+    r"(?:[Rr]estart|[Ss]tart|[Ss]top|[Bb]ring back|[Rr]estore)"
+    r"(?: (?:it|them|all|every|each|any|one|the|these|this|that|only|with|again|member)\b| $| \{)"
+)
+# What forbids something needs no admission.
+FORBIDS = re.compile(r"[Rr]estart nothing|[Ss]top the old process first|will not start")
+# What members do by themselves is a fact.
+FACTS = re.compile(r"run EAGER (?:from then on )?and stop all")
+
+
+def told(source: str) -> Iterator[tuple[int, str]]:
+    """Each text that tells somebody to restart, by its line; docstrings do not count."""
+    tree = ast.parse(source)
+    holders = (ast.FunctionDef, ast.ClassDef, ast.Module)
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, holders) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            text = FACTS.sub("", FORBIDS.sub("", node.value))
+            if TELLS.search(text):
+                yield node.lineno, node.value
+
+
+@pytest.mark.parametrize("room", ["planner", "cli", "groups", "inspectors"])
+def test_no_other_module_words_a_restart(room: str) -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} {text[:80]!r}"
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if path != WORDS
+        for line, text in told(path.read_text())
+    ]
+    assert wrong == [], "ask planner/advice.py, whose words are in planner/advice_text.py"
+
+
+def test_the_module_of_the_words_decides_nothing() -> None:
+    assert "admitted" not in {
+        node.id for node in ast.walk(ast.parse(WORDS.read_text())) if isinstance(node, ast.Name)
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Restart it with that list.",
+        "do this; then start them with the old one",
+        "wait, then stop all of them",
+        "restore the old list",
+    ],
+)
+def test_what_tells_a_restart_is_found(text: str) -> None:
+    assert list(told(f"x = {text!r}"))
+
+
+@pytest.mark.parametrize(
+    "text", ["Restart nothing before that is known.", "each restart costs a rebalance"]
+)
+def test_what_tells_none_is_left_alone(text: str) -> None:
+    assert not list(told(f"x = {text!r}"))

@@ -1,0 +1,59 @@
+"""The zone of a broker's request log, on brokers that write local time."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from rebal.cli import options
+from rebal.cli.options import Connection
+from tests.kafka import broker as harness
+from tests.kafka.broker import Broker
+from tests.kafka.members import Members, wait_assigned
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(("zone", "said"), [("Asia/Tokyo", "+09:00"), ("America/New_York", "-0")])
+def test_a_broker_s_local_times_are_placed(
+    zone: str, said: str, members: Members, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    java = [each for each in harness._JVM if "user.timezone" not in each]
+    monkeypatch.setattr(harness, "_JVM", (*java, f"-Duser.timezone={zone}"))
+    with Broker("4.1.1", secure=False, request_log=True) as broker:
+        topic = broker.create_topic("orders", 4)
+        running = [
+            members.start(
+                "kafka-python", broker, f"c{n}", "zoned", topics=[topic], assignors=["range"]
+            )
+            for n in range(2)
+        ]
+        wait_assigned(running, 4)
+        broker.wait_stable("zoned", 2)
+        refused = members.start(
+            "java-4.1.1", broker, "refused", "zoned", topics=[topic], assignors=["roundrobin"]
+        )
+        refused.wait_for("error")
+        connection = Connection(bootstrap=broker.bootstrap)
+        log = tmp_path / "copy.log"
+        log.write_bytes(broker.request_log_path.read_bytes())
+        # Its age says nothing: the generation that the offsets topic dates does.
+        os.utime(log, (0, 0))
+        now = datetime.now(UTC)
+        for path, probe in ((broker.request_log_path, False), (log, True)):
+            found = options.snapshot_for("zoned", None, connection, request_log=[path], probe=probe)
+            times = [member.joined_at for member in found.members]
+            times += [one.at for one in found.refusals]
+            assert len(times) == 3
+            for at in times:
+                assert at is not None
+                assert timedelta(0) <= now - at < timedelta(minutes=5)
+            assert any(f"UTC{said}" in note for note in found.notes)
+        for each in running:
+            each.stop()
+        assert found.group.coordinator is not None
+        assert found.group.coordinator.leader_epoch == 0
+        assert found.group.coordinator.loaded_at is None
