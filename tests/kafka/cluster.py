@@ -13,6 +13,7 @@ from confluent_kafka.admin import PartitionMetadata
 
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
 from tests.kafka import brokerconf
 from tests.kafka.administration import Administration
 from tests.kafka.broker import Broker, free_ports
@@ -64,6 +65,7 @@ class Cluster(Administration):
             for node in NODES
         }  # fmt: skip
         self.start_seconds = 0.0
+        self._describer: KafkaAdminClient | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -127,7 +129,7 @@ class Cluster(Administration):
         if self.brokers[node].process.alive:
             self.stop(node)
         self.brokers[node].start()
-        self._admin = None
+        self._forget()
         self.wait_in_sync()
 
     def rolling_restart(self) -> Iterator[int]:
@@ -141,9 +143,58 @@ class Cluster(Administration):
 
     def close(self) -> None:
         """End all brokers without ceremony and remove their files."""
-        self._admin = None
+        self._forget()
         for broker in self.brokers.values():
             broker.close()
+
+    # --- groups ---------------------------------------------------------------------------------
+
+    def described(self, group: str) -> tuple[str, list[str]]:
+        """A classic group's state and its members' client ids; "" where nobody can answer now.
+
+        By kafka-python: librdkafka aborts the whole process where the coordinator goes away while
+        it describes a group (confluentinc/librdkafka#4605).
+        """
+        try:
+            if self._describer is None:
+                self._describer = KafkaAdminClient(
+                    bootstrap_servers=self._alive_bootstrap(),
+                    client_id="harness",
+                    request_timeout_ms=5000,
+                )
+            answer = self._describer.describe_groups([group])[group]
+        except KafkaError:
+            self._forget()
+            return "", []
+        if answer["error"] and "GroupIdNotFound" not in answer["error"]:
+            # It goes on asking the coordinator of before.
+            self._forget()
+            return "", []
+        return answer["group_state"], [each["client_id"] for each in answer["members"]]
+
+    def wait_coordinator(self, group: str, timeout: float = 30) -> None:
+        """Wait until the coordinator answers."""
+        wait_for(
+            f"a coordinator of {group}",
+            lambda: self.described(group)[0],
+            timeout=timeout,
+            involved=lambda: self.processes,
+        )
+
+    def wait_stable(self, group: str, members: int, timeout: float = 30) -> None:
+        """Wait until the coordinator says: a classic group is Stable with so many members."""
+
+        def stable() -> bool:
+            state, names = self.described(group)
+            return state == "Stable" and len(names) == members
+
+        wait_for(
+            f"{group} to be Stable with {members}",
+            stable,
+            timeout=timeout,
+            involved=lambda: self.processes,
+            every=0.1,
+        )
 
     # --- the coordinator ------------------------------------------------------------------------
 
@@ -164,8 +215,7 @@ class Cluster(Administration):
             to = next((node for node in others if node > before), others[0])
         replicas = [to, *(node for node in NODES if node != to)]
         place = TopicPartition(OFFSETS_TOPIC, number)
-        alive = ",".join(self.brokers[node].bootstrap for node in self.alive)
-        admin = KafkaAdminClient(bootstrap_servers=alive, client_id="harness")
+        admin = KafkaAdminClient(bootstrap_servers=self._alive_bootstrap(), client_id="harness")
         try:
             answer = admin.alter_partition_reassignments({place: replicas})
             assert answer[place] is None, answer
@@ -184,8 +234,7 @@ class Cluster(Administration):
             timeout=20,
             involved=lambda: self.processes,
         )
-        # librdkafka goes on asking the coordinator of before.
-        self._admin = None
+        self._forget()
         self.wait_coordinator(group)
         return to
 
@@ -207,8 +256,18 @@ class Cluster(Administration):
             every=0.2,
         )
 
-    def _without(self, node: int) -> None:
+    def _alive_bootstrap(self) -> str:
+        return ",".join(self.brokers[node].bootstrap for node in self.alive)
+
+    def _forget(self) -> None:
+        """Ask anew: a client of before a change may wait long, or ask who is no longer there."""
         self._admin = None
+        describer, self._describer = self._describer, None
+        if describer is not None:
+            describer.close()
+
+    def _without(self, node: int) -> None:
+        self._forget()
         wait_for(
             f"other leaders than node {node}",
             lambda: node not in {each.leader for each in self._partitions().values()},

@@ -8,12 +8,14 @@ come true: `Outcome.violations`. Nothing here starts a process, so a scripted wo
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 JOINING = ("restart", "start", "temporary", "cut-over")
 KINDS = ("probe", "request log", "client log")
+_AGREE = re.compile(r"--ignore (RB\d+)")
 
 
 @dataclass
@@ -81,7 +83,7 @@ class World(Protocol):
     def found(self, member_id: str, name: str) -> Process | None:
         """The process behind a member id or, where there is none, a label."""
 
-    def plan(self, expected: int | None) -> dict[str, Any] | None:
+    def plan(self, expected: int | None, *more: str) -> dict[str, Any] | None:
         """`rebal plan-upgrade` to a new plan file; None where the look failed."""
 
     def verify(self, expected: int | None, *more: str) -> dict[str, Any] | None:
@@ -107,6 +109,7 @@ class Limits:
     event_chance: float = 0.45
     race_chance: float = 0.04
     trial_chance: float = 0.4
+    opening_chance: float = 0.2
     looks: int = 90
 
 
@@ -158,6 +161,7 @@ class Story:
         self._breaks: list[float] = []
         self._deployed: tuple[str, ...] | None = None
         self._tries_withheld = rng.random() < self.limits.trial_chance
+        self._agreed: set[str] = set()
         self._blind = 0
         self._serial = 0
 
@@ -174,6 +178,8 @@ class Story:
         return self.outcome
 
     def _play(self) -> None:
+        if self.rng.random() < self.limits.opening_chance:
+            self._reload()
         body = self._plan()
         if self.rng.random() < 0.5:
             self._carry_out(body)
@@ -184,7 +190,21 @@ class Story:
             self._carry_out(body)
 
     def _plan(self) -> dict[str, Any]:
-        return self._look(self.world.plan)
+        if self._agreed:
+            return self._plan_agreed()
+        body = self._look(self.world.plan)
+        # What a step asks a person to agree to: an interruption, say.
+        texts = [str(step.get("precondition")) for step in body.get("steps", ())]
+        asked = sorted({rule for text in texts for rule in _AGREE.findall(text)})
+        if not asked:
+            return body
+        self._agreed = set(asked)
+        self._say(f"agreed: {', '.join(asked)}")
+        return self._plan_agreed()
+
+    def _plan_agreed(self) -> dict[str, Any]:
+        words = [word for rule in sorted(self._agreed) for word in ("--ignore", rule)]
+        return self._look(self.world.plan, *words, "--reason", "agreed with the owners")
 
     def _look(self, ask: Callable[..., dict[str, Any] | None], *more: str) -> dict[str, Any]:
         while True:

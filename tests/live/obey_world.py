@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import re
 import time
 from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError
-
-from rebal.cli import app
-from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster
 from tests.kafka.members import Member, Members
 from tests.live.obey import Process
+from tests.live.obey_rebal import Rebal
 
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}")
 # Fetches are most of a request log and say nothing of a group.
@@ -58,7 +52,7 @@ class LiveWorld:
 
     def __init__(
         self,
-        broker: Broker | Cluster,
+        broker: Cluster,
         members: Members,
         group: str,
         topic: str,
@@ -88,7 +82,7 @@ class LiveWorld:
         self._partitions = partitions
         self._lives: list[Life] = []
         self._plans = 0
-        self._admin: KafkaAdminClient | None = None
+        self._rebal = Rebal()
         for path in self._request_logs():
             self.given.whole[path] = path.stat().st_size if path.exists() else 0
 
@@ -105,7 +99,12 @@ class LiveWorld:
         for life in self._lives:
             if life.ended_ms is None:
                 life.member.stop()
-        self._forget()
+        self._rebal.end()
+
+    @property
+    def aborted(self) -> int:
+        """How often rebal's own process was aborted in a look."""
+        return self._rebal.aborted
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -177,7 +176,7 @@ class LiveWorld:
         deadline = self.now() + 2 * self.rebalance_seconds + self.session_seconds
         quiet = 0
         while self.now() < deadline:
-            state, _ = self._described()
+            state, _ = self.broker.described(self.group)
             quiet = quiet + 1 if state == "Stable" else 0
             if quiet >= 3:
                 return True
@@ -188,7 +187,7 @@ class LiveWorld:
         names = {process.name for process in processes}
         deadline = self.now() + 3 * self.session_seconds + 5
         while self.now() < deadline:
-            state, clients = self._described()
+            state, clients = self.broker.described(self.group)
             if state and not names & set(clients):
                 return True
             time.sleep(0.2)
@@ -203,27 +202,23 @@ class LiveWorld:
     # --- brokers --------------------------------------------------------------------------------
 
     def reload(self) -> str:
-        if isinstance(self.broker, Cluster):
-            node = self.broker.coordinator_of(self.group)
-            how = self._rng.random()
-            if how < 0.7:
-                return f"moved from node {node} to {self.broker.move_coordinator(self.group)}"
-            if how < 0.85:
-                self.broker.restart(node)
-                return f"node {node} restarted"
-            self.broker.kill(node)
+        node = self.broker.coordinator_of(self.group)
+        how = self._rng.random()
+        if how < 0.7:
+            return f"moved from node {node} to {self.broker.move_coordinator(self.group)}"
+        if how < 0.85:
             self.broker.restart(node)
-            return f"node {node} killed and started"
-        self.broker.restart()
-        self.broker.wait_coordinator(self.group)
-        return "the broker restarted"
+            return f"node {node} restarted"
+        self.broker.kill(node)
+        self.broker.restart(node)
+        return f"node {node} killed and started"
 
     # --- rebal ----------------------------------------------------------------------------------
 
-    def plan(self, expected: int | None) -> dict[str, Any] | None:
+    def plan(self, expected: int | None, *more: str) -> dict[str, Any] | None:
         self._plans += 1
         words = ["plan-upgrade", self.group, "--to", self._goal, "--out", str(self._plan_file())]
-        return self._ask([*words, *self._evidence(), *_expect(expected)])
+        return self._ask([*words, *more, *self._evidence(), *_expect(expected)])
 
     def verify(self, expected: int | None, *more: str) -> dict[str, Any] | None:
         words = ["verify", str(self._plan_file()), *more]
@@ -304,51 +299,18 @@ class LiveWorld:
         if not life.member.ended:
             life.member.crash()
 
-    def _described(self) -> tuple[str, list[str]]:
-        """The group's state and its members' client ids; an empty state where nobody answers.
-
-        By kafka-python: librdkafka aborts the process where a coordinator goes away while it
-        describes a group (confluentinc/librdkafka#4605).
-        """
-        try:
-            if self._admin is None:
-                self._admin = KafkaAdminClient(
-                    bootstrap_servers=self.broker.bootstrap,
-                    client_id="harness",
-                    request_timeout_ms=5000,
-                )
-            described = self._admin.describe_groups([self.group])[self.group]
-        except KafkaError:
-            self._forget()
-            return "", []
-        if described["error"]:
-            # It goes on asking the coordinator of before.
-            self._forget()
-            return "", []
-        return described["group_state"], [each["client_id"] for each in described["members"]]
-
-    def _forget(self) -> None:
-        admin, self._admin = self._admin, None
-        if admin is not None:
-            admin.close()
-
     def _plan_file(self) -> Path:
         return self._folder / f"plan-{self._plans}.yaml"
 
     def _ask(self, words: list[str]) -> dict[str, Any] | None:
         full = [*words, "-b", self.broker.bootstrap, "-o", "json", "--timeout", "8"]
         self.commands.append("rebal " + " ".join(full))
-        out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
-        told = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
-        with redirect_stdout(out), redirect_stderr(told):
-            code = app.run(full)
-        text = out.buffer.getvalue().decode()  # type: ignore[attr-defined]
-        said = told.buffer.getvalue().decode()  # type: ignore[attr-defined]
+        code, text, said = self._rebal.run(full)
         assert "fault of rebal" not in said, f"{full}\n{said}"
-        if code == 1 or not text:
+        if code in (1, None):
             self.commands.append(said)
-            assert code == 1, f"{full}\n{said}"
             return None
+        assert text, f"{full}\n{said}"
         body: dict[str, Any] = json.loads(text)
         return body
 
@@ -389,9 +351,7 @@ class LiveWorld:
         return b"".join(lines)
 
     def _request_logs(self) -> list[Path]:
-        if isinstance(self.broker, Cluster):
-            return list(self.broker.request_logs.values())
-        return [self.broker.request_log_path]
+        return list(self.broker.request_logs.values())
 
     def _client_logs(self) -> list[Path]:
         return list(dict.fromkeys(life.member.host.log_path for life in self._lives))

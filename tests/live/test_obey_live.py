@@ -25,7 +25,9 @@ from tests.live.obey_world import LiveWorld
 
 FULL_SHARDS = 8
 STORIES_A_SHARD = 5
-SHORT = Limits(seconds=90, events=1, events_until=10, event_chance=0.5, race_chance=0)
+SHORT = Limits(
+    seconds=90, events=1, events_until=10, event_chance=0.5, race_chance=0, opening_chance=0
+)
 
 Tell = Callable[[int, Cluster, Begin | None, Limits], Outcome]
 
@@ -63,6 +65,7 @@ def tell(members: Members, tmp_path: Path) -> Tell:
             outcome.violations.append(traceback.format_exc())
         finally:
             world.end()
+        outcome.told += [f"rebal aborted {world.aborted} times"] if world.aborted else []
         report(seed, title, outcome)
         return outcome
 

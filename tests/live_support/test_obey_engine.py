@@ -10,8 +10,8 @@ import pytest
 
 from tests.live.obey import Limits, Outcome, Process, Story
 
-QUIET = Limits(event_chance=0, race_chance=0, trial_chance=0)
-RACING = Limits(event_chance=0, race_chance=1, trial_chance=0)
+QUIET = Limits(event_chance=0, race_chance=0, trial_chance=0, opening_chance=0)
+RACING = Limits(event_chance=0, race_chance=1, trial_chance=0, opening_chance=0)
 WIDE = ("cooperative-sticky", "range")
 
 
@@ -66,7 +66,7 @@ class Script:
     def found(self, member_id: str, name: str) -> Process | None:
         return next((each for each in self.processes if each.name == name), None)
 
-    def plan(self, expected: int | None) -> dict[str, Any]:
+    def plan(self, expected: int | None, *more: str) -> dict[str, Any]:
         return self.verify(expected)
 
     def verify(self, expected: int | None, *more: str) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def test_a_partition_without_an_owner_for_too_long_is_a_violation() -> None:
 
 
 def test_a_withheld_restart_that_is_admitted_is_a_violation() -> None:
-    limits = Limits(event_chance=0, race_chance=0, trial_chance=1)
+    limits = Limits(event_chance=0, race_chance=0, trial_chance=1, opening_chance=0)
     body = look("wait", verdict="cannot tell")
     withheld = restart("app-0", WIDE)["advice"] | {"error": "INCONSISTENT_GROUP_PROTOCOL"}
     body["withheld"] = [{**withheld, "verdict": "no"}]
