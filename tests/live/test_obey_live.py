@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.kafka import clients
 from tests.kafka.cluster import Cluster
 from tests.kafka.members import Members
 from tests.live.obey import Limits, Outcome, Story
@@ -117,8 +118,10 @@ def test_a_short_story_ends_well(seed: int, cluster41: Cluster, tell: Tell) -> N
 @pytest.mark.timeout(STORIES_A_SHARD * 300)
 @pytest.mark.parametrize("shard", range(FULL_SHARDS))
 def test_whoever_obeys_loses_no_member(
-    shard: int, request: pytest.FixtureRequest, tell: Tell, other_clients: None
+    shard: int, request: pytest.FixtureRequest, tell: Tell
 ) -> None:
+    # Of the other clients no more is needed than this one.
+    clients.command("franz-go")
     cluster = request.getfixturevalue("cluster39" if shard % 4 == 3 else "cluster41")
     first = base_seed() + 1000 * shard
     seeds = range(first, first + STORIES_A_SHARD)
