@@ -56,8 +56,11 @@ def pair() -> Iterator[tuple[Broker, Broker]]:
 
 
 def commit(broker: Broker, places: ConsumerGroupTopicPartitions) -> bool:
-    futures = broker.admin().alter_consumer_group_offsets([places])
-    return futures[places.group_id].exception(20) is None
+    """Whether the offsets are kept: a broker may not know the new topic yet."""
+    future = broker.admin().alter_consumer_group_offsets([places])[places.group_id]
+    if future.exception(20) is not None:
+        return False
+    return all(each.error is None for each in future.result().topic_partitions)
 
 
 def coordinators(broker: Broker) -> dict[str, int]:
