@@ -43,7 +43,7 @@ COOP = "cooperative-sticky"
 WHOLE = ("range", COOP)
 CI_CASES = 40
 SHARDS, SHARD_CASES = 4, 270
-SHORT_SESSION_S = 6.0
+SHORT_SESSION_S = 4.0
 NAMES_OF = {code: name for name, code in CODES.items()}
 
 
