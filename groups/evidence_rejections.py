@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from typing import Final
 
 from msgspec.structs import replace
 
 from rebal.groups.evidence_exact import begins, unnamed, when
-from rebal.groups.model import Member, Moment, Refusal
+from rebal.groups.model import Member, Moment, Refusal, Source
 from rebal.groups.observations import Joined, Observation, Refused, Seen
 
 MOST_REFUSALS: Final = 100
 # Of one client that tries again and again.
 _MOST_OF_ONE: Final = 10
+# How far apart two logs may date one rejection.
+_SAME: Final = timedelta(seconds=5)
 
 
 def rejections(
@@ -35,7 +38,7 @@ def rejections(
         plain = replace(one, rejoined_as=None, rejoined_at=None)
         before = found.get(plain, plain)
         found[plain] = before if before.rejoined_as is not None else one
-    resolved = [_resolved(one, joins, members) for one in found.values()]
+    resolved = [_resolved(one, joins, members) for one in _once(found.values())]
     return _bounded(sorted(resolved, key=lambda one: (when(one.at), repr(one))))
 
 
@@ -114,6 +117,26 @@ def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal
         ):
             return replace(one, rejoined_as=member.member_id, rejoined_at=member.joined_at)
     return one
+
+
+def _once(found: Iterable[Refusal]) -> Iterator[Refusal]:
+    """Each rejection once: a client's own log shows those of the request log again.
+
+    Two logs show the same one where client, error and moment agree; a client's log has no address.
+    """
+    logged = defaultdict[object, list[Refusal]](list)
+    ordered = sorted(found, key=lambda one: (when(one.at), repr(one)))
+    for one in ordered:
+        if one.evidence.source is Source.REQUEST_LOG:
+            logged[one.client_id, one.instance_id, one.error].append(one)
+    for one in ordered:
+        if one.evidence.source is Source.CLIENT_LOG and one.at is not None:
+            same = logged[one.client_id, one.instance_id, one.error]
+            twin = next((o for o in same if o.at and abs(o.at - one.at) <= _SAME), None)
+            if twin is not None:
+                same.remove(twin)
+                continue
+        yield one
 
 
 def _rejoined(one: Refusal, later: Sequence[Joined]) -> Refusal:

@@ -4,13 +4,24 @@
 sequence of `Leave` and `Join`. The answer is yes or no only where every memory that fits the
 evidence gives it.
 
-The coordinator's order (Kafka trunk and 3.9, GroupMetadataManager.classicGroupJoin and
-ClassicGroup.supportsProtocols; in 3.9 with the Scala coordinator GroupCoordinator.doJoinGroup
-and GroupMetadata.supportsProtocols): session timeout bounds (26); group size (81); a Dead group
-(retry); an Empty group takes any list; else the protocol type is equal and one assignor of the
-joiner is in every remembered list, the joiner's own old entry included (23); then the member id
-(79) and the instance id (82). A classic join to a KIP-848 group is held against its classic
-members only (ConsumerGroup.supportsClassicProtocols).
+The coordinator's order, held against 4.1.1 and 3.9.1 by tests/live/test_admission_live.py:
+
+1. session timeout bounds (26): GroupCoordinatorService.joinGroup; Scala:
+   GroupCoordinator.handleJoinGroup.
+2. group size (81): GroupMetadataManager.acceptJoiningMember, in a KIP-848 group
+   throwIfConsumerGroupIsFull; Scala: GroupCoordinator.acceptJoiningMember. While a rebalance is
+   prepared only members that have joined again count; the last of the old ones is then rejected.
+3. a Dead group (15), then type and lists (23): ClassicGroup.supportsProtocols; Scala:
+   GroupMetadata.supportsProtocols. An Empty group takes any list; else the type is equal and one
+   assignor of the joiner is in every remembered list, the joiner's own old entry included. A
+   KIP-848 group counts its classic members only: ConsumerGroup.supportsClassicProtocols.
+4. the member id (79): a dynamic client joins again with the id it is given, and all is checked
+   again; its list is stored by that second join. Then the instance id (82).
+
+A rejected join stores nothing. A killed dynamic member counts until its session expires or a
+rebalance ends without it, a static one until its session expires. After a `Leave` or a `Join` the
+others join again; a member whose list a coordinator load has shortened then sends its whole list,
+so a list that is rejected at once may be admitted a moment later: no is said only where both fail.
 """
 
 from __future__ import annotations
@@ -391,6 +402,14 @@ def _common(memory: CoordinatorMemory, join: Join) -> Admission:
             f"({INCONSISTENT})",
         )
     unsure = _unsure(memory, join.assignors)
+    if not any(least for least, _ in worlds):
+        return Admission(
+            verdict=Tri.CANNOT_TELL,
+            blame=tuple(entry.member_id for entry in unsure),
+            needs=Needs.RELOAD,
+            reason=f"a coordinator load has shortened the list of {_named(unsure)}: {shown} is "
+            "rejected until the members have joined again with their whole lists",
+        )
     return Admission(
         verdict=Tri.CANNOT_TELL,
         blame=tuple(entry.member_id for entry in unsure),
@@ -531,7 +550,8 @@ def _possible(memory: CoordinatorMemory, member_id: str, name: str) -> set[bool]
     found: set[bool] = set()
     for entry in (*(e for case in memory.cases for e in case), *memory.came):
         if entry.member_id == member_id:
-            for held in entry.lists:
+            again = memory.left or memory.came
+            for held in (*entry.lists, *([entry.whole] if entry.whole and again else [])):
                 found |= {True} if name in held.names else set()
                 if name not in held.names:
                     lacking = held.exact or name in held.lacks

@@ -1,10 +1,14 @@
 """What the coordinator may remember of a group, by the evidence of one look: `memory_of(context)`.
 
 A coordinator load leaves [the elected assignor] of every list, because the stored record has
-nothing else (Kafka: GroupMetadataManager.replay of GroupMetadataValue; seen on 4.1.1 and 3.9.1).
-A rebalance after it makes every member that runs join again with its whole list. A static member
-that is down does not: the coordinator keeps what the load left until it returns, is removed, or its
-session expires. Describe does not show who is down, so after a load any static member may be.
+nothing else (GroupMetadataManager.replay of GroupMetadataValue; Scala:
+GroupMetadataManager.readGroupMessageValue), and starts the session timers again. A rebalance after
+it makes every member that runs join again with its whole list; a static member's restart sends its
+own list alone, without a rebalance. A static member that is down does not join: the coordinator
+keeps what the load left until it returns, is removed, or its session expires. Describe does not
+show who is down, so after a load any static member may be. The records of a KIP-848 group hold
+whole lists, so a load does not shorten those. Seen on 4.1.1 and 3.9.1
+(tests/live/test_admission_live.py).
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ def pytest_configure() -> None:
             del os.environ[name]
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # How long an example takes says more of the machine than of the code.
+    slow = [hypothesis.HealthCheck.too_slow]
+    hypothesis.settings.register_profile("rebal", deadline=None, suppress_health_check=slow)
+    hypothesis.settings.load_profile("rebal")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -15,7 +15,6 @@ CASES = [json.loads(line) for line in RECORDED.read_text(encoding="utf-8").split
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['case']}: {case['java']}")
-@pytest.mark.timeout(20)
 def test_what_kills_the_leader_is_said(case: dict) -> None:
     with pytest.raises(LeaderWouldFail) as caught:
         assign(case["assignor"], spec_of(case))

@@ -90,3 +90,14 @@ def test_one_client_that_retries_does_not_hide_the_others() -> None:
     merged = merge(group(member("a")), [refused(0, host="h9"), *many])
     assert {one.host for one in merged.refusals} == {"h0", "h9"}
     assert merged.refusals[-1].at == at(3 * MOST_REFUSALS - 1)
+
+
+def test_a_rejection_that_two_logs_show_is_one() -> None:
+    own = [
+        refused(n, host="", evidence=Evidence(source=Source.CLIENT_LOG, at=at(n), detail=str(n)))
+        for n in (1, 2)
+    ]
+    by_broker = refused(1, connection="c1")
+    merged = merge(group(member("a")), [*own, by_broker])
+    assert [(one.at, one.host) for one in merged.refusals] == [(at(1), "h1"), (at(2), "")]
+    assert merge(merged, [*own, by_broker]).refusals == merged.refusals

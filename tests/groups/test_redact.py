@@ -15,6 +15,7 @@ from rebal.groups.model import (
     Contradiction,
     Coordinator,
     DeclaredAssignors,
+    Departed,
     Evidence,
     Group,
     GroupSnapshot,
@@ -191,3 +192,26 @@ def test_order_and_equality_are_kept(people: list[tuple[str, str | None, object]
     both_after = [m.client_id for m in after] + [m.instance_id for m in after]
     assert ranks(both) == ranks(both_after)
     assert redact(redact(group)) == redact(group)
+
+
+def test_departed_members_and_who_rejoined_have_pseudonyms() -> None:
+    said = Evidence(source=Source.REQUEST_LOG, detail="/logs/acme.log:3 LEAVE_GROUP v5")
+    uuid = "0ee5dc01-71e2-4264-93c6-68ccda84f21a"
+    secret = stable_group(
+        refusals=(
+            Refusal(
+                client_id="acme-1", host="acme-host", connection="10.0.0.1:9092-10.0.0.7:1-2",
+                rejoined_as=f"acme-1-{uuid}", evidence=said,
+            ),
+        ),
+        departed=(
+            Departed(
+                member_id=f"acme-2-{uuid}", client_id="acme-2", host="acme-host", evidence=said
+            ),
+        ),
+    )  # fmt: skip
+    made = redact(secret)
+    assert "acme" not in dump_snapshot(made)
+    assert "10.0.0" not in dump_snapshot(made)
+    assert made.departed[0].member_id.endswith(uuid)
+    assert made.refusals[0].rejoined_as is not None

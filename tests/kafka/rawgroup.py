@@ -16,11 +16,11 @@ from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest
 from kafka.protocol.consumer.group import (
     HeartbeatRequest,
     JoinGroupRequest,
-    LeaveGroupRequest,
     SyncGroupRequest,
 )
+from rebal.inspectors.probe import join_request
 from tests.kafka.broker import Broker
-from tests.kafka.rawwire import PATIENCE, Wire, consumer_heartbeat, ready
+from tests.kafka.rawwire import PATIENCE, Wire, consumer_heartbeat, leave_request, ready
 
 NONE, UNKNOWN_MEMBER, INCONSISTENT, SESSION, REBALANCING = 0, 25, 23, 26, 27
 ILLEGAL_GENERATION, MEMBER_ID_REQUIRED, FULL, FENCED = 22, 79, 81, 82
@@ -70,16 +70,15 @@ class RawGroup:
     `online` is the id of the KIP-848 member that converted the group.
     """
 
-    def __init__(self, broker: Broker, group: str | None = None, *, rebalance_ms: int = 60_000):
+    def __init__(self, broker: Broker, *, rebalance_ms: int = 60_000) -> None:
         self.broker = broker
-        self.id = group or f"raw-{uuid.uuid4().hex}"
+        self.id = f"raw-{uuid.uuid4().hex}"
         self.rebalance_ms = rebalance_ms
         self.members: list[RawMember] = []
         self.held: dict[str, tuple[str, ...]] = {}
         self.instances: dict[str, str] = {}
         self.elected: str | None = None
         self.generation = -1
-        self.rebalances = 0
         self.loaded = False
         self.rebalanced = True
         self.fresh: set[str] = set()
@@ -104,14 +103,15 @@ class RawGroup:
     def join(self, *assignors: str, instance: str | None = None, **more: Any) -> RawMember:
         """A new member (or a static one's restart) that joins until the group is settled."""
         made = self.member(*assignors, instance=instance, **more)
-        if self.knock(made) is None:
+        if self.knock(made) in (None, NONE):
             self.settle()
         return made
 
     def knock(self, member: RawMember, *, first_only: bool = False) -> int | None:
         """Join without waiting for the rebalance: the error code, or None where it waits.
 
-        A dynamic member that is answered 79 joins again with its id, unless `first_only`.
+        A dynamic member that is answered 79 joins again with its id. `first_only`: it does not, and
+        the answer is waited for.
         """
         self._send_join(member)
         if member.instance_id is None and not member.member_id:
@@ -119,9 +119,9 @@ class RawGroup:
             if member.error == MEMBER_ID_REQUIRED and not first_only:
                 self._send_join(member)
         if member.waiting:
-            # A rejection comes at once, and a KIP-848 group's answer; else a join may wait.
-            usual = 0.0 if member in self.members else 0.03
-            self._receive(PATIENCE if self.online else usual, [member])
+            # A rejection comes soon, and a KIP-848 group's answer; else a join may wait.
+            soon = 0.0 if member in self.members else 0.03
+            self._receive(PATIENCE if self.online or first_only else soon, [member])
         if member.error in (None, NONE) and member not in self.members:
             self.members.append(member)
         return member.error
@@ -129,10 +129,10 @@ class RawGroup:
     def rebalance(self, member: RawMember | None = None) -> None:
         """A member joins again, with changed user data: every live member joins again."""
         chosen = member or next(m for m in self.members if m.alive)
-        before = self.rebalances
+        before = self.generation
         self._send_join(chosen)
         self.settle()
-        assert self.rebalances > before
+        assert self.generation > before
 
     def settle(self, timeout: float = PATIENCE) -> None:
         """Heartbeat, join and sync as clients do, until every live member is in one generation."""
@@ -169,13 +169,12 @@ class RawGroup:
 
     def _until_loaded(self, member: RawMember) -> None:
         end = time.monotonic() + PATIENCE
-        while True:
-            self._answered(member, member.wire.receive(PATIENCE))
-            if member.error not in _LOADING:
-                return
+        self._answered(member, member.wire.receive(PATIENCE))
+        while member.error in _LOADING:
             assert time.monotonic() < end, f"the coordinator of {self.id} is loading for too long"
             time.sleep(0.1)
             self._send_join(member)
+            self._answered(member, member.wire.receive(PATIENCE))
 
     def _receive(self, timeout: float, only: Sequence[RawMember] | None = None) -> None:
         """Read the joins' answers that are there within `timeout`."""
@@ -208,7 +207,6 @@ class RawGroup:
         self.elected = answer.protocol_name
         if answer.generation_id > self.generation:
             self.generation = answer.generation_id
-            self.rebalances += 1
             self.rebalanced = True
         member.counted = tuple(each.member_id for each in answer.members)
         member.generation = -answer.generation_id
@@ -217,14 +215,11 @@ class RawGroup:
 
     def _evict(self, counted: Sequence[Any]) -> None:
         """Members that a completed rebalance has left out: dynamic ones that did not join."""
+        # Replaced static members too: their own answers, with new ids, are still to be read.
         replaced = {self.instances.get(each.group_instance_id) for each in counted}
         for gone in set(self.held) - {each.member_id for each in counted}:
-            if gone in replaced:
-                # A static member whose own answer, with its new id, is still to be read.
-                del self.held[gone]
-                continue
-            assert gone not in self.instances.values(), "a static member was evicted by a rebalance"
-            assert all(not m.alive or not m.waiting for m in self.members if m.member_id == gone)
+            static = gone in self.instances.values() and gone not in replaced
+            assert not static, "a static member was evicted by a rebalance"
             del self.held[gone]
 
     def _sync(self) -> None:
@@ -290,18 +285,16 @@ class RawGroup:
         """Every live member joins again and nobody syncs: the group is CompletingRebalance."""
         for member in self._live():
             self._send_join(member)
-        end = time.monotonic() + PATIENCE
-        while any(m.waiting for m in self._live()):
-            assert time.monotonic() < end, f"{self.id} did not settle: {self.shown()}"
-            self._receive(0.05)
+        for _ in self._live():
+            self._receive(PATIENCE)
+        assert not any(m.waiting for m in self._live()), f"{self.id}: {self.shown()}"
 
     # --- leaving --------------------------------------------------------------------------------
 
     def leave(self, *members: RawMember) -> None:
         """Members leave by request (a static one too, as an operator would remove it)."""
-        identity = LeaveGroupRequest.MemberIdentity
-        wanted = [identity(member_id=m.member_id, group_instance_id=m.instance_id) for m in members]
-        answer = self.control.ask(LeaveGroupRequest(version=3, group_id=self.id, members=wanted))
+        wanted = {m.member_id: m.instance_id for m in members}
+        answer = self.control.ask(leave_request(self.id, wanted))
         codes = [answer.error_code, *(each.error_code for each in answer.members)]
         assert set(codes) == {NONE}, f"LeaveGroup was answered with {codes}"
         for member in members:
@@ -335,16 +328,14 @@ class RawGroup:
 
     def holds(self, assignor: str) -> int:
         """The read-only probe's error code: 25 where every remembered list holds `assignor`."""
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol
-        request = JoinGroupRequest(
-            version=7,
-            group_id=self.id,
+        fresh = uuid.uuid4().hex
+        request = join_request(
+            self.id,
+            assignor,
+            member_id=f"probe-{fresh}",
+            instance_id=f"probe-{fresh}-{fresh}",
             session_timeout_ms=10_000,
-            rebalance_timeout_ms=10_000,
-            member_id=f"probe-{uuid.uuid4().hex}",
-            group_instance_id=f"probe-{uuid.uuid4().hex}{uuid.uuid4().hex}",
-            protocol_type="consumer",
-            protocols=[protocol(name=assignor, metadata=b"")],
+            version=7,
         )
         return int(self.control.ask(request).error_code)
 
@@ -394,12 +385,8 @@ class RawGroup:
         try:
             if self.online is not None:
                 consumer_heartbeat(self.broker, self.id, self.online)
-            identity = LeaveGroupRequest.MemberIdentity
-            here = [
-                identity(member_id=m.member_id, group_instance_id=m.group_instance_id)
-                for m in self.describe().members
-            ]
-            self.control.ask(LeaveGroupRequest(version=3, group_id=self.id, members=here))
+            here = {m.member_id: m.group_instance_id for m in self.describe().members}
+            self.control.ask(leave_request(self.id, here))
             self.control.ask(DeleteGroupsRequest(version=1, groups_names=[self.id]))
         finally:
             self.disconnect()
@@ -407,6 +394,6 @@ class RawGroup:
     def shown(self) -> str:
         return "; ".join(
             f"{m.instance_id or 'dynamic'} {list(m.assignors)} error {m.error} "
-            f"generation {m.generation}{'' if m.alive else ' dead'}"
+            f"generation {m.generation} {'alive' if m.alive else 'dead'}"
             for m in self.members
         )

@@ -4,9 +4,10 @@ import selectors
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kafka.protocol.consumer.group import LeaveGroupRequest
 from kafka.protocol.parser import KafkaProtocol
 from tests.kafka.broker import Broker
 
@@ -71,6 +72,13 @@ def ready(wires: Sequence[Wire], timeout: float) -> list[Wire]:
         for wire in wires:
             selector.register(wire, selectors.EVENT_READ, wire)
         return [key.data for key, _ in selector.select(timeout)]
+
+
+def leave_request(group: str, found: Mapping[str, str | None]) -> Any:
+    """LeaveGroup of members: member id → instance id."""
+    identity = LeaveGroupRequest.MemberIdentity
+    wanted = [identity(member_id=each, group_instance_id=i) for each, i in found.items()]
+    return LeaveGroupRequest(version=3, group_id=group, members=wanted)
 
 
 def consumer_heartbeat(broker: Broker, group: str, member_id: str = "") -> str:

@@ -82,6 +82,13 @@ def reading(snapshot: GroupSnapshot) -> tuple[Tri, str]:
     return coordinator.rebalanced_since_load, coordinator.rebalanced_why
 
 
+def epoch(snapshot: GroupSnapshot) -> int:
+    assert snapshot.group.coordinator is not None
+    found = snapshot.group.coordinator.leader_epoch
+    assert found is not None
+    return found
+
+
 def ids(snapshot: GroupSnapshot) -> set[str]:
     return {member.member_id for member in snapshot.members}
 
@@ -102,6 +109,7 @@ def test_the_answer_flips_with_the_reload_and_one_rebalance_cures_it(
     assert answers(flipped)["cooperative-sticky"] is Tri.NO, "every list became just [range]"
     assert reading(flipped)[0] is Tri.NO, reading(flipped)
     assert flipped.group.generation == first.group.generation
+    assert epoch(flipped) > epoch(first) >= 0
 
     # A static restart stores a record at the same generation: that is no rebalance.
     records = len(stored_generations(own41, group_id))
@@ -115,6 +123,10 @@ def test_the_answer_flips_with_the_reload_and_one_rebalance_cures_it(
     assert ids(replaced) != ids(first)
     assert reading(replaced)[0] is Tri.NO, reading(replaced)
     assert "static" in reading(replaced)[1]
+    coordinator = replaced.group.coordinator
+    assert coordinator is not None
+    assert coordinator.loaded_at is not None
+    assert first.captured_at < coordinator.loaded_at < replaced.captured_at
     assert replaced.group.generation == first.group.generation
 
     rebalance(service, first)

@@ -318,7 +318,7 @@ class Case:
         rng, counted = self.rng, list(ids.values())
         simple = self.history in _STILL or any(not m.alive for m in counted)
         simple = simple or self.group.online is not None
-        kinds = ["restart"] * 9 + ["new"] * 2 + ["new static", "type", "session", "surge", "none"]
+        kinds = ["restart"] * 9 + ["new", "surge"] * 2 + ["new static", "type", "session", "none"]
         if not simple:
             kinds += ["two", "two", "all"]
         kind = rng.choice(kinds)

@@ -131,7 +131,8 @@ def test_after_a_leave_members_may_have_joined_again_with_whole_lists() -> None:
         Entry(member_id="a", lists=(forgotten,), whole=whole),
         Entry(member_id="b", lists=(forgotten,), whole=whole),
     )
-    assert asked(found, "a", COOP).verdict is Tri.CANNOT_TELL
+    answer = asked(found, "a", COOP)
+    assert (answer.verdict, answer.needs, answer.blame) == (Tri.CANNOT_TELL, Needs.RELOAD, ("b",))
     assert asked(found, "a", STICKY).verdict is Tri.NO
     assert asked(found, "a", COOP, killed=True).verdict is Tri.NO
     assert asked(found, "a", RANGE).verdict is Tri.YES
