@@ -84,6 +84,8 @@ def step_action(
 ) -> Actions:
     """Return what to do first in `step`, of which `to_do` are left, and what is withheld."""
     aim = aim_of(plan, step)
+    if plan.path == "cut_over" and "RB104" not in ignore:
+        return advised.stop(step.precondition, step=step.id), ()
     if step.kind is StepKind.CUT_OVER:
         made = advised.cut_over_of(context, to_do, step.target_list, step=step.id)
         return made, ()

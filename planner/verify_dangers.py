@@ -149,7 +149,7 @@ def _refused(rejected: Sequence[Refusal], context: Context) -> Iterator[Danger]:
 
 
 def _recent(at: datetime | None, now: datetime) -> bool:
-    return at is None or now - at < RECENT
+    return at is not None and now - at < RECENT
 
 
 def _shares(facts: Facts, refusal: Refusal, context: Context) -> bool:

@@ -102,8 +102,13 @@ def test_a_client_that_no_step_stops_is_a_danger(mixed: Plan) -> None:
 
 
 def test_a_cut_over_says_to_stop_all_and_holds_when_all_are_back() -> None:
-    plan = make_plan(look(0, [rd(1, RANGE), {**rd(1, RANGE), "id": "rd-1.1", "client": "rd-1"}]))
-    assert plan.path == "cut_over"
+    both = [rd(1, RANGE), {**rd(1, RANGE), "id": "rd-1.1", "client": "rd-1"}]
+    unasked = make_plan(look(0, both))
+    assert (unasked.path, unasked.advice.action, unasked.exit_code) == ("cut_over", "stop", 3)
+    asked = Story(unasked)(look(1, both))
+    assert (asked.exit_code, asked.advice.action) == (3, "stop")
+    plan = make_plan(look(0, both), ignore={"RB104": "agreed"})
+    assert (plan.advice.action, plan.exit_code) == ("cut-over", 0)
     tell = Story(plan)
     before = tell(look(1, [rd(1, RANGE), {**rd(1, RANGE), "id": "rd-1.1", "client": "rd-1"}]))
     assert (before.exit_code, before.findings) == (4, ())
