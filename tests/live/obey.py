@@ -108,8 +108,8 @@ class Limits:
     events_until: float = 60.0
     event_chance: float = 0.45
     race_chance: float = 0.04
-    trial_chance: float = 0.4
-    opening_chance: float = 0.2
+    trial_chance: float = 0.5
+    opening_chance: float = 0.35
     looks: int = 90
 
 
@@ -342,7 +342,8 @@ class Story:
             self._say(f"excused by {race}: {said}")
             self._breaks.append(self.world.now())
         else:
-            self._violated(f"advised {advice['action']} ({advice['reason']}): {said}")
+            # What follows would only repeat it.
+            self._broken(f"advised {advice['action']} ({advice['reason']}): {said}")
 
     def _evidence(self, advice: dict[str, Any]) -> None:
         """Give one of the kinds that rebal asks for; it is wrong to ask for what it has."""

@@ -70,14 +70,14 @@ FORWARD = (
 BACKWARD = ("cooperative", "half back", "half narrow", "default")
 
 
-def draw(rng: random.Random, *, others: bool = True) -> Begin:
-    """Return one beginning; `others` allows clients that are not Java."""
+def draw(rng: random.Random, *, others: bool = True, most: int = 5) -> Begin:
+    """Return one beginning of at most so many members; `others` allows clients beside Java's."""
     goal = "cooperative" if rng.random() < 0.75 else "eager"
     states = FORWARD if goal == "cooperative" else BACKWARD
     if not others:
         states = tuple(each for each in states if each not in ("one client", "with franz-go"))
     state = rng.choice(states)
-    size = rng.randrange(2, 6) if state != "one client" else rng.randrange(2, 4)
+    size = rng.randrange(2, most + 1) if state != "one client" else rng.randrange(2, 4)
     lists = _lists(state, size, rng)
     software = [rng.choice(JAVA if names == RANGE else MODERN) for names in lists]
     if rng.random() < 0.5:

@@ -25,7 +25,7 @@ from tests.live.obey_stories import Begin, draw
 from tests.live.obey_world import LiveWorld
 
 FULL_SHARDS = 8
-STORIES_A_SHARD = 5
+STORIES_A_SHARD = 6
 SHORT = Limits(
     seconds=90, events=1, events_until=10, event_chance=0.5, race_chance=0, opening_chance=0
 )
@@ -108,9 +108,9 @@ def held(outcomes: dict[int, Outcome]) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [4, 9])
 def test_a_short_story_ends_well(seed: int, cluster41: Cluster, tell: Tell) -> None:
-    begin = draw(random.Random(seed), others=False)
+    begin = draw(random.Random(seed), others=False, most=3)
     held({seed: tell(seed, cluster41, begin, SHORT)})
 
 
