@@ -83,6 +83,18 @@ def step_action(
     ignore: Mapping[str, str],
 ) -> Actions:
     """Return what to do first in `step`, of which `to_do` are left, and what is withheld."""
+    made, withheld = _of_aim(plan, step, context, to_do, ignore=ignore)
+    return replace(made, command=made.command or step.gate.command), withheld
+
+
+def _of_aim(
+    plan: Plan,
+    step: Step,
+    context: Context,
+    to_do: Sequence[Facts],
+    *,
+    ignore: Mapping[str, str],
+) -> Actions:
     aim = aim_of(plan, step)
     if plan.path == "cut_over" and "RB104" not in ignore:
         return advised.stop(step.precondition, step=step.id), ()
@@ -226,7 +238,8 @@ def _begin(plan: Plan, later: Step, context: Context, ignore: Mapping[str, str])
 def _or_outdated(plan: Plan, found: Actions, outdated: str | None) -> Actions:
     """What the plan says, unless the group has changed so that its list is not admitted."""
     made, withheld = found
-    if outdated is None or made.recommended:
+    planned = {step.target_list for step in plan.steps} | {()}
+    if outdated is None or (made.recommended and made.assignors in planned):
         return found
     return advised.replan(plan.group_id, outdated, step=made.step), withheld
 

@@ -1,0 +1,179 @@
+"""What is advised, of groups in which the wrong restart would lose a member."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.groups.model import GroupSnapshot, Refusal, Source, Tri
+from rebal.planner.plan import Advice, Plan
+from rebal.planner.routes import make_plan
+from rebal.planner.rules import evaluate
+from rebal.planner.verify import Standing, verify
+from tests.planner.builder import AT, context_of, group_of, seen
+from tests.planner.looks import look
+
+BOTH, COOP, RANGE = ["range", "cooperative-sticky"], ["cooperative-sticky"], ["range"]
+NO_LIMIT = {"settings": {"group.max.size": "2147483647"}}
+NO = {"cooperative-sticky": False, "range": True}
+YES = {"cooperative-sticky": True, "range": True}
+
+
+def java(name: str, names: list[str], **more: Any) -> dict[str, Any]:
+    return {"id": name, "list": names, **more}
+
+
+def static(name: str, names: list[str], **more: Any) -> dict[str, Any]:
+    return java(name, names, instance=name, **more)
+
+
+def group(members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
+    return group_of({"members": members, "cluster": NO_LIMIT, **more})
+
+
+def plan(members: list[dict[str, Any]], goal: str = "cooperative", **more: Any) -> Plan:
+    return make_plan(group(members, **more), goal)
+
+
+def told(made: Plan, members: list[dict[str, Any]], **more: Any) -> Standing:
+    return verify(made, [], look(1, members, cluster=NO_LIMIT, **more))
+
+
+@pytest.mark.parametrize(
+    ("members", "action", "who"),
+    [
+        ([java("a", BOTH), static("b", BOTH)], "restart", "a"),
+        ([static("a", BOTH), static("b", BOTH)], "restart", "a"),
+        ([static(n, BOTH) for n in "abc"], "temporary", None),
+    ],
+    ids=["a dynamic member", "two static ones", "three static ones"],
+)
+def test_a_forgetful_coordinator_gets_the_cheapest_cure(
+    members: list[dict[str, Any]], action: str, who: str | None
+) -> None:
+    advice = plan(members, reloaded=True, probe=NO).advice
+    assert (advice.action, advice.verdict) == (action, Tri.YES)
+    assert advice.names == ((who,) if who else ())
+    assert "cooperative-sticky]" not in advice.text.replace("[range, cooperative-sticky]", "")
+
+
+def test_after_the_cure_a_static_member_that_was_down_is_the_one_to_return() -> None:
+    """A rebalance has completed since the load, and some list is short all the same."""
+    members = [java("a", BOTH), static("b", BOTH), static("c", BOTH)]
+    advice = plan(members, reloaded=False, probe=NO).advice
+    assert (advice.action, advice.names, advice.assignors) == ("restart", ("b",), ())
+    assert advice.verdict is Tri.YES, "its present list holds range, which is elected"
+
+
+def test_the_probe_is_asked_for_before_a_cure_that_may_be_needless() -> None:
+    advice = plan([java("a", BOTH), static("b", BOTH)], reloaded=None).advice
+    assert advice.action == "restart", "the plan's own step forces the rebalance"
+    made = plan([java("a", BOTH), static("b", BOTH)], reloaded=False)
+    assert (made.advice.action, made.advice.evidence_needed[0]) == ("evidence", "probe")
+
+
+def test_a_plan_whose_lists_do_not_hold_the_elected_assignor_is_not_carried_on() -> None:
+    made = plan([java("a", RANGE), java("b", RANGE)], reloaded=False)
+    assert made.advice.assignors == ("cooperative-sticky", "range")
+    other = [java("a", ["sticky"], joined=1), java("b", ["sticky"], joined=1)]
+    standing = told(made, other, elected="sticky")
+    assert (standing.advice.action, standing.exit_code) == ("replan", 3)
+    assert "was range when the plan was made and is sticky now" in standing.next
+    assert [change.what for change in standing.drift] == ["assignor"]
+
+
+def test_topics_versions_and_limits_that_changed_are_named_and_stop_nobody() -> None:
+    made = plan([java("a", RANGE), java("b", RANGE)], reloaded=False)
+    cluster = {"settings": {"group.max.size": "9"}}
+    standing = verify(
+        made,
+        [],
+        look(1, [java("a", RANGE), java("b", RANGE)], topics={"orders": 24}, cluster=cluster),
+    )
+    assert [change.what for change in standing.drift] == ["partitions", "group.max.size"]
+    assert (standing.advice.action, standing.exit_code) == ("restart", 4)
+
+
+def refused(client: str, host: str, names: list[str], minutes: float, **more: Any) -> Refusal:
+    from datetime import timedelta
+
+    return Refusal(
+        at=AT + timedelta(minutes=minutes),
+        client_id=client,
+        host=host,
+        list=tuple(names),
+        evidence=seen(Source.REQUEST_LOG),
+        **more,
+    )
+
+
+def test_a_client_that_was_rejected_minutes_ago_comes_before_any_restart() -> None:
+    """It sits in its back-off: no member is restarted beside it with the list that it died of."""
+    begun = plan([java(n, ["cooperative-sticky", "range"]) for n in "abc"], reloaded=False)
+    left = [java("a", ["cooperative-sticky", "range"]), java("b", RANGE)]
+    here = look(9, left, cluster=NO_LIMIT)
+    out = refused("c", "/10.0.0.3", COOP, 4)
+    standing = verify(begun, [], replace(here, refusals=(out,)))
+    assert standing.exit_code == 3
+    assert [danger.kind for danger in standing.dangers] == ["refused"]
+    assert (standing.advice.action, standing.advice.names) == ("start", ("c",))
+    assert (standing.advice.verdict, "range" in standing.advice.assignors) == (Tri.YES, True)
+
+
+def test_five_rejected_clients_with_one_client_id_are_five_and_one_is_still_out() -> None:
+    hosts = [f"/10.0.0.{n}" for n in range(5)]
+    out = [refused("app", host, COOP, 1) for host in hosts]
+    back = [replace(one, rejoined_as=f"id-{n}") for n, one in enumerate(out[:4])]
+    context = context_of({"members": [java("a", RANGE)], "cluster": NO_LIMIT})
+    context.snapshot = replace(context.snapshot, refusals=(*back, out[4]))
+    (finding,) = [f for f in evaluate(context) if f.rule == "RB904"]
+    assert "10.0.0.4" in finding.message
+    context = context_of({"members": [java("a", RANGE)], "cluster": NO_LIMIT})
+    context.snapshot = replace(context.snapshot, refusals=tuple(out))
+    assert len([f for f in evaluate(context) if f.rule == "RB904"]) == 5
+
+
+def test_a_rejected_client_that_is_down_is_one_of_the_expected_members() -> None:
+    seen_now = group([java("a", ["cooperative-sticky", "range"]), java("b", RANGE)])
+    made = make_plan(replace(seen_now, refusals=(refused("c", "/10.0.0.3", COOP, -5),)))
+    assert made.expected_members == 3
+    assert {"RB606", "RB904"} <= {finding.rule for finding in made.findings}
+    assert "--expect-members 3" in made.steps[0].gate.command
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind"),
+    [
+        ({"protocol_type": "connect", "elected": "sessioned"}, "Connect workers"),
+        ({"elected": "stream"}, "Kafka Streams group"),
+    ],
+)
+def test_a_consumer_that_another_kind_of_group_rejects_is_reported(
+    spec: dict[str, Any], kind: str
+) -> None:
+    worker = {"id": "w", "list": [spec["elected"]], "family": "connect"}
+    snapshot = group([worker], reloaded=False, **spec)
+    made = make_plan(replace(snapshot, refusals=(refused("app", "/10.0.0.9", RANGE, -1),)))
+    (finding,) = [finding for finding in made.findings if finding.rule == "RB904"]
+    assert kind in finding.message
+    assert made.verdict != "done"
+
+
+def test_what_is_rejected_for_certain_is_withheld_and_never_accepted_by_name() -> None:
+    members = [java("a", ["cooperative-sticky", "range"]), java("b", RANGE)]
+    snapshot = group(members, reloaded=False)
+    made = make_plan(snapshot, ignore={"RB102": "yes", "RB901": "yes", "RB113": "yes"})
+    standing = told(made, members, reloaded=False)
+    for advice in (made.advice, standing.advice, *made.withheld, *standing.withheld):
+        joins = advice.recommended and advice.assignors == ("cooperative-sticky",)
+        assert not joins, advice
+
+
+def test_an_advice_names_its_race_and_what_must_still_hold() -> None:
+    members = [java("a", BOTH), java("b", BOTH)]
+    advice = plan(members, reloaded=False, probe=YES).advice
+    assert (advice.action, advice.assignors) == ("restart", ("cooperative-sticky",))
+    assert any("coordinator reload" in risk for risk in advice.risks)
+    assert advice.valid_while is not None
+    safe: Advice = plan([java("a", RANGE), java("b", RANGE)], reloaded=False).advice
+    assert safe.risks == ()
