@@ -70,7 +70,6 @@ def test_a_mixed_list_is_not_advised_to_a_client_that_is_not_known_to_take_it(
         assert not (joins and len(advice["assignors"]) > 1), advice["text"]
 
 
-@pytest.mark.xfail(strict=True, reason="verify advises the cut-over that its plan blocks")
 def test_verify_asks_for_the_same_agreement_as_its_plan(
     kafka41: Broker,
     members: Members,
