@@ -193,10 +193,14 @@ class Admin:
         found: dict[tuple[str, int], int] = {}
         for each, future in futures.items():
             try:
-                found[each.topic, each.partition] = self._wait(future, deadline).offset
+                end = self._wait(future, deadline).offset
             except RequestError as error:
                 if error.name == "TIMED_OUT":
                     raise
+                continue
+            # Below zero, and without an error, where the partition's leader was not reached.
+            if end >= 0:
+                found[each.topic, each.partition] = end
         return found
 
     def edges(

@@ -23,7 +23,6 @@ from rebal.groups.model import (
     Record,
     Tri,
 )
-from rebal.planner.admission import CoordinatorMemory
 from rebal.planner.cost import Speed
 from rebal.planner.families import (
     able,
@@ -38,6 +37,7 @@ from rebal.planner.families import (
 from rebal.planner.kinds import custom, kept_partitions, runs_cooperative
 from rebal.planner.memory import memory_of
 from rebal.planner.rejected import still_out
+from rebal.planner.remembered import CoordinatorMemory
 
 COOPERATIVE: Final = "cooperative"
 EAGER: Final = "eager"

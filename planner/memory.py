@@ -26,8 +26,9 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
-from rebal.planner.admission import INCONSISTENT, CoordinatorMemory, Entry, Held
+from rebal.planner.admission import INCONSISTENT
 from rebal.planner.families import able, cannot_hold
+from rebal.planner.remembered import CoordinatorMemory, Entry, Held
 
 if TYPE_CHECKING:
     from rebal.planner.context import Context, Facts

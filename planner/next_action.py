@@ -22,7 +22,7 @@ from rebal.planner.kip848 import online
 from rebal.planner.plan import Advice, Finding, Plan, Severity, Step, StepKind, Verdict
 from rebal.planner.verify_gates import aim_of, wide_list
 from rebal.planner.verify_members import Missing
-from rebal.planner.verify_rules import decides
+from rebal.planner.verify_rules import NOT_YET, decides
 from rebal.planner.verify_steps import StepStanding
 
 Actions = tuple[Advice, tuple[Advice, ...]]
@@ -187,6 +187,9 @@ def _in_step(
         if later is None:
             return advised.nothing("the plan is carried out", step=step.id), ()
         return _or_outdated(plan, _begin(plan, later, context, ignore), outdated)
+    unasked = [f for f in open_ if f.rule not in NOT_YET]
+    if current.to_do and unasked:
+        return advised.open_question(unasked[0], step=step.id), ()
     if current.to_do:
         to_do = [by_id[member_id] for member_id in current.to_do if member_id in by_id]
         return _or_outdated(plan, step_action(plan, step, context, to_do, ignore=ignore), outdated)

@@ -32,18 +32,7 @@ class Obeyed(Rolling, Plan):
         Rolling.__init__(self, broker, members, group, topic, partitions=6, software=software)
 
 
-@pytest.mark.parametrize(
-    "software",
-    [
-        pytest.param(
-            "kafka-python",
-            marks=pytest.mark.xfail(
-                strict=True, reason="a client that no evidence names is taken for one that mixes"
-            ),
-        ),
-        "confluent-kafka",
-    ],
-)
+@pytest.mark.parametrize("software", ["kafka-python", "confluent-kafka"])
 @pytest.mark.parametrize("shown", [(), ("--probe",), ("--probe", "client log")])
 def test_a_mixed_list_is_not_advised_to_a_client_that_is_not_known_to_take_it(
     software: str,

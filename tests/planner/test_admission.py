@@ -8,18 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupState, GroupType, Tri
-from rebal.planner.admission import (
-    Admission,
-    CoordinatorMemory,
-    Entry,
-    Held,
-    Join,
-    Leave,
-    Needs,
-    admitted,
-    restart,
-)
+from rebal.planner.admission import Admission, Join, Leave, Needs, admitted, restart
 from rebal.planner.memory import memory_of
+from rebal.planner.remembered import CoordinatorMemory, Entry, Held
 from tests.planner.builder import AT, context_of
 
 RANGE, COOP, STICKY = "range", "cooperative-sticky", "sticky"

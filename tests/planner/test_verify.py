@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from rebal.groups.model import Evidence, Source, Tri
-from rebal.planner.plan import Plan
+from rebal.planner.plan import Accepted, Plan
 from rebal.planner.routes import make_plan
 from rebal.planner.verify import Standing, verify
 from tests.planner.looks import Story, app, bare, id_of, look
@@ -25,6 +25,9 @@ def test_ids_of_the_baseline_are_not_done_with_no_log_at_all(plan: Plan) -> None
     standing = verify(plan, [], look(1, [bare(0, 2), bare(1), bare(2)]))
     assert done(standing) == {id_of(0, 2): "cannot tell", id_of(1): "no", id_of(2): "no"}
     assert (standing.step, standing.exit_code) == (1, 4)
+    assert "RB906" in standing.next, "its client decides whether it takes the list"
+    known = Accepted(families={"*": "java"})
+    standing = verify(plan, [], look(1, [bare(0, 2), bare(1), bare(2)]), accepted=known)
     assert "app-1" in standing.next
 
 

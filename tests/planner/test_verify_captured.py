@@ -113,7 +113,9 @@ def test_of_all_groups_only_those_stop_that_had_to_and_none_that_may_go_on_is_re
     held = followed = 0
     for name, story in all_stories(log, FOLDER).items():
         base = story.snapshots[full(story)]
-        plan = make_plan(base, expect_members=len(base.members))
+        # What a plan needs somebody to agree to is agreed.
+        agreed = {"RB104": "agreed"} if make_plan(base).path == "cut_over" else {}
+        plan = make_plan(base, expect_members=len(base.members), ignore=agreed)
         planned = {(plan.target,), *(step.target_list for step in plan.steps if step.target_list)}
         for standing in told(story, plan):
             rules = {f.rule for f in standing.findings if decides(f, Tri.YES)}
