@@ -110,6 +110,7 @@ class Limits:
     race_chance: float = 0.04
     trial_chance: float = 0.5
     opening_chance: float = 0.35
+    late_opening_chance: float = 0.5
     looks: int = 90
 
 
@@ -178,10 +179,15 @@ class Story:
         return self.outcome
 
     def _play(self) -> None:
-        if self.rng.random() < self.limits.opening_chance:
+        opening = self.rng.random() < self.limits.opening_chance
+        later = self.rng.random() < self.limits.late_opening_chance
+        if opening and not later:
             self._reload()
         body = self._plan()
-        if self.rng.random() < 0.5:
+        if opening and later:
+            # What the plan advises first is from before the reload.
+            self._reload()
+        elif self.rng.random() < 0.5:
             self._carry_out(body)
         while True:
             self._between_looks()
@@ -420,7 +426,7 @@ class Story:
             and one["error"] == "INCONSISTENT_GROUP_PROTOCOL"
             and one["assignors"]
         ]
-        if not bad or self.rng.random() < 0.3:
+        if not bad:
             return False
         one = self.rng.choice(bad)
         process = self.world.found(one["members"][0], one["names"][0])

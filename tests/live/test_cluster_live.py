@@ -121,6 +121,8 @@ def test_verify_looks_through_the_brokers_that_are_left(moved: Moved) -> None:
         moved.cluster.restart(killed)
 
 
+@pytest.mark.full
+@pytest.mark.timeout(300)
 def test_a_rolling_restart_in_the_middle_of_each_of_two_bounces(moved: Moved) -> None:
     moved.begin(APPS, OLD, session_timeout_ms=45_000)
     moved.make("--probe", "--expect-members", "3", *moved.logs())

@@ -20,8 +20,8 @@ import pytest
 from tests.kafka import clients
 from tests.kafka.cluster import Cluster
 from tests.kafka.members import Members
-from tests.live.obey import Limits, Outcome, Story
-from tests.live.obey_stories import Begin, draw
+from tests.live.obey import Limits, Outcome, Process, Story
+from tests.live.obey_stories import DEFAULT, Begin, draw
 from tests.live.obey_world import LiveWorld
 
 FULL_SHARDS = 8
@@ -112,6 +112,34 @@ def held(outcomes: dict[int, Outcome]) -> None:
 def test_a_short_story_ends_well(seed: int, cluster41: Cluster, tell: Tell) -> None:
     begin = draw(random.Random(seed), others=False, most=3)
     held({seed: tell(seed, cluster41, begin, SHORT)})
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("version", ["41", "39"])
+def test_what_is_withheld_as_rejected_is_rejected(
+    version: str, request: pytest.FixtureRequest, tell: Tell
+) -> None:
+    """After a reload the coordinator holds [range] of each static member, as nobody leaves."""
+    begin = Begin(
+        state="default after a reload",
+        goal="cooperative",
+        processes=tuple(
+            Process(name, "java-3.9.1", DEFAULT, instance_id=name)
+            for name in ("app-0", "app-1", "app-2")
+        ),
+        kinds=frozenset({"probe", "request log"}),
+        counted=True,
+        session_ms=10_000,
+        shift=0,
+    )
+    limits = Limits(
+        event_chance=0, race_chance=0, opening_chance=1, late_opening_chance=1, trial_chance=1
+    )
+    cluster = request.getfixturevalue(f"cluster{version}")
+    outcome = tell(int(version), cluster, begin, limits)
+    held({0: outcome})
+    assert outcome.trials == 1, outcome.told
 
 
 @pytest.mark.full
