@@ -85,7 +85,7 @@ class Needs(StrEnum):
 
 
 class Admission(Record, frozen=True, kw_only=True):
-    """Whether the coordinator admits an action's joins.
+    """The coordinator's answer to an action's joins.
 
     `error` is Kafka's error name where the answer is no. `assignor` is one that every remembered
     list holds and that the join is admitted by. `elected`: the join's list holds the elected
@@ -288,7 +288,7 @@ def _by_lists(memory: CoordinatorMemory, join: Join) -> Admission:
 
 
 def _common(memory: CoordinatorMemory, join: Join) -> Admission:
-    """Is one of the joiner's assignors in every remembered list, in all worlds or in none?"""
+    """Return the answer of the remembered lists: a common assignor in all worlds, or in none."""
     kept = [each for each in memory.in_all if all(_sure(entry, each) for entry in memory.came)]
     elected = memory.elected if memory.elected in kept else None
     by = _by(join, elected, kept)
@@ -363,7 +363,7 @@ def _same_instance(memory: CoordinatorMemory, join: Join) -> Entry | None:
 
 
 def _possible(memory: CoordinatorMemory, member_id: str, name: str) -> set[bool]:
-    """Can this entry's list hold `name`, can it lack it?"""
+    """Return the answers that are possible to: does this entry's list hold `name`?"""
     if name in memory.in_all and all(e.member_id != member_id for e in memory.came):
         return {True}
     found: set[bool] = set()

@@ -1,4 +1,4 @@
-"""What to do next, as data: `Advice`. No other module recommends a restart.
+"""Restart advice as data: no other module recommends a restart.
 
 Every advice asks the admission check first (planner/admission.py): a restart is recommended only
 where the coordinator is proven to admit it. What is not proven names the evidence that would prove
@@ -440,7 +440,7 @@ def _common_list(context: Context) -> tuple[str, ...]:
 
 
 def _race(context: Context, answer: Admission) -> Iterator[str]:
-    """What may come between the look and the join."""
+    """Yield the event between look and join that would have the join rejected."""
     if answer.verdict is Tri.YES and not answer.elected and context.group.assignor:
         yield (
             f"the list does not hold {context.group.assignor}, which is elected: a coordinator "
@@ -449,7 +449,7 @@ def _race(context: Context, answer: Admission) -> Iterator[str]:
 
 
 def _risks(context: Context, restarted: Sequence[Facts]) -> Iterator[str]:
-    """What ends no member, and an operator must still know."""
+    """Yield the risks that end no member and that an operator must know."""
     own = set(ids(restarted))
     static = [
         f

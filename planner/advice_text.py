@@ -38,7 +38,7 @@ _HOW: Final = {
 
 ONE_AT_A_TIME: Final = (
     "one member at a time: stop it cleanly and let it leave (no kill, no surge: a member that is "
-    "gone without leaving counts with its old list until its session ends), then start it"
+    "killed counts with its old list until its session ends), then start it"
 )
 AFTER_EACH: Final = (
     "after each: the group is Stable, the member is back and owns partitions, lag goes down"

@@ -1,4 +1,4 @@
-"""What has changed on the live group since its plan was made, and whether it matters."""
+"""Changes on the live group since its plan was made, and which of them outdate the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the coordinator may remember of a group, by the evidence of one look: `memory_of(context)`.
+"""`memory_of(context)`: the coordinator's memory of a group, by the evidence of one look.
 
 A coordinator load leaves [the elected assignor] of every list, because the stored record has
 nothing else (GroupMetadataManager.replay of GroupMetadataValue; Scala:
@@ -158,7 +158,7 @@ def _joined_since(context: Context, facts: Facts) -> Tri:
 
 
 def _own(facts: Facts, names: set[str], elected: str | None) -> Held:
-    """What its own last join sent, as far as it is known."""
+    """Return the list that its own last join sent, as far as it is known."""
     known = facts.member.assignors
     if known.knowledge is Knowledge.EXACT:
         return Held(names=frozenset(known.list), exact=True)

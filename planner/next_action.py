@@ -55,7 +55,7 @@ def first_action(plan: Plan, context: Context) -> Actions:
 
 
 def _hindered(plan: Plan, step: Step | None) -> Advice:
-    """What the rules or the step's own precondition ask for before anything restarts."""
+    """Return what the rules or the step's own precondition ask for first."""
     number = step.id if step is not None else None
     blocks = [
         each
@@ -116,7 +116,7 @@ def _of_aim(
 
 
 def _accepted(made: Advice, withheld: tuple[Advice, ...], ignore: Mapping[str, str]) -> Actions:
-    """What the user took upon themselves by ignoring a rule: an open answer, never a no."""
+    """Return the open answer that the user accepted by ignoring a rule; a no is never accepted."""
     chosen = next((one for one in withheld if advised.acceptable(one, ignore)), None)
     if made.recommended or chosen is None:
         return made, withheld
@@ -236,7 +236,7 @@ def _begin(plan: Plan, later: Step, context: Context, ignore: Mapping[str, str])
 
 
 def _or_outdated(plan: Plan, found: Actions, outdated: str | None) -> Actions:
-    """What the plan says, unless the group has changed so that its list is not admitted."""
+    """Return the plan's action, or a new plan where the group no longer admits its list."""
     made, withheld = found
     planned = {step.target_list for step in plan.steps} | {()}
     if outdated is None or (made.recommended and made.assignors in planned):
@@ -254,7 +254,7 @@ def _without_steps(plan: Plan, current: StepStanding | None) -> Advice:
 def _bring_back(
     plan: Plan, step: Step | None, context: Context, rejected: Sequence[Refusal]
 ) -> Advice:
-    """Clients that were rejected come back with the first list that is admitted now."""
+    """Return the start of the rejected clients with the first list that is admitted now."""
     lists = [step.target_list] if step is not None and step.target_list else []
     lists.append(wide_list(plan, context))
     lists += [(context.elected,)] if context.elected else []
@@ -268,7 +268,7 @@ def _bring_back(
 
 
 def _missing(plan: Plan, step: Step, context: Context, missing: Sequence[Missing]) -> Advice:
-    """Members that are not here: most are just restarting; who is down comes back."""
+    """Return the start of missing members; most of them are just restarting."""
     sure = [one for one in missing if one.sure][: context.missing]
     if not sure:
         few = f"{context.missing} of {context.expected} expected members"

@@ -63,7 +63,7 @@ def _client(one: Refusal) -> tuple[str, ...]:
 
 
 def _is_back(context: Context, one: Refusal) -> bool:
-    """Has the only member of its name joined since?"""
+    """Return whether the only member of its name has joined since."""
     members = context.snapshot.members
     if one.instance_id:
         same = [member for member in members if member.instance_id == one.instance_id]

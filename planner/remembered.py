@@ -1,4 +1,4 @@
-"""What the coordinator may remember: `CoordinatorMemory`, and the worlds that fit it; pure.
+"""The coordinator's memory of a group, as far as it is known, and the worlds that fit it; pure.
 
 A world says which list the coordinator holds of each member that it counts. `worlds` sums all
 worlds up for a joiner: which of its assignors every remembered list holds.
@@ -44,7 +44,7 @@ class Entry(Record, frozen=True, kw_only=True):
 
 
 class CoordinatorMemory(Record, frozen=True, kw_only=True):
-    """All that the coordinator may hold of a group.
+    """The coordinator's memory of one group, as far as the evidence tells.
 
     `cases` are histories of which one is true (the lists as the members sent them; the lists as a
     coordinator load left them): the entries of a case may each take any of their lists. A KIP-848
@@ -79,17 +79,17 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Who is counted, in any case."""
+        """Return the entries that are counted, in any case."""
         return (*(e for e in self.cases[0] if e.member_id not in self.left), *self.came)
 
     @property
     def size(self) -> int:
-        """How many members the coordinator counts."""
+        """Return the number of members that the coordinator counts."""
         return len(self.entries) + self.others
 
     @property
     def empty(self) -> bool:
-        """Nobody is counted: the group is Empty, or will be when the last leave is through."""
+        """Return whether nobody is counted: the group is Empty when the last leave is through."""
         return self.size == 0
 
 

@@ -69,7 +69,7 @@ def rejected(context: Context) -> Iterator[Finding]:
 
 
 def _stranger(context: Context) -> str:
-    """What the group is, where its members are no plain consumers."""
+    """Return the kind of the group where its members are no plain consumers."""
     if context.group.protocol_type == "connect":
         return ": this is a group of Connect workers"
     return ": this is a Kafka Streams group" if context.streams else ""
