@@ -368,6 +368,8 @@ class Story:
     def _wait(self, advice: dict[str, Any]) -> None:
         """Do nothing and look again; for ever is too long."""
         patience = self.world.session_seconds + self.world.rebalance_seconds + 12
+        if advice["action"] == "stop":
+            patience = 10
         if self.world.now() - self._progress > patience:
             if advice["action"] == "stop":
                 self._person(advice)
@@ -385,7 +387,7 @@ class Story:
 
     def _person(self, advice: dict[str, Any]) -> None:
         """A person looks at what stays stopped: a new plan, and no more than that."""
-        if advice["reason"] in self.outcome.stops:
+        if self.outcome.stops.count(advice["reason"]) >= 3:
             raise Over(f"blocked: {advice['reason']}")
         self.outcome.stops.append(advice["reason"])
         self._progressed()
