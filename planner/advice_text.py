@@ -33,7 +33,7 @@ _HOW: Final = {
     "probe": "--probe",
     "client log": "--client-log of their start",
     "request log": "--request-log across a rebalance",
-    "broker settings": "the right to DESCRIBE_CONFIGS",
+    "broker settings": "-b HOST:PORT with the right to DESCRIBE_CONFIGS",
 }
 
 ONE_AT_A_TIME: Final = (

@@ -63,14 +63,20 @@ def _client(one: Refusal) -> tuple[str, ...]:
 
 
 def _is_back(context: Context, one: Refusal) -> bool:
-    """Return whether the only member of its name has joined since."""
+    """Return whether the only member of its name, from its address, has joined since."""
     members = context.snapshot.members
     if one.instance_id:
         same = [member for member in members if member.instance_id == one.instance_id]
     else:
-        same = [member for member in members if member.client_id == one.client_id != ""]
-        if sum(each.client_id == one.client_id for each in context.snapshot.refusals) > 1:
-            same = [member for member in same if one.host and member.host == one.host]
+        named = [member for member in members if member.client_id == one.client_id != ""]
+        same = [member for member in named if _address(member.host) in ("", _address(one.host))]
+        several = sum(each.client_id == one.client_id for each in context.snapshot.refusals) > 1
+        if not one.host:
+            same = [] if several else named
     if len(same) != 1 or one.at is None:
         return False
     return same[0].joined_at is not None and same[0].joined_at > one.at
+
+
+def _address(host: str) -> str:
+    return host.removeprefix("/")

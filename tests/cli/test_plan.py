@@ -221,7 +221,7 @@ def test_a_family_can_be_assumed(group: Make, save: Any, capsys: Said) -> None:
     )
     path = save(msgspec.structs.replace(snapshot, members=members))
     assert plan(path) == 4
-    assert "--assume-family java" in capsys.readouterr().out
+    assert "--assume-family FAMILY" in capsys.readouterr().out
     assert plan(path, "--assume-family", "checkout-3=java") == 0
     assert re.search(r"assumed +client id checkout-3 is java", capsys.readouterr().out)
 

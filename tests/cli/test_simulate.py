@@ -177,7 +177,7 @@ def test_a_leader_that_would_fail_blocks(saved, capsys) -> None:
     assert "fails        the leader would throw IllegalStateException" in out
     assert "members      pod-0" in out
     assert "topics       orders" in out
-    assert "do           restart these members" in out
+    assert "do           these members must be new" in out
     assert "until stable" not in out
     assert run([*args, "-o", "json"]) == 3
     made = json.loads(capsys.readouterr().out)

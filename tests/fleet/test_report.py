@@ -31,7 +31,7 @@ WANTED = {
     "crash loop": "blocked",
     "kip-848": "done",
     "storm": "blocked",
-    "static": "ready",
+    "static": "unproven",
     "kafkajs": "unproven",
     "half unknown": "ready",
     "streams": "ready",
