@@ -285,7 +285,8 @@ class _Reader:
             self._pending.append(partial(self._refusal, event, program, evidence, number, where))
         elif isinstance(event, lines.Leave):
             self._count("leaves")
-            closing = event.reason == "the consumer is being closed"
+            # Connect's own log layout prints the logger's name after it.
+            closing = (event.reason or "").startswith("the consumer is being closed")
             lives.add(_about("left" if closing else "lost", event, event.member_id))
             self._pending.append(
                 Left(

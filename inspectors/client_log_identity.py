@@ -7,7 +7,8 @@ member id is tied to a configuration only where no other client of that name can
 - A dynamic member is given its id (KIP-394), which clients since 3.0 print. An id that was given in
   the stream belongs to a configuration before it that has no member yet. Where several could be
   meant, they must have the same list.
-- Older clients and static members print no such line. Their first join counts where, since the
+- Older clients, static members and Connect's workers (WorkerCoordinator.requestRejoin) print no
+  such line. Their first join counts where, since the
   configuration, no line says that a client of that name was a member already; a dynamic one sends
   its first join twice, for the coordinator gives it its id in between.
 - A client that loses its id (session expired, poll timeout) is given another one.
@@ -249,7 +250,7 @@ class _Walk:
         elif event.kind == "joined":
             self._joined = True
             if name not in self._ids:
-                self._first_join(name, event.instance_id is not None)
+                self._first_join(name, event.instance_id is not None, worker=event.worker)
         elif event.kind in ("left", "lost"):
             nameless = _nameless(event.client_id)
             if name not in self._ids and nameless in self._ids:
@@ -284,13 +285,13 @@ class _Walk:
         self._ids[name] = _one_of([*self._unused, *known])
         self._reborn += 1
 
-    def _first_join(self, name: str, static: bool) -> None:
+    def _first_join(self, name: str, static: bool, *, worker: bool) -> None:
         if self._given_doubt:
             self._ids[name] = Lookup.AMBIGUOUS
         elif self._given_unnamed:
             self._given_unnamed -= 1
             self._given(name)
-        elif not static and any(_prints_given(config) for config in self._unused):
+        elif not (static or worker) and any(_prints_given(config) for config in self._unused):
             self._ids[name] = Lookup.AMBIGUOUS
             self._foreign = True
         elif self._doubt or not (static or self._joining >= _SENT_AT_FIRST or name[0] == "\0"):

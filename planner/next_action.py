@@ -20,6 +20,7 @@ from rebal.planner.aims import Aim
 from rebal.planner.context import Context, Facts
 from rebal.planner.kip848 import online
 from rebal.planner.plan import Advice, Finding, Plan, Severity, Step, StepKind, Verdict
+from rebal.planner.rules.next_start import will_not_start
 from rebal.planner.verify_gates import aim_of, wide_list
 from rebal.planner.verify_members import Missing
 from rebal.planner.verify_rules import NOT_YET, decides
@@ -168,7 +169,7 @@ def next_action(
         return advised.stop(stopped_by[0], step=step.id if step else None), ()
     blocking = [f for f in findings if decides(f, Tri.YES) and f.rule not in _ASKED]
     if blocking:
-        return advised.stop(blocking[0].message, by=blocking[0].rule), ()
+        return _blocked(plan, context, blocking[0]), ()
     if current is None or not plan.steps or step is None:
         return _without_steps(plan, current), ()
     if context.missing and current.gate is not Tri.YES:
@@ -178,6 +179,13 @@ def next_action(
     return _in_step(
         plan, current, step, context, findings=findings, outdated=outdated, ignore=ignore
     )
+
+
+def _blocked(plan: Plan, context: Context, finding: Finding) -> Advice:
+    """Return what a blocking finding asks for: a new plan where this path is shut."""
+    if finding.rule == "RB104" and not will_not_start(context, finding):
+        return advised.replan(plan.group_id, finding.message)
+    return advised.stop(finding.message, by=finding.rule)
 
 
 def _in_step(

@@ -44,7 +44,7 @@ def unknown_family(context: Context) -> Iterator[Finding]:
             f"{'it takes' if one else 'they take'} as a list depends on it.",
             result=Tri.CANNOT_TELL,
             members=unknown,
-            fix="--request-log across a restart, --client-log, or ask whoever builds it and say it: "
+            fix="--request-log across a restart, --client-log, or ask its developers and say: "
             "--assume-family FAMILY (java, librdkafka, kafka-python, …).",
         )
     by_id = [facts for facts in named if facts.family is not None]

@@ -192,10 +192,12 @@ def worker_log(client: str, set_to: str, protocol: str) -> str:
         " (org.apache.kafka.connect.runtime.distributed.DistributedConfig)\n"
         "[2026-11-21 11:32:52,714] INFO Kafka version: 4.1.1 "
         "(org.apache.kafka.common.utils.AppInfoParser)\n"
-        f"[2026-11-21 11:32:53,303] INFO [Worker clientId={client}, groupId=workers] Request "
-        f"joining group due to: need to re-join with the given member-id: {client}-{UUID} "
-        "(org.apache.kafka.connect.runtime.distributed.WorkerCoordinator)\n"
-        f"[2026-11-21 11:32:53,403] INFO [Worker clientId={client}, groupId=workers] Successfully "
+        + "".join(
+            f"[2026-11-21 11:32:53,30{n}] INFO [Worker clientId={client}, groupId=workers] "
+            "(Re-)joining group (org.apache.kafka.connect.runtime.distributed.WorkerCoordinator)\n"
+            for n in (3, 4)
+        )
+        + f"[2026-11-21 11:32:53,403] INFO [Worker clientId={client}, groupId=workers] Successfully "
         f"joined group with generation Generation{{generationId=1, memberId='{client}-{UUID}', "
         "protocol='default'} (org.apache.kafka.connect.runtime.distributed.WorkerCoordinator)\n"
     )
