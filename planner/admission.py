@@ -87,8 +87,8 @@ class Needs(StrEnum):
 class Admission(Record, frozen=True, kw_only=True):
     """The coordinator's answer to an action's joins.
 
-    `error` is Kafka's error name where the answer is no. `assignor` is one that every remembered
-    list holds and that the join is admitted by. `elected`: the join's list holds the elected
+    `error` is Kafka's error name where the answer is no (None: which of two it is depends on what
+    was not read). `assignor` is one that every remembered list holds and that admits the join. `elected`: the join's list holds the elected
     assignor, so a coordinator load between the look and the join changes nothing. `blame` are the
     ids of the entries that decide (no) or are not known (cannot tell). `needs` is the cheapest
     evidence that would decide. `ends` are the ids of running members that the action fences.
@@ -192,8 +192,9 @@ def _join(memory: CoordinatorMemory, join: Join) -> Admission:
         ends = (same.member_id,)
     answer = _by_lists(memory, join)
     unread = next((one for one in early if one is not None), None)
-    if unread is not None and answer.verdict is not Tri.NO:
-        return unread
+    if unread is not None:
+        # Rejected by its list in any case; with which error depends on what was not read.
+        return replace(answer, error=None) if answer.verdict is Tri.NO else unread
     if ends and answer.verdict is Tri.YES:
         answer = replace(
             answer,

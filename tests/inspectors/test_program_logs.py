@@ -197,9 +197,10 @@ def worker_log(client: str, set_to: str, protocol: str) -> str:
             "(Re-)joining group (org.apache.kafka.connect.runtime.distributed.WorkerCoordinator)\n"
             for n in (3, 4)
         )
-        + f"[2026-11-21 11:32:53,403] INFO [Worker clientId={client}, groupId=workers] Successfully "
-        f"joined group with generation Generation{{generationId=1, memberId='{client}-{UUID}', "
-        "protocol='default'} (org.apache.kafka.connect.runtime.distributed.WorkerCoordinator)\n"
+        + f"[2026-11-21 11:32:53,403] INFO [Worker clientId={client}, groupId=workers] "
+        "Successfully joined group with generation Generation{generationId=1, "
+        f"memberId='{client}-{UUID}', protocol='default'}} "
+        "(org.apache.kafka.connect.runtime.distributed.WorkerCoordinator)\n"
     )
 
 

@@ -462,7 +462,9 @@ class Case:
             return ""
         if answer.verdict is Tri.YES:
             return f"admitted, but the broker says {code}" if code else ""
-        wanted = CODES.get(answer.error or "")
+        if answer.error is None:
+            return "" if code else "rejected, but the broker admits it"
+        wanted = CODES.get(answer.error)
         if wanted == FENCED:
             (old,) = [step.old for step in steps]
             fenced = old is not None and old.error == FENCED
