@@ -39,6 +39,7 @@ from rebal.planner.advice_text import (
     WAIT,
 )
 from rebal.planner.context import Context, Facts, ids
+from rebal.planner.families import is_mixed
 from rebal.planner.memory import memory_of
 from rebal.planner.plan import Advice, Finding, ValidWhile
 
@@ -136,20 +137,7 @@ def cut_over_of(
     step: int | None = None,
 ) -> Advice:
     """Return the advice on stopping all of `stopped` before one of them starts with the list."""
-    memory = context.memory
-    kind = context.group.protocol_type or "consumer"
-    events: list[Event] = [Leave(member_id=facts.member.member_id) for facts in stopped]
-    events.append(Settle())
-    events += [
-        Join(
-            assignors=assignors or None,
-            name=facts.name,
-            instance_id=facts.member.instance_id,
-            protocol_type=kind,
-        )
-        for facts in stopped
-    ]
-    answer = admitted(memory, events)
+    answer = admitted(context.memory, _stop_and_start(context, stopped, assignors))
     static = [facts for facts in stopped if facts.member.instance_id is not None]
     everybody = len(stopped) == len(context.members)
     gone = "see the group Empty" if everybody else "see the group Stable without them"
@@ -172,6 +160,45 @@ def cut_over_of(
     )
 
 
+def _stop_and_start(
+    context: Context, stopped: Sequence[Facts], assignors: tuple[str, ...]
+) -> list[Event]:
+    """Return the events of a cut-over: all leave, the others rebalance, all join."""
+    leaves = [Leave(member_id=facts.member.member_id) for facts in stopped]
+    joins = [
+        Join(
+            assignors=assignors or None,
+            name=facts.name,
+            instance_id=facts.member.instance_id,
+            protocol_type=context.group.protocol_type or "consumer",
+        )
+        for facts in stopped
+    ]
+    return [*leaves, Settle(), *joins]
+
+
+def cutting_over(
+    context: Context,
+    stopped: Sequence[Facts],
+    assignors: tuple[str, ...],
+    wide: tuple[str, ...],
+    *,
+    step: int | None = None,
+) -> tuple[Advice, tuple[Advice, ...]]:
+    """Return the advice on stopping `stopped` together, and what is withheld.
+
+    Where the start is not admitted, the advice is what must come before, as in `narrowing`.
+    """
+    made = cut_over_of(context, stopped, assignors, step=step)
+    if made.verdict is Tri.YES:
+        return made, ()
+    sent = memory_of(context, rejoined=True)
+    whole = [admitted(sent, _stop_and_start(context, stopped, assignors))]
+    others = [facts for facts in context.members if facts not in stopped]
+    remedy = _remedy(context, others, assignors, wide=wide, first=made, by_lists=whole, step=step)
+    return remedy, (made,)
+
+
 def cure_of(context: Context, *, step: int | None = None) -> Advice:
     """Return the cheapest way to have the coordinator remember every list again (RB113).
 
@@ -185,10 +212,10 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
     dynamic = [facts for facts in context.members if facts.member.instance_id is None]
     static = [facts for facts in context.members if facts.member.instance_id is not None]
     if dynamic and context.reloaded is not Tri.NO:
-        return _first(restart_of(context, facts, step=step) for facts in dynamic[:_TRIED])
+        return _first(_as_it_runs(context, facts, step) for facts in dynamic[:_TRIED])
     suspects = _short(context, static)
     if suspects and (context.reloaded is Tri.NO or len(suspects) <= _FEW):
-        return _first(restart_of(context, facts, step=step) for facts in suspects[:_TRIED])
+        return _first(_as_it_runs(context, facts, step) for facts in suspects[:_TRIED])
     if not static:
         return show(
             context, Needs.CONFLICT, "the coordinator's lists and the logs are at odds", step=step
@@ -207,6 +234,15 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
 
 
 _FEW: Final = 2
+
+
+def _as_it_runs(context: Context, facts: Facts, step: int | None) -> Advice:
+    """Return the advice on a restart that changes no list: by name where the file differs."""
+    runs, declared = facts.member.assignors, _next_list(facts)
+    exact = runs.knowledge is Knowledge.EXACT
+    return restart_of(
+        context, facts, runs.list if exact and declared != runs.list else (), step=step
+    )
 
 
 def _short(context: Context, static: Sequence[Facts]) -> list[Facts]:
@@ -242,31 +278,43 @@ def narrowing(
     if not tried:
         return nothing("no member is left to restart in this step", step=step), ()
     first = next((one for one in tried if one.verdict is Tri.NO), tried[0])
-    return _remedy(context, to_do, assignors, wide=wide, first=first, step=step), withheld
-
-
-def _remedy(
-    context: Context,
-    to_do: Sequence[Facts],
-    assignors: tuple[str, ...],
-    *,
-    wide: tuple[str, ...],
-    first: Advice,
-    step: int | None,
-) -> Advice:
-    if context.group.state is not GroupState.STABLE:
-        return wait(first.reason, step=step)
-    lacking = [f for f in context.members if _lacks_all(context, f, assignors)]
-    if lacking and wide:
-        back = _first(restart_of(context, f, wide, step=step) for f in lacking[:_TRIED])
-        if back.verdict is Tri.YES:
-            return back
-    if first.error not in (None, INCONSISTENT):
-        return stop(first.reason, step=step)
     sent = memory_of(context, rejoined=True)
     by_lists = [
         admitted(sent, restart(sent, facts.member.member_id, assignors)) for facts in to_do[:_TRIED]
     ]
+    made = _remedy(
+        context, context.members, assignors, wide=wide, first=first, by_lists=by_lists, step=step
+    )
+    return made, withheld
+
+
+def _remedy(
+    context: Context,
+    others: Sequence[Facts],
+    assignors: tuple[str, ...],
+    *,
+    wide: tuple[str, ...],
+    first: Advice,
+    by_lists: Sequence[Admission],
+    step: int | None,
+) -> Advice:
+    """Return what must come before `first`, which is not admitted.
+
+    `others` are those that may get the `wide` list, `by_lists` the answers once every member has
+    joined again with its whole list.
+    """
+    if context.group.state is not GroupState.STABLE:
+        return wait(first.reason, step=step)
+    lacking = [f for f in others if _lacks_all(context, f, assignors)]
+    able = [f for f in lacking if starts_with(context, f, wide) is Tri.YES]
+    if able and wide:
+        back = _first(restart_of(context, f, wide, step=step) for f in able[:_TRIED])
+        if back.verdict is Tri.YES:
+            return back
+    elif lacking and wide:
+        return _no_wide_list(context, lacking, wide, step)
+    if first.error not in (None, INCONSISTENT):
+        return stop(first.reason, step=step)
     asked = any(n in {*context.memory.in_all, *context.memory.not_in_all} for n in assignors)
     if any(one.verdict is Tri.YES for one in by_lists):
         if context.reloaded is not Tri.YES and not asked and context.can_probe:
@@ -278,6 +326,23 @@ def _remedy(
         return cure_of(context, step=step)
     needs = first.evidence_needed or ("client log", "request log")
     return _evidence(context, needs, first.reason, step)
+
+
+def starts_with(context: Context, facts: Facts, assignors: Sequence[str]) -> Tri:
+    """Return whether this member's client starts with the list: some refuse a mixed one."""
+    return context.may_take_mixed(facts) if is_mixed(assignors) else Tri.YES
+
+
+def _no_wide_list(
+    context: Context, lacking: Sequence[Facts], wide: Sequence[str], step: int | None
+) -> Advice:
+    """Return the advice where no member that lacks the assignor is known to take the wide list."""
+    open_ = [f for f in lacking if starts_with(context, f, wide) is Tri.CANNOT_TELL]
+    if not open_:
+        why = f"{context.named(lacking)} cannot start with [{', '.join(wide)}] (RB104)"
+        return replan(context.group.group_id, why, step=step)
+    why = f"the client of {context.named(open_)} is not known, and not every client starts with"
+    return show(context, Needs.LISTS, f"{why} [{', '.join(wide)}] (RB906)", step=step)
 
 
 def _knows_nothing_more(context: Context) -> bool:

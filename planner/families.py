@@ -63,6 +63,11 @@ def refuses_mixed(key: str | None) -> bool:
     return known is not None and known.mixed_list == "refused"
 
 
+def is_mixed(names: Iterable[str]) -> bool:
+    """Return whether the list holds eager and cooperative assignors, as some clients refuse."""
+    return {Tri.YES, Tri.NO} <= {cooperative(name) for name in names}
+
+
 @lru_cache(1)
 def without_mixed() -> frozenset[str]:
     """Return the families that are not known to take a list of eager and cooperative assignors."""

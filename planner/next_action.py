@@ -50,9 +50,17 @@ def first_action(plan: Plan, context: Context) -> Actions:
     by_id = {facts.member.member_id: facts for facts in context.members}
     left = [by_id[each] for each in (*step.to_do, *step.unknown) if each in by_id]
     made, withheld = step_action(plan, step, context, left, ignore=plan.accepted.ignore)
-    if step.exit_code and made.recommended and made.assignors == step.target_list:
+    own = made.assignors == step.target_list or aim_of(plan, step) is Aim.REFRESH
+    if step.exit_code and made.recommended and own:
         return _hindered(plan, step), withheld
     return made, withheld
+
+
+def comes_before(step: Step, made: Advice, withheld: Sequence[Advice]) -> bool:
+    """Return whether `made` only prepares `step`, whose own list is withheld."""
+    return made.assignors != step.target_list and any(
+        one.assignors == step.target_list for one in withheld
+    )
 
 
 def _hindered(plan: Plan, step: Step | None) -> Advice:
@@ -100,8 +108,10 @@ def _of_aim(
     if plan.path == "cut_over" and "RB104" not in ignore:
         return advised.stop(step.precondition, step=step.id), ()
     if step.kind is StepKind.CUT_OVER:
-        made = advised.cut_over_of(context, to_do, step.target_list, step=step.id)
-        return made, ()
+        made, withheld = advised.cutting_over(
+            context, to_do, step.target_list, wide_list(plan, context), step=step.id
+        )
+        return _accepted(made, withheld, ignore)
     if aim is Aim.REFRESH:
         return advised.cure_of(context, step=step.id), ()
     if aim is Aim.CONSUMER:

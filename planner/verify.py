@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
 from rebal.planner.advice_text import NONE
 from rebal.planner.drift import Change, changes_since
-from rebal.planner.next_action import next_action
+from rebal.planner.next_action import comes_before, next_action
 from rebal.planner.plan import Accepted, Advice, Finding, Plan
 from rebal.planner.verify_context import (
     assumed,
@@ -159,6 +159,7 @@ def verify(
     unsure = any(decides(finding, Tri.CANNOT_TELL) for finding in findings)
     # A gate that opens a step holds only where the step's first restart is admitted.
     opens = advice.recommended or advice.action == NONE
+    opens = opens and not (later and comes_before(later, advice, withheld))
     unsure = unsure or (later is not None and not opens)
     holds = gate is Tri.YES and not unsure
     return Standing(

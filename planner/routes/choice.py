@@ -15,7 +15,7 @@ from rebal.planner.cost import CostModel, Speed
 from rebal.planner.cost_rounds import by_assignors
 from rebal.planner.families import stays_eager
 from rebal.planner.kip848 import Answer
-from rebal.planner.next_action import first_action
+from rebal.planner.next_action import comes_before, first_action
 from rebal.planner.plan import Accepted, Finding, Plan, Severity, Verdict
 from rebal.planner.routes.connect import connect
 from rebal.planner.routes.cut_over import cut_over, needs_cut_over
@@ -110,16 +110,19 @@ def with_advice(plan: Plan, context: Context, way: Way) -> Plan:
     """Return `plan` with its first action, and not ready where that is not admitted."""
     advice, withheld = first_action(plan, context)
     made = replace(plan, advice=advice, withheld=withheld)
-    if plan.verdict is not Verdict.READY or advice.recommended:
+    now = next((step for step in plan.steps if step.id == plan.next_step), None)
+    first = withheld[0] if now and comes_before(now, advice, withheld) else None
+    if plan.verdict is not Verdict.READY or (advice.recommended and first is None):
         return made
-    code = CODES[advice.verdict] or CODES[Tri.CANNOT_TELL]
+    answer = Tri.CANNOT_TELL if first or advice.verdict is Tri.YES else advice.verdict
+    code = CODES[answer]
     steps = tuple(
-        replace(step, exit_code=code, precondition_holds=advice.verdict)
+        replace(step, exit_code=code, precondition_holds=answer)
         if step.id == plan.next_step
         else step
         for step in plan.steps
     )
-    way = replace(way, reasons=(advice.reason, *way.reasons))
+    way = replace(way, reasons=((first or advice).reason, *way.reasons))
     return replace(
         made,
         steps=steps,

@@ -1,0 +1,69 @@
+"""Advice that leads on: what it recommends starts, is admitted, and is not asked for again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rebal.groups.model import Tri
+from rebal.planner.plan import Advice, Plan
+from rebal.planner.routes import make_plan
+from rebal.planner.verify import Standing, verify
+from tests.planner.builder import group_of
+from tests.planner.looks import look
+
+COOP, RANGE = "cooperative-sticky", "range"
+BOTH = [COOP, RANGE]
+NO_LIMIT = {"settings": {"group.max.size": "2147483647"}}
+
+
+def plan(members: list[dict[str, Any]], **more: Any) -> Plan:
+    return make_plan(group_of({"members": members, "cluster": NO_LIMIT, **more}))
+
+
+def held(made: Plan, members: list[dict[str, Any]], **more: Any) -> Standing:
+    return verify(made, [], look(1, members, cluster=NO_LIMIT, **more))
+
+
+def test_a_stop_of_some_clients_waits_for_the_cure_of_a_forgetful_coordinator() -> None:
+    """Every list of those that stay holds the target, and the coordinator remembers range alone."""
+    members = [
+        {"id": "a", "list": BOTH},
+        {"id": "b", "list": [RANGE], "family": "librdkafka"},
+        {"id": "c", "list": BOTH, "instance": "c"},
+    ]
+    made = plan(members, reloaded=True, probe={COOP: False, RANGE: True})
+    assert (made.path, made.next_step) == ("mixed_families", 2)
+    assert (made.advice.action, made.advice.names) == ("restart", ("a",))
+    assert (made.advice.assignors, made.advice.verdict) == ((), Tri.YES)
+    assert [one.action for one in made.withheld] == ["cut-over"]
+    assert (made.exit_code, made.steps[1].exit_code) == (4, 4), "the stop is not admitted yet"
+    standing = held(made, members, reloaded=True, probe={COOP: False, RANGE: True})
+    assert (standing.advice.names, standing.exit_code) == (("a",), 4)
+
+
+def test_a_cure_names_the_list_where_the_file_differs_from_it() -> None:
+    members = [
+        {"id": "a", "list": BOTH, "instance": "a"},
+        {"id": "b", "list": [RANGE, COOP], "declared": [COOP, "sticky"]},
+    ]
+    made = plan(members, reloaded=True, probe={COOP: False, RANGE: True})
+    assert (made.advice.action, made.advice.names) == ("restart", ("b",))
+    assert (made.advice.assignors, made.advice.verdict) == ((RANGE, COOP), Tri.YES)
+
+
+def test_a_member_of_an_unknown_client_is_not_given_a_mixed_list() -> None:
+    before = [{"id": "a", "list": BOTH}, *({"id": n, "family": None} for n in "bc")]
+    made = plan(before, reloaded=False, probe={COOP: True, RANGE: True})
+
+    def advice(family: str | None) -> Advice:
+        lost = [
+            {"id": f"{n}.2", "client": n, "list": [RANGE], "family": family, "joined": 1}
+            for n in "bc"
+        ]
+        return held(made, [before[0], *lost]).advice
+
+    open_ = advice(None)
+    assert (open_.action, open_.verdict) == ("evidence", Tri.CANNOT_TELL), open_.text
+    assert "the client of b, c is not known" in open_.text
+    assert (advice("java").names, advice("java").assignors) == (("b",), (COOP, RANGE))
+    assert advice("librdkafka").action in ("replan", "stop"), advice("librdkafka").text
