@@ -88,10 +88,11 @@ class Admission(Record, frozen=True, kw_only=True):
     """The coordinator's answer to an action's joins.
 
     `error` is Kafka's error name where the answer is no (None: which of two it is depends on what
-    was not read). `assignor` is one that every remembered list holds and that admits the join. `elected`: the join's list holds the elected
-    assignor, so a coordinator load between the look and the join changes nothing. `blame` are the
-    ids of the entries that decide (no) or are not known (cannot tell). `needs` is the cheapest
-    evidence that would decide. `ends` are the ids of running members that the action fences.
+    was not read). `assignor` is one that every remembered list holds and that admits the join.
+    `elected`: the join's list holds the elected assignor, so a coordinator load between the look
+    and the join changes nothing. `blame` are the ids of the entries that decide (no) or are not
+    known (cannot tell). `needs` is the cheapest evidence that would decide. `ends` are the ids of
+    running members that the action fences.
     """
 
     verdict: Tri

@@ -348,7 +348,7 @@ def test_a_franz_go_member_that_is_refused_again_and_again(service: Service) -> 
     assert told["exit_code"] == 3
     (danger,) = told["dangers"]
     assert danger["kind"] == "refused"
-    assert f"{go} [cooperative-sticky]" in danger["message"]
+    assert f"{go} (127.0.0.1) [cooperative-sticky]" in danger["message"]
     assert danger["members"] == [service.running[java].member_id]
     assert [one["name"] for one in told["missing"]] == [go]
     seen = service.inspect()

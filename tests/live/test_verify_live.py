@@ -133,7 +133,7 @@ def test_two_bounces_with_a_forgotten_member_and_a_refusal(rollout: Rollout) -> 
         assert told["exit_code"] == 3
         (danger,) = told["dangers"]
         assert danger["kind"] == "refused"
-        assert "app-0 [cooperative-sticky]" in danger["message"]
+        assert "app-0 (127.0.0.1) [cooperative-sticky]" in danger["message"]
         assert danger["members"] == [rollout.running["app-2"].member_id]
         assert [one["name"] for one in told["missing"]] == ["app-0"]
         assert rollout.verify(*rollout.blind)["exit_code"] == 4
