@@ -140,7 +140,7 @@ def cut_over_of(
     answer = admitted(context.memory, _stop_and_start(context, stopped, assignors))
     static = [facts for facts in stopped if facts.member.instance_id is not None]
     everybody = len(stopped) == len(context.members)
-    gone = "see the group Empty" if everybody else "see the group Stable without them"
+    gone = "see the group Empty" if everybody else "see the group Stable without what was stopped"
     after = [f"{gone} before the first one starts"]
     if static:
         after.append(

@@ -74,7 +74,8 @@ def worded(advice: Advice) -> str:
         RESTART: f"restart {who} {brings}; one member at a time",
         START: f"start {who} {brings}, if {'it is' if one else 'they are'} down",
         TEMPORARY: f"start one more member {brings}, wait until the group is Stable, then stop it",
-        CUT_OVER: f"stop {who} together, {', '.join(advice.after[:1])}, then start them {brings}",
+        CUT_OVER: f"stop {who}{'' if one else ' together'}, {', '.join(advice.after[:1])}, then "
+        f"start {'it' if one else 'them'} {brings}",
         EVIDENCE: f"add {how}: {advice.reason}",
         CONFIRM: f"{logs}look at each of them, then: {advice.command}",
         WAIT: f"wait: {advice.reason}",

@@ -61,7 +61,7 @@ def test_who_takes_no_part_in_a_step_keeps_no_gate(mixed: Plan) -> None:
     both = tell(look(2, [java(0, 2, BOTH), java(1, 2, BOTH), rd(1, None)]))
     assert (both.step, both.gate, both.exit_code) == (1, Tri.YES, 0)
     assert both.steps[0].left_out == ("rd-0.1-0f0f",)
-    assert both.next.startswith("begin step 2: stop rd-0 together")
+    assert both.next.startswith("begin step 2: stop rd-0, see the group Stable")
 
 
 def test_the_members_that_stop_begin_their_step_when_they_stop(mixed: Plan) -> None:
