@@ -543,6 +543,9 @@ def restart_fix(
     admitted, the sentence says so and why.
     """
     found = [restart_of(context, facts, assignors) for facts in members[:_TRIED]]
+    refusing = [f for f in members if starts_with(context, f, assignors) is not Tri.YES]
+    if refusing:
+        return text.not_known_to_start(context.named(refusing), assignors)
     who = context.named(members)
     return text.restart_fix(found, who, assignors, change=change, then=then)
 

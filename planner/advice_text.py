@@ -69,7 +69,7 @@ def worded(advice: Advice) -> str:
         return f"do not {_VERBS[advice.action]} {who} {brings}: {open_}, {advice.reason}"
     how = ", or ".join(_HOW.get(kind, kind) for kind in advice.evidence_needed)
     logs = f"give {how}; else " if how else ""
-    one = len(advice.names) == 1
+    one = len(advice.names) == 1 and not who.endswith("members")
     texts = {
         RESTART: f"restart {who} {brings}; one member at a time",
         START: f"start {who} {brings}, if {'it is' if one else 'they are'} down",
@@ -108,6 +108,14 @@ def restart_fix(
         return f"{lead}Restart {who}{brings}{each}{then}."
     answer = "is rejected" if bad[0].verdict is Tri.NO else "is not proven to be admitted"
     return f"Do not restart {bad[0].names[0]}{brings} yet: it {answer}, {bad[0].reason}."
+
+
+def not_known_to_start(who: str, assignors: Sequence[str]) -> str:
+    """Return the sentence for clients that may refuse the list before they join."""
+    return (
+        f"Do not restart {who} with [{', '.join(assignors)}] yet: not every client starts with a "
+        "list of eager and cooperative assignors, and this one is not known to (RB104, RB906)."
+    )
 
 
 def named(labels: Sequence[str], most: int = 6) -> str:

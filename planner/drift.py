@@ -36,7 +36,9 @@ def changes_since(plan: Plan, context: Context) -> tuple[Change, ...]:
 def _elected(plan: Plan, context: Context) -> Iterator[Change]:
     was, now = plan.baseline.group.assignor, context.elected
     planned = {name for step in plan.steps for name in step.target_list}
-    if now is None or was is None or now == was or not planned or now in planned:
+    # A cut-over leaves the group Empty, which admits any list.
+    stops = plan.path == "cut_over"
+    if now is None or was is None or now == was or not planned or now in planned or stops:
         return
     yield Change(
         what="assignor",

@@ -12,12 +12,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from rebal.groups.clients import proven_family
 from rebal.groups.model import GroupState, Refusal, Tri
 from rebal.planner import advice as advised
 from rebal.planner import advice_text as texts
 from rebal.planner.admission import Needs
 from rebal.planner.aims import Aim
 from rebal.planner.context import Context, Facts
+from rebal.planner.families import is_mixed, refuses_mixed
 from rebal.planner.kip848 import online
 from rebal.planner.plan import Advice, Finding, Plan, Severity, Step, StepKind, Verdict
 from rebal.planner.rules.next_start import will_not_start
@@ -31,6 +33,7 @@ Actions = tuple[Advice, tuple[Advice, ...]]
 # The rules whose question the admission check answers itself.
 _ASKED: Final = ("RB102", "RB113", "RB901")
 _NO: Final = 3
+_NO_LIST: Final = "no list is known that these clients start with and that leads on"
 
 
 def first_action(plan: Plan, context: Context) -> Actions:
@@ -40,19 +43,19 @@ def first_action(plan: Plan, context: Context) -> Actions:
         done = plan.verdict is Verdict.DONE
         if done:
             return advised.nothing("nothing is left to do"), ()
-        return _hindered(plan, None), ()
+        return _hindered(plan, None, context), ()
     if context.members and context.group.state is not GroupState.STABLE:
         return advised.wait(f"the group is {context.group.state}, not Stable", step=step.id), ()
     if not context.members:
         if step.exit_code:
-            return _hindered(plan, step), ()
+            return _hindered(plan, step, context), ()
         return advised.start_of(context, ["the members"], [step.target_list], step=step.id), ()
     by_id = {facts.member.member_id: facts for facts in context.members}
     left = [by_id[each] for each in (*step.to_do, *step.unknown) if each in by_id]
     made, withheld = step_action(plan, step, context, left, ignore=plan.accepted.ignore)
     own = made.assignors == step.target_list or aim_of(plan, step) is Aim.REFRESH
     if step.exit_code and made.recommended and own:
-        return _hindered(plan, step), withheld
+        return _hindered(plan, step, context), withheld
     return made, withheld
 
 
@@ -63,7 +66,7 @@ def comes_before(step: Step, made: Advice, withheld: Sequence[Advice]) -> bool:
     )
 
 
-def _hindered(plan: Plan, step: Step | None) -> Advice:
+def _hindered(plan: Plan, step: Step | None, context: Context) -> Advice:
     """Return what the rules or the step's own precondition ask for first."""
     number = step.id if step is not None else None
     blocks = [
@@ -80,6 +83,10 @@ def _hindered(plan: Plan, step: Step | None) -> Advice:
         return advised.open_question(blocks[0], step=number)
     if step is not None and step.exit_code == _NO:
         return advised.stop(step.precondition, step=number)
+    unseen = [f.name for f in context.members if step and f.member.member_id in step.unknown]
+    if unseen:
+        why = f"the list of {texts.named(unseen)} was not seen"
+        return advised.show(context, Needs.LISTS, why, step=number)
     return advised.wait(plan.summary, step=number)
 
 
@@ -174,7 +181,9 @@ def next_action(
     step = next((each for each in plan.steps if current and each.id == current.id), None)
     steady = context.group.state is GroupState.STABLE or not context.members
     if rejected and steady:
-        return _bring_back(plan, step, context, rejected), ()
+        families = _families(plan, context, rejected, missing)
+        lists = _startable(context, _lists(plan, step, context), families, findings)
+        return _bring_back(step, context, rejected, lists), ()
     if stopped_by:
         return advised.stop(stopped_by[0], step=step.id if step else None), ()
     blocking = [f for f in findings if decides(f, Tri.YES) and f.rule not in _ASKED]
@@ -183,7 +192,7 @@ def next_action(
     if current is None or not plan.steps or step is None:
         return _without_steps(plan, current), ()
     if context.missing and current.gate is not Tri.YES:
-        return _missing(plan, step, context, missing), ()
+        return _missing(plan, step, context, missing, findings), ()
     if context.members and context.group.state is not GroupState.STABLE:
         return advised.wait(f"the group is {context.group.state}, not Stable", step=step.id), ()
     return _in_step(
@@ -269,13 +278,52 @@ def _without_steps(plan: Plan, current: StepStanding | None) -> Advice:
     return advised.replan(plan.group_id, why, verdict=Tri.CANNOT_TELL)
 
 
+def _startable(
+    context: Context,
+    lists: Sequence[tuple[str, ...]],
+    families: Sequence[str | None],
+    findings: Sequence[Finding],
+) -> list[tuple[str, ...]]:
+    """Return those of `lists` that clients of these families start with, the elected one last.
+
+    An unknown client (None) takes no mixed list while RB906 asks for the members' clients.
+    """
+    asked = any(one.rule == "RB906" and decides(one, Tri.CANNOT_TELL) for one in findings)
+    refuses = any(asked if key is None else refuses_mixed(key) for key in families)
+    kept = [names for names in lists if not (refuses and is_mixed(names))]
+    return [*kept, (context.elected,)] if context.elected else kept
+
+
+def _lists(plan: Plan, step: Step | None, context: Context) -> list[tuple[str, ...]]:
+    """Return the lists that lead on: the step's own, then one that holds what is elected."""
+    own = [step.target_list] if step is not None and step.target_list else []
+    return [*own, wide_list(plan, context)]
+
+
+def _families(
+    plan: Plan, context: Context, rejected: Sequence[Refusal], missing: Sequence[Missing]
+) -> list[str | None]:
+    """Return each rejected client's family: its own word, else that of the member it was."""
+    said = dict(plan.accepted.families)
+    said |= {one.name: one.family for one in context.members if one.family and one.family_proven}
+    said |= {one.name: one.family for one in missing if one.family}
+    every = {one.family for one in missing}
+    same = every.pop() if len(every) == 1 else said.get("*")
+    return [
+        proven_family(one.software) or said.get(one.instance_id or one.client_id, same)
+        for one in rejected
+    ]
+
+
 def _bring_back(
-    plan: Plan, step: Step | None, context: Context, rejected: Sequence[Refusal]
+    step: Step | None,
+    context: Context,
+    rejected: Sequence[Refusal],
+    lists: Sequence[tuple[str, ...]],
 ) -> Advice:
     """Return the start of the rejected clients with the first list that is admitted now."""
-    lists = [step.target_list] if step is not None and step.target_list else []
-    lists.append(wide_list(plan, context))
-    lists += [(context.elected,)] if context.elected else []
+    if not lists:
+        return advised.wait(_NO_LIST, step=step.id if step is not None else None)
     return advised.start_of(
         context,
         [one.instance_id or one.client_id or "a member" for one in rejected],
@@ -285,18 +333,28 @@ def _bring_back(
     )
 
 
-def _missing(plan: Plan, step: Step, context: Context, missing: Sequence[Missing]) -> Advice:
+def _missing(
+    plan: Plan,
+    step: Step,
+    context: Context,
+    missing: Sequence[Missing],
+    findings: Sequence[Finding],
+) -> Advice:
     """Return the start of missing members; most of them are just restarting."""
     sure = [one for one in missing if one.sure][: context.missing]
     if not sure:
         few = f"{context.missing} of {context.expected} expected members"
         return advised.wait(f"{few} are not in the group", step=step.id)
-    lists = [step.target_list] if step.target_list else []
-    lists += [wide_list(plan, context)] if aim_of(plan, step) in (Aim.WIDEN, Aim.NARROW) else []
+    wide = aim_of(plan, step) in (Aim.WIDEN, Aim.NARROW)
+    lists = _lists(plan, step, context)[: None if wide else -1]
+    families = [one.family for one in sure]
+    lists = _startable(context, lists, families, findings) if lists else [()]
+    if not lists:
+        return advised.wait(_NO_LIST, step=step.id)
     made = advised.start_of(
         context,
         [one.name for one in sure],
-        lists or [()],
+        lists,
         instances=[one.instance_id for one in sure],
         step=step.id,
     )

@@ -12,8 +12,10 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
 from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
-from rebal.planner.advice_text import NONE
+from rebal.planner.advice_text import NONE, START, sentence
 from rebal.planner.drift import Change, changes_since
 from rebal.planner.next_action import comes_before, next_action
 from rebal.planner.plan import Accepted, Advice, Finding, Plan
@@ -154,6 +156,8 @@ def verify(
         outdated=next((change.text for change in drift if change.outdates), None),
         ignore=accepted.ignore,
     )
+    if advice.action == START:
+        findings = tuple(_with_its_start(each, advice, snapshot) for each in findings)
     danger = bool(found) or any(decides(finding, Tri.YES) for finding in findings)
     danger = danger or advice.verdict is Tri.NO
     unsure = any(decides(finding, Tri.CANNOT_TELL) for finding in findings)
@@ -253,6 +257,14 @@ def entry_of(
         accepted=(*standing.accepted, *accepted),
         left_out=frozenset(current.left_out) if current else frozenset(),
     )
+
+
+def _with_its_start(finding: Finding, advice: Advice, snapshot: GroupSnapshot) -> Finding:
+    """Return the finding of missing members with the start that `advice` names."""
+    if finding.rule != "RB606":
+        return finding
+    gone = f"If they are gone for good: --expect-members {len(snapshot.members)}."
+    return replace(finding, fix=f"{sentence(advice)} {gone}")
 
 
 _T = TypeVar("_T")

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from rebal.groups.clients import proven_family
 from rebal.groups.model import Evidence, GroupSnapshot, Member, Record, Tri
 from rebal.planner.aims import Aim, Proof
 from rebal.planner.context import Context, Facts, names
 from rebal.planner.plan import Plan, Step, StepKind
-from rebal.planner.verify_context import assumed, context_of
+from rebal.planner.verify_context import assumed, context_of, known_before
 from rebal.planner.verify_gates import aim_of, proof_of
 from rebal.planner.verify_journal import JournalEntry
 
@@ -44,9 +45,13 @@ class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Missing(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """A member that was there and is not now; `sure` is False where it is one of several."""
+    """A member that was there and is not now; `sure` is False where it is one of several.
+
+    `family` is its client's, where evidence or the user said it.
+    """
 
     name: str
+    family: str | None = None
     host: str = ""
     instance_id: str | None = None
     sure: bool = True
@@ -250,11 +255,14 @@ def missing_from(
     here = [member for member in here if member.member_id not in kept]
     for key in (_instance, _client_and_host, _client, _host):
         gone, here = _paired(gone, here, key)
-    labels = names(gone)
+    labels, known = names(gone), known_before(plan, entries)
+    said = plan.accepted.families
     sure = len(gone) <= short
     return tuple(
         Missing(
             name=labels[member.member_id],
+            family=proven_family(known.get(member.member_id, (None, None))[1])
+            or said.get(member.client_id, said.get("*")),
             host=member.host.lstrip("/"),
             instance_id=member.instance_id,
             sure=sure,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from rebal.groups.model import Tri
 from rebal.planner.plan import Advice, Plan
 from rebal.planner.routes import make_plan
@@ -67,3 +69,41 @@ def test_a_member_of_an_unknown_client_is_not_given_a_mixed_list() -> None:
     assert "the client of b, c is not known" in open_.text
     assert (advice("java").names, advice("java").assignors) == (("b",), (COOP, RANGE))
     assert advice("librdkafka").action in ("replan", "stop"), advice("librdkafka").text
+
+
+@pytest.mark.parametrize("rejected", [False, True])
+def test_a_client_that_refuses_mixed_lists_is_started_with_what_is_elected(rejected: bool) -> None:
+    native = {"id": "b", "list": [RANGE], "family": "librdkafka"}
+    made = plan([{"id": "a", "list": [RANGE]}, native], reloaded=False)
+    assert made.path == "mixed_families"
+    out = {"refusals": [{"client": "b", "list": ["sticky"], "at": 1}]} if rejected else {}
+    standing = held(made, [{"id": "a", "list": [RANGE]}], **out)
+    assert (standing.advice.action, standing.advice.assignors) == ("start", (RANGE,))
+    java = plan([{"id": "a", "list": [RANGE]}, {**native, "family": "java"}], reloaded=False)
+    again = held(java, [{"id": "a", "list": [RANGE]}], **out)
+    assert again.advice.assignors == (COOP, RANGE)
+
+
+def test_one_screen_names_one_list_for_a_missing_member() -> None:
+    made = plan([{"id": n, "list": [RANGE]} for n in "ab"], reloaded=False)
+    standing = held(made, [{"id": "a", "list": [RANGE]}])
+    (finding,) = [each for each in standing.findings if each.rule == "RB606"]
+    assert "Start b with [cooperative-sticky, range], if it is down." in finding.fix
+    assert standing.next in finding.fix.replace("Start", "start")
+
+
+def test_a_cut_over_is_not_outdated_by_another_elected_assignor() -> None:
+    """The group is Empty when its members start: any list is admitted."""
+    one = {"id": "a", "list": ["sticky", RANGE], "family": "librdkafka"}
+    snapshot = group_of({"members": [one], "cluster": NO_LIMIT, "elected": "sticky"})
+    made = make_plan(snapshot, ignore={"RB104": "agreed"})
+    assert made.path == "cut_over"
+    standing = held(made, [{**one, "id": "a.2", "client": "a", "list": [RANGE]}])
+    assert (standing.advice.action, standing.drift) == ("cut-over", ())
+    assert standing.advice.assignors == (COOP,)
+
+
+def test_an_unseen_list_is_asked_for_instead_of_a_wait() -> None:
+    made = plan([{"id": "a", "at_least": [COOP], "instance": "a"}], elected=COOP, reloaded=True)
+    assert (made.verdict, made.advice.action) == ("unproven", "evidence"), made.advice.text
+    assert "client log" in made.advice.evidence_needed
