@@ -401,10 +401,9 @@ def test_an_expired_session_restores_an_all_static_group_in_two_rebalances(
     assert group.generation - before == 2
 
 
+@pytest.mark.parametrize("small", ["4.1.1"], indirect=True)
 def test_a_kip848_group_holds_a_classic_join_against_its_classic_members(loaded: Loaded) -> None:
     """A load does not shorten their lists; a conversion after a load copies the short ones."""
-    if loaded.broker.is_scala_coordinator:
-        pytest.skip("3.9.1 has no KIP-848 groups here")
     group = loaded.groups["kip848"]
     assert asked(group, COOP) == MEMBER_ID_REQUIRED
     assert asked(group, "sticky") == INCONSISTENT
