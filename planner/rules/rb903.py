@@ -68,7 +68,10 @@ def changed_not_restarted(context: Context) -> Iterator[Finding]:
                 "changed, not restarted.",
                 members=(facts,),
                 evidence=known.evidence,
-                fix=restart_fix(context, (facts,), declared, then=" when its step comes"),
+                fix=restart_fix(context, (facts,), declared, then=" when its step comes")
+                if context.target in declared
+                else f"Set the file to the list of the plan's step before {facts.name} restarts: "
+                f"[{', '.join(declared)}] has no {context.target}.",
             )
     if unknown:
         one = len(unknown) == 1

@@ -107,3 +107,10 @@ def test_an_unseen_list_is_asked_for_instead_of_a_wait() -> None:
     made = plan([{"id": "a", "at_least": [COOP], "instance": "a"}], elected=COOP, reloaded=True)
     assert (made.verdict, made.advice.action) == ("unproven", "evidence"), made.advice.text
     assert "client log" in made.advice.evidence_needed
+
+
+def test_a_file_without_the_target_is_to_be_changed_before_the_restart() -> None:
+    member = {"id": "a", "list": ["roundrobin", RANGE], "declared": [RANGE]}
+    made = plan([member, {"id": "b", "list": [RANGE]}], reloaded=False)
+    (finding,) = [each for each in made.findings if each.rule == "RB903"]
+    assert finding.fix.startswith("Set the file to the list of the plan's step"), finding.fix
