@@ -252,9 +252,14 @@ def _short(context: Context, static: Sequence[Facts]) -> list[Facts]:
 
 
 def _first(found: Iterable[Advice]) -> Advice:
-    """The first that is admitted, else the first."""
-    tried = list(found)
-    return next((one for one in tried if one.verdict is Tri.YES), tried[0])
+    """Return the first that is admitted, else the first."""
+    first = None
+    for one in found:
+        if one.verdict is Tri.YES:
+            return one
+        first = first or one
+    assert first is not None
+    return first
 
 
 def narrowing(
