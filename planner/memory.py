@@ -170,8 +170,9 @@ def _own(facts: Facts, names: set[str], elected: str | None) -> Held:
     return Held(names=frozenset(at_least), lacks=frozenset(lacks))
 
 
-# The id that the classic coordinator gives: the client or instance id, and a UUID.
-_CLASSIC_ID: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+# The id that a classic join gets in a KIP-848 group: a bare UUID, in either spelling. In a classic
+# group the client or instance id stands before it.
+_BARE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-Za-z0-9_-]{22}")
 
 
 def _converted(context: Context, facts: Facts) -> tuple[Held, ...]:
@@ -186,7 +187,7 @@ def _converted(context: Context, facts: Facts) -> tuple[Held, ...]:
         return (Held(lacks=frozenset(known.lacks)),)
     own = Held(names=frozenset(known.list), exact=True)
     recorded = any(item.source is Source.OFFSETS_TOPIC for item in known.evidence)
-    if recorded or context.remembers or not _CLASSIC_ID.search(facts.member.member_id):
+    if recorded or context.remembers or _BARE_ID.fullmatch(facts.member.member_id):
         return (own,)
     return (own, *(Held(names=frozenset({name}), exact=True) for name in known.list))
 

@@ -369,3 +369,24 @@ def test_a_rejection_of_what_every_list_holds_proves_a_load() -> None:
     assert asked(memory_of(context_of({**spec, **before})), "a-0f0f", COOP).verdict is Tri.YES
     other = {"refusals": [{"client": "c", "list": [STICKY], "at": 2}]}
     assert asked(memory_of(context_of({**spec, **other})), "a-0f0f", COOP).verdict is Tri.YES
+
+
+@pytest.mark.parametrize(
+    ("member_id", "verdict"),
+    [
+        ("a-1b2c3d4e-aaaa-bbbb-cccc-123456789012", Tri.CANNOT_TELL),
+        ("1b2c3d4e-aaaa-bbbb-cccc-123456789012", Tri.YES),
+        ("BT3hbFQeQoqk3tq1pYlG7g", Tri.YES),
+        ("m0-0f0f", Tri.CANNOT_TELL),
+    ],
+)
+def test_a_classic_member_of_a_kip848_group_may_have_been_copied_short(
+    member_id: str, verdict: Tri
+) -> None:
+    """A conversion copies what a load left; who joined after it is remembered whole."""
+    spec = {"type": "consumer", "elected": "uniform", "cluster": {"settings": {"x": "1"}}}
+    context = context_of({**spec, "members": [{"id": "a", "list": [COOP, RANGE]}]})
+    member = replace(context.snapshot.members[0], member_id=member_id, protocol_type="classic")
+    context.snapshot = replace(context.snapshot, members=(member,))
+    answer = admitted(memory_of(context), [Join(assignors=(COOP,))])
+    assert answer.verdict is verdict
