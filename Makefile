@@ -11,7 +11,7 @@ help:
 	@echo "make demo       the main job on bundled, really captured groups (no Kafka, no Java)"
 	@echo "make test       the tests; the live ones start Kafka on loopback and need Java 17"
 	@echo "make test-fast  the tests without Java, under a minute"
-	@echo "make test-full  every path and version, up to 90 minutes"
+	@echo "make test-full  every path and version, long stories included: two to three hours"
 	@echo "make lint types bench lock clean"
 
 $(READY): pyproject.toml requirements.lock
