@@ -46,6 +46,8 @@ from rebal.planner.plan import Advice, Finding, ValidWhile
 # How many members are tried for one that is admitted, and how many withheld restarts are listed.
 _TRIED: Final = 50
 _LISTED: Final = 20
+# Up to so many static members are restarted one by one, with no rebalance, to cure a reload.
+_FEW: Final = 2
 _EVIDENCE: Final = {
     Needs.PROBE: ("probe", "client log", "request log"),
     Needs.LISTS: ("client log", "request log"),
@@ -125,8 +127,7 @@ def start_of(
         )
         if answer.verdict is Tri.YES:
             break
-    best = next((one for one in found if one.verdict is Tri.YES), found[0])
-    return worded(best)
+    return worded(_first(found))
 
 
 def cut_over_of(
@@ -225,15 +226,12 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
     made = Advice(
         action=TEMPORARY,
         assignors=common,
-        after=(*text.TEMPORARY_AFTER,),
+        after=text.TEMPORARY_AFTER,
         step=step,
         risks=tuple(_risks(context, ())),
         **_judged(context, admitted(context.memory, [join])),
     )
     return worded(made)
-
-
-_FEW: Final = 2
 
 
 def _as_it_runs(context: Context, facts: Facts, step: int | None) -> Advice:

@@ -142,7 +142,7 @@ def _refused(rejected: Sequence[Refusal], context: Context) -> Iterator[Danger]:
         message=f"{whom}: {many} rejected ({errors}){because}, and not seen joining since. A Java "
         "or kafka-python client stops after one rejection; librdkafka and franz-go try again while "
         "they look alive.",
-        fix="The next action brings it back with a list that is admitted.",
+        fix="See next: the list that it is admitted with, or what must come before.",
         members=tuple(facts.member.member_id for facts in causes),
         since=rejected[0].at,
     )

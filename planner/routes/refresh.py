@@ -1,9 +1,9 @@
-"""One restart with the CURRENT list, so that the coordinator knows every list again (RB113).
+"""The step that has the coordinator learn every list again (RB113).
 
-A coordinator that loads a group remembers only the elected assignor of every list. Until each
-member has joined again, one that is restarted with another assignor alone is refused. A restart
-with the current list is always admitted, because every list holds the elected assignor, and it
-makes all members join again.
+A coordinator that loads a group remembers only the elected assignor of every list, and rejects a
+member that is restarted with another assignor alone. How the lists come back depends on the members
+(planner/advice.py, `cure_of`): a dynamic member's restart with its CURRENT list makes all running
+members join again; static members' restarts do not, and show their own lists only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def refresh(context: Context, number: int, cost: CostModel) -> Step:
     known = context.reloaded is Tri.YES
     return Step(
         id=number,
-        title="One restart with the CURRENT list, so that the coordinator knows every list",
+        title="The coordinator learns every CURRENT list again",
         kind=StepKind.ROLLING,
         precondition=f"nothing: {cure.reason}, so the join is admitted whatever else the "
         "coordinator remembers"
