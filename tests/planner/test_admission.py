@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterable, Iterator
 from itertools import chain, combinations, combinations_with_replacement, product
+from typing import NamedTuple
 
 import pytest
 from msgspec.structs import replace
@@ -189,24 +190,29 @@ KINDS = [
 ]
 
 
-Lists = tuple[frozenset[str], ...]
+class World(NamedTuple):
+    """What decides about one member's restart, of all that a world tells."""
+
+    common: frozenset[str]
+    """What is in every remembered list."""
+    beside: frozenset[str]
+    """What is in every one but the restarted member's."""
+    sent: frozenset[str]
+    """What is in every list that was sent last, but the restarted member's."""
+
+
+NOBODY = World(*[frozenset(NAMES)] * 3)
 
 
 def remembered(
-    sent: Lists, static: tuple[bool, ...], elected: str, history: str
-) -> Iterator[Lists]:
-    """What the coordinator may hold after this history, member by member."""
-    if history == "never loaded":
-        yield sent
-        return
+    own: frozenset[str], static: bool, elected: str, history: str
+) -> Iterator[frozenset[str]]:
+    """What the coordinator may hold after this history of a member that sent `own` last."""
     short = frozenset({elected})
-    options = []
-    for own, is_static in zip(sent, static, strict=True):
-        if history == "loaded":
-            options.append([short, own] if is_static else [short])
-        else:
-            options.append([own, short] if is_static else [own])
-    yield from product(*options)
+    if static or history != "loaded":
+        yield own
+    if history == "loaded" or (static and history != "never loaded"):
+        yield short
 
 
 def fits(kind: dict[str, list[str]], sent: frozenset[str]) -> bool:
@@ -215,35 +221,43 @@ def fits(kind: dict[str, list[str]], sent: frozenset[str]) -> bool:
     return set(kind.get("at_least", ())) <= sent and not set(kind.get("lacks", ())) & sent
 
 
-def worlds(case: dict) -> set[tuple[Lists, Lists]]:
-    """Every memory that fits the evidence, with the lists that the members sent last."""
-    kinds, static = case["kinds"], case["static"]
-    found = set()
-    for sent in product(*([own for own in LISTS if fits(kind, own)] for kind in kinds)):
-        if not all(case["elected"] in own for own in sent):
-            continue
-        for history in SINCE[case["rebalanced"]]:
-            for held in remembered(sent, static, case["elected"], history):
-                common = frozenset.intersection(*held)
-                said = case["probe"].items()
-                if case["elected"] in common and all((n in common) is yes for n, yes in said):
-                    found.add((held, sent))
-    return found
+def worlds(case: dict, who: int) -> set[World]:
+    """Every world that fits the evidence, member by member: two that agree here are one."""
+    elected, found = case["elected"], set()
+    for history in SINCE[case["rebalanced"]]:
+        told = {NOBODY}
+        for n, (kind, static) in enumerate(zip(case["kinds"], case["static"], strict=True)):
+            may = {
+                (own, held)
+                for own in LISTS
+                if elected in own and fits(kind, own)
+                for held in remembered(own, static, elected, history)
+            }
+            told = {
+                World(
+                    world.common & held,
+                    world.beside if n == who else world.beside & held,
+                    world.sent if n == who else world.sent & own,
+                )
+                for world in told
+                for own, held in may
+            }
+        found |= told
+    probe = case["probe"].items()
+    return {one for one in found if all((name in one.common) is yes for name, yes in probe)}
 
 
-def verdict_of(
-    told: set[tuple[Lists, Lists]], who: int, names: frozenset[str], stays: bool
-) -> Tri | None:
+def verdict_of(told: set[World], names: frozenset[str], stays: bool) -> Tri | None:
     """The answer by all worlds; None where the evidence fits no world.
 
     A dynamic member that leaves starts a rebalance: the restarted one may join before the others
     have joined again with whole lists, or after.
     """
-    answers = set()
-    for held, sent in told:
-        for lists in [held] if stays else [held, sent]:
-            counted = [own for n, own in enumerate(lists) if n != who or stays]
-            answers.add(not counted or bool(names & frozenset.intersection(*counted)))
+    answers = {
+        bool(names & counted)
+        for world in told
+        for counted in ([world.common] if stays else [world.beside, world.sent])
+    }
     if not answers:
         return None
     return {(True,): Tri.YES, (False,): Tri.NO}.get(tuple(answers), Tri.CANNOT_TELL)
@@ -269,71 +283,82 @@ def told(case: dict) -> CoordinatorMemory:
     )
 
 
-def every_case(size: int) -> Iterator[dict]:
-    several = list(product(KINDS, (False, True)))
-    probes = [{}, {COOP: True}, {COOP: False}, {COOP: False, STICKY: True}]
-    for members in combinations_with_replacement(range(len(several)), size):
-        for elected, rebalanced, probe in product((RANGE, COOP), (True, False, None), probes):
-            yield {
-                "kinds": [several[n][0] for n in members],
-                "static": tuple(several[n][1] for n in members),
-                "elected": elected,
-                "rebalanced": rebalanced,
-                "probe": {k: v for k, v in probe.items() if k != elected},
-            }
+# Of each assignor alone: in the list, not in it, or not known; and every whole list.
+EVERY_KIND = [{"list": sorted(names)} for names in LISTS] + [
+    {
+        "at_least": [name for name, word in zip(NAMES, words, strict=True) if word == "in"],
+        "lacks": [name for name, word in zip(NAMES, words, strict=True) if word == "out"],
+    }
+    for words in product(("in", "out", "unknown"), repeat=3)
+    if "unknown" in words
+]
+FACTS = [
+    {"elected": elected, "rebalanced": rebalanced, "probe": probe}
+    for elected, probes in (
+        (RANGE, ({}, {COOP: True}, {COOP: False}, {COOP: False, STICKY: True})),
+        (COOP, ({}, {STICKY: True})),
+    )
+    for probe, rebalanced in product(probes, (True, False, None))
+]
+LONE_AND_PAIRS = [frozenset(c) for n in (1, 2) for c in combinations(NAMES, n)]
+
+
+def every_case(size: int, facts: dict, kinds: list[dict] = KINDS) -> Iterator[dict]:
+    """Every group of this size, whose members' order says nothing."""
+    several = list(product(kinds, (False, True)))
+    for members in combinations_with_replacement(several, size):
+        evidence, static = zip(*members, strict=True)
+        yield {**facts, "kinds": evidence, "static": static}
 
 
 def check(case: dict, joins: Iterable[frozenset[str]]) -> int:
+    """Ask for each restart of each member, of equal ones once; how often it was asked."""
     found = told(case)
-    ids = [entry.member_id for entry in found.cases[0]]
-    every = worlds(case)
+    ids = sorted(entry.member_id for entry in found.cases[0])
+    members = list(zip(case["kinds"], case["static"], strict=True))
     asked_of = 0
-    for names in joins:
-        for who, member_id in enumerate(sorted(ids)):
-            for killed in (False, True):
-                wanted = verdict_of(every, who, names, killed or case["static"][who])
-                action = restart(found, member_id, tuple(sorted(names)), killed=killed)
-                answer = admitted(found, action)
-                asked_of += 1
-                if wanted is None:
-                    alone = len(ids) == 1 and not killed and not case["static"][who]
-                    sure = alone or any(n in found.in_all for n in names)
-                    assert answer.verdict is (Tri.YES if sure else Tri.CANNOT_TELL), (case, names)
-                else:
-                    assert answer.verdict is wanted, (case, who, names, killed, answer)
+    for who, member in enumerate(members):
+        if member in members[:who]:
+            continue
+        every = worlds(case, who)
+        for names, killed in product(joins, (False, True)):
+            wanted = verdict_of(every, names, killed or case["static"][who])
+            action = restart(found, ids[who], tuple(sorted(names)), killed=killed)
+            answer = admitted(found, action)
+            asked_of += 1
+            if wanted is None:
+                alone = len(ids) == 1 and not killed and not case["static"][who]
+                sure = alone or any(n in found.in_all for n in names)
+                assert answer.verdict is (Tri.YES if sure else Tri.CANNOT_TELL), (case, names)
+            else:
+                assert answer.verdict is wanted, (case, who, names, killed, answer)
     return asked_of
 
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_the_answer_is_that_of_all_worlds_of_small_groups(size: int) -> None:
-    assert sum(check(case, LISTS) for case in every_case(size)) > 300
+    cases = chain.from_iterable(every_case(size, facts) for facts in FACTS)
+    assert sum(check(case, LISTS) for case in cases) > 300
 
 
 @pytest.mark.parametrize("size", [3, 4])
 def test_the_answer_is_that_of_all_worlds_of_larger_groups_at_random(size: int) -> None:
     rng = random.Random(20261122)
-    cases = list(every_case(size)) if size == 3 else []
-    chosen = rng.sample(cases, 300) if cases else list(drawn(rng, 80))
-    assert sum(check(case, [frozenset({COOP}), frozenset({RANGE, STICKY})]) for case in chosen)
-
-
-def drawn(rng: random.Random, count: int) -> Iterator[dict]:
-    for _ in range(count):
-        elected = rng.choice((RANGE, COOP))
-        probe = rng.choice(({}, {COOP: True}, {COOP: False}, {STICKY: True}))
-        yield {
-            "kinds": [rng.choice(KINDS) for _ in range(4)],
-            "static": tuple(rng.random() < 0.5 for _ in range(4)),
-            "elected": elected,
-            "rebalanced": rng.choice((True, False, None)),
-            "probe": {k: v for k, v in probe.items() if k != elected},
-        }
+    cases = [case for facts in FACTS for case in rng.sample(list(every_case(size, facts)), 20)]
+    assert sum(check(case, [frozenset({COOP}), frozenset({RANGE, STICKY})]) for case in cases)
 
 
 @pytest.mark.full
-def test_the_answer_is_that_of_all_worlds_of_three_members() -> None:
-    joins = [frozenset(c) for c in chain.from_iterable(combinations(NAMES, n) for n in (1, 2))]
-    assert sum(check(case, joins) for case in every_case(3)) > 100_000
+@pytest.mark.parametrize("facts", FACTS, ids=str)
+def test_the_answer_is_that_of_all_worlds_of_two_members_with_any_evidence(facts: dict) -> None:
+    assert sum(check(case, LISTS) for case in every_case(2, facts, EVERY_KIND)) > 1_000
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("facts", FACTS, ids=str)
+def test_the_answer_is_that_of_all_worlds_of_three_and_four_members(facts: dict) -> None:
+    cases = chain(every_case(3, facts), every_case(4, facts))
+    assert sum(check(case, LONE_AND_PAIRS) for case in cases) > 100_000
 
 
 def test_a_static_member_seen_joining_after_the_load_is_known() -> None:
