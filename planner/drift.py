@@ -35,16 +35,20 @@ def changes_since(plan: Plan, context: Context) -> tuple[Change, ...]:
 
 def _elected(plan: Plan, context: Context) -> Iterator[Change]:
     was, now = plan.baseline.group.assignor, context.elected
-    planned = {name for step in plan.steps for name in step.target_list}
+    lists = [step.target_list for step in plan.steps if step.target_list]
     # A cut-over leaves the group Empty, which admits any list.
-    stops = plan.path == "cut_over"
-    if now is None or was is None or now == was or not planned or now in planned or stops:
+    if now is None or was is None or now == was or not lists or plan.path == "cut_over":
         return
+    # A step elects what it prefers: that is the plan's own doing.
+    if now == plan.target or now in {names[0] for names in lists}:
+        return
+    lacking = list(dict.fromkeys(names for names in lists if now not in names))
+    shown = " and ".join(f"[{', '.join(names)}]" for names in lacking)
     yield Change(
         what="assignor",
-        text=f"the elected assignor was {was} when the plan was made and is {now} now: the plan's "
-        f"lists ({', '.join(sorted(planned))}) do not hold it",
-        outdates=True,
+        text=f"the elected assignor was {was} when the plan was made and is {now} now: "
+        f"the plan's {shown} {'does' if len(lacking) == 1 else 'do'} not hold it",
+        outdates=all(now not in names for names in lists),
     )
 
 

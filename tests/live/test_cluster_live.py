@@ -123,7 +123,19 @@ def test_verify_looks_through_the_brokers_that_are_left(moved: Moved) -> None:
 
 @pytest.mark.full
 @pytest.mark.timeout(300)
-def test_a_rolling_restart_in_the_middle_of_each_of_two_bounces(moved: Moved) -> None:
+@pytest.mark.parametrize("cluster", ["cluster41", "cluster39"])
+def test_a_rolling_restart_in_the_middle_of_each_of_two_bounces(
+    cluster: str,
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    *,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
+) -> None:
+    three: Cluster = request.getfixturevalue(cluster)
+    moved = Moved(three, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
     moved.begin(APPS, OLD, session_timeout_ms=45_000)
     moved.make("--probe", "--expect-members", "3", *moved.logs())
     assert [step["target_list"] for step in moved.body["steps"]] == [MIXED, FINAL]

@@ -7,6 +7,7 @@ import pytest
 
 from tests.kafka.broker import Broker
 from tests.kafka.connect import ConnectHost, wait_running
+from tests.kafka.members import Members
 from tests.kafka.processes import wait_for
 from tests.kafka.service import named
 from tests.kafka.stage import inspect
@@ -41,7 +42,13 @@ def workers(request: pytest.FixtureRequest, host: ConnectHost, group_id: str) ->
 
 
 def test_workers_to_sessioned_and_back_and_the_sink_group_of_their_connector(
-    workers: Workers, host: ConnectHost, topic_name: str, tmp_path: Path, capsys: Said
+    workers: Workers,
+    host: ConnectHost,
+    members: Members,
+    topic_name: str,
+    *,
+    tmp_path: Path,
+    capsys: Said,
 ) -> None:
     broker, group = workers.broker, workers.group
     broker.create_topic(topic_name, 4)
@@ -138,6 +145,13 @@ def test_workers_to_sessioned_and_back_and_the_sink_group_of_their_connector(
     assert down.look("--to", "eager", *log)["verdict"] == "done"
     wait_running(workers.running["w1"], sink, 2)
     assert all(worker.error is None for worker in workers.running.values())
+
+    # A consumer that was given the workers' group id can never join.
+    lost = members.start("java-3.9.1", broker, "lost", group, topics=[topic_name])
+    lost.wait_for("error")
+    told = down.look("--to", "eager", *log)
+    assert told["verdict"] != "done"
+    assert any("lost" in one["message"] for one in told["findings"] if one["rule"] == "RB904")
 
 
 @pytest.mark.full

@@ -13,13 +13,20 @@ from rebal.cli.options import Connection
 from tests.kafka import broker as harness
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
+from tests.live_support.rollout import Plan
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(("zone", "said"), [("Asia/Tokyo", "+09:00"), ("America/New_York", "-0")])
 def test_a_broker_s_local_times_are_placed(
-    zone: str, said: str, members: Members, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    zone: str,
+    said: str,
+    members: Members,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     java = [each for each in harness._JVM if "user.timezone" not in each]
     monkeypatch.setattr(harness, "_JVM", (*java, f"-Duser.timezone={zone}"))
@@ -33,10 +40,16 @@ def test_a_broker_s_local_times_are_placed(
         ]
         wait_assigned(running, 4)
         broker.wait_stable("zoned", 2)
+        plan = Plan(broker, "zoned", tmp_path, capsys)
+        words = ("--expect-members", "2", "--request-log", str(broker.request_log_path))
+        plan.make(*words)
         refused = members.start(
             "java-4.1.1", broker, "refused", "zoned", topics=[topic], assignors=["roundrobin"]
         )
         refused.wait_for("error")
+        # Read as UTC, it would have been hours before the plan, or hours ahead of the clock.
+        dangers = plan.verify(*words)["dangers"]
+        assert [danger["kind"] for danger in dangers] == ["refused"]
         connection = Connection(bootstrap=broker.bootstrap)
         log = tmp_path / "copy.log"
         log.write_bytes(broker.request_log_path.read_bytes())
@@ -52,7 +65,13 @@ def test_a_broker_s_local_times_are_placed(
                 assert at is not None
                 assert timedelta(0) <= now - at < timedelta(minutes=5)
             assert any(f"UTC{said}" in note for note in found.notes)
-        for each in running:
+        # It joins with a list that is admitted, and nothing is left to say of it.
+        back = members.start(
+            "java-4.1.1", broker, "refused", "zoned", topics=[topic], assignors=["range"]
+        )
+        wait_assigned([*running, back], 4)
+        assert plan.verify(*words)["dangers"] == []
+        for each in (*running, back):
             each.stop()
         assert found.group.coordinator is not None
         assert found.group.coordinator.leader_epoch == 0

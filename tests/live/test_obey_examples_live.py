@@ -8,28 +8,7 @@ import pytest
 
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
-from tests.kafka.rolling import Rolling
-from tests.live_support.rollout import Plan
-
-JOINING = ("restart", "start", "temporary", "cut-over")
-
-
-class Obeyed(Rolling, Plan):
-    """A group of one client library, and a plan of it."""
-
-    def __init__(
-        self,
-        broker: Broker,
-        members: Members,
-        group: str,
-        topic: str,
-        *,
-        software: str,
-        folder: Path,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
-        Plan.__init__(self, broker, group, folder, capsys)
-        Rolling.__init__(self, broker, members, group, topic, partitions=6, software=software)
+from tests.live_support.rollout import PlannedGroup, recommends
 
 
 @pytest.mark.parametrize("software", ["kafka-python", "confluent-kafka"])
@@ -46,7 +25,7 @@ def test_a_mixed_list_is_not_advised_to_a_client_that_is_not_known_to_take_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Such a client fails when it is built: the coordinator is never asked."""
-    group = Obeyed(
+    group = PlannedGroup(
         kafka41, members, group_id, topic_name, software=software, folder=tmp_path, capsys=capsys
     )
     group.begin(["app-0", "app-1"], ["range"])
@@ -54,9 +33,10 @@ def test_a_mixed_list_is_not_advised_to_a_client_that_is_not_known_to_take_it(
     if "client log" in shown:
         for member in group.running.values():
             words += ["--client-log", str(member.host.log_path)]
-    for advice in (group.make(*words)["advice"], group.verify(*words)["advice"]):
-        joins = advice["action"] in JOINING and advice["verdict"] == "yes"
-        assert not (joins and len(advice["assignors"]) > 1), advice["text"]
+    for body in (group.make(*words), group.verify(*words)):
+        assert not (recommends(body) and len(body["advice"]["assignors"]) > 1), body["advice"][
+            "text"
+        ]
 
 
 def test_verify_asks_for_the_same_agreement_as_its_plan(
@@ -69,7 +49,7 @@ def test_verify_asks_for_the_same_agreement_as_its_plan(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A cut-over interrupts the service: the plan blocks it until somebody agrees."""
-    group = Obeyed(
+    group = PlannedGroup(
         kafka41, members, group_id, topic_name, software="confluent-kafka", folder=tmp_path,
         capsys=capsys,
     )  # fmt: skip

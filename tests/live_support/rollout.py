@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from rebal.cli import app
-from tests.kafka.broker import Broker
+from tests.kafka.administration import Administration
+from tests.kafka.members import Members
+from tests.kafka.rolling import Rolling
 from tests.kafka.service import answer
 
 LISTS = "partition.assignment.strategy"
@@ -20,7 +22,7 @@ class Plan:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Administration,
         group: str,
         folder: Path,
         capsys: pytest.CaptureFixture[str],
@@ -69,3 +71,44 @@ class Plan:
         assert "fault of rebal" not in told.err
         assert told.out or code == 0, told.err
         return code, told.out
+
+
+class PlannedGroup(Rolling, Plan):
+    """Members of one client library, and a plan of their group."""
+
+    def __init__(
+        self,
+        broker: Administration,
+        members: Members,
+        group: str,
+        topic: str,
+        *,
+        software: str,
+        folder: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        Plan.__init__(self, broker, group, folder, capsys)
+        Rolling.__init__(self, broker, members, group, topic, partitions=6, software=software)
+
+    def dies(self, name: str, assignors: list[str], *, killed: bool = False) -> None:
+        """Restart `name` with this list: the coordinator rejects it and it stays down."""
+        old = self.running[name]
+        if killed:
+            old.crash()
+        else:
+            old.stop()
+        newcomer = self.start(name, assignors, **self._options.get(name, {}))
+        newcomer.wait_for("error")
+        assert "InconsistentGroupProtocol" in str(newcomer.error)
+        newcomer.stop()
+        del self.running[name], self.lists[name]
+
+
+JOINING = ("restart", "start", "temporary", "cut-over")
+
+
+def recommends(body: dict[str, Any], assignors: list[str] | None = None) -> bool:
+    """Whether a plan or a verify says that a member may join now, with this list or any."""
+    advice = body["advice"]
+    joins = advice["action"] in JOINING and advice["verdict"] == "yes"
+    return joins and (assignors is None or advice["assignors"] == assignors)

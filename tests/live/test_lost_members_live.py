@@ -1,0 +1,265 @@
+"""Moments at which an operator once lost a member who did what `rebal` said, on real brokers.
+
+Each test makes the moment, holds `rebal` to not advising that restart, and then carries it out all
+the same: the coordinator rejects it, so the caution was right.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kafka.administration import Administration
+from tests.kafka.broker import Broker
+from tests.kafka.cluster import Cluster
+from tests.kafka.members import Members
+from tests.kafka.service import named
+from tests.live_support.rollout import PlannedGroup, recommends
+
+OLD = ["range"]
+BOTH = ["range", "cooperative-sticky"]
+MIXED = ["cooperative-sticky", "range"]
+FINAL = ["cooperative-sticky"]
+APPS = ("app-0", "app-1", "app-2")
+Grouped = Callable[[Administration], PlannedGroup]
+
+
+@pytest.fixture
+def group_on(
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    *,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Grouped:
+    """A new group on any broker or cluster."""
+
+    def made(broker: Administration) -> PlannedGroup:
+        return PlannedGroup(
+            broker, members, group_id, topic_name, software="java-3.9.1", folder=tmp_path,
+            capsys=capsys,
+        )  # fmt: skip
+
+    return made
+
+
+@pytest.fixture
+def group(kafka41: Broker, group_on: Grouped) -> Iterator[PlannedGroup]:
+    """A group on the shared broker, whose request log is on."""
+    made = group_on(kafka41)
+    with made.logged():
+        yield made
+
+
+def log_of(group: PlannedGroup) -> tuple[str, str]:
+    assert isinstance(group.broker, Broker)
+    return ("--request-log", str(group.broker.request_log_path))
+
+
+def logs_of(cluster: Cluster) -> tuple[str, ...]:
+    return tuple(w for path in cluster.request_logs.values() for w in ("--request-log", str(path)))
+
+
+def blind(group: PlannedGroup, *more: str) -> dict[str, Any]:
+    """What verify says to somebody who has no log and has never seen one."""
+    return group.verify("--journal", str(group.file.with_suffix(".blind.jsonl")), *more)
+
+
+def test_a_coordinator_that_forgot_the_lists(cluster41: Cluster, group_on: Grouped) -> None:
+    """RB113 is open: a static member's restart after the load is no rebalance."""
+    group = group_on(cluster41)
+    for name in APPS:
+        group.place(name, BOTH, instance_id=name, session_timeout_ms=45_000)
+    group.settle()
+    body = group.make("--expect-members", "3", *logs_of(cluster41))
+    assert body["steps"][-1]["target_list"] == FINAL
+    cluster41.move_coordinator(group.group)
+    group.settle()
+    group.restart("app-1", BOTH)
+    for told in (group.verify(), blind(group), group.verify("--probe", *logs_of(cluster41))):
+        assert told["exit_code"] in (3, 4)
+        assert not recommends(told, FINAL), told["advice"]
+    group.dies("app-0", FINAL)
+
+
+def test_a_member_that_went_back_to_its_old_list_unseen(group: PlannedGroup) -> None:
+    """RB901 is open: the plan knew every list, and of the new process it knows none."""
+    group.begin(APPS, BOTH)
+    body = group.make("--expect-members", "3", "--probe", *log_of(group))
+    assert recommends(body, FINAL), body["advice"]
+    group.restart("app-2", OLD)
+    told = blind(group)
+    assert told["exit_code"] == 4
+    assert not recommends(told, FINAL), told["advice"]
+    told = group.verify(*log_of(group))
+    assert told["exit_code"] == 3
+    assert not recommends(told, FINAL), told["advice"]
+    group.dies("app-0", FINAL)
+
+
+def test_a_member_of_another_deployment(group: PlannedGroup) -> None:
+    """RB607: one more member than the plan counts, and nobody knows its list."""
+    group.begin(APPS, BOTH)
+    group.make("--expect-members", "3", *log_of(group))
+    group.begin(["other-0"], OLD)
+    told = blind(group)
+    assert "RB607" in {one["rule"] for one in told["findings"]}
+    assert told["exit_code"] in (3, 4)
+    assert not recommends(told, FINAL), told["advice"]
+    group.dies("app-0", FINAL)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(180)
+def test_a_pod_that_was_rejected_more_than_a_minute_ago(group: PlannedGroup) -> None:
+    group.begin(APPS, BOTH)
+    group.make("--expect-members", "3", *log_of(group))
+    group.restart("app-2", OLD)
+    group.dies("app-0", FINAL)
+    time.sleep(65)
+    for told in (group.verify("--probe", *log_of(group)), group.verify("--probe"), blind(group)):
+        assert told["exit_code"] in (3, 4)
+        assert not recommends(told, FINAL), told["advice"]
+        assert [one["name"] for one in told["missing"]] == ["app-0"]
+    advice = group.verify("--probe", *log_of(group))["advice"]
+    assert (advice["action"], advice["verdict"]) == ("start", "yes"), advice
+    group.dies("app-1", FINAL)
+    group.begin(["app-0"], advice["assignors"])
+    assert not group.errors()
+
+
+def test_another_deployment_changed_the_elected_assignor(group: PlannedGroup) -> None:
+    group.begin(APPS, MIXED)
+    body = group.make("--expect-members", "3", *log_of(group))
+    assert (body["steps"][-1]["target_list"], body["assignor"]) == (FINAL, FINAL[0])
+    group.begin(["other-0"], OLD)
+    counted = ("--expect-members", "4")
+    for words, code in ((counted, 4), ((*counted, *log_of(group)), 3)):
+        told = group.verify(*words)
+        assert told["exit_code"] == code
+        assert [change["what"] for change in told["drift"]] == ["assignor"]
+        assert "[cooperative-sticky] does not hold it" in told["drift"][0]["text"]
+        assert not recommends(told, FINAL), told["advice"]
+    group.dies("app-0", FINAL)
+
+
+def test_the_last_old_member_left_and_the_coordinator_reloaded(
+    cluster41: Cluster, group_on: Grouped
+) -> None:
+    group = group_on(cluster41)
+    group.begin(["old-0"], OLD, session_timeout_ms=45_000)
+    group.begin(APPS[:2], MIXED, session_timeout_ms=45_000)
+    body = group.make("--to", "range", "--expect-members", "2", *logs_of(cluster41))
+    assert (body["steps"][-1]["target_list"], body["assignor"]) == (OLD, OLD[0])
+    group.stop("old-0")
+    group.settle()
+    cluster41.move_coordinator(group.group)
+    group.settle()
+    told = group.verify("--probe", *logs_of(cluster41))
+    assert told["exit_code"] == 4
+    (changed,) = told["drift"]
+    assert "is cooperative-sticky now: the plan's [range] does not hold it" in changed["text"]
+    assert not recommends(told, OLD), told["advice"]
+    # Killed, it starts no rebalance in which the other's whole list would come back.
+    group.dies("app-0", OLD, killed=True)
+
+
+def test_five_are_rejected_and_four_come_back(group: PlannedGroup) -> None:
+    group.begin(APPS[:1], OLD)
+    group.make("--expect-members", "6", *log_of(group))
+    names = [f"new-{n}" for n in range(5)]
+    for name in names:
+        group.refuses(name, FINAL, "InconsistentGroupProtocol")
+    told = group.verify("--probe", *log_of(group))
+    assert told["exit_code"] == 3
+    assert {one["kind"] for one in told["dangers"]} == {"refused"}
+    group.begin(names[:4], BOTH)
+    told = group.verify("--probe", *log_of(group))
+    assert told["exit_code"] == 3
+    (danger,) = told["dangers"]
+    assert "new-4" in danger["message"]
+    assert not set(names[:4]) & set(danger["message"].split())
+    assert told["advice"]["action"] == "start"
+    group.begin(names[4:], told["advice"]["assignors"])
+    told = group.verify("--probe", *log_of(group))
+    assert told["dangers"] == []
+
+
+def test_a_log_of_another_broker_with_a_group_of_the_same_name(
+    kafka39: Broker, group: PlannedGroup, group_on: Grouped
+) -> None:
+    group.begin(APPS, MIXED)
+    group.make("--expect-members", "3", *log_of(group))
+    twin = group_on(kafka39)
+    with twin.logged():
+        twin.begin(APPS, FINAL)
+    told = blind(group, "--step", "2", *log_of(twin))
+    assert named(told, "yes") == set(), "the twin's members have the final list"
+    assert not told["finished"]
+    assert told["exit_code"] == 4
+    assert any("another" in note for note in told["notes"]), told["notes"]
+
+
+def test_a_member_that_left_before_the_plan_was_made(group: PlannedGroup) -> None:
+    group.begin(APPS[:2], MIXED)
+    group.begin(["app-2"], OLD)
+    group.stop("app-2")
+    group.settle()
+    body = group.make(*log_of(group))
+    (asked,) = [one for one in body["findings"] if one["rule"] == "RB120"]
+    assert "app-2 left" in asked["message"]
+    assert "[range]" in asked["message"]
+    assert "--expect-members 3" in asked["message"]
+    for name in APPS[:2]:
+        group.restart(name, FINAL)
+    group.refuses("app-2", OLD, "InconsistentGroupProtocol")
+    told = group.verify("--expect-members", "3", *log_of(group))
+    assert told["exit_code"] == 3
+    assert not told["finished"]
+
+
+@pytest.mark.parametrize("prefixed", [False, True], ids=["merged", "with --prefix"])
+def test_logs_of_pods_with_one_client_id(
+    prefixed: bool, group: PlannedGroup, members: Members, tmp_path: Path
+) -> None:
+    """Java's own client id is the same in every pod, and the start of one pod's log is cut off."""
+    client_id = {"client.id": f"consumer-{group.group}-1"}
+    pods = {}
+    for name, assignors in (("app-0", FINAL), ("app-1", MIXED)):
+        pods[name] = members.start(
+            "java-3.9.1", group.broker, name, group.group, own=True, topics=[group.topic],
+            assignors=MIXED, settings=client_id,
+        )  # fmt: skip
+        group.running[name], group.lists[name] = pods[name], assignors
+    group.settle()
+    group.make("--expect-members", "2", *log_of(group))
+    pods["app-0"].stop()
+    pods["app-0"] = group.running["app-0"] = members.start(
+        "java-3.9.1", group.broker, "app-0", group.group, own=True, topics=[group.topic],
+        assignors=FINAL, settings=client_id,
+    )  # fmt: skip
+    group.settle()
+    lines = {name: member.log().splitlines() for name, member in pods.items()}
+    start = max(n for n, line in enumerate(lines["app-1"]) if "ConsumerConfig values" in line)
+    lines["app-1"] = lines["app-1"][start + 40 :]
+    assert any("Successfully joined group" in line for line in lines["app-1"])
+    merged = tmp_path / "merged.log"
+    text = [
+        f"[pod/{name}/service] {line}" if prefixed else line
+        for name, some in lines.items()
+        for line in some
+    ]
+    merged.write_text("\n".join(text) + "\n")
+    told = blind(group, "--client-log", str(merged))
+    done = {one["member_id"]: one["done"] for one in told["members"]}
+    assert done[str(pods["app-1"].member_id)] != "yes"
+    assert done[str(pods["app-0"].member_id)] == (
+        "yes" if prefixed else done[str(pods["app-0"].member_id)]
+    )
+    assert not told["finished"]
+    assert told["exit_code"] == 4
