@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rebal.groups.lag import Lag
 from rebal.groups.model import (
     Group,
     GroupSnapshot,
@@ -28,8 +27,9 @@ from rebal.groups.model import (
     Subscription,
     Topic,
 )
-from rebal.groups.partitions import Partitions
-from rebal.groups.snapshot import Format, dump_snapshot
+from rebal.groups.snapshot.documents import Format, dump_snapshot
+from rebal.groups.snapshot.lag import Lag
+from rebal.groups.snapshot.partitions import Partitions
 
 MEMBERS = 2000
 PARTITIONS = 1_000_000
@@ -47,9 +47,9 @@ _PARTS = """
 import sys, time
 from pathlib import Path
 from rebal.cli.files import read_snapshot
-from rebal.groups.assignors.kafka import KafkaAssignor
-from rebal.planner.whatif import simulate
-from rebal.planner.whatif_changes import Changes
+from rebal.groups.assignors.client.kafka import KafkaAssignor
+from rebal.planner.rehearsal.whatif.simulation import simulate
+from rebal.planner.rehearsal.whatif.changes import Changes
 calls = []
 whole = KafkaAssignor.assign_remembered
 def timed(assignor, spec):

@@ -10,7 +10,7 @@ from typing import Final
 
 from rebal.cli.errors import FileError, UsageError
 from rebal.groups.model import GroupSnapshot
-from rebal.groups.snapshot import dump_snapshot, file_stem, format_of, load_snapshot
+from rebal.groups.snapshot.documents import dump_snapshot, file_stem, format_of, load_snapshot
 
 ENDING: Final = ".rebal.yaml"
 

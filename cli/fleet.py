@@ -17,14 +17,14 @@ from rebal.cli.errors import UsageError
 from rebal.cli.forked import mapped
 from rebal.groups.model import GroupSnapshot, Record
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.fleet.tables import open_tables
-from rebal.inspectors.fleet.tables_groups import ScannedGroups
-from rebal.inspectors.fleet.tables_history import GroupHistory, read_history
-from rebal.planner.cost import Speed
-from rebal.planner.cost_work import estimating
+from rebal.inspectors.fleet.tables.groups import ScannedGroups
+from rebal.inspectors.fleet.tables.history import GroupHistory, read_history
+from rebal.inspectors.fleet.tables.reader import open_tables
+from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Plan, Verdict
 from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_rehearse
-from rebal.planner.routes import NotPlannedError, make_plan
+from rebal.planner.rehearsal.costs.cost import Speed
+from rebal.planner.rehearsal.costs.work import estimating
 
 GONE: Final = "gone"
 _HOUR: Final = 3_600_000_000
@@ -33,8 +33,9 @@ _MANY: Final = 5000
 _ENOUGH: Final = 450_000
 _A_MEMBER: Final = 25
 _LEAST: Final = 80_000
-"""Work on rehearsals (planner/cost_work.py) after which a report leaves the rest estimated: so
-much, less what its members take anyhow, so that a report of any fleet is there in seconds."""
+"""Work on rehearsals (planner/rehearsal/costs/work.py) after which a report leaves the rest
+estimated: so much, less what its members take anyhow, so that a report of any fleet is there in
+seconds."""
 VERDICTS: Final = (*(verdict.value for verdict in Verdict), GONE)
 _HARMLESS: Final = frozenset(
     {

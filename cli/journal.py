@@ -12,7 +12,7 @@ import msgspec
 from rebal.cli.errors import FileError
 from rebal.cli.files import append_line, read_text
 from rebal.planner.plan import Plan
-from rebal.planner.verify_journal import JOURNAL_SCHEMA, JournalEntry, plan_key
+from rebal.planner.verification.journal import JOURNAL_SCHEMA, JournalEntry, plan_key
 
 ENDING: Final = ".journal.jsonl"
 

@@ -21,9 +21,9 @@ from rebal.cli.errors import FailOn, ReadError, UsageError
 from rebal.cli.output import Format, say
 
 if TYPE_CHECKING:
+    from rebal.groups.evidence.observations import Observation
     from rebal.groups.model import GroupSnapshot
-    from rebal.groups.observations import Observation
-    from rebal.inspectors.connection import ClusterConfig
+    from rebal.inspectors.connection.config import ClusterConfig
 
 _OFFSET: Final = re.compile(r"([+-])([01]\d):?([0-5]\d)")
 _SECRET: Final = re.compile("password|secret|jaas|token|key", re.IGNORECASE)
@@ -119,7 +119,7 @@ class Connection:
         Raises:
             RebalError: no broker named, or a setting that cannot be used; the message names it.
         """
-        from rebal.inspectors.connection import resolve
+        from rebal.inspectors.connection.config import resolve
 
         return resolve(
             bootstrap=self.bootstrap,
@@ -182,7 +182,7 @@ def snapshot_for(
     elif evidence is not None and scanned.is_offline(connection, probe=probe):
         (found,) = scanned.snapshots(evidence, [group])
     else:
-        from rebal.inspectors.live import GroupFailure, read_groups
+        from rebal.inspectors.kafka.read import GroupFailure, read_groups
 
         (answer,) = read_groups(
             connection.config(), [group], probe=probe, assignors=tuple(assignors)
@@ -209,8 +209,8 @@ def evidence_files(
     seen: list[Observation] = []
     zone = _zone(log_timezone)
     if request_log:
-        from rebal.inspectors.request_log import read_request_log
-        from rebal.inspectors.text_input import files_in
+        from rebal.inspectors.logs.requests.reader import read_request_log
+        from rebal.inspectors.logs.text_input import files_in
 
         reading = read_request_log(files_in(request_log), tz_offset=zone)
         seen += (*reading.observations, *reading.logs)
@@ -226,14 +226,14 @@ def evidence_files(
                 "the format of brokers before 2.8; what they said is missing."
             )
     if client_log:
-        from rebal.inspectors.client_log import read_client_logs
+        from rebal.inspectors.logs.client.reader import read_client_logs
 
         logs = read_client_logs(client_log, tz_offset=zone)
         seen += (*logs.observations, *logs.logs)
         for note in logs.notes:
             say(note)
     if inventory is not None:
-        from rebal.inspectors.inventory import read_inventory
+        from rebal.inspectors.inventory.reader import read_inventory
 
         files = read_inventory(inventory)
         seen += files.declared
@@ -267,7 +267,7 @@ def _zone(text: str | None) -> tzinfo | None:
 
 def with_evidence(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> GroupSnapshot:
     """`snapshot` with what was seen of its members bound to them, and what follows from it all."""
-    from rebal.groups.evidence import merge
+    from rebal.groups.evidence.merge import merge
 
     return merge(snapshot, seen)
 

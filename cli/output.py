@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.segment import Segment
 
-    from rebal.inspectors.live import GroupFailure
+    from rebal.inspectors.kafka.read import GroupFailure
 
 _R = TypeVar("_R")
 _UNLIMITED: Final = 4000
@@ -129,7 +129,7 @@ def envelope(
     """
     import msgspec
 
-    from rebal.groups.snapshot import enc_hook, text_of
+    from rebal.groups.snapshot.documents import enc_hook, text_of
 
     plain = msgspec.to_builtins(dict(body), enc_hook=hook or enc_hook)
     made = {"schema": f"rebal.{kind}/1", **plain, "exit_code": code}

@@ -21,8 +21,8 @@ from rebal.cli.output import say
 
 if TYPE_CHECKING:
     from rebal.cli.options import Connection
+    from rebal.groups.evidence.observations import Observation
     from rebal.groups.model import GroupSnapshot
-    from rebal.groups.observations import Observation
     from rebal.inspectors.fleet.manifest import Manifest
 
 Evidence = Annotated[
@@ -60,8 +60,8 @@ def observations(folder: Path | None, groups: Sequence[str]) -> tuple[Observatio
     """
     if folder is None:
         return ()
-    from rebal.inspectors.fleet.tables import open_tables
-    from rebal.inspectors.fleet.tables_seen import read_observations
+    from rebal.inspectors.fleet.tables.reader import open_tables
+    from rebal.inspectors.fleet.tables.seen import read_observations
 
     tables = open_tables(folder)
     wanted = set(groups)
@@ -89,8 +89,8 @@ def snapshots(
         TablesError: no finished scan is in the folder.
         UsageError: the scan saw no such group.
     """
-    from rebal.inspectors.fleet.tables import open_tables
-    from rebal.inspectors.fleet.tables_groups import read_snapshots
+    from rebal.inspectors.fleet.tables.groups import read_snapshots
+    from rebal.inspectors.fleet.tables.reader import open_tables
 
     tables = open_tables(folder)
     found: dict[str, GroupSnapshot] = {}
@@ -124,7 +124,7 @@ def _age(manifest: Manifest) -> str:
     until = manifest.observed_until
     if until is None:
         return "as scanned, at no known time"
-    from rebal.cli.views.common import span_text
+    from rebal.cli.render.common import span_text
 
     ago = span_text(datetime.now(UTC) - until)
     return f"as seen until {until.astimezone(UTC):%Y-%m-%d %H:%MZ}, {ago} ago"

@@ -10,15 +10,15 @@ from msgspec.structs import replace
 
 from rebal.cli import acceptance, output
 from rebal.cli.errors import UsageError
-from rebal.groups.assume import AssumptionError, apply_assumptions
+from rebal.groups.evidence.assume import AssumptionError, apply_assumptions
 from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge
-from rebal.planner.verify import Standing, entry_of, verify
-from rebal.planner.verify_confirm import ContradictedError, NothingToConfirmError, confirm
+from rebal.planner.verification.confirm import ContradictedError, NothingToConfirmError, confirm
+from rebal.planner.verification.verify import Standing, entry_of, verify
 
 if TYPE_CHECKING:
     from rebal.cli.journal import Journal
     from rebal.planner.plan import Accepted, Plan
-    from rebal.planner.verify_journal import JournalEntry
+    from rebal.planner.verification.journal import JournalEntry
 
 _KEEP: Final = timedelta(seconds=30)
 """An unchanged look goes into the journal this often: it proves that lag and owners stood so."""

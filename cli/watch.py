@@ -13,7 +13,7 @@ import msgspec
 from rebal.cli.errors import UsageError
 from rebal.groups.errors import RebalError
 from rebal.groups.model import Tri
-from rebal.planner.verify import NOT_YET, Standing
+from rebal.planner.verification.verify import NOT_YET, Standing
 
 if TYPE_CHECKING:
     from rebal.groups.model import GroupSnapshot

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from rebal.groups.fingerprint import Trace, traces
+from rebal.groups.evidence.fingerprint import Trace, traces
 from rebal.groups.model import (
     Evidence,
     RebalanceProtocol,

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from rebal.groups.by_topic import ByTopic
-from rebal.groups.lag import NO_LAG, Lags
-from rebal.groups.partitions import Partitions
-from rebal.groups.replicas import NO_REPLICAS, Replicas
+from rebal.groups.snapshot.by_topic import ByTopic
+from rebal.groups.snapshot.lag import NO_LAG, Lags
+from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.replicas import NO_REPLICAS, Replicas
 from rebal.groups.worker import WorkerState
 
 if TYPE_CHECKING:

@@ -23,8 +23,10 @@ from rebal.groups.model import (
     Record,
     Tri,
 )
-from rebal.planner.cost import Speed
-from rebal.planner.families import (
+from rebal.planner.admission.memory import memory_of
+from rebal.planner.admission.rejected import still_out
+from rebal.planner.admission.remembered import CoordinatorMemory
+from rebal.planner.clients import (
     able,
     assume_family,
     candidates,
@@ -35,9 +37,7 @@ from rebal.planner.families import (
     without_mixed,
 )
 from rebal.planner.kinds import custom, kept_partitions, runs_cooperative
-from rebal.planner.memory import memory_of
-from rebal.planner.rejected import still_out
-from rebal.planner.remembered import CoordinatorMemory
+from rebal.planner.rehearsal.costs.cost import Speed
 
 COOPERATIVE: Final = "cooperative"
 EAGER: Final = "eager"

@@ -14,7 +14,7 @@ from typing import Final
 from rebal.groups.clients import UNKNOWN, family, version_tuple
 from rebal.groups.model import GroupType, Record, Tri
 from rebal.planner.context import Context, Facts
-from rebal.planner.cost_timeouts import back_in_time, of_family
+from rebal.planner.rehearsal.costs.timeouts import back_in_time, of_family
 
 POLICY: Final = "group.consumer.migration.policy"
 _PROTOCOLS: Final = "group.coordinator.rebalance.protocols"

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from rebal.groups.model import Evidence, GroupSnapshot, RebalanceProtocol, Record, Tri
-from rebal.groups.snapshot import Format, dumps, loads
+from rebal.groups.snapshot.documents import Format, dumps, loads
 
 SCHEMA: Final = "rebal.plan/1"
 
@@ -49,8 +49,8 @@ class Gate(Record, frozen=True, kw_only=True, omit_defaults=False):
     """What must be true on the live group before the next step: a command and the state it shows.
 
     `needs` are the facts that decide it, one sentence each; `holds` is today's answer. `aim` names
-    what proves it (planner/verify_gates.py; None: the step's list tells). `by_hand` says what a
-    person must look at, where no evidence can show all of it.
+    what proves it (planner/verification/gates.py; None: the step's list tells). `by_hand` says what
+    a person must look at, where no evidence can show all of it.
     """
 
     command: str
@@ -258,5 +258,5 @@ def dump_plan(plan: Plan, form: Format = "yaml") -> str:
 
 
 def load_plan(text: str, form: Format, name: str = "plan") -> Plan:
-    """The plan in `text`; errors as groups/snapshot.py's `loads` says."""
+    """The plan in `text`; errors as groups/snapshot/documents.py's `loads` says."""
     return loads(text, form, name, SCHEMA, Plan)

@@ -12,8 +12,9 @@ groups in the order to take them:
 
 Cost and gain are in partition-seconds: the sum over partitions of how long each is not consumed.
 The cost is the plan's own, summed over the steps that are left. Rehearsing thousands of groups
-takes long: they may be planned within `estimating` (planner/cost_work.py), and `to_rehearse` says
-which of them, the first to take first, are to be planned again with their real cost.
+takes long: they may be planned within `estimating` (planner/rehearsal/costs/work.py), and
+`to_rehearse` says which of them, the first to take first, are to be planned again with their real
+cost.
 
 The gain is what stood still at the rebalances that were seen and would not have under COOPERATIVE
 or KIP-848, per hour.
@@ -26,8 +27,8 @@ from math import inf
 from typing import Final
 
 from rebal.groups.model import RebalanceProtocol, Record, Tri
-from rebal.planner.cost import Speed
 from rebal.planner.plan import Finding, Plan, Severity, Step, Verdict
+from rebal.planner.rehearsal.costs.cost import Speed
 
 _RANK: Final = {Verdict.READY: 1, Verdict.UNPROVEN: 2, Verdict.BLOCKED: 3, Verdict.DONE: 4}
 

@@ -11,7 +11,7 @@ from rebal.cli.errors import DONE, FAILED
 from rebal.cli.output import Format
 
 if TYPE_CHECKING:
-    from rebal.inspectors.doctor import DoctorReport
+    from rebal.inspectors.kafka.doctor import DoctorReport
 
 
 def command(
@@ -32,14 +32,14 @@ def command(
     Every source is tried, or judged by your own rights; nothing is sent to a group but
     descriptions. Exits with 0 when the cluster could be asked, 1 when no client can log in.
     """
-    from rebal.inspectors.doctor import examine
+    from rebal.inspectors.kafka.doctor import examine
 
     connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
     report = examine(connection.config(), group)
     code = DONE if _logged_in(report) else FAILED
     if form is Format.TEXT:
-        from rebal.cli.views.common import command_line
-        from rebal.cli.views.doctor_view import doctor_view
+        from rebal.cli.render.common import command_line
+        from rebal.cli.render.doctor import doctor_view
 
         words = ["rebal", "inspect", group or "GROUP", "--probe", *connection.typed()]
         again = command_line(words)

@@ -90,7 +90,7 @@ def command(
     code = _code(report, fail_on, exit_zero)
     now = datetime.now(UTC)
     if chosen is FleetFormat.TEXT and out is None:
-        from rebal.cli.views.fleet_text import fleet_view
+        from rebal.cli.render.fleet.screen import fleet_view
 
         output.page(fleet_view(report, now=now, one=group, wide=wide), wide=wide)
         return code
@@ -109,18 +109,18 @@ def _text(
     report: FleetReport, form: FleetFormat, code: int, now: datetime, group: str | None
 ) -> str:
     if form is FleetFormat.TEXT:
-        from rebal.cli.views.fleet_text import fleet_view
+        from rebal.cli.render.fleet.screen import fleet_view
 
         return output.render(fleet_view(report, now=now, one=group, wide=True), width=4000)
     if form is FleetFormat.MARKDOWN:
-        from rebal.cli.views.fleet_markdown import fleet_markdown
+        from rebal.cli.render.fleet.markdown import fleet_markdown
 
         return fleet_markdown(report, code, now)
     if form is FleetFormat.HTML:
-        from rebal.cli.views.fleet_html import fleet_html
+        from rebal.cli.render.fleet.page import fleet_html
 
         return fleet_html(report, now)
-    from rebal.cli.views.fleet_body import fleet_body
+    from rebal.cli.render.fleet.document import fleet_body
 
     return output.envelope("fleet", fleet_body(report, whole=group is not None), code, form)
 

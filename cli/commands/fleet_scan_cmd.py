@@ -85,7 +85,7 @@ def command(
         connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
         config = connection.config()
         with _as_usage():
-            from rebal.inspectors.fleet.kafka_options import token_address
+            from rebal.inspectors.fleet.sources.kafka_options import token_address
 
             tokens = token_address(config)
     from rebal.inspectors.fleet.job import ScanOrder, run_scan
@@ -107,7 +107,7 @@ def command(
     )
     with _as_usage(), _progress() as (say, tasks):
         manifest = run_scan(order, say, tasks)
-    from rebal.cli.views.fleet_summary import summary_body, summary_lines
+    from rebal.cli.render.fleet.summary import summary_body, summary_lines
 
     if form is output.Format.TEXT:
         for line in summary_lines(manifest, out):
@@ -128,7 +128,7 @@ def _pair(text: str) -> tuple[str, str]:
 @contextmanager
 def _as_usage() -> Iterator[None]:
     """What Java's client cannot do is said as what was typed wrong."""
-    from rebal.inspectors.errors import SettingError
+    from rebal.inspectors.kafka.errors import SettingError
 
     try:
         yield

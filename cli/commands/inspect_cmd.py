@@ -19,8 +19,8 @@ from rebal.cli.output import FindingsFormat
 if TYPE_CHECKING:
     from rebal.cli.report import Report
     from rebal.groups.model import GroupSnapshot
-    from rebal.inspectors.connection import ClusterConfig
-    from rebal.inspectors.live import GroupFailure
+    from rebal.inspectors.connection.config import ClusterConfig
+    from rebal.inspectors.kafka.read import GroupFailure
 
 
 def command(
@@ -125,7 +125,7 @@ def _read(
     probe: bool,
     assignors: Sequence[str],
 ) -> tuple[list[GroupSnapshot], list[GroupFailure]]:
-    from rebal.inspectors.live import GroupFailure, read_groups, select_groups
+    from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups
 
     selected = select_groups(config, names, match=match, all_groups=all_groups)
     chosen = selected.group_ids
@@ -135,7 +135,7 @@ def _read(
     reading = pool.submit(read_groups, config, chosen, probe=probe, assignors=tuple(assignors))
     # What the answer needs is loaded while the brokers are asked. The pool is not waited for:
     # somebody who presses Ctrl-C goes at once.
-    for module in ("report", "views.inspect_view"):
+    for module in ("report", "render.inspection.screen"):
         import_module(f"rebal.cli.{module}")
     pool.shutdown(wait=False)
     answers = reading.result()
@@ -152,7 +152,7 @@ def _save(seen: Sequence[GroupSnapshot], save_to: Path | None, redact: bool) -> 
         raise UsageError(f"--save-to {save_to}: several groups need a folder that exists.")
     for one in seen:
         if redact:
-            from rebal.groups.redact import redact as redacted
+            from rebal.groups.snapshot.redact import redact as redacted
 
             one = redacted(one)  # noqa: PLW2901
         output.say(f"saved {save_snapshot(one, save_to or Path.cwd())}")
@@ -165,12 +165,12 @@ def _show(
     form: FindingsFormat,
 ) -> None:
     if form in (FindingsFormat.SARIF, FindingsFormat.GITHUB):
-        from rebal.cli.views.findings_export import exported
+        from rebal.cli.render.findings import exported
 
         unread = {failure.name: failure.message for failure in failures}
         output.write(exported(form, *reports, failures=unread))
         return
-    from rebal.cli.views.inspect_body import inspect_body
+    from rebal.cli.render.inspection.document import inspect_body
 
     body = {
         "groups": [inspect_body(report) for report in reports],
@@ -182,8 +182,8 @@ def _show(
 def _print(reports: Iterable[Report], wide: bool, probed: bool, typed: Sequence[str]) -> None:
     from rich.text import Text
 
-    from rebal.cli.views.common import command_line
-    from rebal.cli.views.inspect_view import inspect_view, next_step
+    from rebal.cli.render.common import command_line
+    from rebal.cli.render.inspection.screen import inspect_view, next_step
 
     for n, report in enumerate(reports):
         step, *more = next_step(report, probed).split()

@@ -165,9 +165,9 @@ def plan_of(
     Raises:
         UsageError: no such goal, or an assumption that does not fit the group.
     """
-    from rebal.groups.assume import AssumptionError, apply_assumptions
-    from rebal.planner.cost import Speed
-    from rebal.planner.routes import NotPlannedError, make_plan
+    from rebal.groups.evidence.assume import AssumptionError, apply_assumptions
+    from rebal.planner.paths import NotPlannedError, make_plan
+    from rebal.planner.rehearsal.costs.cost import Speed
 
     try:
         seen, assumed = apply_assumptions(seen, assume)
@@ -188,15 +188,15 @@ def plan_of(
 
 def _print(plan: Plan, form: PlanFormat, *, now: datetime | None, wide: bool) -> None:
     if form is PlanFormat.TEXT:
-        from rebal.cli.views.plan_view import plan_view
+        from rebal.cli.render.plans.screen import plan_view
 
         output.page(plan_view(plan, now=now, wide=wide), wide=wide)
     elif form is PlanFormat.MARKDOWN:
-        from rebal.cli.views.plan_markdown import plan_markdown
+        from rebal.cli.render.plans.markdown import plan_markdown
 
         output.write(plan_markdown(plan))
     elif form in (PlanFormat.SARIF, PlanFormat.GITHUB):
-        from rebal.cli.views.findings_export import exported
+        from rebal.cli.render.findings import exported
 
         output.write(exported(form, plan))
     else:

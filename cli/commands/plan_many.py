@@ -13,9 +13,9 @@ from rebal.cli.errors import FAILED, FailOn, judged, worst
 from rebal.cli.output import PlanFormat
 
 if TYPE_CHECKING:
-    from rebal.groups.observations import Observation
-    from rebal.inspectors.connection import ClusterConfig
-    from rebal.inspectors.live import GroupFailure
+    from rebal.groups.evidence.observations import Observation
+    from rebal.inspectors.connection.config import ClusterConfig
+    from rebal.inspectors.kafka.read import GroupFailure
     from rebal.planner.plan import Plan
 
 _ORDER: Final = ("blocked", "unproven", "ready", "done")
@@ -40,7 +40,7 @@ def plan_many(
     The exit code is the worst of all: 1 (a group could not be read, or a broker did not list its
     groups) before 3 before 4.
     """
-    from rebal.inspectors.live import GroupFailure, read_groups, select_groups
+    from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups
 
     selected = select_groups(config, (), match=match, all_groups=match is None)
     chosen = selected.group_ids
@@ -62,13 +62,13 @@ def plan_many(
     plans.sort(key=lambda plan: (_ORDER.index(plan.verdict), plan.group_id))
     code = worst(codes)
     if form is PlanFormat.TEXT:
-        from rebal.cli.views.plan_list_view import plan_list_view
+        from rebal.cli.render.plans.listing import plan_list_view
 
         words = ["--to", wishes.to] if wishes.to != "cooperative" else []
         view = plan_list_view(plans, (*words, *wishes.options))
         output.page(view, wide=wide)
     elif form in (PlanFormat.SARIF, PlanFormat.GITHUB):
-        from rebal.cli.views.findings_export import exported
+        from rebal.cli.render.findings import exported
 
         unread = {failure.name: failure.message for failure in failures}
         output.write(exported(form, *plans, failures=unread))

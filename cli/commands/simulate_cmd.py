@@ -16,8 +16,8 @@ from rebal.groups.assignors import NAMES
 if TYPE_CHECKING:
     from rebal.groups.assignors import Assignor
     from rebal.groups.model import GroupSnapshot
-    from rebal.planner.whatif import Simulation
-    from rebal.planner.whatif_workers import WorkersSimulation
+    from rebal.planner.rehearsal.whatif.simulation import Simulation
+    from rebal.planner.rehearsal.whatif.workers import WorkersSimulation
 
 UNTIL_STABLE: Final = "until-stable"
 SERVER_SIDE: Final = ("uniform", "consumer:range")
@@ -106,9 +106,9 @@ def command(
             raise UsageError("of what may happen, Connect workers know --restart-member alone.")
         made = _of_workers(found, names, restart_member or ())
         return _print_workers(made, where, following, form=form, wide=wide)
-    from rebal.planner.whatif import simulate
-    from rebal.planner.whatif_changes import Changes, WhatIfError
-    from rebal.planner.whatif_run import MOST_ROUNDS
+    from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
+    from rebal.planner.rehearsal.whatif.run import MOST_ROUNDS
+    from rebal.planner.rehearsal.whatif.simulation import simulate
 
     changes = Changes(
         add_members=add_member or 0,
@@ -138,7 +138,7 @@ def command(
         given = connection.typed(snapshot)
         _print(found, simulations, where, [group, *given] if group else given, wide)
     else:
-        from rebal.cli.views.simulate_body import simulate_text
+        from rebal.cli.render.simulation.document import simulate_text
 
         output.stream(simulate_text(found, simulations, changes, code, form))
     return code
@@ -171,8 +171,8 @@ def _of_workers(
     found: GroupSnapshot, protocols: Sequence[str], restarted: Sequence[str]
 ) -> WorkersSimulation:
     """Connect workers: what restarts do to them, under each of these values of connect.protocol."""
-    from rebal.planner.whatif_changes import WhatIfError
-    from rebal.planner.whatif_workers import simulate_workers
+    from rebal.planner.rehearsal.whatif.changes import WhatIfError
+    from rebal.planner.rehearsal.whatif.workers import simulate_workers
 
     try:
         return simulate_workers(found, protocols, restarted)
@@ -187,8 +187,8 @@ def _print_workers(
         body = {name: getattr(made, name) for name in made.__struct_fields__}
         output.stream([output.envelope("simulate-workers", body, DONE, form)])
         return DONE
-    from rebal.cli.views.common import command_line
-    from rebal.cli.views.simulate_workers import workers_view
+    from rebal.cli.render.common import command_line
+    from rebal.cli.render.simulation.workers import workers_view
 
     command = output.escape(command_line(["rebal", "plan-upgrade", *following]))
     output.page(workers_view(output.shown(made), output.escape(where), command), wide=wide)
@@ -235,9 +235,9 @@ def _code(simulation: Simulation, most: int | None) -> int:
 def _print(
     found: GroupSnapshot, made: Sequence[Simulation], where: str, given: list[str], wide: bool
 ) -> None:
-    from rebal.cli.views.common import command_line, when
-    from rebal.cli.views.simulate_compare import compare_view
-    from rebal.cli.views.simulate_view import simulate_view
+    from rebal.cli.render.common import command_line, when
+    from rebal.cli.render.simulation.compare import compare_view
+    from rebal.cli.render.simulation.screen import simulate_view
 
     source = output.escape(where)
     if where != "live":

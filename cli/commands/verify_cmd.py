@@ -17,10 +17,10 @@ from rebal.cli import acceptance, options, output, scanned
 from rebal.cli.errors import DONE, FailOn, FileError, UsageError, judged
 
 if TYPE_CHECKING:
+    from rebal.groups.evidence.observations import Observation
     from rebal.groups.model import GroupSnapshot
-    from rebal.groups.observations import Observation
     from rebal.planner.plan import Plan
-    from rebal.planner.verify import Standing
+    from rebal.planner.verification.verify import Standing
 
 
 class VerifyFormat(StrEnum):
@@ -156,7 +156,7 @@ def command(
         standing = _strict(asked, fail_on)
         _print(standing, form, wide)
         return DONE if exit_zero else standing.exit_code
-    from rebal.cli.views.verify_live import shower
+    from rebal.cli.render.verification.live import shower
     from rebal.cli.watch import watch as follow
 
     # What readers say of their files would be said at each look, and through the live view.
@@ -177,7 +177,7 @@ def _strict(standing: Standing, fail_on: FailOn) -> Standing:
         return standing
     from msgspec.structs import replace
 
-    from rebal.planner.advice import stop
+    from rebal.planner.admission.advice import stop
 
     advice = stop("a warning stands, and --fail-on counts it")
     return replace(standing, exit_code=code, advice=advice, next=advice.text, finished=False)
@@ -198,7 +198,7 @@ def _word(
 
 def _read_plan(path: Path) -> Plan:
     from rebal.cli.files import read_text
-    from rebal.groups.snapshot import format_of
+    from rebal.groups.snapshot.documents import format_of
     from rebal.planner.plan import load_plan
 
     return load_plan(read_text(path), format_of(str(path)), str(path))
@@ -221,7 +221,7 @@ def _same(plan: Plan, seen: GroupSnapshot) -> None:
 
 def _print(standing: Standing, form: VerifyFormat, wide: bool) -> None:
     if form is VerifyFormat.TEXT:
-        from rebal.cli.views.verify_view import verify_view
+        from rebal.cli.render.verification.screen import verify_view
 
         output.page(verify_view(standing, wide=wide), wide=wide)
         return

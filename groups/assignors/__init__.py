@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rebal.groups.assignors.kafka import ASSIGNORS
+from rebal.groups.assignors.client.kafka import ASSIGNORS
 from rebal.groups.assignors.spec import (
     Assignment,
     Assignor,

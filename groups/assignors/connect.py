@@ -17,7 +17,7 @@ from itertools import cycle
 from math import log
 from typing import Final
 
-from rebal.groups.assignors.javatable import HashTable, hash_order, string_hash, utf16
+from rebal.groups.assignors.java.javatable import HashTable, hash_order, string_hash, utf16
 from rebal.groups.model import Record
 from rebal.groups.wire.connect import CONNECTOR, ConnectorTasks
 from rebal.groups.worker import Running

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from rebal.groups.wire.offsets_key import kind_name
 from rebal.inspectors.fleet.buckets import BucketWriter, Ints, bucket_of
-from rebal.inspectors.fleet.commit_sums import CommitSums
-from rebal.inspectors.fleet.commits import name_topics
+from rebal.inspectors.fleet.commits.sums import CommitSums
+from rebal.inspectors.fleet.commits.table import name_topics
 from rebal.inspectors.fleet.kinds import explain, group_in, sort_out
 from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.schemas import BUCKET, RECORDS, REQUESTS

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rebal.groups.errors import RebalError
-from rebal.inspectors.connection import ClusterConfig
+from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.session import SparkError, SparkSettings, require, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rebal.inspectors.fleet.sources import Source
+    from rebal.inspectors.fleet.sources.captured import Source
     from rebal.inspectors.fleet.store import Run
 
 Say = Callable[[str], None]
@@ -68,24 +68,24 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
 def _look(order: ScanOrder, run: Run) -> Any:
     """What can be said to be wrong before Spark is started."""
     from rebal.inspectors.fleet.paths import is_remote
-    from rebal.inspectors.text_input import cannot_read
+    from rebal.inspectors.logs.text_input import cannot_read
 
     for path in order.request_logs:
         if not is_remote(path) and not os.access(path, os.R_OK):
             missing = not os.path.exists(path)
             raise cannot_read(path, FileNotFoundError() if missing else PermissionError())
     if order.config is not None:
-        from rebal.inspectors.fleet.kafka_options import java_options
-        from rebal.inspectors.fleet.kafka_source import find_range
+        from rebal.inspectors.fleet.sources.kafka import find_range
+        from rebal.inspectors.fleet.sources.kafka_options import java_options
 
         java_options(order.config)
         return find_range(order.config, run.previous)
     if order.segments:
-        from rebal.inspectors.fleet.segments import find_segments
+        from rebal.inspectors.fleet.sources.segments import find_segments
 
         return find_segments(order.segments)
     if order.offsets:
-        from rebal.inspectors.fleet.sources import find_files
+        from rebal.inspectors.fleet.sources.captured import find_files
 
         return find_files(order.offsets)
     return None
@@ -96,17 +96,17 @@ def _carry_out(spark: SparkSession, run: Run, order: ScanOrder, what: Any, say: 
 
     source: Source | None = None
     if order.config is not None:
-        from rebal.inspectors.fleet.kafka_source import read_kafka
+        from rebal.inspectors.fleet.sources.kafka import read_kafka
 
         source = read_kafka(spark, order.config, what)
         for note in source.notes:
             say(note)
     elif order.segments:
-        from rebal.inspectors.fleet.segments import read_segments
+        from rebal.inspectors.fleet.sources.segments import read_segments
 
         source = read_segments(spark, what)
     elif order.offsets:
-        from rebal.inspectors.fleet.sources import read_files
+        from rebal.inspectors.fleet.sources.captured import read_files
 
         source = read_files(spark, what)
     return scan(spark, run, source=source, request_logs=order.request_logs, say=say)
@@ -178,11 +178,11 @@ def _in_words(error: Exception, order: ScanOrder) -> str:
     if order.config is not None:
         text = order.config.scrub(text)
         if "AuthorizationException" in text:
-            from rebal.inspectors.fleet.kafka_source import needed_rights
+            from rebal.inspectors.fleet.sources.kafka import needed_rights
 
             return f"this user may not read the records of __consumer_offsets: {needed_rights()}"
         if order.config.oauth is not None and any(sign in text for sign in _NO_TOKEN):
-            from rebal.inspectors.fleet.kafka_options import no_token
+            from rebal.inspectors.fleet.sources.kafka_options import no_token
 
             return no_token(order.config.oauth)
         if "SaslAuthenticationException" in text:

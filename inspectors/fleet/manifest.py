@@ -10,7 +10,7 @@ import msgspec
 
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Record
-from rebal.inspectors.brokers import SeenBrokers
+from rebal.inspectors.kafka.brokers import SeenBrokers
 
 SCHEMA: Final = "rebal.fleet-scan/2"
 CURRENT: Final = "current"

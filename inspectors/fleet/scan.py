@@ -29,13 +29,13 @@ import pyarrow.parquet as pq
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.buckets import find_pieces, make_ranges
-from rebal.inspectors.fleet.commits import again
+from rebal.inspectors.fleet.commits.table import again
 from rebal.inspectors.fleet.intake import ROWS, only_new, take_in, take_requests
 from rebal.inspectors.fleet.kinds import REPEATED
 from rebal.inspectors.fleet.manifest import Manifest, TableEntry
 from rebal.inspectors.fleet.parts import REPORT_DDL
 from rebal.inspectors.fleet.schemas import REQUESTS, TABLES
-from rebal.inspectors.fleet.sources import SKIPPED, TOPIC, Source, whole_rows
+from rebal.inspectors.fleet.sources.captured import SKIPPED, TOPIC, Source, whole_rows
 from rebal.inspectors.fleet.store import Run, counted
 from rebal.inspectors.fleet.tasks import in_tasks
 from rebal.inspectors.fleet.telling import Tale, tell
@@ -216,7 +216,7 @@ def _read_requests(
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
-    from rebal.inspectors.fleet.requests import read_requests
+    from rebal.inspectors.fleet.sources.requests import read_requests
 
     logs = read_requests(spark, list(paths))
     said = [name for name in REQUESTS.names if name not in _PLACE]

@@ -9,12 +9,12 @@ from typing import Final
 import pyarrow as pa
 
 from rebal.inspectors.fleet.buckets import BUCKET, Range, Shape, in_order, read_range
-from rebal.inspectors.fleet.commit_groups import commit_groups
-from rebal.inspectors.fleet.commits import merge_commits, write_commits
+from rebal.inspectors.fleet.commits.groups import commit_groups
+from rebal.inspectors.fleet.commits.table import merge_commits, write_commits
 from rebal.inspectors.fleet.kinds import group_in
 from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.schemas import GROUPS, TEXT
-from rebal.inspectors.fleet.timeline import ORDER, RECORD, make_tables
+from rebal.inspectors.fleet.timeline.timeline import ORDER, RECORD, make_tables
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rebal.planner.context import CONSUMER, Context, Facts
-from rebal.planner.rules.kip848 import still_classic
+from rebal.planner.rules.kip848.online import still_classic
 
 
 def ahead(context: Context) -> tuple[Facts, ...]:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -134,6 +134,6 @@ def rules() -> Mapping[str, Rule]:
 @cache
 def _load_all() -> None:
     package = import_module("rebal.planner.rules")
-    for module in iter_modules(package.__path__):
-        if re.fullmatch(r"rb\d{3}", module.name):
-            import_module(f"rebal.planner.rules.{module.name}")
+    for module in walk_packages(package.__path__, f"{package.__name__}."):
+        if re.search(r"\.rb\d{3}$", module.name):
+            import_module(module.name)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.assignors import Spec, SpecMember
-from rebal.groups.assignors.holding import Holding
-from rebal.groups.assignors.problem import Problem
+from rebal.groups.assignors.client.holding import Holding
+from rebal.groups.assignors.client.problem import Problem
 
 MEMBERS = (2, 0, 3)
 """The movable ones of four, in the order that decides."""

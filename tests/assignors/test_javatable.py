@@ -16,15 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.groups.assignors import javatable
-from rebal.groups.assignors.javatable import (
+from rebal.groups.assignors.java import javatable
+from rebal.groups.assignors.java.javatable import (
     HashTable,
     hash_order,
     partition_hash,
     string_hash,
     utf16,
 )
-from rebal.groups.assignors.slottree import SlotTree
+from rebal.groups.assignors.java.slottree import SlotTree
 
 RECORDED = Path(__file__).parent / "java_tables.jsonl.gz"
 

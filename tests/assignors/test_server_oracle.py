@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rebal.groups.assignors import Assignment, Spec, SpecMember
-from rebal.groups.assignors.consumer_group import SERVER_NAMES, server_assignor
+from rebal.groups.assignors.server import SERVER_NAMES, server_assignor
 from tests.kafka import jars
 
 KINDS = ("alike", "alike-fresh", "halves", "few", "skewed", "static", "unowned")

@@ -11,9 +11,9 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from rebal.groups.assignors import Spec, SpecMember
-from rebal.groups.assignors.consumer_group import server_assignor
-from rebal.groups.assignors.consumer_group.server import ServerProblem, Slots, Targets
-from rebal.groups.assignors.consumer_group.uniform import assign_uniform
+from rebal.groups.assignors.server import server_assignor
+from rebal.groups.assignors.server.server import ServerProblem, Slots, Targets
+from rebal.groups.assignors.server.uniform import assign_uniform
 
 TOPICS = ("a", "b", "c")
 Result = tuple[frozenset[int], ...]

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.lag import Lag
 from rebal.groups.model import (
     AssignorList,
     Coordinator,
@@ -21,7 +20,8 @@ from rebal.groups.model import (
     Subscription,
     Topic,
 )
-from rebal.groups.partitions import Partitions
+from rebal.groups.snapshot.lag import Lag
+from rebal.groups.snapshot.partitions import Partitions
 from tests.groups.stable import stable_group
 
 NOW = datetime(2026, 11, 20, 9, 15, tzinfo=UTC)

@@ -13,7 +13,7 @@ from rebal.cli.commands.demo_cmd import INDEX, Index, walk
 from rebal.cli.files import read_snapshot, read_text, save_snapshot
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import GroupSnapshot
-from rebal.groups.snapshot import loads
+from rebal.groups.snapshot.documents import loads
 
 Said = pytest.CaptureFixture[str]
 

@@ -10,7 +10,7 @@ import pytest
 
 from rebal.cli import app
 from rebal.groups.model import Tri
-from rebal.inspectors.doctor import DoctorReport, DoctorRow
+from rebal.inspectors.kafka.doctor import DoctorReport, DoctorRow
 
 Said = pytest.CaptureFixture[str]
 ACL = (
@@ -45,7 +45,7 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[object
                 bootstrap="kafka-1:9092", principal="User:alice", group_id=group, rows=rows
             )
 
-        monkeypatch.setattr("rebal.inspectors.doctor.examine", examine)
+        monkeypatch.setattr("rebal.inspectors.kafka.doctor.examine", examine)
         return asked
 
     return start

@@ -12,7 +12,7 @@ from rebal.cli import files
 from rebal.cli.errors import FileError, UsageError
 from rebal.groups.errors import DocumentError, RebalError
 from rebal.groups.model import GroupSnapshot
-from rebal.groups.snapshot import dump_snapshot
+from rebal.groups.snapshot.documents import dump_snapshot
 
 
 def test_a_saved_snapshot_reads_back_and_is_replaced_by_the_next(

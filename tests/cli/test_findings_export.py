@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from rebal.cli.render.findings import to_github, to_sarif
 from rebal.cli.report import make_report
-from rebal.cli.views.findings_export import to_github, to_sarif
 from rebal.planner.plan import Plan
 from rebal.planner.rules import rules
 from tests.planner.builder import group_of

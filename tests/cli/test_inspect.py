@@ -16,7 +16,7 @@ import yaml
 
 from rebal.cli import app, files
 from rebal.groups.model import GroupSnapshot, Record
-from rebal.groups.partitions import Partitions
+from rebal.groups.snapshot.partitions import Partitions
 from rebal.planner.plan import Finding, Severity
 
 Make = Callable[..., GroupSnapshot]
@@ -73,11 +73,11 @@ class Cluster:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cluster]:
     def start(*answers: GroupSnapshot | Failure) -> Cluster:
         made = Cluster(answers)
-        module = types.ModuleType("rebal.inspectors.live")
+        module = types.ModuleType("rebal.inspectors.kafka.read")
         vars(module).update(
             select_groups=made.select_groups, read_groups=made.read_groups, GroupFailure=Failure
         )
-        monkeypatch.setitem(sys.modules, "rebal.inspectors.live", module)
+        monkeypatch.setitem(sys.modules, "rebal.inspectors.kafka.read", module)
         return made
 
     return start

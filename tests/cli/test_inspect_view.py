@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from rebal.cli import output
+from rebal.cli.render.inspection.screen import inspect_view, next_step
 from rebal.cli.report import Report, make_report
-from rebal.cli.views.inspect_view import inspect_view, next_step
 from rebal.groups.model import (
     AssignorList,
     Contradiction,
@@ -30,8 +30,8 @@ from rebal.groups.model import (
     Tri,
     Unmatched,
 )
-from rebal.groups.partitions import Partitions
 from rebal.groups.protocol import CommonAssignors, common_assignors
+from rebal.groups.snapshot.partitions import Partitions
 from rebal.planner.plan import Finding, Severity
 
 Make = Callable[..., GroupSnapshot]

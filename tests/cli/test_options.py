@@ -12,7 +12,7 @@ import pytest
 
 from rebal.cli import files, options
 from rebal.cli.errors import ReadError, UsageError
-from rebal.groups.evidence import merge
+from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, Knowledge, Record
 
 Make = Callable[..., GroupSnapshot]
@@ -78,9 +78,9 @@ def test_a_live_group_is_read_and_its_failure_is_the_error(
         asked.append((config.timeout_ms, names, more))
         return answers
 
-    module = types.ModuleType("rebal.inspectors.live")
+    module = types.ModuleType("rebal.inspectors.kafka.read")
     vars(module).update(read_groups=read_groups, GroupFailure=Failure)
-    monkeypatch.setitem(sys.modules, "rebal.inspectors.live", module)
+    monkeypatch.setitem(sys.modules, "rebal.inspectors.kafka.read", module)
     monkeypatch.setenv("REBAL_SNAPSHOT", "not-read.yaml")
     somewhere = options.Connection(bootstrap="127.0.0.1:1", timeout=2.5)
     found = options.snapshot_for("checkout", None, somewhere, probe=True, assignors=["x"])

@@ -12,7 +12,7 @@ import pytest
 
 from rebal.cli import app, files
 from rebal.groups.model import GroupSnapshot, GroupState, Member
-from rebal.inspectors import live
+from rebal.inspectors.kafka import read as live
 
 Make = Callable[..., GroupSnapshot]
 Said = pytest.CaptureFixture[str]

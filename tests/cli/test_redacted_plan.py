@@ -12,10 +12,10 @@ import pytest
 from rebal.cli.commands.demo_cmd import INDEX
 from rebal.cli.files import read_snapshot
 from rebal.groups.model import GroupSnapshot
-from rebal.groups.redact import redact
+from rebal.groups.snapshot.redact import redact
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import dump_plan
-from rebal.planner.routes import make_plan
-from rebal.planner.whatif import simulate
+from rebal.planner.rehearsal.whatif.simulation import simulate
 
 FOLDER = Path(str(files("rebal.cli") / "data" / "demo"))
 BUNDLED = sorted(path.name for path in FOLDER.iterdir() if path.name != INDEX)

@@ -11,14 +11,14 @@ from rich.text import Text
 
 from rebal.cli import output
 from rebal.cli.output import Lines, render
-from rebal.cli.views.common import Column, FittingTable
-from rebal.cli.views.simulate_body import simulate_text
-from rebal.cli.views.wide_table import WideTable
+from rebal.cli.render.common import Column, FittingTable
+from rebal.cli.render.simulation.document import simulate_text
+from rebal.cli.render.wide_table import WideTable
 from rebal.groups.model import GroupSnapshot, Member, Subscription, Topic
-from rebal.groups.partitions import Partitions
-from rebal.planner.whatif import Simulation, simulate
-from rebal.planner.whatif_changes import Changes
-from rebal.planner.whatif_holdings import Row, Share, Some, Writer
+from rebal.groups.snapshot.partitions import Partitions
+from rebal.planner.rehearsal.whatif.changes import Changes
+from rebal.planner.rehearsal.whatif.holdings import Row, Share, Some, Writer
+from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
 
 Make = Callable[..., GroupSnapshot]
 ODD = (

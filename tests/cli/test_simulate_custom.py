@@ -17,7 +17,7 @@ from rebal.cli.app import run
 from rebal.groups.assignors import Spec, SpecMember, assign
 from rebal.groups.custom import CustomAssignorError, Guarded, Rule, violations
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol
-from rebal.groups.snapshot import dump_snapshot
+from rebal.groups.snapshot.documents import dump_snapshot
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "rendezvous-assignor"
 

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from rebal.cli.app import run
 from rebal.cli.output import render
-from rebal.cli.views.simulate_compare import compare_view
-from rebal.cli.views.simulate_view import simulate_view
+from rebal.cli.render.simulation.compare import compare_view
+from rebal.cli.render.simulation.screen import simulate_view
 from rebal.groups.model import GroupSnapshot, GroupType, Member, Subscription, Topic
-from rebal.groups.partitions import Partitions
-from rebal.groups.snapshot import dump_snapshot
-from rebal.planner.whatif import simulate
-from rebal.planner.whatif_changes import Changes
+from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.groups.snapshot.partitions import Partitions
+from rebal.planner.rehearsal.whatif.changes import Changes
+from rebal.planner.rehearsal.whatif.simulation import simulate
 
 Make = Callable[..., GroupSnapshot]
 

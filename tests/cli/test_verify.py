@@ -14,13 +14,13 @@ from rebal.cli import app
 from rebal.cli.errors import FileError, ReadError, UsageError
 from rebal.cli.files import append_line
 from rebal.cli.output import render
-from rebal.cli.views.verify_view import changes, verify_view
+from rebal.cli.render.verification.screen import changes, verify_view
 from rebal.cli.watch import duration, watch
 from rebal.groups.model import GroupSnapshot
-from rebal.groups.snapshot import dump_snapshot
+from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, dump_plan
-from rebal.planner.routes import make_plan
-from rebal.planner.verify import Standing, verify
+from rebal.planner.verification.verify import Standing, verify
 from tests.planner.builder import AT
 from tests.planner.looks import look, pods
 

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from rebal.cli import app
 from rebal.cli.journal import Journal
 from rebal.groups.model import GroupSnapshot
-from rebal.groups.snapshot import dump_snapshot
+from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, dump_plan
-from rebal.planner.routes import make_plan
-from rebal.planner.verify import entry_of, verify
+from rebal.planner.verification.verify import entry_of, verify
 from tests.planner.looks import look, pods
 
 MIXED = ["cooperative-sticky", "range"]

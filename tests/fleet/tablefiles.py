@@ -10,9 +10,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rebal.inspectors.brokers import SeenBrokers
 from rebal.inspectors.fleet.manifest import Manifest, TableEntry, TableFile, dump_manifest
 from rebal.inspectors.fleet.schemas import TABLES
+from rebal.inspectors.kafka.brokers import SeenBrokers
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 _RECORDS: Final = {"GROUP_METADATA": 20}

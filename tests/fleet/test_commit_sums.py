@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebal.inspectors.fleet import commit_sums
-from rebal.inspectors.fleet.commit_sums import CommitSums
-from rebal.inspectors.fleet.commits import again, merge_commits, write_commits
+from rebal.inspectors.fleet.commits import sums as commit_sums
+from rebal.inspectors.fleet.commits.sums import CommitSums
+from rebal.inspectors.fleet.commits.table import again, merge_commits, write_commits
 from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS
-from rebal.inspectors.fleet.sources import SOURCE
+from rebal.inspectors.fleet.sources.captured import SOURCE
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = 1_790_000_000_000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rebal.groups.errors import WireError
 from rebal.groups.wire.offset_commit import decode_offset_commit
-from rebal.inspectors.fleet.commit_values import VALUES, decode_values
+from rebal.inspectors.fleet.commits.values import VALUES, decode_values
 
 
 def plain(value: bytes | None) -> dict[str, object]:

@@ -18,10 +18,10 @@ import trustme
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from rebal.inspectors.connection import resolve
-from rebal.inspectors.fleet import kafka_source
+from rebal.inspectors.connection.config import resolve
 from rebal.inspectors.fleet.manifest import read_manifest
 from rebal.inspectors.fleet.session import SparkSettings, spark_session
+from rebal.inspectors.fleet.sources import kafka as kafka_source
 from tests.fleet import test_cluster
 from tests.fleet.conftest import kafka_jars, read_tables, without_sources
 from tests.fleet.test_sources_live import commit, in_transaction

@@ -9,10 +9,10 @@ import pytest
 
 from rebal.cli import fleet as cli_fleet
 from rebal.cli.fleet import VERDICTS, FleetReport, make_fleet_report
-from rebal.inspectors.fleet.tables import open_tables
-from rebal.inspectors.fleet.tables_groups import read_snapshots
+from rebal.inspectors.fleet.tables.groups import read_snapshots
+from rebal.inspectors.fleet.tables.reader import open_tables
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Cost, Plan
-from rebal.planner.routes import make_plan
 from tests.counted import counted_calls
 from tests.fleet.conftest import report_lines
 from tests.fleet.synthetic import SHAPES, fleet

@@ -9,8 +9,8 @@ import pytest
 
 from rebal.cli import app
 from rebal.cli.fleet import FleetGroup, FleetReport, make_fleet_report
-from rebal.cli.views.fleet_html_group import group_html
-from rebal.cli.views.fleet_words import hindrance_text
+from rebal.cli.render.fleet.page_group import group_html
+from rebal.cli.render.fleet.words import hindrance_text
 from tests.fleet.tablefiles import write_tables
 from tests.fleet.timeline_input import captured_records, captured_requests, tables
 

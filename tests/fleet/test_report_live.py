@@ -11,10 +11,10 @@ import pytest
 
 from rebal.cli.app import run
 from rebal.groups.model import GroupSnapshot
-from rebal.inspectors.connection import ClusterConfig
-from rebal.inspectors.fleet.tables import open_tables
-from rebal.inspectors.fleet.tables_groups import read_snapshots
-from rebal.inspectors.live import read_groups
+from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.fleet.tables.groups import read_snapshots
+from rebal.inspectors.fleet.tables.reader import open_tables
+from rebal.inspectors.kafka.read import read_groups
 from tests.fleet.conftest import read_tables
 from tests.kafka.members import wait_assigned
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from rebal.cli.fleet import FleetReport, make_fleet_report
-from rebal.cli.views.fleet_html import INLINE, fleet_html
-from rebal.cli.views.fleet_svg import MOST_LANES, kind_of, lanes_of, timeline
-from rebal.inspectors.fleet.tables_history import METRICS, ListSeen
+from rebal.cli.render.fleet.page import INLINE, fleet_html
+from rebal.cli.render.fleet.svg import MOST_LANES, kind_of, lanes_of, timeline
+from rebal.inspectors.fleet.tables.history import METRICS, ListSeen
 from tests.fleet.browser import Browser, why_none
 from tests.fleet.synthetic import fleet, hostile_fleet
 from tests.fleet.tablefiles import AT, write_tables

@@ -11,7 +11,7 @@ import pytest
 
 from rebal.cli import app, output
 from rebal.cli.fleet import FleetReport
-from rebal.cli.views.fleet_text import fleet_view
+from rebal.cli.render.fleet.screen import fleet_view
 from tests.fleet.conftest import report_lines
 from tests.fleet.synthetic import HOSTILE, fleet, group_named, hostile_fleet
 from tests.fleet.tablefiles import AT, write_tables

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet import request_files
-from rebal.inspectors.fleet.request_files import Block, Part, blocks, share_out
+from rebal.inspectors.fleet.sources import request_files
+from rebal.inspectors.fleet.sources.request_files import Block, Part, blocks, share_out
 
 TEXT = b"first\n\nthird, which is longer\r\n" + b"x" * 50 + b"\nno end of line"
 

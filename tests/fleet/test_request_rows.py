@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rebal.groups.observations import Joined, Left, Refused
-from rebal.inspectors.fleet.request_rows import request_rows
+from rebal.groups.evidence.observations import Joined, Left, Refused
 from rebal.inspectors.fleet.schemas import REQUESTS
-from rebal.inspectors.request_log import read_request_log
+from rebal.inspectors.fleet.sources.request_rows import request_rows
+from rebal.inspectors.logs.requests.reader import read_request_log
 
 LOG = (
     Path(os.environ.get("REBAL_CAPTURES") or Path(__file__).parents[1] / "data/captures")

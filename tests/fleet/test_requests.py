@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rebal.inspectors.fleet import request_files
-from rebal.inspectors.fleet.request_rows import request_rows
 from rebal.inspectors.fleet.schemas import REQUESTS
+from rebal.inspectors.fleet.sources import request_files
+from rebal.inspectors.fleet.sources.request_rows import request_rows
 from tests.fleet.conftest import REQUEST_LOG, read_tables
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def steady(row: dict[str, Any]) -> bool:
 
 
 def read(spark: SparkSession, *paths: Path) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    from rebal.inspectors.fleet.requests import read_requests
+    from rebal.inspectors.fleet.sources.requests import read_requests
 
     logs = read_requests(spark, [str(path) for path in paths])
     return logs.rows.toArrow().cast(REQUESTS).to_pylist(), dict(logs.counts())
@@ -106,7 +106,7 @@ def test_files_where_only_spark_can_look(
     (tmp_path / "kafka-request.log").write_bytes(b"".join(lines[:third]))
     log = tmp_path / "request 1+2.log.gz"
     log.write_bytes(gzip.compress(b"".join(lines[third:])))
-    from rebal.inspectors.fleet.requests import read_requests
+    from rebal.inspectors.fleet.sources.requests import read_requests
 
     logs = read_requests(spark, [str(tmp_path / "kafka-request.log"), f"file://{log}"])
     rows = logs.rows.toArrow().cast(REQUESTS).to_pylist()

@@ -15,7 +15,8 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 from kafka.record.util import calc_crc32c
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.segments import (
+from rebal.inspectors.fleet.sources.captured import SOURCE
+from rebal.inspectors.fleet.sources.segments import (
     ABORTED,
     CONTROL,
     CUT_OFF,
@@ -23,7 +24,6 @@ from rebal.inspectors.fleet.segments import (
     find_segments,
     read_partition,
 )
-from rebal.inspectors.fleet.sources import SOURCE
 
 HEAD = DefaultRecordBatch.HEADER_STRUCT
 Pair = tuple[bytes | None, bytes | None]

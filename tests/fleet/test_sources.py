@@ -9,7 +9,7 @@ import pytest
 
 from rebal.cli.app import run
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.sources import find_files
+from rebal.inspectors.fleet.sources.captured import find_files
 
 LINE = b'{"key":"AAI=","value":null,"partition":0,"offset":1,"timestamp":1}\n'
 

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 from rebal.groups.errors import RebalError
-from rebal.groups.evidence import merge
+from rebal.groups.evidence.merge import merge
+from rebal.groups.evidence.observations import Joined, Left, Rebalanced, Refused
 from rebal.groups.model import (
     Broker,
     Cluster,
@@ -26,14 +27,13 @@ from rebal.groups.model import (
     Member,
     Source,
 )
-from rebal.groups.observations import Joined, Left, Rebalanced, Refused
-from rebal.inspectors.brokers import SeenBrokers
 from rebal.inspectors.fleet.schemas import TABLES
-from rebal.inspectors.fleet.tables import open_tables
-from rebal.inspectors.fleet.tables_columns import moment, rows_of
-from rebal.inspectors.fleet.tables_groups import read_snapshots
-from rebal.inspectors.fleet.tables_history import METRICS, read_history
-from rebal.inspectors.fleet.tables_seen import read_movements, read_observations
+from rebal.inspectors.fleet.tables.columns import moment, rows_of
+from rebal.inspectors.fleet.tables.groups import read_snapshots
+from rebal.inspectors.fleet.tables.history import METRICS, read_history
+from rebal.inspectors.fleet.tables.reader import open_tables
+from rebal.inspectors.fleet.tables.seen import read_movements, read_observations
+from rebal.inspectors.kafka.brokers import SeenBrokers
 from tests.fleet.synthetic import fleet, group_named
 from tests.fleet.tablefiles import AT, write_tables
 
@@ -349,6 +349,6 @@ def test_without_pyarrow_it_says_what_to_install(
     code = "import sys, rebal.cli.fleet; print('pyarrow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
-    monkeypatch.setattr("rebal.inspectors.fleet.tables.find_spec", lambda name: None)
+    monkeypatch.setattr("rebal.inspectors.fleet.tables.reader.find_spec", lambda name: None)
     with pytest.raises(RebalError, match=r"pip install 'rebal\[fleet\]'"):
         open_tables(scan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rebal.inspectors.fleet import timeline_causes as causes
+from rebal.inspectors.fleet.timeline import causes
 from tests.fleet.timeline_input import tables
 from tests.fleet.timeline_story import M, Story, at, facts, only
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from rebal.inspectors.fleet.timeline_group import GroupTimeline, Shared
-from rebal.inspectors.fleet.timeline_order import Raw
-from rebal.inspectors.fleet.timeline_tables import Rows
-from rebal.inspectors.fleet.timeline_values import Values
+from rebal.inspectors.fleet.timeline.group import GroupTimeline, Shared
+from rebal.inspectors.fleet.timeline.order import Raw
+from rebal.inspectors.fleet.timeline.rows import Rows
+from rebal.inspectors.fleet.timeline.values import Values
 from tests.fleet.timeline_input import in_order
 from tests.fleet.timeline_story import M, Story
 

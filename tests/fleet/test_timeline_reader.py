@@ -19,9 +19,9 @@ from rebal.groups.wire.group_metadata import (
     GroupMetadataMember,
     decode_group_metadata,
 )
-from rebal.inspectors.fleet.timeline_members import Head, Seen, sums_of
-from rebal.inspectors.fleet.timeline_reader import Value, ValueReader
-from rebal.inspectors.fleet.timeline_values import UNTOLD, Values
+from rebal.inspectors.fleet.timeline.members import Head, Seen, sums_of
+from rebal.inspectors.fleet.timeline.reader import Value, ValueReader
+from rebal.inspectors.fleet.timeline.values import UNTOLD, Values
 from tests.fleet.timeline_input import record, tables
 from tests.groups.test_group_metadata import written
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from rebal.inspectors.fleet.request_rows import request_rows
 from rebal.inspectors.fleet.schemas import TABLES, TIME
-from rebal.inspectors.fleet.timeline import INPUT, make_tables
-from rebal.inspectors.fleet.timeline_tables import MADE
+from rebal.inspectors.fleet.sources.request_rows import request_rows
+from rebal.inspectors.fleet.timeline.rows import MADE
+from rebal.inspectors.fleet.timeline.timeline import INPUT, make_tables
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]

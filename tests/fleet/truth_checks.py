@@ -9,8 +9,8 @@ import re
 from typing import Any
 
 from rebal.groups.clients import family_of
-from rebal.inspectors.fleet.timeline_causes import EXPIRED, LEFT, RESTARTED
-from rebal.inspectors.fleet.timeline_incidents import DELETED
+from rebal.inspectors.fleet.timeline.causes import EXPIRED, LEFT, RESTARTED
+from rebal.inspectors.fleet.timeline.incidents import DELETED
 from tests.fleet.tally import Tally
 from tests.fleet.timeline_input import Row, Tables, micros
 from tests.fleet.truth import NO_LEAVE, Number, Run, Truth, partitions, protocol

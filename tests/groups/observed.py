@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from rebal.groups.evidence.observations import Declared, Joined
 from rebal.groups.model import (
     AssignorList,
     Coordinator,
@@ -19,8 +20,7 @@ from rebal.groups.model import (
     Subscription,
     Tri,
 )
-from rebal.groups.observations import Declared, Joined
-from rebal.groups.partitions import Partitions
+from rebal.groups.snapshot.partitions import Partitions
 from tests.groups.stable import NOW, stable_group
 
 COOP = "cooperative-sticky"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rebal.groups.assume import AssumptionError, apply_assumptions
+from rebal.groups.evidence.assume import AssumptionError, apply_assumptions
 from rebal.groups.model import GroupSnapshot, Knowledge, Source
 from tests.planner.builder import context_of, group_of
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rebal.groups.classes import borrowed_names, class_of, not_by_name
-from rebal.groups.evidence import merge
+from rebal.groups.evidence.merge import merge
+from rebal.groups.evidence.observations import Joined
 from rebal.groups.model import Evidence, RebalanceProtocol, Source
-from rebal.groups.observations import Joined
 from rebal.groups.protocol import member_protocol
 from tests.groups.test_protocol import COOP, KEPT, group, member
 

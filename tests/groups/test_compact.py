@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.errors import DocumentError
-from rebal.groups.lag import NO_LAG, Lag, Lags
 from rebal.groups.model import Group, GroupSnapshot, Topic
-from rebal.groups.replicas import Replicas
-from rebal.groups.snapshot import dump_snapshot, load_snapshot
+from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
+from rebal.groups.snapshot.lag import NO_LAG, Lag, Lags
+from rebal.groups.snapshot.replicas import Replicas
 
 LAG = (Lag("orders", 0, 100, 100), Lag("orders", 1, None, 7), Lag("clicks", 4, 3, None))
 SNAPSHOT = GroupSnapshot(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rebal.groups.evidence import merge
+from rebal.groups.evidence.merge import merge
+from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import DeclaredAssignors, Evidence, Source
-from rebal.groups.observations import Declared
 from tests.planner.builder import group_of
 
 

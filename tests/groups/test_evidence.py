@@ -8,8 +8,9 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.evidence import merge
-from rebal.groups.evidence_rejections import MOST_REFUSALS
+from rebal.groups.evidence.merge import merge
+from rebal.groups.evidence.observations import Declared, Introduced, Left, Rebalanced, Refused
+from rebal.groups.evidence.rejections import MOST_REFUSALS
 from rebal.groups.model import (
     Evidence,
     GroupSnapshot,
@@ -20,7 +21,6 @@ from rebal.groups.model import (
     Subscription,
     Tri,
 )
-from rebal.groups.observations import Declared, Introduced, Left, Rebalanced, Refused
 from tests.groups.observed import (
     COOP,
     JAVA,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.evidence import merge
+from rebal.groups.evidence.merge import merge
 from rebal.groups.model import (
     AssignorList,
     GroupState,

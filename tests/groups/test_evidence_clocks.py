@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rebal.groups.evidence import merge
+from rebal.groups.evidence.merge import merge
+from rebal.groups.evidence.observations import LogRead, Observation, Refused
 from rebal.groups.model import Evidence, Source
-from rebal.groups.observations import LogRead, Observation, Refused
-from rebal.inspectors.log_lines import stamp_of, unwrap
+from rebal.inspectors.logs.lines import stamp_of, unwrap
 from tests.groups.observed import MIXED, at, group, joined, member
 from tests.groups.stable import NOW
 

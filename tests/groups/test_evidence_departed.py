@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rebal.groups.evidence import merge
+from rebal.groups.evidence.merge import merge
+from rebal.groups.evidence.observations import Joined, Left
 from rebal.groups.model import Evidence, Source
-from rebal.groups.observations import Joined, Left
 from tests.groups.observed import COOP, at, group, joined, member
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rebal.groups.evidence import merge
+from rebal.groups.evidence.merge import merge
+from rebal.groups.evidence.observations import LogRead, Refused
 from rebal.groups.model import Cluster, Evidence, GroupSnapshot, Source
-from rebal.groups.observations import LogRead, Refused
 from tests.groups.observed import MIXED, at, group, joined, member
 from tests.groups.stable import NOW
 

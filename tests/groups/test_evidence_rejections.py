@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rebal.groups.evidence import merge
-from rebal.groups.evidence_rejections import MOST_REFUSALS
+from rebal.groups.evidence.merge import merge
+from rebal.groups.evidence.observations import Refused
+from rebal.groups.evidence.rejections import MOST_REFUSALS
 from rebal.groups.model import Evidence, Refusal, Source
-from rebal.groups.observations import Refused
 from tests.groups.observed import COOP, JAVA, at, group, joined, member
 
 

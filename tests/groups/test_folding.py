@@ -10,13 +10,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.groups import by_topic
-from rebal.groups.by_topic import TopicReader
 from rebal.groups.errors import DocumentError
-from rebal.groups.folding import fold, unfold
 from rebal.groups.model import Group, GroupSnapshot, Member, Subscription
-from rebal.groups.partitions import Partitions
-from rebal.groups.snapshot import dump_snapshot, load_snapshot
+from rebal.groups.snapshot import by_topic
+from rebal.groups.snapshot.by_topic import TopicReader
+from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
+from rebal.groups.snapshot.folding import fold, unfold
+from rebal.groups.snapshot.partitions import Partitions
 
 
 def snapshot(topics: int, name: str = "topic-{}") -> GroupSnapshot:

@@ -9,9 +9,9 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rebal.groups import plain_yaml
-from rebal.groups.partitions import Partitions
-from rebal.groups.plain_yaml import PlainLoader, read_yaml
+from rebal.groups.snapshot import plain_yaml
+from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.plain_yaml import PlainLoader, read_yaml
 
 WORDS = st.sampled_from(
     [

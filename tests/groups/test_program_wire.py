@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from rebal.groups.errors import WireError
 from rebal.groups.model import Group, GroupSnapshot, Member, Subscription
-from rebal.groups.redact import redact
-from rebal.groups.snapshot import dump_snapshot
+from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.groups.snapshot.redact import redact
 from rebal.groups.streams_releases import releases_of, user_data_of
 from rebal.groups.wire.connect import (
     CONNECTOR,

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from rebal.groups.clients import family_of
-from rebal.groups.evidence import merge
+from rebal.groups.evidence.merge import merge
+from rebal.groups.evidence.observations import Joined
 from rebal.groups.model import (
     AssignorList,
     Coordinator,
@@ -27,9 +28,8 @@ from rebal.groups.model import (
     Subscription,
     Tri,
 )
-from rebal.groups.observations import Joined
-from rebal.groups.partitions import Partitions
 from rebal.groups.protocol import common_assignors, group_protocol, member_protocol
+from rebal.groups.snapshot.partitions import Partitions
 from rebal.groups.wire.consumer_protocol import decode_subscription
 from rebal.groups.wire.group_metadata import decode_group_metadata
 from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key

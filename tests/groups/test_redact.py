@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.groups.lag import Lag
 from rebal.groups.model import (
     AssignorList,
     Contradiction,
@@ -28,9 +27,10 @@ from rebal.groups.model import (
     Topic,
     Unmatched,
 )
-from rebal.groups.partitions import Partitions
-from rebal.groups.redact import redact
-from rebal.groups.snapshot import dump_snapshot
+from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.groups.snapshot.lag import Lag
+from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.redact import redact
 from tests.groups.stable import stable_group
 
 AT = datetime(2026, 11, 20, 9, 12, tzinfo=UTC)

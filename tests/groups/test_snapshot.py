@@ -14,9 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rebal.groups import model, worker
-from rebal.groups.by_topic import ByTopic
 from rebal.groups.errors import DocumentError
-from rebal.groups.lag import Lag, Lags
 from rebal.groups.model import (
     AssignorList,
     Evidence,
@@ -28,9 +26,11 @@ from rebal.groups.model import (
     Source,
     Subscription,
 )
-from rebal.groups.partitions import Partitions
-from rebal.groups.replicas import Replicas
-from rebal.groups.snapshot import dump_snapshot, file_stem, format_of, load_snapshot
+from rebal.groups.snapshot.by_topic import ByTopic
+from rebal.groups.snapshot.documents import dump_snapshot, file_stem, format_of, load_snapshot
+from rebal.groups.snapshot.lag import Lag, Lags
+from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.replicas import Replicas
 
 AT = datetime(2026, 11, 20, 9, 12, 3, 250_000, tzinfo=UTC)
 SMALL = GroupSnapshot(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-WORDS = ROOT / "planner" / "advice_text.py"
+WORDS = ROOT / "planner" / "admission" / "wording.py"
 # An imperative at the beginning of a clause, with whom or what it concerns.
 TELLS = re.compile(
     r"(?:^|[.:;,] |\bor |\band |\bthen |\bfirst )"
@@ -45,7 +45,9 @@ def test_no_other_module_words_a_restart(room: str) -> None:
         if path != WORDS
         for line, text in told(path.read_text())
     ]
-    assert wrong == [], "ask planner/advice.py, whose words are in planner/advice_text.py"
+    assert wrong == [], (
+        "ask planner/admission/advice.py, whose words are in planner/admission/wording.py"
+    )
 
 
 def test_the_module_of_the_words_decides_nothing() -> None:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from rebal.groups.observations import Declared
-from rebal.inspectors.inventory import read_inventory
+from rebal.groups.evidence.observations import Declared
+from rebal.inspectors.inventory.reader import read_inventory
 
 FILES = Path(__file__).parents[1] / "data/inventory"
 BOTH = ("cooperative-sticky", "range")

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.errors import DocumentError
-from rebal.groups.observations import Joined, Left, Rebalanced, Refused
-from rebal.inspectors.client_log import read_client_logs
+from rebal.groups.evidence.observations import Joined, Left, Rebalanced, Refused
+from rebal.inspectors.logs.client.reader import read_client_logs
 
 LOGS = Path(__file__).parents[1] / "data/client_logs"
 STRATEGY = "org.apache.kafka.clients.consumer."

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebal.groups.observations import Joined, Refused
-from rebal.inspectors.client_log import ClientLogReading, read_client_logs
+from rebal.groups.evidence.observations import Joined, Refused
+from rebal.inspectors.logs.client.reader import ClientLogReading, read_client_logs
 
 NAMES = {"range": "RangeAssignor", "cooperative-sticky": "CooperativeStickyAssignor"}
 COOP, RANGE = "cooperative-sticky", "range"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.inspectors.connection import ClusterConfig, parse_servers, resolve
-from rebal.inspectors.errors import SettingError
+from rebal.inspectors.connection.config import ClusterConfig, parse_servers, resolve
+from rebal.inspectors.kafka.errors import SettingError
 
 SECRET = "hunter2-s3cret"
 JAAS = 'sasl.jaas.config=x.ScramLoginModule required username="a" password="b";'

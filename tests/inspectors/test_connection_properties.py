@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.inspectors.connection_properties import parse_properties
-from rebal.inspectors.errors import SettingError
+from rebal.inspectors.connection.properties import parse_properties
+from rebal.inspectors.kafka.errors import SettingError
 
 
 @pytest.mark.parametrize(

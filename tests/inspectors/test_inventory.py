@@ -5,7 +5,7 @@ import re
 import pytest
 
 from rebal.groups.model import Source
-from rebal.inspectors.inventory import read_inventory
+from rebal.inspectors.inventory.reader import read_inventory
 from tests.inspectors.declared_files import BOTH, FILES, JAVA, one, write
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.errors import DocumentError, RebalError
-from rebal.inspectors.inventory import read_inventory
+from rebal.inspectors.inventory.reader import read_inventory
 from tests.inspectors.declared_files import FILES, write
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rebal.inspectors.inventory import read_inventory
+from rebal.inspectors.inventory.reader import read_inventory
 from tests.inspectors.declared_files import BOTH, FILES, JAVA, one, write
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rebal.groups.clients import worker_list
-from rebal.groups.evidence import merge
+from rebal.groups.evidence.merge import merge
+from rebal.groups.evidence.observations import Joined, Ran
 from rebal.groups.model import (
     Evidence,
     Member,
@@ -17,16 +18,15 @@ from rebal.groups.model import (
     Source,
     Subscription,
 )
-from rebal.groups.observations import Joined, Ran
-from rebal.groups.partitions import Partitions
 from rebal.groups.protocol import group_protocol
+from rebal.groups.snapshot.partitions import Partitions
 from rebal.groups.wire.consumer_protocol import (
     ConsumerAssignment,
     encode_assignment,
     encode_subscription,
 )
-from rebal.inspectors.client_log import read_client_logs
-from rebal.inspectors.request_log import read_request_log
+from rebal.inspectors.logs.client.reader import read_client_logs
+from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.groups.stable import stable_group
 
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.errors import DocumentError, RebalError
-from rebal.groups.observations import Introduced, Joined, Left, Rebalanced, Refused
-from rebal.inspectors.request_log import read_request_log
+from rebal.groups.evidence.observations import Introduced, Joined, Left, Rebalanced, Refused
+from rebal.inspectors.logs.requests.reader import read_request_log
 
 AT = datetime(2026, 11, 21, 2, 4, 44, 313000, tzinfo=UTC)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rebal.groups.observations import Joined, Left, Rebalanced, Refused
-from rebal.inspectors.request_log import read_request_log
+from rebal.groups.evidence.observations import Joined, Left, Rebalanced, Refused
+from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.fleet.truth import NO_LEAVE, Truth
 from tests.software import JAVA
 

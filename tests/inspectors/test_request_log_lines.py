@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rebal.inspectors.log_lines import NO_OFFSET, time_of
-from rebal.inspectors.request_log_lines import (
+from rebal.inspectors.logs.lines import NO_OFFSET, time_of
+from rebal.inspectors.logs.requests.lines import (
     MARK,
     Request,
     is_cut_off,

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from rebal.cli.output import render
+from rebal.cli.render.inspection.document import inspect_body
+from rebal.cli.render.inspection.screen import inspect_view
 from rebal.cli.report import make_report
-from rebal.cli.views.inspect_body import inspect_body
-from rebal.cli.views.inspect_view import inspect_view
-from rebal.groups.evidence import merge
+from rebal.groups.evidence.merge import merge
+from rebal.groups.evidence.observations import Declared, Joined
 from rebal.groups.model import Evidence, GroupSnapshot, Source, Timeouts
-from rebal.groups.observations import Declared, Joined
-from rebal.groups.redact import redact
-from rebal.groups.snapshot import dump_snapshot, load_snapshot
+from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
+from rebal.groups.snapshot.redact import redact
 from rebal.groups.wire.group_metadata import decode_group_metadata
 from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
-from rebal.inspectors.client_log import read_client_logs
-from rebal.inspectors.inventory import read_inventory
-from rebal.inspectors.request_log import read_request_log
+from rebal.inspectors.inventory.reader import read_inventory
+from rebal.inspectors.logs.client.reader import read_client_logs
+from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.groups.conftest import DATA, Captures
 from tests.planner.builder import group_of
 

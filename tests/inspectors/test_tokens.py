@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from rebal.inspectors import connection_tokens as tokens
-from rebal.inspectors.connection_oauth import OAuth
-from rebal.inspectors.errors import ConnectError
+from rebal.inspectors.connection import tokens
+from rebal.inspectors.connection.oauth import OAuth
+from rebal.inspectors.kafka.errors import ConnectError
 from tests.kafka.issuer import Issuer, token
 
 SECRET = "client s3cret+"

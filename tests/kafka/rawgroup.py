@@ -18,7 +18,7 @@ from kafka.protocol.consumer.group import (
     JoinGroupRequest,
     SyncGroupRequest,
 )
-from rebal.inspectors.probe import join_request
+from rebal.inspectors.kafka.probe import join_request
 from tests.kafka.broker import Broker
 from tests.kafka.rawwire import PATIENCE, Wire, consumer_heartbeat, leave_request, ready
 

@@ -1,6 +1,6 @@
 """`admitted` against the coordinators of 4.1.1 (Java) and 3.9.1 (Scala), by raw joins.
 
-Random cases come first; then the facts that planner/admission.py and planner/memory.py rest on.
+Random cases come first; then the facts that planner/admission's check.py and memory.py rest on.
 """
 
 import os

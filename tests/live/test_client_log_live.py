@@ -2,9 +2,9 @@
 
 import pytest
 
+from rebal.groups.evidence.observations import Joined, Left, Ran, Refused
 from rebal.groups.model import RebalanceProtocol
-from rebal.groups.observations import Joined, Left, Ran, Refused
-from rebal.inspectors.client_log import read_client_logs
+from rebal.inspectors.logs.client.reader import read_client_logs
 from tests.kafka import jars
 from tests.kafka.members import wait_assigned
 from tests.kafka.processes import wait_for

@@ -12,11 +12,11 @@ from kafka import KafkaConsumer, TopicPartition
 
 from rebal.cli import app
 from rebal.groups.model import GroupSnapshot
-from rebal.groups.snapshot import load_snapshot
-from rebal.planner.cost import Restarts, Speed
-from rebal.planner.cost_connect import by_workers, work_of_all
+from rebal.groups.snapshot.documents import load_snapshot
+from rebal.planner.paths.choose import make_plan
 from rebal.planner.plan import Cost
-from rebal.planner.routes.choice import make_plan
+from rebal.planner.rehearsal.costs.connect import by_workers, work_of_all
+from rebal.planner.rehearsal.costs.cost import Restarts, Speed
 from tests.kafka.broker import Broker
 from tests.kafka.connect import ConnectHost, wait_running
 from tests.kafka.processes import wait_for

@@ -17,11 +17,11 @@ import pytest
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 
 from rebal.groups.model import GroupSnapshot
-from rebal.inspectors import live_group
-from rebal.inspectors.connection import ClusterConfig, resolve
-from rebal.inspectors.errors import ConnectError
-from rebal.inspectors.live import GroupFailure, read_groups
-from rebal.inspectors.raw_connection import Connection, Deadline
+from rebal.inspectors.connection.config import ClusterConfig, resolve
+from rebal.inspectors.kafka import group as live_group
+from rebal.inspectors.kafka.errors import ConnectError
+from rebal.inspectors.kafka.read import GroupFailure, read_groups
+from rebal.inspectors.kafka.wire import Connection, Deadline
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
 from tests.kafka.processes import wait_for
@@ -282,8 +282,8 @@ def own() -> Iterator[Broker]:
 INTERRUPTED = """
 import os, signal, sys
 from rebal.inspectors import live_group
-from rebal.inspectors.connection import resolve
-from rebal.inspectors.live import read_groups
+from rebal.inspectors.connection.config import resolve
+from rebal.inspectors.kafka.read import read_groups
 
 describe = live_group.describe
 

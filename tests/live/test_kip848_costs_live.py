@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType
-from rebal.inspectors.live import read_groups
+from rebal.inspectors.kafka.read import read_groups
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.kafka.processes import wait_for

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rebal.groups.evidence import merge
+from rebal.groups.evidence.merge import merge
 from rebal.groups.model import (
     CoordinatorKind,
     GroupSnapshot,
@@ -13,12 +13,12 @@ from rebal.groups.model import (
     GroupType,
     RebalanceProtocol,
 )
-from rebal.groups.partitions import Partitions
 from rebal.groups.protocol import group_protocol
-from rebal.groups.snapshot import dump_snapshot, load_snapshot
-from rebal.inspectors.errors import SelectionError
-from rebal.inspectors.live import GroupFailure, read_groups, select_groups
-from rebal.inspectors.request_log import read_request_log
+from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
+from rebal.groups.snapshot.partitions import Partitions
+from rebal.inspectors.kafka.errors import SelectionError
+from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups
+from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.kafka.processes import wait_for

@@ -5,7 +5,7 @@ import signal
 import time
 
 from rebal.groups.model import GroupSnapshot
-from rebal.inspectors.live import read_groups
+from rebal.inspectors.kafka.read import read_groups
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
 from tests.kafka.processes import wait_for

@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509 import load_pem_x509_certificate
 
 from rebal.groups.model import GroupSnapshot, Tri
-from rebal.inspectors.connection import ClusterConfig, resolve
-from rebal.inspectors.doctor import DoctorReport, examine
-from rebal.inspectors.live import GroupFailure, read_groups, select_groups
+from rebal.inspectors.connection.config import ClusterConfig, resolve
+from rebal.inspectors.kafka.doctor import DoctorReport, examine
+from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
 from tests.kafka.processes import wait_for

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from rebal.groups.clients import proven_family
-from rebal.groups.evidence import merge
+from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, Knowledge, Software
-from rebal.inspectors.connection import ClusterConfig
-from rebal.inspectors.live import read_groups
-from rebal.inspectors.request_log import read_request_log
+from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.kafka.read import read_groups
+from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.kafka import clients
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from rebal.cli import app
-from rebal.inspectors.live import GroupFailure, read_groups, select_groups
+from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups
 from tests.kafka.broker import Broker
 from tests.kafka.processes import wait_for
 from tests.live_support import config_of

@@ -9,11 +9,11 @@ from collections import Counter
 import pytest
 
 from rebal.groups.model import Group, GroupSnapshot, GroupType
-from rebal.inspectors.errors import RequestError
-from rebal.inspectors.live_describe import Described, describe
-from rebal.inspectors.probe import join_request, probe_group
-from rebal.inspectors.raw import RawCluster
-from rebal.inspectors.raw_connection import error_name
+from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.kafka.describe import Described, describe
+from rebal.inspectors.kafka.errors import RequestError
+from rebal.inspectors.kafka.probe import join_request, probe_group
+from rebal.inspectors.kafka.wire import error_name
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.kafka.processes import wait_for

@@ -7,10 +7,10 @@ import pytest
 from kafka.protocol.consumer.group import JoinGroupRequest
 
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Tri
-from rebal.inspectors.live import read_groups
-from rebal.inspectors.live_describe import describe
-from rebal.inspectors.probe import probe_group
-from rebal.inspectors.raw import RawCluster
+from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.kafka.describe import describe
+from rebal.inspectors.kafka.probe import probe_group
+from rebal.inspectors.kafka.read import read_groups
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.live_support import config_of, stored_generations
@@ -113,7 +113,7 @@ def test_200_probes_of_each_kind_on_the_scala_coordinator(
 @pytest.fixture
 def joins_sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Counts the JoinGroup requests that leave this process."""
-    from rebal.inspectors.raw_connection import Connection
+    from rebal.inspectors.kafka.wire import Connection
 
     sent = 0
     exchange = Connection.exchange

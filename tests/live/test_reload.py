@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from rebal.groups.model import GroupSnapshot, GroupState, Tri
-from rebal.inspectors.errors import ConnectError
-from rebal.inspectors.live import read_groups
-from rebal.inspectors.raw import RawCluster
-from rebal.inspectors.reload import rebalanced_since_load
+from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.kafka.errors import ConnectError
+from rebal.inspectors.kafka.read import read_groups
+from rebal.inspectors.kafka.reload import rebalanced_since_load
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.kafka.processes import wait_for

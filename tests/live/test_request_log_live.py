@@ -2,10 +2,10 @@
 
 import pytest
 
-from rebal.groups.observations import Joined, Left, Rebalanced, Refused
-from rebal.inspectors.connection import ClusterConfig
-from rebal.inspectors.live import read_groups
-from rebal.inspectors.request_log import read_request_log
+from rebal.groups.evidence.observations import Joined, Left, Rebalanced, Refused
+from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.kafka.read import read_groups
+from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.kafka.members import wait_assigned
 from tests.kafka.processes import wait_for
 

@@ -16,13 +16,13 @@ from confluent_kafka import TopicCollection
 from msgspec.structs import replace
 
 from rebal.groups.assignors import SpecMember
-from rebal.groups.assignors.consumer_group import server_assignor
-from rebal.groups.assignors.javatable import hash_order
+from rebal.groups.assignors.java.javatable import hash_order
+from rebal.groups.assignors.server import server_assignor
 from rebal.groups.model import GroupSnapshot, GroupType
-from rebal.inspectors.live import read_groups
-from rebal.planner.whatif import simulate
-from rebal.planner.whatif_changes import Changes
-from rebal.planner.whatif_spec import spec_of
+from rebal.inspectors.kafka.read import read_groups
+from rebal.planner.rehearsal.whatif.changes import Changes
+from rebal.planner.rehearsal.whatif.simulation import simulate
+from rebal.planner.rehearsal.whatif.spec import spec_of
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members
 from tests.kafka.processes import wait_for

@@ -22,8 +22,8 @@ import pytest
 from confluent_kafka.admin import ScramMechanism, UserScramCredentialDeletion
 
 from rebal.cli import app
-from rebal.inspectors.connection import resolve
-from rebal.inspectors.live import read_groups
+from rebal.inspectors.connection.config import resolve
+from rebal.inspectors.kafka.read import read_groups
 from tests.kafka.broker import Broker, free_ports
 from tests.kafka.issuer import Issuer, token
 from tests.kafka.members import Members

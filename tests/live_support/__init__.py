@@ -8,7 +8,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from rebal.groups.wire.group_metadata import GroupMetadata, decode_group_metadata
 from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
-from rebal.inspectors.connection import ClusterConfig, resolve
+from rebal.inspectors.connection.config import ClusterConfig, resolve
 from tests.kafka.broker import Broker
 
 OFFSETS_TOPIC = "__consumer_offsets"

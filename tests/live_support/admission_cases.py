@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from rebal.groups.model import AssignorList, Knowledge, Source, Tri
-from rebal.planner.admission import Admission, Event, Join, Leave, admitted
+from rebal.planner.admission.check import Admission, Event, Join, Leave, admitted
+from rebal.planner.admission.memory import memory_of
 from rebal.planner.context import Context
-from rebal.planner.memory import memory_of
 from tests.kafka.broker import Broker
 from tests.kafka.processes import wait_for
 from tests.kafka.rawgroup import (

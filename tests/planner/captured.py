@@ -13,7 +13,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from rebal.groups.evidence import merge
+from rebal.groups.evidence.merge import merge
+from rebal.groups.evidence.observations import Observation
 from rebal.groups.model import (
     Coordinator,
     CoordinatorKind,
@@ -23,11 +24,10 @@ from rebal.groups.model import (
     TopicPartitions,
     Tri,
 )
-from rebal.groups.observations import Observation
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
 from rebal.groups.wire.group_metadata import GroupMetadata, decode_group_metadata
 from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
-from rebal.inspectors.request_log import read_request_log
+from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.groups.stable import stable_group
 
 BUNDLED = Path(__file__).parents[1] / "data" / "captures"

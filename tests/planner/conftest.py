@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
-from rebal.planner.routes import make_plan
 from tests.planner.looks import bare, look
 
 

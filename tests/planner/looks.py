@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot
 from rebal.planner.plan import Plan
-from rebal.planner.verify import Standing, entry_of, verify
-from rebal.planner.verify_journal import JournalEntry
+from rebal.planner.verification.journal import JournalEntry
+from rebal.planner.verification.verify import Standing, entry_of, verify
 from tests.planner.builder import AT, group_of
 
 

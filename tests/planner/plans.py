@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
-from rebal.planner.routes import make_plan
 from tests.planner.builder import group_of
 
 RANGE = ["range"]

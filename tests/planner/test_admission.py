@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupState, GroupType, Tri
-from rebal.planner.admission import Admission, Join, Leave, Needs, admitted, restart
-from rebal.planner.memory import memory_of
-from rebal.planner.remembered import CoordinatorMemory, Entry, Held
+from rebal.planner.admission.check import Admission, Join, Leave, Needs, admitted, restart
+from rebal.planner.admission.memory import memory_of
+from rebal.planner.admission.remembered import CoordinatorMemory, Entry, Held
 from tests.planner.builder import AT, context_of
 
 RANGE, COOP, STICKY = "range", "cooperative-sticky", "sticky"
@@ -174,7 +174,7 @@ def test_evidence_at_odds_decides_nothing_but_the_elected_assignor_does() -> Non
 
 # Worlds: what every member sent, whether a load came, whether a rebalance came after it, and which
 # static members did not take part in it. Written from the broker's side, with no bit in common with
-# planner/admission.py.
+# planner/admission/check.py.
 
 HISTORIES = ("never loaded", "loaded", "loaded, then rebalanced")
 SINCE = {True: HISTORIES[::2], False: HISTORIES[1:2], None: HISTORIES}

@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, Refusal, Source, Tri
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Advice, Plan
-from rebal.planner.routes import make_plan
 from rebal.planner.rules import evaluate
-from rebal.planner.verify import Standing, verify
+from rebal.planner.verification.verify import Standing, verify
 from tests.planner.builder import AT, context_of, group_of, seen
 from tests.planner.looks import look
 

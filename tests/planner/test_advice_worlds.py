@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from rebal.groups.model import Tri
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Advice, Plan
-from rebal.planner.routes import make_plan
-from rebal.planner.verify import Standing, verify
+from rebal.planner.verification.verify import Standing, verify
 from tests.planner.builder import group_of
 from tests.planner.looks import look
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.evidence_bounds import contradictions
+from rebal.groups.evidence.bounds import contradictions
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Source, Tri
 from rebal.groups.protocol import group_protocol, member_protocol
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
-from rebal.planner.routes import make_plan
 from tests.planner.builder import group_of, seen
 from tests.planner.looks import Story
 from tests.planner.plans import BOTH, DONE, RANGE

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from rebal.groups.clients import assignors
 from rebal.groups.model import Cluster, Evidence, GroupSnapshot, Knowledge, Source, Tri
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, Verdict
-from rebal.planner.routes import make_plan
 from rebal.planner.rules import evaluate
 from tests.planner.captured import BUNDLED, FOLDER, Story, stories
 

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot
-from rebal.planner.cost import Restarts, Speed, by_arithmetic
-from rebal.planner.cost_rounds import by_assignors
-from rebal.planner.cost_timeouts import in_words, of_families
+from rebal.planner.rehearsal.costs.cost import Restarts, Speed, by_arithmetic
+from rebal.planner.rehearsal.costs.rounds import by_assignors
+from rebal.planner.rehearsal.costs.timeouts import in_words, of_families
 from tests.planner.builder import group_of
 
 BOTH = ["cooperative-sticky", "range"]

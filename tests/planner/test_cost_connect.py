@@ -18,12 +18,12 @@ from rebal.groups.model import (
     Knowledge,
     Software,
 )
-from rebal.groups.snapshot import dump_snapshot
+from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.groups.worker import WorkerState
-from rebal.planner.cost import Restarts, Speed
-from rebal.planner.cost_connect import by_workers
+from rebal.planner.paths.choose import make_plan
 from rebal.planner.plan import Cost, StepKind
-from rebal.planner.routes.choice import make_plan
+from rebal.planner.rehearsal.costs.connect import by_workers
+from rebal.planner.rehearsal.costs.cost import Restarts, Speed
 from tests.planner.worker_groups import IDS, WORK, workers
 
 # A restart takes 30 s, a rebalance 3 s, and an Empty group waits 3 s for more.

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rebal.groups.model import Cluster, GroupSnapshot
-from rebal.groups.partitions import Partitions
-from rebal.planner.cost import Speed
-from rebal.planner.cost_online import Move, default_server_side, move_online
-from rebal.planner.cost_some import Some, stop_some
-from rebal.planner.cost_stop import Stop, empty_after, see_it_empty, stop_and_start
+from rebal.groups.snapshot.partitions import Partitions
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Cost
-from rebal.planner.routes import make_plan
+from rebal.planner.rehearsal.costs.cost import Speed
+from rebal.planner.rehearsal.costs.online import Move, default_server_side, move_online
+from rebal.planner.rehearsal.costs.some import Some, stop_some
+from rebal.planner.rehearsal.costs.stop import Stop, empty_after, see_it_empty, stop_and_start
 from tests.planner.builder import group_of
 
 SPEED = Speed(restart=30, rebalance=3, first=3, reconcile=5)

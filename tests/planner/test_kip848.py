@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from rebal.groups.model import Cluster, GroupSnapshot, Source, Tri
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, StepKind
-from rebal.planner.routes import make_plan
-from rebal.planner.verify import verify
+from rebal.planner.verification.verify import verify
 from tests.planner.builder import group_of, seen
 
 READY = {

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol
 from rebal.groups.protocol import group_protocol
+from rebal.planner.goals import NotPlannedError
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
-from rebal.planner.routes import make_plan
-from rebal.planner.routes.goals import NotPlannedError
 from tests.planner.builder import group_of
 
 EAGER = {"RB112": "its supportedProtocols() is EAGER alone"}

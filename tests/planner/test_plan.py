@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from rebal.groups.model import Tri
-from rebal.planner.cost import Restarts, by_arithmetic
+from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Cost
-from rebal.planner.routes import NotPlannedError, make_plan
+from rebal.planner.rehearsal.costs.cost import Restarts, by_arithmetic
 from tests.planner.builder import group_of
 from tests.planner.plans import BOTH, DEFAULT, DONE, RANGE, m, plan, rules
 

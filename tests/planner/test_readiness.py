@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from rebal.groups.model import GroupSnapshot
-from rebal.planner.cost import by_arithmetic
-from rebal.planner.cost_work import estimating
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Verdict
 from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_rehearse
-from rebal.planner.routes import make_plan
+from rebal.planner.rehearsal.costs.cost import by_arithmetic
+from rebal.planner.rehearsal.costs.work import estimating
 from tests.planner.builder import group_of
 
 BOTH = ["cooperative-sticky", "range"]

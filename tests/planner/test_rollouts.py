@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rebal.groups.model import CoordinatorKind
 from rebal.groups.vote import candidates, elect
-from rebal.planner.routes import make_plan
+from rebal.planner.paths import make_plan
 from tests.planner.builder import group_of
 
 NAMES = ["range", "roundrobin", "sticky", "cooperative-sticky"]

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from rebal.groups.model import Evidence, Source, Tri
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Plan
-from rebal.planner.routes import make_plan
-from rebal.planner.verify import Standing, verify
+from rebal.planner.verification.verify import Standing, verify
 from tests.planner.looks import Story, app, bare, id_of, look
 
 MIXED = ["cooperative-sticky", "range"]

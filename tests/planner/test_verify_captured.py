@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from rebal.groups.evidence.observations import Joined
 from rebal.groups.model import Tri
-from rebal.groups.observations import Joined
-from rebal.inspectors.request_log import read_request_log
+from rebal.inspectors.logs.requests.reader import read_request_log
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
-from rebal.planner.routes import make_plan
-from rebal.planner.verify import Standing, entry_of, verify
-from rebal.planner.verify_journal import JournalEntry
-from rebal.planner.verify_rules import decides
+from rebal.planner.verification.findings import decides
+from rebal.planner.verification.journal import JournalEntry
+from rebal.planner.verification.verify import Standing, entry_of, verify
 from tests.planner.captured import BUNDLED, FOLDER, Story, stories
 
 TARGET = "cooperative-sticky"

@@ -7,11 +7,11 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rebal.groups.lag import Lag
 from rebal.groups.model import Evidence, GroupSnapshot, Refusal, Source
-from rebal.groups.partitions import Partitions
+from rebal.groups.snapshot.lag import Lag
+from rebal.groups.snapshot.partitions import Partitions
 from rebal.planner.plan import Plan
-from rebal.planner.verify import verify
+from rebal.planner.verification.verify import verify
 from tests.planner.looks import Story, app, bare, id_of, look
 
 MIXED = ["cooperative-sticky", "range"]

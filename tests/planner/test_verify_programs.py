@@ -22,9 +22,9 @@ from rebal.groups.model import (
 )
 from rebal.groups.wire.streams import StreamsUserData, encode_streams
 from rebal.planner.context import Context
+from rebal.planner.paths import make_plan
 from rebal.planner.programs import comes_from, instances
-from rebal.planner.routes import make_plan
-from rebal.planner.verify import verify
+from rebal.planner.verification.verify import verify
 from tests.planner.looks import Story, done, look
 
 SESSIONED = ["sessioned", "compatible", "default"]

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.assume import apply_assumptions
+from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.model import Tri
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Plan
-from rebal.planner.routes import make_plan
-from rebal.planner.verify import Standing, entry_of, verify
-from rebal.planner.verify_journal import JournalEntry
+from rebal.planner.verification.journal import JournalEntry
+from rebal.planner.verification.verify import Standing, entry_of, verify
 from tests.planner.looks import look
 
 RANGE = ["range"]

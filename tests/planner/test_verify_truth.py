@@ -9,13 +9,13 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebal.groups.evidence import merge
+from rebal.groups.evidence.merge import merge
 from rebal.groups.model import CoordinatorKind, GroupSnapshot, Tri
 from rebal.groups.vote import candidates, elect
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
-from rebal.planner.routes import make_plan
-from rebal.planner.verify import Standing, entry_of, verify
-from rebal.planner.verify_journal import JournalEntry
+from rebal.planner.verification.journal import JournalEntry
+from rebal.planner.verification.verify import Standing, entry_of, verify
 from tests.planner.builder import AT, group_of
 
 TARGET = "cooperative-sticky"

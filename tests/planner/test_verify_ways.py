@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, Tri
 from rebal.planner.aims import Aim
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
-from rebal.planner.routes import make_plan
-from rebal.planner.verify import entry_of, verify
-from rebal.planner.verify_confirm import ContradictedError, NothingToConfirmError, confirm
-from rebal.planner.verify_gates import GATES, aim_of
+from rebal.planner.verification.confirm import ContradictedError, NothingToConfirmError, confirm
+from rebal.planner.verification.gates import GATES, aim_of
+from rebal.planner.verification.verify import entry_of, verify
 from tests.planner.looks import Story, done, look
 
 RANGE = ["range"]

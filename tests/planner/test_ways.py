@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import DeclaredAssignors, Evidence, RebalanceProtocol, Source, Tri
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, StepKind, Verdict
-from rebal.planner.routes import make_plan
 from tests.planner.builder import group_of
 from tests.planner.plans import BOTH, DONE, RANGE, plan
 from tests.planner.plans import m as java

@@ -22,10 +22,10 @@ from rebal.groups.model import (
     Subscription,
     Topic,
 )
-from rebal.groups.partitions import Partitions
-from rebal.planner.whatif import MemberShift, Simulation, Spread, simulate
-from rebal.planner.whatif_run import MOST_ROUNDS
-from rebal.planner.whatif_spec import CannotSimulateError, spec_of
+from rebal.groups.snapshot.partitions import Partitions
+from rebal.planner.rehearsal.whatif.run import MOST_ROUNDS
+from rebal.planner.rehearsal.whatif.simulation import MemberShift, Simulation, Spread, simulate
+from rebal.planner.rehearsal.whatif.spec import CannotSimulateError, spec_of
 from tests.planner.owners import group, member
 
 EAGER_ONLY = ["range", "roundrobin", "sticky"]

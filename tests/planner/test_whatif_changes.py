@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rebal.groups.assignors.consumer_group import server_assignor
+from rebal.groups.assignors.server import server_assignor
 from rebal.groups.model import (
     Broker,
     Cluster,
@@ -17,11 +17,11 @@ from rebal.groups.model import (
     Subscription,
     Topic,
 )
-from rebal.groups.partitions import Partitions
-from rebal.planner.whatif import Simulation, simulate
-from rebal.planner.whatif_changes import Changes, WhatIfError
-from rebal.planner.whatif_leader import leader_time
-from rebal.planner.whatif_spec import CannotSimulateError, spec_of
+from rebal.groups.snapshot.partitions import Partitions
+from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
+from rebal.planner.rehearsal.whatif.leader import leader_time
+from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
+from rebal.planner.rehearsal.whatif.spec import CannotSimulateError, spec_of
 from tests.planner.owners import group, member
 
 CLIENT_SIDE = ["range", "roundrobin", "sticky", "cooperative-sticky"]

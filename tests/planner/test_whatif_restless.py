@@ -17,10 +17,10 @@ from rebal.groups.model import (
     Topic,
     TopicPartitions,
 )
-from rebal.groups.partitions import Partitions
-from rebal.groups.snapshot import dump_snapshot
-from rebal.planner.whatif import simulate
-from rebal.planner.whatif_changes import Changes
+from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.groups.snapshot.partitions import Partitions
+from rebal.planner.rehearsal.whatif.changes import Changes
+from rebal.planner.rehearsal.whatif.simulation import simulate
 from tests.assignors.restless import restless
 from tests.groups.stable import stable_group
 

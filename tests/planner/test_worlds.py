@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.evidence_bounds import with_bounds
+from rebal.groups.evidence.bounds import with_bounds
 from rebal.groups.model import (
     AssignorList,
     GroupSnapshot,
@@ -27,8 +27,8 @@ from rebal.groups.model import (
     Subscription,
 )
 from rebal.groups.protocol import group_protocol, member_protocol
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, StepKind
-from rebal.planner.routes import make_plan
 from tests.planner.builder import group_of, seen
 
 COOP = "cooperative-sticky"

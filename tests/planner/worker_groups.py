@@ -11,7 +11,7 @@ from rebal.groups.assignors.connect import (
     incremental,
     running_of,
 )
-from rebal.groups.evidence import merge
+from rebal.groups.evidence.merge import merge
 from rebal.groups.model import (
     Coordinator,
     CoordinatorKind,

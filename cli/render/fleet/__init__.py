@@ -1,0 +1,1 @@
+"""The report of `rebal fleet`: screen, Markdown, HTML page, document."""

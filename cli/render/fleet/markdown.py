@@ -1,0 +1,71 @@
+"""The fleet report as Markdown: for a wiki, a ticket, or a plan of the coming weeks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+from rebal.cli.fleet import FleetReport
+from rebal.cli.output import escape
+from rebal.cli.render.fleet.words import (
+    RULE_HEADINGS,
+    age_text,
+    costs_are,
+    row_texts,
+    rules_met,
+    verdicts_text,
+    worst_texts,
+)
+from rebal.cli.render.plans.markdown import plain
+from rebal.planner.rules import rules
+
+_MOST: Final = 20
+_WORST: Final = (
+    *("Group", "Incidents", "Rebalances/h", "Each takes"),
+    *("Failed", "Refused", "Stands still/h"),
+)
+_ALL: Final = (
+    *("#", "Verdict", "Group", "Runs", "Path", "Members"),
+    *("Costs", "Saves/h", "Pays in", "In the way"),
+)
+
+
+def fleet_markdown(report: FleetReport, code: int, now: datetime) -> str:
+    """The whole report. Names from the cluster stand as text: nothing of them is markup."""
+    return "\n".join(_lines(report, code, now)) + "\n"
+
+
+def _lines(report: FleetReport, code: int, now: datetime) -> Iterator[str]:
+    yield f"# Fleet: {verdicts_text(report)}"
+    yield ""
+    yield f"{age_text(report, now)} (exit code {code}). Goal: {_text(report.to)}."
+    sources = ", ".join(report.manifest.sources)
+    yield f"Read from {_text(report.folder)}{f' ({_text(sources)})' if sources else ''}."
+    for label, met in rules_met(report.groups).items():
+        yield from ("", f"## {RULE_HEADINGS[label]}", "")
+        for rule, number in met.items():
+            yield f"- **{rule}** in {number:,}: {_text(rules()[rule].title)}"
+    worst = report.worst[:_MOST]
+    if worst:
+        yield from ("", "## Worst off now", "")
+        yield from _table(_WORST, map(worst_texts, worst))
+    yield from ("", "## All groups, in the order to take them", "")
+    yield (
+        "Ready before not proven before blocked; a roll-out that has begun first, then what pays "
+        "for itself soonest. Costs and gains are partition-seconds; `?`: a rule cannot tell; "
+        f"{costs_are(report)}."
+    )
+    yield ""
+    yield from _table(_ALL, map(row_texts, report.groups))
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(heads)} |"
+    yield f"| {' | '.join('---' for _ in heads)} |"
+    for row in rows:
+        yield f"| {' | '.join(map(_text, row))} |"
+
+
+def _text(text: str) -> str:
+    return plain(escape(text))

@@ -1,0 +1,210 @@
+"""Short texts that the terminal, Markdown and HTML forms of the fleet report share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from html import escape as quoted
+from typing import Final
+
+from rebal.cli.fleet import FleetGroup, FleetReport
+from rebal.cli.output import escape
+from rebal.cli.render.common import command_line, count, path_words, span_text
+from rebal.groups.model import RebalanceProtocol
+from rebal.inspectors.fleet.tables.columns import moment
+from rebal.planner.plan import Verdict
+
+_LONG_ENOUGH: Final = timedelta(hours=1)
+RULE_HEADINGS: Final = {
+    "blocked by": "Blocked by",
+    "later step": "In the way of a later step",
+    "cannot tell": "Cannot tell",
+}
+"""What rules do to groups, in the order in which it is told, and the heading of it."""
+
+
+def text(said: str) -> str:
+    """`said` as text in HTML or SVG: what a terminal or a browser would obey is written out."""
+    return quoted(escape(said))
+
+
+def row_texts(group: FleetGroup) -> tuple[str, ...]:
+    """Place, verdict, group, runs, path, members, costs, saves, pays in, and what is in the way."""
+    ready = group.readiness
+    place = saves = pays_in = ""
+    if ready is not None:
+        place = "" if ready.place is None else str(ready.place)
+        saves = "" if ready.saves is None else number_text(ready.saves)
+        pays_in = "" if ready.pays_back is None else hours_text(ready.pays_back)
+    return (
+        *(place, group.verdict, group.group_id, runs_text(group), path_text(group)),
+        *(str(group.history.members or 0), cost_text(group), saves, pays_in),
+        hindrance_text(group),
+    )
+
+
+def worst_texts(group: FleetGroup) -> tuple[str, ...]:
+    """Group, incidents, rebalances an hour, each takes, failed, refused, stands still an hour."""
+    metrics = group.history.metrics
+    return (
+        group.group_id,
+        troubles_text(group),
+        number_text(metrics["rebalance-rate-per-hour"]),
+        latency_text(group),
+        number_text(metrics["failed-rebalance-total"]),
+        number_text(group.history.refused_total),
+        number_text(group.stands_still),
+    )
+
+
+def verdicts_text(report: FleetReport) -> str:
+    """`12 groups: 4 ready, 2 blocked, 6 done`."""
+    said = ", ".join(f"{number:,} {verdict}" for verdict, number in report.counts.items())
+    return f"{count(len(report.groups), 'group')}: {said}" if said else "no group"
+
+
+def age_text(report: FleetReport, now: datetime) -> str:
+    """How far the scan's history reaches, and how long ago it ended."""
+    until, since = report.manifest.observed_until, report.manifest.observed_from
+    if until is None:
+        return "what the scan read has no time: how old it is cannot be told"
+    said = f"as seen until {until.astimezone(UTC):%Y-%m-%d %H:%MZ}, {span_text(now - until)} ago"
+    if since is not None:
+        said += f"; {span_text(until - since)} of history"
+        if until - since < _LONG_ENOUGH:
+            said += ", from which rates an hour are extrapolated"
+    if report.manifest.breaks:
+        partitions = count(len(report.manifest.breaks), "partition")
+        said += (
+            f"; of {partitions} the log cleaner took records away between two scans, and the "
+            "rebalances in them are not known"
+        )
+    if report.unread:
+        said += (
+            f"; {count(report.unread, 'record')} could not be read, and what they say is missing"
+        )
+    return said
+
+
+def runs_text(group: FleetGroup) -> str:
+    """`EAGER (range)`; empty where it was deleted."""
+    if group.readiness is None:
+        return ""
+    plan = group.readiness.plan
+    name = "not known" if plan.runs is RebalanceProtocol.CANNOT_TELL else plan.runs.value
+    return f"{name} ({plan.assignor})" if plan.assignor else name
+
+
+def path_text(group: FleetGroup) -> str:
+    """`two bounces`; what is left to do where a roll-out has begun."""
+    if group.readiness is None:
+        return ""
+    plan = group.readiness.plan
+    path = path_words(plan.path)
+    if plan.next_step is None or not plan.steps:
+        return path
+    return f"{path}, {plan.next_step} of {len(plan.steps)}"
+
+
+def number_text(value: float | None) -> str:
+    """Three digits are enough to compare: `0.04`, `3.5`, `120`, `12,000`; `·` where not known."""
+    if value is None:
+        return "·"
+    if value == round(value) or value >= 10:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
+
+
+def cost_text(group: FleetGroup) -> str:
+    """Partition-seconds of all steps left, or `12 task-s`; `~12`: estimated; or nothing."""
+    outlay = group.readiness.outlay if group.readiness is not None else None
+    if outlay is None:
+        return ""
+    unit = "" if outlay.unit == "partition" else f" {outlay.unit}-s"
+    return f"{'~' if outlay.estimated else ''}{number_text(outlay.partition_seconds)}{unit}"
+
+
+def costs_are(report: FleetReport) -> str:
+    """Whose costs the report tells: the plans' own, but for those that are estimated."""
+    number = report.estimated
+    if not number:
+        return "costs are those of each group's own plan"
+    return (
+        f"costs are those of each group's own plan, but of {count(number, 'group')} only "
+        "estimated (~), for rehearsing all takes longer: --rehearse-all"
+    )
+
+
+def hours_text(hours: float) -> str:
+    """After how long a change has paid for itself."""
+    return span_text(timedelta(hours=hours))
+
+
+def latency_text(group: FleetGroup) -> str:
+    """`1.2 s, at most 9 s`: a group's rebalances, on average and the longest."""
+    metrics = group.history.metrics
+    average, longest = metrics["rebalance-latency-avg"], metrics["rebalance-latency-max"]
+    if average is None or longest is None:
+        return "·"
+    return f"{number_text(average / 1000)} s, at most {number_text(longest / 1000)} s"
+
+
+def plan_command(group: FleetGroup, report: FleetReport) -> str:
+    """The command that shows the group's whole plan, to paste."""
+    words = ["rebal", "plan-upgrade", group.group_id, "--evidence", report.folder]
+    return command_line([*words, *(["--to", report.to] if report.to != "cooperative" else [])])
+
+
+def hindrance_text(group: FleetGroup) -> str:
+    """What stands in the way: `RB104 · step 2: RB102, RB901?`; `?` is a rule that cannot tell.
+
+    What is no rule's is told by the summary of the group's plan alone.
+    """
+    ready = group.readiness
+    if ready is None:
+        at = moment(group.history.deleted_at)
+        return f"deleted {at:%Y-%m-%d %H:%MZ}" if at is not None else "deleted"
+    number = ready.plan.next_step or 0
+    by_step: dict[int, dict[str, None]] = {}
+    said = [(one.before_step or 0, one.rule) for one in (*ready.blockers, *ready.later)]
+    said += [(one.before_step or 0, f"{one.rule}?") for one in ready.missing]
+    if not said and ready.plan.verdict in (Verdict.BLOCKED, Verdict.UNPROVEN):
+        return "see its plan"
+    for step, rule in said:
+        by_step.setdefault(step if step > number else 0, {})[rule] = None
+    return " · ".join(
+        (f"step {step}: " if step else "") + ", ".join(found)
+        for step, found in sorted(by_step.items())
+    )
+
+
+def metrics_text(group: FleetGroup) -> list[tuple[str, str]]:
+    """The metrics that could be seen, by Kafka's names, each with its unit."""
+    units = {"rebalance-latency": " ms", "last-rebalance": " s"}
+    return [
+        (name, number_text(value) + units.get("-".join(name.split("-")[:2]), ""))
+        for name, value in group.history.metrics.items()
+        if value is not None
+    ]
+
+
+def troubles_text(group: FleetGroup) -> str:
+    """The kinds of its incidents, each with how often."""
+    found = Counter(one.kind for one in group.history.incidents)
+    return ", ".join(f"{kind} ×{n}" if n > 1 else kind for kind, n in found.items())
+
+
+def rules_met(groups: Iterable[FleetGroup]) -> Mapping[str, Mapping[str, int]]:
+    """What rules do → rule → in how many groups, the most first; what none does is left out."""
+    found: dict[str, Counter[str]] = {label: Counter() for label in RULE_HEADINGS}
+    for ready in (group.readiness for group in groups):
+        if ready is not None:
+            found["blocked by"].update({one.rule for one in ready.blockers})
+            found["later step"].update({one.rule for one in ready.later})
+            found["cannot tell"].update({one.rule for one in ready.missing})
+    return {
+        label: dict(sorted(met.items(), key=lambda pair: (-pair[1], pair[0])))
+        for label, met in found.items()
+        if met
+    }

@@ -1,0 +1,1 @@
+"""The screen and the document of `rebal inspect`."""

@@ -1,0 +1,303 @@
+"""The text of `rebal inspect`: one screen a group, the answer first, the next command last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from textwrap import wrap
+from typing import TYPE_CHECKING, Final
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from rebal.cli.render.common import (
+    count,
+    evidence_text,
+    facts,
+    known_lag,
+    listing,
+    partition_count,
+    severity_style,
+    when,
+)
+from rebal.cli.render.inspection.members import members_table
+from rebal.cli.report import Report
+from rebal.groups.model import (
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Knowledge,
+    ProbeAnswer,
+    RebalanceProtocol,
+    Source,
+    Tri,
+    Unmatched,
+)
+from rebal.groups.protocol import classic_members_of_a_consumer_group
+from rebal.planner.context import COOPERATIVE_STICKY
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rehearsal.costs.timeouts import in_words
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_LABEL: Final = 10
+_LONGEST_LABEL: Final = 24
+_NAMES: Final = 28
+
+
+def inspect_view(
+    report: Report, next_command: str, *, now: datetime | None = None, wide: bool = False
+) -> list[RenderableType]:
+    """The screen of one group. `next_command` is what to type next, ready to paste.
+
+    Times are told as of `now` (default: when the group was captured, so: it was just read).
+    `wide` shows every member on a line of its own, with its partitions, and every finding's fix.
+    """
+    snapshot = report.snapshot
+    now = now or snapshot.captured_at
+    group_id = snapshot.group.group_id
+    head: list[tuple[str | Text, Text]] = [(Text(group_id, style="bold"), _state(report))]
+    above: list[RenderableType] = []
+    if cell_len(group_id) > _LONGEST_LABEL:
+        above, head = [Text(group_id, style="bold")], [("", _state(report))]
+    supports = list(_supports(report, now))
+    head += [*_captured(snapshot, now), *_runs(report), *(_aligned(supports) if supports else ())]
+    if wide and any(member.timeouts for member in snapshot.members):
+        head.append(("waits", Text(in_words(snapshot.members))))
+    view: list[RenderableType] = [*above, facts(head, label=_LABEL)]
+    if snapshot.members:
+        view += [Text(""), members_table(report, now, wide=wide)]
+    said = list(_said(report, now, wide))
+    if said:
+        view += [Text(""), facts(said, label=_LABEL)]
+    view += [Text(""), facts([(Text("next:", style="bold"), next_command)], label=0)]
+    return view
+
+
+def _state(report: Report) -> Text:
+    snapshot = report.snapshot
+    group = snapshot.group
+    parts = [str(group.state), str(group.type)]
+    if group.protocol_type not in (None, "", "consumer"):
+        parts.append(f"{group.protocol_type} (not consumers)")
+    members = count(len(snapshot.members), "member")
+    if snapshot.expected_members is not None and snapshot.expected_members != len(snapshot.members):
+        members += f" of {snapshot.expected_members} expected"
+    parts.append(members)
+    total = sum(topic.partitions for topic in snapshot.topics)
+    if total:
+        parts.append(count(total, "partition"))
+    lags = known_lag(snapshot)
+    if lags:
+        parts.append(f"lag {sum(lags.values()):,}")
+    if group.coordinator is not None:
+        where = group.coordinator
+        address = f"{where.host}:{where.port} " if where.host else ""
+        parts.append(f"coordinator {address}({where.broker_id})")
+    return Text(" · ".join(parts))
+
+
+def _captured(snapshot: GroupSnapshot, now: datetime) -> Iterator[tuple[Text, Text]]:
+    """When and by what, for a snapshot that is not of this minute."""
+    at = when(snapshot.captured_at, now)
+    if at != "just now":
+        by = f" by {snapshot.captured_by}" if snapshot.captured_by else ""
+        names = "; names are pseudonyms" if snapshot.redacted else ""
+        yield Text("captured"), Text(f"{at}{by}{names}")
+
+
+def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
+    snapshot = report.snapshot
+    group = snapshot.group
+    assignor = f", assignor {group.assignor}" if group.assignor else ""
+    owned = sum(partition_count(member.assignment) for member in snapshot.members)
+    label = Text("runs")
+    if not snapshot.members:
+        yield label, Text("nothing: no member is in the group now")
+        return
+    classic = len(classic_members_of_a_consumer_group(snapshot))
+    if group.type is GroupType.CONSUMER and classic < len(snapshot.members):
+        never = "the others never stop"
+        if report.runs is RebalanceProtocol.MIXED:
+            never = f"EAGER members stop all of theirs ({count(_stopped(report), 'partition')})"
+        yield (
+            label,
+            Text.assemble(
+                (f"KIP-848 (group.protocol=consumer){assignor}", "bold green"),
+                f"   the broker moves single partitions; {never}",
+            ),
+        )
+    else:
+        runs = report.runs
+        stopped = count(_stopped(report), "partition")
+        worker = group.protocol_type == "connect"
+        whole = "connectors and tasks" if worker else count(owned, "partition")
+        meaning = {
+            RebalanceProtocol.EAGER: f"every rebalance stops all {whole}"
+            if not classic
+            else "a member stops all its partitions whenever it has to rejoin",
+            RebalanceProtocol.COOPERATIVE: "a rebalance stops only what moves",
+            RebalanceProtocol.MIXED: f"every rebalance stops {stopped}",
+            RebalanceProtocol.CANNOT_TELL: "",
+        }[runs]
+        style = {
+            RebalanceProtocol.EAGER: "bold",
+            RebalanceProtocol.COOPERATIVE: "bold green",
+        }.get(runs, "bold yellow")
+        yield (
+            label,
+            Text.assemble((f"{runs.value}{assignor}", style), f"   {meaning}" if meaning else ""),
+        )
+    if report.why:
+        each = "every member: " if report.why.startswith("its ") else ""
+        yield Text(""), Text(f"{each}{report.why}", style="dim")
+
+
+def _stopped(report: Report) -> int:
+    """How many partitions the members that are known to run EAGER own."""
+    return sum(
+        partition_count(member.assignment)
+        for member in report.snapshot.members
+        if report.member_runs.get(member.member_id) is RebalanceProtocol.EAGER
+    )
+
+
+def _supports(report: Report, now: datetime) -> Iterator[tuple[str, Text, str]]:
+    """One line an assignor: who supports it, and from where that is known."""
+    snapshot = report.snapshot
+    probe = snapshot.probe
+    answers = {answer.assignor: answer for answer in (probe.answers if probe else ())}
+    for name in report.common.supported:
+        yield (
+            name,
+            Text("all members", style="green"),
+            _source(answers.pop(name, None), Tri.YES, report, now),
+        )
+    for name in report.common.unsupported:
+        yield (
+            name,
+            Text("NOT all members", style="yellow"),
+            _source(answers.pop(name, None), Tri.NO, report, now),
+        )
+    for name in report.common.doubtful:
+        answer = answers.pop(name, None)
+        at = f", {when(answer.at, now)}" if answer else ""
+        yield (
+            name,
+            Text("cannot tell", style="yellow"),
+            f"probe said no{at}: {_worthless(snapshot)}",
+        )
+    for name, answer in answers.items():
+        said = f"no answer ({answer.error})" if answer.error else str(answer.supported)
+        yield name, Text("cannot tell", style="yellow"), f"probe: {said}"
+    if probe is not None and probe.refused:
+        yield "", Text("not probed", style="yellow"), probe.refused
+
+
+def _source(answer: ProbeAnswer | None, said: Tri, report: Report, now: datetime) -> str:
+    if answer is not None and answer.supported is said:
+        return f"probe, {when(answer.at, now)}"
+    return report.common.source or ""
+
+
+def _worthless(snapshot: GroupSnapshot) -> str:
+    coordinator = snapshot.group.coordinator
+    if coordinator is not None and coordinator.rebalanced_since_load is Tri.NO:
+        text = "worth nothing: no rebalance completed since the coordinator was loaded"
+    else:
+        text = "worth nothing until a rebalance is seen since the coordinator was loaded"
+    why = coordinator.rebalanced_why if coordinator else ""
+    return f"{text} ({why.rstrip('.')})" if why else text
+
+
+def _aligned(told: Iterable[tuple[str, Text, str]]) -> Iterator[tuple[str, Text]]:
+    """Name, verdict and source in columns that may still fold where the width is short.
+
+    Names of which the same is said share a line; cooperative-sticky keeps its own.
+    """
+    alike: dict[tuple[bool, str, str], tuple[list[str], Text]] = {}
+    for name, verdict, source in told:
+        key = (name == COOPERATIVE_STICKY, verdict.plain, source)
+        alike.setdefault(key, ([], verdict))[0].append(name)
+    rows = [
+        (line, verdict, key[2])
+        for key, (names, verdict) in alike.items()
+        for line in wrap(", ".join(names), _NAMES, break_long_words=False, break_on_hyphens=False)
+        or [""]
+    ]
+    names = max(len(name) for name, _, _ in rows)
+    verdicts = max(len(verdict) for _, verdict, _ in rows)
+    for n, (name, verdict, source) in enumerate(rows):
+        gap = " " * (verdicts - len(verdict) + 2)
+        yield (
+            "supports" if n == 0 else "",
+            Text.assemble(f"{name.ljust(names)}  ", verdict, gap, (source, "dim")),
+        )
+
+
+def _said(report: Report, now: datetime, wide: bool) -> Iterator[tuple[str | Text, Text]]:
+    """Findings, the gravest first, then what could not be bound or read."""
+    asks: list[Finding] = []
+    for finding in report.findings:
+        if finding.severity is Severity.ASK and not wide:
+            asks.append(finding)
+            continue
+        text = Text.assemble((finding.rule, "bold"), f"  {finding.message}")
+        if finding.fix and wide:
+            text.append(f"\ndo: {finding.fix}", style="dim")
+        if finding.ignored:
+            text.append(f"\nignored: {finding.ignored}", style="dim")
+        yield _label(finding), text
+    if asks:
+        rules = listing(sorted({finding.rule for finding in asks}), most=12)
+        yield (
+            Text("ask", style="cyan"),
+            Text(f"{rules}: look at your code first: rebal explain RULE"),
+        )
+    snapshot = report.snapshot
+    for contradiction in snapshot.contradictions:
+        sources = evidence_text(contradiction.evidence, now)
+        said = f"{contradiction.what}{f' ({sources})' if sources else ''}"
+        yield Text("contradicts", style="yellow"), Text(said)
+    loose = [found for found in snapshot.unmatched if wide or _matters(found, snapshot)]
+    for found in loose[: None if wide else 3]:
+        yield Text("unmatched", style="dim"), Text(f"{found.what}: {found.why}", style="dim")
+    if len(loose) > 3 and not wide:
+        yield "", Text(f"and {len(loose) - 3} more: --wide", style="dim")
+    for note in snapshot.notes:
+        yield Text("not read", style="yellow"), Text(note)
+
+
+def _matters(found: Unmatched, snapshot: GroupSnapshot) -> bool:
+    """Joins of members that have left say nothing once every list is known; files always do."""
+    return found.evidence.source is Source.CONFIG_FILE or not all(
+        member.assignors.knowledge is Knowledge.EXACT for member in snapshot.members
+    )
+
+
+def _label(finding: Finding) -> Text:
+    style = severity_style(finding.severity)
+    if finding.ignored:
+        return Text("ignored", style="dim")
+    if finding.result is Tri.CANNOT_TELL:
+        return Text("cannot tell", style="yellow")
+    if finding.severity is Severity.BLOCK:
+        step = finding.before_step
+        return Text("blocks" if step is None else f"before step {step}", style=style)
+    return Text({Severity.WARN: "warning", Severity.ASK: "ask"}[finding.severity], style=style)
+
+
+def next_step(report: Report, probed: bool) -> str:
+    """What to type after `rebal`: `plan-upgrade`, or `inspect --probe` where that tells more."""
+    snapshot = report.snapshot
+    known = all(m.assignors.knowledge is Knowledge.EXACT for m in snapshot.members)
+    probe_would_help = (
+        not probed
+        and not known
+        and snapshot.group.state is GroupState.STABLE
+        and snapshot.group.type is GroupType.CLASSIC
+        and snapshot.group.protocol_type == "consumer"
+        and snapshot.group.assignor != "stream"
+    )
+    return "inspect --probe" if probe_would_help else "plan-upgrade"

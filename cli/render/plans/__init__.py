@@ -1,0 +1,1 @@
+"""The screens and the runbook of `rebal plan-upgrade`."""

@@ -1,0 +1,102 @@
+"""A plan as Markdown: a runbook to paste into a change ticket."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rebal.cli.output import escape, shown
+from rebal.cli.render.common import count
+from rebal.cli.render.plans.screen import duration, headline, is_over, label_of, state
+from rebal.planner.context import names
+from rebal.planner.plan import Plan, Setting, Step
+
+_LANGUAGES = {
+    "Java properties": "properties",
+    "librdkafka properties": "properties",
+    "Spring YAML": "yaml",
+    "Java code": "java",
+    "connector configuration": "properties",
+    "franz-go": "go",
+    "sarama": "go",
+    "segmentio": "go",
+    "confluent-kafka-go": "go",
+    "JS": "js",
+    "Python": "python",
+}
+
+
+def plan_markdown(plan: Plan) -> str:
+    """The whole plan. Names from the cluster stand as text: nothing of them is markup."""
+    texts = {step.id: step.config for step in plan.steps}
+    return "\n".join(_lines(shown(plan), texts)) + "\n"
+
+
+def _lines(plan: Plan, texts: dict[int, tuple[Setting, ...]]) -> Iterator[str]:
+    yield f"# {plain(plan.group_id)}: {plain(headline(plan))}"
+    yield ""
+    yield f"**{plan.verdict.value}** (exit code {plan.exit_code}): {plain(plan.summary)}"
+    yield ""
+    yield (
+        f"Made from what was seen at {plan.made_at:%Y-%m-%d %H:%M:%SZ}: "
+        f"{count(len(plan.baseline.members), 'member')}"
+        + (f" of {plan.expected_members} expected." if plan.expected_members else ".")
+    )
+    for step in plan.steps:
+        yield from _step(plan, step, texts[step.id])
+    if plan.findings:
+        yield from ("", "## Findings", "")
+        for finding in plan.findings:
+            fix = f" → {finding.fix}" if finding.fix else ""
+            ignored = f" (ignored: {finding.ignored})" if finding.ignored else ""
+            said = f"{label_of(finding)}: {finding.message}{ignored}{fix}"
+            yield f"- **{finding.rule}** {plain(said)}"
+    if plan.assumptions:
+        yield from ("", "## Assumed", "")
+        yield from (f"- {plain(line)}" for line in plan.assumptions)
+    yield from ("", "## Not checked", "")
+    yield from (f"- {plain(line)}" for line in plan.not_checked)
+
+
+def _step(plan: Plan, step: Step, config: tuple[Setting, ...]) -> Iterator[str]:
+    labels = names(plan.baseline.members)
+    yield from ("", f"## Step {step.id}: {plain(step.title)}", "")
+    yield f"{step.kind.value} · {plain(state(plan, step))}"
+    if is_over(plan, step):
+        return
+    yield from ("", f"- Needs: {plain(step.precondition)}.")
+    yield from (f"- Why: {plain(line)}." for line in step.why)
+    for name, ids in (("Done", step.done), ("To do", step.to_do), ("Unknown", step.unknown)):
+        if ids:
+            yield f"- {name}: {plain(', '.join(labels.get(key, key) for key in ids))}"
+    for setting in config:
+        text = "\n".join(escape(line) for line in setting.text.split("\n"))
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+        yield from ("", f"{setting.format}:", "")
+        yield from (f"{fence}{_LANGUAGES.get(setting.format, '')}", text, fence)
+    if step.order:
+        yield ""
+        yield from (f"{n}. {plain(line)}" for n, line in enumerate(step.order, 1))
+    if step.cost is not None:
+        yield from ("", f"- Costs: {plain(step.cost.text)}.")
+        for pace in step.cost.paces if len(step.cost.paces) > 1 else ():
+            stopped = f"{pace.partition_seconds:,.0f} {step.cost.unit}-seconds stopped"
+            rebalances = count(pace.rebalances, "rebalance")
+            longest = pace.worst_seconds
+            worst = "" if longest is None else f"; at worst {duration(longest)}"
+            yield f"  - {pace.name}: {duration(pace.seconds)}, {stopped}, {rebalances}{worst}"
+    yield from ("", f"- [ ] Gate: {_code(step.gate.command)} must show: {plain(step.gate.shows)}")
+    yield from (f"  - {plain(need)}" for need in step.gate.needs)
+    yield f"- Roll-back: {plain(step.rollback)}"
+
+
+def plain(text: str) -> str:
+    """`text` with every character that Markdown or HTML would read as markup made plain."""
+    text = re.sub(r"([\\`*_{}\[\]<>|~#&])", r"\\\1", text)
+    return re.sub(r"(\w)://", r"\1:\\//", text)
+
+
+def _code(text: str) -> str:
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    pad = " " if "`" in text else ""
+    return f"{fence}{pad}{text}{pad}{fence}"

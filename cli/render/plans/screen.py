@@ -1,0 +1,269 @@
+"""The text of `rebal plan-upgrade`: the answer first, then each step, then what is open."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from rebal.cli.output import escape, shown
+from rebal.cli.render.common import (
+    GAP,
+    count,
+    evidence_text,
+    facts,
+    indented,
+    listing,
+    severity_style,
+    when,
+)
+from rebal.groups.model import Tri
+from rebal.planner.context import names
+from rebal.planner.plan import Advice, Cost, Finding, Plan, Setting, Severity, Step, Verdict
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_LABEL: Final = 11
+# Where the second column of a step's lines begins.
+_MARGIN: Final = 3 + _LABEL + GAP
+VERDICT_STYLES: Final = {
+    Verdict.READY: "bold green",
+    Verdict.DONE: "bold green",
+    Verdict.BLOCKED: "bold red",
+    Verdict.UNPROVEN: "bold yellow",
+}
+
+
+class Command(str):
+    """A command to copy: it stays on one line, whatever the width."""
+
+    __slots__ = ()
+
+
+Row = tuple[str | Text, "RenderableType"]
+
+
+def plan_view(
+    plan: Plan, *, now: datetime | None = None, wide: bool = False
+) -> list[RenderableType]:
+    """The plan as text; `wide` names every member and shows every format of the configuration.
+
+    Times are told as of `now` (default: when the group was captured, so: it was just read).
+    """
+    now = now or plan.made_at
+    # The configuration keeps its line breaks: its hostile parts were escaped when it was made.
+    texts = {step.id: step.config for step in plan.steps}
+    plan = shown(plan)
+    labels = names(plan.baseline.members)
+    view: list[RenderableType] = [
+        Text.assemble((plan.group_id, "bold"), f": {headline(plan)}"),
+        _hanging(Text(plan.verdict.value, style=VERDICT_STYLES[plan.verdict]), plan.summary),
+    ]
+    captured = when(plan.baseline.captured_at, now)
+    if captured != "just now":
+        view.append(Text(f"from what was seen {captured}", style="dim"))
+    for step in plan.steps:
+        view += [Text(""), _title(plan, step)]
+        if not is_over(plan, step):
+            before = _lines(_before(plan, step, labels, wide, now), indent=3)
+            after = _lines(_after(step), indent=3)
+            view += [*before, *_config(texts[step.id], wide), *after]
+    found = list(_findings(plan, labels, wide))
+    if found:
+        view += [Text(""), facts(found, label=_LABEL)]
+    view += [Text(""), *_lines(_open(plan))]
+    return view
+
+
+def headline(plan: Plan) -> str:
+    """`EAGER (range) → COOPERATIVE (cooperative-sticky)`."""
+    now = f"{plan.runs.value}{f' ({plan.assignor})' if plan.assignor else ''}"
+    then = plan.to if plan.target == "consumer" else f"{plan.to} ({plan.target})"
+    return f"{now} → {then}"
+
+
+def is_over(plan: Plan, step: Step) -> bool:
+    """A step that lies behind the next one."""
+    return plan.next_step is not None and step.id < plan.next_step
+
+
+def state(plan: Plan, step: Step) -> str:
+    """Where a step stands, in a few words."""
+    if is_over(plan, step):
+        if step.gate.holds is Tri.YES:
+            return f"done ({count(len(step.done), 'member')})"
+        return f"not proven ({len(step.done)} of {len(plan.baseline.members)} done)"
+    if step.id == plan.next_step:
+        says = {0: "can start", 3: "blocked", 4: "cannot be proven yet"}[step.exit_code]
+        return f"{says}: exit {step.exit_code}"
+    return f"not before the gate of step {step.id - 1} holds"
+
+
+def label_of(finding: Finding) -> str:
+    """What a finding is, in a few words."""
+    if finding.ignored:
+        return "ignored"
+    if finding.severity is Severity.BLOCK:
+        says = "cannot tell" if finding.result is Tri.CANNOT_TELL else "blocks"
+        return says if finding.before_step is None else f"step {finding.before_step}: {says}"
+    return "warning" if finding.severity is Severity.WARN else "ask"
+
+
+def _title(plan: Plan, step: Step) -> Table:
+    kind = {"rolling": "rolling, one member at a time", "cut-over": "all at once, with a stop"}
+    style = {0: "green", 3: "red", 4: "yellow"}[step.exit_code]
+    return _hanging(
+        Text(str(step.id), style="bold"),
+        Text.assemble(
+            (step.title, "bold"),
+            f"   {kind[step.kind.value]}   ",
+            (state(plan, step), style if step.id == plan.next_step else "dim"),
+        ),
+    )
+
+
+def _hanging(mark: str | Text, text: RenderableType, gap: int = GAP) -> Table:
+    """`text` after its mark, going on under itself."""
+    made = Table.grid(padding=(0, gap, 0, 0), pad_edge=False)
+    made.add_column(no_wrap=True)
+    made.add_column(overflow="fold")
+    made.add_row(mark, text)
+    return made
+
+
+def _lines(rows: Iterable[Row], indent: int = 0) -> Iterator[RenderableType]:
+    """Labelled lines that go on under themselves, and commands that never break."""
+    flowing: list[Row] = []
+    for label, text in rows:
+        if isinstance(text, Command):
+            if flowing:
+                yield indented(facts(flowing, label=_LABEL), indent)
+                flowing = []
+            head = label.copy() if isinstance(label, Text) else Text(label)
+            head.pad_right(_LABEL + GAP - len(head))
+            yield Text.assemble(
+                " " * indent, head, (str(text), "bold"), no_wrap=True, overflow="ignore"
+            )
+        else:
+            flowing.append((label, text))
+    if flowing:
+        yield indented(facts(flowing, label=_LABEL), indent)
+
+
+def _before(
+    plan: Plan, step: Step, labels: dict[str, str], wide: bool, now: datetime
+) -> Iterator[Row]:
+    most = len(labels) if wide else 6
+    evidence = {m.member_id: m.assignors.evidence for m in plan.baseline.members}
+    for name, ids in (("done", step.done), ("to do", step.to_do), ("unknown", step.unknown)):
+        if ids:
+            sources = evidence_text([item for key in ids for item in evidence.get(key, ())], now)
+            named = listing([labels.get(key, key) for key in ids], most)
+            yield name, f"{named}{f'   ({sources})' if sources else ''}"
+    yield "needs", step.precondition
+    yield from _labelled("why", step.why)
+
+
+def _after(step: Step) -> Iterator[Row]:
+    yield from _labelled("order", step.order)
+    if step.cost is not None:
+        yield "costs", step.cost.text
+        if len(step.cost.paces) > 1:
+            yield "", _paces(step.cost)
+    yield "gate", Command(step.gate.command)
+    yield "", f"must show: {step.gate.shows}"
+    yield from (("", _hanging("·", need, 1)) for need in step.gate.needs)
+    yield "back", step.rollback
+
+
+def beside(advice: Advice) -> tuple[str, ...]:
+    """What to know while carrying an advice out."""
+    return (*advice.after, *advice.risks)
+
+
+def _paces(cost: Cost) -> Table:
+    """What each pace costs, side by side; narrow enough for 80 columns."""
+    made = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
+    head = ("pace", "takes", f"{cost.unit}-s", "rebalances", "at worst")
+    made.add_row(*(Text(word, style="dim") for word in head))
+    for pace in cost.paces:
+        made.add_row(
+            pace.name,
+            duration(pace.seconds),
+            f"{pace.partition_seconds:,.0f}",
+            str(pace.rebalances),
+            "" if pace.worst_seconds is None else duration(pace.worst_seconds),
+        )
+    return made
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `3 min 20 s`, `1 h 5 min`, `4 d 17 h`: two units at most."""
+    left, words = round(seconds), []
+    for name, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count:
+            words.append(f"{count} {name}")
+        if words and (len(words) == 2 or not count):
+            break
+    return " ".join(words) or "0 s"
+
+
+def _labelled(label: str, lines: Sequence[str]) -> Iterator[Row]:
+    """The label once; of several lines each has its own mark."""
+    for n, line in enumerate(lines):
+        yield (label if n == 0 else ""), (line if len(lines) == 1 else _hanging("·", line, 1))
+
+
+def _config(config: Sequence[Setting], wide: bool) -> Iterator[RenderableType]:
+    """Each family's text, never folded, so that it can be pasted."""
+    by_family: dict[str, list[Setting]] = defaultdict(list)
+    for setting in config:
+        by_family[setting.family].append(setting)
+    margin = " " * _MARGIN
+    for settings in by_family.values():
+        for setting in settings if wide else settings[:1]:
+            yield Text(f"   {'set':{_LABEL}}  {setting.format}")
+            lines = [margin + escape(line) for line in setting.text.split("\n")]
+            yield Text("\n".join(lines), style="cyan", no_wrap=True, overflow="ignore")
+        others = [setting.format for setting in settings[1:]]
+        if others and not wide:
+            yield Text(f"{margin}({', '.join(others)}: --wide)", style="dim")
+
+
+def _findings(plan: Plan, labels: dict[str, str], wide: bool) -> Iterator[Row]:
+    for finding in plan.findings:
+        style = "dim" if finding.ignored else severity_style(finding.severity)
+        reason = f"   (ignored: {finding.ignored})" if finding.ignored else ""
+        yield Text(label_of(finding), style=style), f"{finding.rule} {finding.message}{reason}"
+        if finding.fix and not finding.ignored and finding.severity is not Severity.ASK:
+            yield "", _hanging(Text("→", style="dim"), Text(finding.fix, style="dim"), 1)
+        if wide and finding.members:
+            yield "", Text(listing([labels.get(m, m) for m in finding.members], 1000), style="dim")
+
+
+def _open(plan: Plan) -> Iterator[Row]:
+    yield from _labelled("assumed", plan.assumptions)
+    for n, line in enumerate(plan.not_checked):
+        yield Text("not checked" if n == 0 else "", style="dim"), _hanging("·", line, 1)
+    label = Text("next:", style="bold")
+    if plan.verdict is Verdict.READY:
+        gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)
+        yield Text("now:", style="bold"), plan.advice.text
+        yield from (("", Text(line, style="dim")) for line in beside(plan.advice))
+        yield "", "then look again, and go on until its gate holds:"
+        yield label, Command(gate)
+        return
+    if plan.advice.text:
+        yield Text("now:", style="bold"), plan.advice.text
+    blocks = [f.rule for f in plan.findings if f.severity is Severity.BLOCK and not f.ignored]
+    if blocks:
+        yield label, Command(f"rebal explain {blocks[0]}")
+    elif plan.next_step is not None:
+        gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)
+        yield label, Command(gate)

@@ -1,0 +1,1 @@
+"""The screens and the document of `rebal simulate`."""

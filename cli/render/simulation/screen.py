@@ -1,0 +1,320 @@
+"""The text of `rebal simulate`: what moves and stops, then who owns how much, now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from rebal.cli.output import Lines
+from rebal.cli.render.common import (
+    Column,
+    FittingTable,
+    count,
+    facts,
+    listing,
+    partitions_text,
+)
+from rebal.cli.render.simulation.owners import LABEL, by_name, owned_lines, round_lines
+from rebal.cli.render.simulation.words import apart, range_text
+from rebal.cli.render.wide_table import WideTable
+from rebal.planner.rehearsal.whatif.simulation import Failure, MemberShift, Simulation
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_BAR: Final = 24
+_FOLD_FROM: Final = 25
+_FOLD_ROWS: Final = 3
+_MOST_ROWS: Final = 16
+_LEVELS: Final = "·▁▂▃▄▅▆▇█"
+_MOST_CELLS: Final = 600
+
+
+def simulate_view(
+    simulation: Simulation, source: str, next_command: str, *, wide: bool = False
+) -> list[RenderableType | Lines]:
+    """The screen of one simulation; `source` says where the group was read, and when.
+
+    `wide` shows every member on a line of its own, then each one's partitions, and the balance of
+    each topic.
+    """
+    view: list[RenderableType | Lines] = [
+        Text.assemble(
+            (simulation.group_id, "bold"),
+            f" ({source}): ",
+            _change(simulation),
+        )
+    ]
+    if simulation.failure is not None:
+        view.append(facts(_failed(simulation, simulation.failure), label=LABEL))
+    else:
+        view += [_answer(simulation), facts(_cost(simulation), label=LABEL)]
+        if wide:
+            view.append(Lines(round_lines(simulation)))
+    view += [Text(""), *_members(simulation, wide)]
+    if wide:
+        view += [Text(""), Lines(owned_lines(simulation))]
+        if simulation.failure is None:
+            view += [Text(""), _topics(simulation)]
+    view += [Text(""), facts(_assumed(simulation, next_command), label=LABEL)]
+    return view
+
+
+def _change(simulation: Simulation) -> Text:
+    now, then = simulation.assignor_now, simulation.assignor
+    made = Text.assemble((then, "bold"))
+    if simulation.server_side:
+        made.append(" of the broker (KIP-848)")
+    if now != then:
+        made = Text.assemble(f"{now or 'no assignor'} → ", made)
+    elif not simulation.what_if:
+        made.append(" again")
+    if simulation.what_if:
+        made.append(f"; {', then '.join(simulation.what_if)}")
+    return made
+
+
+def _answer(simulation: Simulation) -> Text:
+    balance = simulation.balance
+    parts = [
+        f"moves {simulation.moved:,} of {simulation.partitions:,}",
+        f"stays {simulation.stays:,}",
+    ]
+    if simulation.started:
+        parts.append(f"{simulation.started:,} without an owner now get one")
+    parts.append(f"loses {simulation.lost:,}" if simulation.lost else "loses none")
+    parts.append(
+        f"balance {range_text(balance.then_min, balance.then_max)} "
+        f"(was {range_text(balance.now_min, balance.now_max)})"
+    )
+    if simulation.server_side:
+        parts.append("no rebalance of the group")
+    elif simulation.stable:
+        parts.append(f"{count(simulation.rebalances, 'rebalance')} until stable")
+    else:
+        parts.append(f"NOT stable after {count(simulation.rebalances, 'rebalance')}")
+    return Text(" · ".join(parts), style="bold")
+
+
+def _cost(simulation: Simulation) -> Iterator[tuple[str | Text, str]]:
+    if simulation.server_side:
+        yield (
+            "KIP-848",
+            f"{count(simulation.stops, 'partition')} {_stop(simulation.stops)}; each member "
+            "changes by itself, the others read on",
+        )
+    else:
+        eager = simulation.eager_rebalances
+        yield (
+            "EAGER",
+            f"{count(simulation.eager_stops, 'partition')} {_stop(simulation.eager_stops)} in "
+            f"{count(eager, 'rebalance')}: everything, each time",
+        )
+        if simulation.cooperative_stops is None:
+            yield "COOPERATIVE", f"{simulation.assignor} cannot"
+        else:
+            stops = simulation.cooperative_stops
+            yield (
+                "COOPERATIVE",
+                f"{count(stops, 'partition')} {_stop(stops)} in "
+                f"{count(simulation.rebalances, 'rebalance')}: only what moves",
+            )
+    if len(simulation.rounds) > 1:
+        for made in simulation.rounds:
+            parts = [made.why] if made.why else []
+            parts += [f"{count(made.gone, 'partition')} without its owner"] if made.gone else []
+            parts.append(f"revoked {made.revoked:,}")
+            parts.append(f"assigned {made.assigned:,}")
+            parts.append(f"still owned {made.still_owned:,}")
+            yield f"round {made.number}", " · ".join(parts)
+    topics = apart(simulation, then=True)
+    yield (
+        "topics",
+        f"a topic's subscribers are at most {topics:,} apart in it"
+        + (f" (was {apart(simulation, then=False):,})"),
+    )
+    yield from _warnings(simulation)
+
+
+def _stop(number: int) -> str:
+    return "stops" if number == 1 else "stop"
+
+
+def _warnings(simulation: Simulation) -> Iterator[tuple[str | Text, str]]:
+    named = {shift.member_id: shift.name for shift in simulation.members}
+    for one in simulation.violations:
+        example = f"{one.topic} {one.partition}"
+        if one.member_id is not None:
+            example += f", {named.get(one.member_id, one.member_id)}"
+        yield (
+            Text("contract", style="bold red"),
+            f"{count(one.partitions, 'partition')} {one.rule} (such as {example})",
+        )
+    if simulation.again:
+        yield (
+            Text("restless", style="yellow"),
+            f"the next rebalance takes {count(simulation.again, 'partition')} from their owners "
+            "though nothing has changed, whatever sets it off: Java does not settle here",
+        )
+    leader = simulation.leader
+    if leader is not None:
+        said = (
+            f"the leader may compute for {_seconds(leader.at_least)} to "
+            f"{_seconds(leader.at_most)} at each rebalance (estimated from measurements: its time "
+            "grows with the square of the partitions where subscriptions differ)"
+        )
+        if leader.near_timeout:
+            said += (
+                f"; members are thrown out after {_seconds(leader.rebalance_timeout)} "
+                "(max.poll.interval.ms): raise it, or make the subscriptions equal"
+            )
+        yield Text("leader", style="bold red" if leader.near_timeout else ""), said
+    # A custom assignor's are violations; Kafka's own do it too, in rare cases.
+    strange = [shift for shift in simulation.members if shift.not_subscribed]
+    if strange and not simulation.violations:
+        first = strange[0]
+        yield (
+            "odd",
+            f"{listing([shift.name for shift in strange])} would get partitions of topics not "
+            f"subscribed to, as the Java client does here: {partitions_text(first.not_subscribed)}",
+        )
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:,.0f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
+
+
+def _failed(simulation: Simulation, failure: Failure) -> Iterator[tuple[Text, str]]:
+    yield Text("fails", style="bold red"), failure.message
+    named = {shift.member_id: shift.name for shift in simulation.members}
+    if failure.members:
+        yield Text("members"), listing([named.get(one, one) for one in failure.members])
+    if failure.topics:
+        yield Text("topics"), listing(failure.topics)
+    yield (
+        Text("do"),
+        "these members must be new when the group rebalances with this assignor: a member that "
+        "has just started claims nothing",
+    )
+
+
+def _members(simulation: Simulation, wide: bool) -> Iterator[RenderableType]:
+    shifts = by_name(simulation)
+    scale = max(1, simulation.balance.now_max, simulation.balance.then_max)
+    columns = [
+        Column("MEMBER"),
+        Column("NOW", right=True),
+        Column("THEN", right=True),
+        Column("KEEPS", right=True),
+        Column("GIVES", right=True),
+        Column("GETS", right=True),
+        Column("█ keeps ▒ gives ░ gets", rank=1),
+    ]
+    if wide:
+        yield WideTable(columns, [_row(shift.name, shift, scale) for shift in shifts])
+        return
+    if len(shifts) >= _FOLD_FROM:
+        yield facts(_strips(shifts, scale), label=LABEL)
+        yield Text("")
+    named, more = _folded(shifts)
+    yield FittingTable(columns, [_row(name, shift, scale) for name, shift in named])
+    if more:
+        yield Text(f"(and {count(more, 'member')} more with other counts: --wide)", "dim")
+
+
+def _strips(shifts: Sequence[MemberShift], scale: int) -> Iterator[tuple[str, str]]:
+    """One cell a member, as high as it has partitions, by name; a dot has none.
+
+    Of very many members several share a cell, which shows the fullest of them.
+    """
+    now = [shift.keeps + shift.gives for shift in shifts if shift.change != "joins"]
+    then = [shift.keeps + shift.gets for shift in shifts if shift.change != "leaves"]
+    share = -(-max(len(now), len(then)) // _MOST_CELLS)
+    drawn = False
+    for label, sizes in (("each now", now), ("each then", then)):
+        low, high = min(sizes, default=0), max(sizes, default=0)
+        if high - low <= 1:
+            # A strip of equal cells would only take up the screen.
+            yield label, range_text(low, high)
+        else:
+            fullest = [max(sizes[n : n + share]) for n in range(0, len(sizes), share)]
+            yield (
+                label,
+                "".join(_LEVELS[-(-size * (len(_LEVELS) - 1) // scale)] for size in fullest),
+            )
+            drawn = True
+    if drawn and share > 1:
+        yield "", f"(a cell is the fullest of {share:,} members)"
+
+
+def _folded(shifts: Sequence[MemberShift]) -> tuple[list[tuple[str, MemberShift]], int]:
+    """One row for a member, or for several with equal counts in a large group; and what is left."""
+    if len(shifts) < _FOLD_FROM:
+        return [(shift.name, shift) for shift in shifts], 0
+    alike: dict[tuple[object, ...], list[MemberShift]] = {}
+    for shift in shifts:
+        kind = (shift.keeps, shift.gives, shift.gets, shift.change)
+        alike.setdefault(kind, []).append(shift)
+    rows: list[tuple[str, MemberShift]] = []
+    shown = 0
+    for same in sorted(alike.values(), key=len, reverse=True):
+        together = len(same) >= _FOLD_ROWS
+        for shift in same[:1] if together else same:
+            if len(rows) < _MOST_ROWS:
+                rows.append((f"{len(same):,} members" if together else shift.name, shift))
+                shown += len(same) if together else 1
+    return rows, len(shifts) - shown
+
+
+def _row(name: str, shift: MemberShift, scale: int) -> list[str | Text]:
+    counts = (
+        shift.keeps + shift.gives,
+        shift.keeps + shift.gets,
+        shift.keeps,
+        shift.gives,
+        shift.gets,
+    )
+    label = f"{name} ({shift.change})" if shift.change else name
+    return [label, *(f"{number:,}" for number in counts), _bar(shift, scale)]
+
+
+def _bar(shift: MemberShift, scale: int) -> Text:
+    """Cells in proportion to `scale`; what is there at all gets at least one."""
+    size = min(_BAR, scale)
+
+    def cells(number: int) -> int:
+        return max(1, round(number * size / scale)) if number else 0
+
+    return Text.assemble(
+        "█" * cells(shift.keeps),
+        ("▒" * cells(shift.gives), "yellow"),
+        ("░" * cells(shift.gets), "green"),
+    )
+
+
+def _topics(simulation: Simulation) -> WideTable:
+    return WideTable(
+        [
+            Column("TOPIC"),
+            Column("PARTITIONS", right=True),
+            Column("EACH NOW", right=True),
+            Column("EACH THEN", right=True),
+        ],
+        [
+            [
+                one.topic,
+                f"{one.partitions:,}",
+                range_text(one.balance.now_min, one.balance.now_max),
+                range_text(one.balance.then_min, one.balance.then_max),
+            ]
+            for one in simulation.topics
+        ],
+    )
+
+
+def _assumed(simulation: Simulation, next_command: str) -> Iterator[tuple[Text, str]]:
+    for number, one in enumerate(simulation.assumes):
+        yield Text("" if number else "assumes"), one
+    yield Text("next:", style="bold"), next_command

@@ -1,0 +1,65 @@
+"""The text of `rebal simulate` for Connect workers: one line each protocol, then what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from rebal.cli.render.common import Column, FittingTable, count, facts, listing
+from rebal.cli.render.plans.screen import duration
+from rebal.planner.plan import Pace
+from rebal.planner.rehearsal.whatif.workers import WorkersSimulation
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def workers_view(made: WorkersSimulation, source: str, next_command: str) -> list[RenderableType]:
+    """Each protocol at each pace; `source` says where the group was read."""
+    head = Text.assemble(
+        (made.group_id, "bold"),
+        f" ({source}): {count(made.workers, 'worker')}, {count(made.connectors, 'connector')}, "
+        f"{count(made.tasks, 'task')}; {made.assignor_now or 'no protocol'} now",
+    )
+    columns = [
+        Column("PROTOCOL"),
+        Column("RESTARTS"),
+        Column("REBALANCES", right=True),
+        Column("MOVES", right=True),
+        Column("TASK-SECONDS", right=True),
+        Column("TAKES", right=True),
+        Column("AT WORST", right=True, rank=1),
+    ]
+    rows = [
+        _row(run.protocol if first else "", pace)
+        for run in made.runs
+        for first, pace in ((pace is run.cost.paces[0], pace) for pace in run.cost.paces)
+    ]
+    return [
+        head,
+        Text(f"restart: {listing(made.restarted, 12)}"),
+        Text(""),
+        FittingTable(columns, rows),
+        Text(""),
+        facts(_legend(made, next_command), label=10),
+    ]
+
+
+def _row(protocol: str, pace: Pace) -> list[str | Text]:
+    return [
+        protocol,
+        pace.name,
+        f"{pace.rebalances:,}",
+        f"{pace.partitions_moved:,}",
+        f"{pace.partition_seconds:,.0f}",
+        duration(pace.seconds),
+        "" if pace.worst_seconds is None else duration(pace.worst_seconds),
+    ]
+
+
+def _legend(made: WorkersSimulation, next_command: str) -> Iterator[tuple[Text, str]]:
+    for run in made.runs:
+        yield Text(run.protocol), run.cost.text
+    yield Text("next:", style="bold"), next_command

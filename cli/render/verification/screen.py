@@ -1,0 +1,238 @@
+"""The text of `rebal verify`: the answer, the members, what keeps the gate, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from rebal.cli.output import shown
+from rebal.cli.render.common import Column, FittingTable, count, evidence_text, facts
+from rebal.cli.render.plans.screen import beside
+from rebal.groups.model import Tri
+from rebal.planner.verification.findings import decides
+from rebal.planner.verification.members import MemberStanding
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from rebal.planner.plan import Finding
+    from rebal.planner.verification.verify import Standing
+
+_WORDS: Final = {Tri.YES: "done", Tri.NO: "not done", Tri.CANNOT_TELL: "not known"}
+_STYLES: Final = {Tri.YES: "green", Tri.NO: "yellow", Tri.CANNOT_TELL: "magenta"}
+_WEIGHTS: Final = {"DANGER": "bold red", "ignored": "dim"}
+_ROWS: Final = 20
+
+
+def verify_view(
+    standing: Standing, *, wide: bool = False, rows: int = _ROWS
+) -> list[RenderableType]:
+    """The standing as text; at most `rows` members, the open ones first, unless `wide`."""
+    standing = shown(standing)
+    view: list[RenderableType] = [
+        Text.assemble((standing.group_id, "bold"), f": {_where(standing)}"),
+        facts([_verdict(standing)]),
+        Text(""),
+    ]
+    members = sorted(standing.members, key=lambda m: (m.done is Tri.YES, not m.concerned, m.name))
+    listed = members if wide else members[:rows]
+    if listed:
+        view.append(_table(standing, listed))
+        if len(members) > len(listed):
+            rest = members[len(listed) :]
+            done = sum(member.done is Tri.YES for member in rest)
+            view.append(Text(f"and {len(rest)} more, {done} of them done (--wide)", style="dim"))
+        view.append(Text(""))
+    view.append(facts(_rows(standing)))
+    return view
+
+
+def headline(standing: Standing) -> str:
+    """One line: the step, the verdict, how many are done."""
+    return f"{_number(standing)}: {verdict(standing)}, {_progress(standing)}"
+
+
+def verdict(standing: Standing) -> str:
+    """`gate holds`, `not yet`, `DANGER`, `blind` or `done`."""
+    if standing.blind_since is not None:
+        return "blind"
+    if standing.exit_code == 0:
+        return "done" if standing.finished else "gate holds"
+    return "DANGER" if standing.exit_code == 3 else "not yet"
+
+
+def changes(before: Standing | None, after: Standing) -> list[str]:
+    """What is new since the look before, a line each; nothing where nothing is."""
+    after = shown(after)
+    if before is None:
+        first = f"{_where(after)}: {verdict(after)}, {_progress(after)}"
+        return [first, *_told(after).values()]
+    before = shown(before)
+    return list(_changes(before, after))
+
+
+def _changes(before: Standing, after: Standing) -> Iterator[str]:
+    if after.blind_since is not None:
+        if before.blind_since is None:
+            yield f"blind since {after.blind_since:%H:%M:%SZ}: {after.blind_why}"
+        return
+    if before.blind_since is not None:
+        yield f"sees again, after having been blind since {before.blind_since:%H:%M:%SZ}"
+    was = {member.member_id: member for member in before.members}
+    now = {member.member_id: member for member in after.members}
+    came = {member.name for key, member in now.items() if key not in was}
+    left = {member.name for key, member in was.items() if key not in now}
+    for name in sorted(left - came):
+        yield f"{name} has left"
+    for key, member in now.items():
+        said = f"{_WORDS[member.done]} ({member.why})"
+        if key not in was:
+            here = "is back with a new member id" if member.name in left else "is here"
+            yield f"{member.name} {here}: {said}"
+        elif was[key].done is not member.done and before.step == after.step:
+            yield f"{member.name}: {said}"
+    if before.state != after.state:
+        yield f"the group is {after.state}"
+    if before.assignor != after.assignor and after.assignor:
+        yield f"elected: {after.assignor}"
+    if before.missing != after.missing and after.missing:
+        yield f"missing: {_missing(after)}"
+    known = _told(before)
+    yield from (line for key, line in _told(after).items() if key not in known)
+    if before.step != after.step or verdict(before) != verdict(after):
+        yield headline(after)
+
+
+def _told(standing: Standing) -> dict[str, str]:
+    """What must be known, by what it is: a line each."""
+    told = {danger.kind: f"DANGER {danger.message}" for danger in standing.dangers}
+    return told | {f.rule: f"{_weight(f)} {_said(f, more)}" for f, more in _spoken(standing)}
+
+
+def _said(finding: Finding, more: int) -> str:
+    others = f" (and {more} more of this rule)" if more else ""
+    return f"{finding.rule} {finding.message}{others}"
+
+
+def _spoken(standing: Standing) -> list[tuple[Finding, int]]:
+    """The first finding of each rule, and how many more there are of it.
+
+    Without the one that the missing members' own line says better.
+    """
+    found: dict[str, list[Finding]] = {}
+    for finding in standing.findings:
+        if finding.rule != "RB606" or not standing.missing:
+            found.setdefault(finding.rule, []).append(finding)
+    return [(same[0], len(same) - 1) for same in found.values()]
+
+
+def _weight(finding: Finding) -> str:
+    if finding.ignored:
+        return "ignored"
+    if decides(finding, Tri.YES):
+        return "DANGER"
+    return "cannot tell" if finding.result is not Tri.YES else str(finding.severity)
+
+
+def _where(standing: Standing) -> str:
+    titles = [step.title for step in standing.steps if step.id == standing.step]
+    return ", ".join([_number(standing), *titles])
+
+
+def _number(standing: Standing) -> str:
+    if standing.step is None:
+        return "a plan with no step"
+    return f"step {standing.step} of {standing.steps[-1].id}"
+
+
+def _progress(standing: Standing) -> str:
+    if standing.step is None:
+        return f"{standing.present} of {standing.expected} here"
+    part = [member for member in standing.members if member.concerned]
+    done = sum(member.done is Tri.YES for member in part)
+    aside = len(standing.members) - len(part)
+    more = f", {aside} not in this step" if aside else ""
+    return f"{done} of {standing.expected - aside} done{more}"
+
+
+def _verdict(standing: Standing) -> tuple[Text, str]:
+    said = verdict(standing)
+    style = {"DANGER": "bold red", "not yet": "bold yellow", "blind": "bold magenta"}
+    lag = "" if standing.lag is None else f" · lag {standing.lag:,}"
+    if standing.blind_since is not None:
+        return Text(said, style=style[said]), (
+            f"since {standing.blind_since:%H:%M:%SZ}: {standing.blind_why} "
+            "What stands below was true then."
+        )
+    return Text(said, style=style.get(said, "bold green")), (
+        f"{_progress(standing)} · {standing.state} · {standing.assignor or 'no assignor'} · "
+        f"{standing.present} of {count(standing.expected, 'member')}{lag}"
+    )
+
+
+def _table(standing: Standing, members: Sequence[MemberStanding]) -> FittingTable:
+    return FittingTable(
+        (
+            Column("MEMBER"),
+            Column("HOST", rank=2),
+            Column(f"STEP {standing.step}"),
+            Column("WHY", rank=0),
+            Column("EVIDENCE", rank=3),
+            Column("PARTS", right=True, rank=1),
+        ),
+        (
+            (
+                member.name,
+                member.host,
+                _made(member),
+                member.why,
+                evidence_text(member.evidence, standing.at),
+                str(member.partitions),
+            )
+            for member in members
+        ),
+    )
+
+
+def _made(member: MemberStanding) -> Text:
+    if not member.concerned and member.done is not Tri.YES:
+        return Text("left out", style="dim")
+    return Text(_WORDS[member.done], style=_STYLES[member.done])
+
+
+def _rows(standing: Standing) -> Iterator[tuple[str | Text, RenderableType]]:
+    if standing.missing:
+        yield Text("missing", style="yellow"), f"{_missing(standing)} (RB606)"
+    for danger in standing.dangers:
+        yield Text("DANGER", style="bold red"), danger.message
+        yield "", Text(f"→ {danger.fix}", style="dim")
+    for finding, more in _spoken(standing):
+        weight = _weight(finding)
+        yield Text(weight, style=_WEIGHTS.get(weight, "yellow")), _said(finding, more)
+        aside = (
+            f"ignored: {finding.ignored}" if finding.ignored else finding.fix and f"→ {finding.fix}"
+        )
+        if aside:
+            yield "", Text(aside, style="dim")
+    for n, why in enumerate(standing.why):
+        yield ("gate" if n == 0 else ""), why
+    if not standing.why:
+        step = standing.step
+        what = "nothing is left to do" if step is None else f"holds for step {step}"
+        yield "gate", Text(what, style="green")
+    for change in standing.drift:
+        yield Text("changed", style="yellow"), change.text
+    for word in standing.accepted:
+        yield Text("your word", style="magenta"), word
+    for note in standing.notes:
+        yield Text("note", style="dim"), Text(note, style="dim")
+    yield Text("next:", style="bold"), standing.next
+    yield from (("", Text(line, style="dim")) for line in beside(standing.advice))
+
+
+def _missing(standing: Standing) -> str:
+    sure = [f"{one.name}{f' ({one.host})' if one.host else ''}" for one in standing.missing]
+    short = standing.expected - standing.present
+    return ", ".join(sure[:10]) + ("" if len(sure) <= short else f" ({short} of these)")

@@ -1,0 +1,1 @@
+"""Kafka's four client-side assignors."""

@@ -1,0 +1,325 @@
+"""The general sticky algorithm's last part: move partitions while that makes it fairer.
+
+The leader walks the partitions again and again. One whose owner has at least two more than another
+subscriber goes to the subscriber with fewest (or home to its owner of an older generation), until
+no member could take anything from one that has two more. A pass that moves nothing is the last.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from rebal.groups.assignors.client.holding import Holding
+from rebal.groups.assignors.client.movements import Movements
+from rebal.groups.assignors.client.problem import Problem
+
+_PATIENCE: Final = 1000
+Topics = Sequence[tuple[int, Sequence[int]]]
+
+
+class Balancing:
+    """Members' lists and partitions' owners, changed in place; codes and numbers of `problem`.
+
+    `takers` are each topic's subscribers, `movable` the members that can gain or lose anything.
+    `simple` says that every partition exists and is in exactly one list; otherwise (members claim
+    partitions that do not exist) each question is answered by looking through the lists.
+
+    Between two moves nothing changes: what a move could have changed is looked up once after it.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        takers: list[list[int]],
+        lists: list[list[int]],
+        owner: dict[int, int],
+        previous: dict[int, int],
+        *,
+        simple: bool,
+    ) -> None:
+        self._problem = problem
+        self._step = len(problem.topics)
+        self._by_name = problem.by_name
+        self._takers = takers
+        sets = {id(members): frozenset(members) for members in takers}
+        self._taker_sets = [sets[id(members)] for members in takers]
+        self._lists = lists
+        self._owner = owner
+        self._previous = previous
+        self._simple = simple
+        self._movements = Movements(problem)
+        self._sizes = [len(codes) for codes in lists]
+        self._ordered: dict[int, dict[int, None]] = {}
+        most = {id(topics): self._most_of(topics) for topics in problem.subscribed}
+        self._most = [most[id(topics)] for topics in problem.subscribed]
+        self.movable = [m for m in range(len(lists)) if self._is_movable(m)]
+        self._fixed = set(range(len(lists))).difference(self.movable)
+        self._order = sorted((self._sizes[m], problem.rank[m]) for m in self.movable)
+        self._held: list[Counter[int]] = []
+        self._holding: Holding | None = None
+        self._fewest_of: dict[int, int] = {}
+        self._could_lose: dict[tuple[int, int], bool] = {}
+        self._shared = [t for t, members in enumerate(takers) if len(members) > 1]
+        self._witness = 0
+        self._balanced: bool | None = None
+
+    def run(self, topics: Topics) -> bool:
+        """Walk `topics` until nothing moves; whether anything did.
+
+        Raises:
+            LeaderWouldFail: the leader would throw, or walk for ever.
+        """
+        moved = False
+        best = self._squares()
+        seen: set[int] = set()
+        passes = 0
+        while self._walk(topics):
+            moved = True
+            # A move from more to less lowers the sum of squares; where it does not, look for a
+            # state that was there before.
+            if (now := self._squares()) < best:
+                best = now
+                seen.clear()
+                passes = 0
+                continue
+            passes += 1
+            state = hash((tuple(self._owner.items()), self._movements.state()))
+            if state in seen or passes > _PATIENCE:
+                raise self._never_ends(topics)
+            seen.add(state)
+        for member, codes in self._ordered.items():
+            self._lists[member][:] = codes
+        return moved
+
+    def _walk(self, topics: Topics) -> bool:
+        moved = False
+        for topic, codes in topics:
+            if self._simple and not self._previous:
+                if codes and self._is_balanced():
+                    return moved
+                moved |= self._even_out(topic, codes)
+                continue
+            for code in codes:
+                if self._is_balanced():
+                    return moved
+                home = self._previous.get(code)
+                owner = self._owner_of(code)
+                if home is not None and self._has_two_more(owner, home, code):
+                    self._move(code, home)
+                elif self._could_go(owner, topic, code):
+                    self._move(code, self._fewest(topic))
+                else:
+                    continue
+                moved = True
+        return moved
+
+    def _even_out(self, topic: int, codes: Sequence[int]) -> bool:
+        """The walk along one topic where no partition has a home; codes are not balanced yet.
+
+        `seats` is a heap of the topic's subscribers, each as its size and rank in one number; a
+        number that is no longer true is thrown away when it comes up.
+        """
+        moved = False
+        owner, sizes, rank, by_name = self._owner, self._sizes, self._problem.rank, self._by_name
+        count = len(sizes)
+        seats = [sizes[m] * count + rank[m] for m in self._taker_sets[topic] - self._fixed]
+        heapify(seats)
+        enough = seats[0] // count + 1
+        for code in codes:
+            if sizes[owner[code]] <= enough:
+                continue
+            fewest = by_name[seats[0] % count]
+            source = self._move(code, fewest)
+            moved = True
+            if self._is_balanced():
+                break
+            for member in (source, fewest):
+                heappush(seats, sizes[member] * count + rank[member])
+            while sizes[by_name[seats[0] % count]] != seats[0] // count:
+                heappop(seats)
+            enough = seats[0] // count + 1
+        return moved
+
+    def _most_of(self, topics: list[int]) -> int:
+        if len(topics) == len(self._problem.topics):
+            return self._problem.total
+        return sum(self._problem.counts[topic] for topic in topics)
+
+    def _is_movable(self, member: int) -> bool:
+        codes = self._lists[member]
+        if len(codes) < self._most[member]:
+            return True
+        return any(len(self._takers[code % self._step]) > 1 for code in codes)
+
+    def _squares(self) -> int:
+        return sum(size * size for size, _ in self._order)
+
+    def _owner_of(self, code: int) -> int:
+        owner = self._owner.get(code)
+        if owner is None or owner in self._fixed:
+            raise self._throws([] if owner is None else [owner], [code])
+        return owner
+
+    def _has_two_more(self, owner: int, other: int, code: int) -> bool:
+        if other in self._fixed:
+            raise self._throws([owner, other], [code])
+        return self._sizes[owner] > self._sizes[other] + 1
+
+    def _could_go(self, owner: int, topic: int, code: int) -> bool:
+        if self._simple:
+            return self._has_two_more(owner, self._fewest(topic), code)
+        # The same for all of the topic's partitions that it has, until something moves.
+        found = self._could_lose.get((owner, topic))
+        if found is None:
+            others = self._takers[topic]
+            found = any(self._has_two_more(owner, other, code) for other in others)
+            self._could_lose[owner, topic] = found
+        return found
+
+    def _fewest(self, topic: int) -> int:
+        """The movable subscriber with fewest partitions, the first by name among those."""
+        found = self._fewest_of.get(topic)
+        if found is None:
+            takers = self._taker_sets[topic]
+            if len(takers) * len(takers) < len(self._order):
+                members = takers - self._fixed
+                found = min(members, key=lambda m: (self._sizes[m], self._problem.rank[m]))
+            else:
+                by_name = self._by_name
+                found = next(m for _, rank in self._order if (m := by_name[rank]) in takers)
+            self._fewest_of[topic] = found
+        return found
+
+    def _move(self, code: int, to: int) -> int:
+        """Move the partition, or the one that goes instead; the member that loses it."""
+        code = self._movements.stand_in(code, self._owner_of(code), to)
+        owner = self._owner_of(code)
+        rank, sizes = self._problem.rank, self._sizes
+        for member in {owner, to}:
+            del self._order[bisect_left(self._order, (sizes[member], rank[member]))]
+        self._movements.record(code, owner, to)
+        if self._simple:
+            del self._in_order(owner)[code]
+            self._in_order(to)[code] = None
+            sizes[owner] -= 1
+        else:
+            has = code in self._lists[owner]
+            if has:
+                self._lists[owner].remove(code)
+                sizes[owner] -= 1
+            self._lists[to].append(code)
+            if self._holding is not None:
+                self._holding.move(code, owner if has else None, to)
+        sizes[to] += 1
+        if self._held:
+            self._held[owner][code % self._step] -= 1
+            self._held[to][code % self._step] += 1
+        self._owner[code] = to
+        for member in {owner, to}:
+            insort(self._order, (sizes[member], rank[member]))
+        self._fewest_of.clear()
+        self._could_lose.clear()
+        self._balanced = None
+        return owner
+
+    def _in_order(self, member: int) -> dict[int, None]:
+        """The member's list in a form from which a code is taken out at once."""
+        codes = self._ordered.get(member)
+        if codes is None:
+            codes = self._ordered[member] = dict.fromkeys(self._lists[member])
+        return codes
+
+    def _is_balanced(self) -> bool:
+        if self._balanced is None:
+            if not self._order:
+                raise self._throws(self._fixed, [])
+            if self._order[0][0] >= self._order[-1][0] - 1:
+                self._balanced = True
+            elif self._simple:
+                self._balanced = not self._some_topic_unfair()
+            else:
+                self._balanced = not self._some_partition_unfair()
+        return self._balanced
+
+    def _some_topic_unfair(self) -> bool:
+        """Whether some topic has an owner with two more than a subscriber; asks the last one first.
+
+        A subscriber that has as many partitions as its topics counts as served, whatever it has.
+        """
+        by_name, order = self._by_name, self._order
+        if not self._held:
+            for member, codes in enumerate(self._lists):
+                now = self._ordered.get(member, codes)
+                self._held.append(Counter([code % self._step for code in now]))
+        for i in range(len(self._shared)):
+            at = (self._witness + i) % len(self._shared)
+            topic = self._shared[at]
+            takers = self._taker_sets[topic]
+            low = next(
+                (
+                    size
+                    for size, rank in order
+                    if (m := by_name[rank]) in takers and size != self._most[m]
+                ),
+                None,
+            )
+            if low is None:
+                continue
+            high = next(
+                size for size, rank in reversed(order) if self._held[by_name[rank]].get(topic)
+            )
+            if low + 1 < high:
+                self._witness = at
+                return True
+        return False
+
+    def _some_partition_unfair(self) -> bool:
+        """Whether some partition's holder has two more than a subscriber that lacks it."""
+        if self._holding is None:
+            self._holding = Holding(self._problem, self.movable, self._lists)
+        holding, by_name, order = self._holding, self._by_name, self._order
+        highest: dict[int, int] = {}
+        for size, rank in order:
+            member = by_name[rank]
+            if size == self._most[member]:
+                continue
+            for topic in self._problem.subscribed[member]:
+                if topic not in highest:
+                    sizes = (s for s, r in reversed(order) if holding.holds(by_name[r], topic))
+                    highest[topic] = next(sizes, 0)
+                if highest[topic] <= size + 1 and not holding.some_have_none(topic):
+                    continue
+                mine = set(self._lists[member])
+                for code, holder in holding.holders(topic):
+                    if code in mine:
+                        continue
+                    if holder is None:
+                        raise self._throws([member], [code])
+                    if size + 1 < self._sizes[holder]:
+                        return True
+        return False
+
+    def _throws(self, members: Sequence[int] | set[int], codes: Sequence[int]) -> Exception:
+        return self._problem.failure(
+            "the leader would throw NullPointerException while it balances: a claim, of an older "
+            "generation or to a partition that does not exist, leads it to a member that it has "
+            "set aside",
+            members,
+            codes,
+        )
+
+    def _never_ends(self, topics: Topics) -> Exception:
+        contested = [code for _, codes in topics for code in codes if code in self._previous]
+        homes = {self._previous[code] for code in contested}
+        owners = {self._owner[code] for code in contested}
+        return self._problem.failure(
+            "the leader would never end: it moves the same partitions back and forth between "
+            "members whose claims are of different generations",
+            homes | owners,
+            contested,
+            never_ends=True,
+        )

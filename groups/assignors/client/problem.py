@@ -1,0 +1,188 @@
+"""A `Spec` in compact form: members and topics are numbers, a partition is one number.
+
+The code of partition p of topic t, with T topics, is `p * T + t`. Topics are numbered in the order
+of their names, so that ascending codes go by partition, then topic; and a partition that does not
+exist (any more) has a code like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import chain, repeat
+
+from rebal.groups.assignors.java.javatable import hash_order, string_hash, utf16
+from rebal.groups.assignors.spec import (
+    Assignment,
+    LeaderWouldFail,
+    Spec,
+    SpecMember,
+    TopicPartition,
+)
+
+Free = list[tuple[int, list[int]]]
+
+
+class Problem:
+    """The input of all four assignors.
+
+    Members are numbered in the iteration order of the leader's map of subscriptions. Topics that
+    nobody subscribed to, or that have no partitions, do not take part.
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        by_id = {member.member_id: member for member in spec.members}
+        self.spec = spec
+        self.members: list[SpecMember] = [by_id[name] for name in hash_order(by_id)]
+        different = dict.fromkeys(tuple(member.topics) for member in self.members)
+        wanted = dict.fromkeys(chain.from_iterable(different))
+        known = [topic for topic in hash_order(wanted) if spec.partitions.get(topic, 0) > 0]
+        self.topics: list[str] = sorted(known, key=utf16)
+        self.topic_of: dict[str, int] = {name: t for t, name in enumerate(self.topics)}
+        self.leader_topics: list[int] = [self.topic_of[name] for name in hash_order(known)]
+        self.counts: list[int] = [spec.partitions[name] for name in self.topics]
+        self.total: int = sum(self.counts)
+
+    @cached_property
+    def subscribed(self) -> list[list[int]]:
+        """For each member its topics that take part, in its order, repeated as it repeats them.
+
+        Members that subscribe alike share one list.
+        """
+        of = self.topic_of
+        known: dict[tuple[str, ...], list[int]] = {}
+        result: list[list[int]] = []
+        for member in self.members:
+            names = tuple(member.topics)
+            topics = known.get(names)
+            if topics is None:
+                topics = known[names] = [of[name] for name in names if name in of]
+            result.append(topics)
+        return result
+
+    @cached_property
+    def by_name(self) -> list[int]:
+        """Members in the order of their member ids."""
+        keys = [utf16(member.member_id) for member in self.members]
+        return sorted(range(len(keys)), key=keys.__getitem__)
+
+    @cached_property
+    def rank(self) -> list[int]:
+        """For each member its place in `by_name`."""
+        ranks = [0] * len(self.members)
+        for rank, member in enumerate(self.by_name):
+            ranks[member] = rank
+        return ranks
+
+    @cached_property
+    def by_instance(self) -> list[int]:
+        """Static members by instance id, then dynamic ones by member id; ties as numbered."""
+        keys = [
+            (1, utf16(m.member_id)) if m.instance_id is None else (0, utf16(m.instance_id))
+            for m in self.members
+        ]
+        return sorted(range(len(keys)), key=keys.__getitem__)
+
+    @cached_property
+    def topic_hashes(self) -> list[int]:
+        """`String.hashCode()` of each topic's name."""
+        return [string_hash(name) for name in self.topics]
+
+    def subscribers(self, order: Sequence[int], *, once: bool) -> list[list[int]]:
+        """For each topic the members that subscribe to it, in `order`, which has each member.
+
+        A member that repeats a topic is repeated, unless `once`. Topics with the same subscribers
+        share one list.
+        """
+        kinds: dict[int, int] = {}
+        members: list[list[int]] = []
+        kinds_of: list[list[int]] = [[] for _ in self.topics]
+        place = [0] * len(order)
+        for i, member in enumerate(order):
+            place[member] = i
+            topics = self.subscribed[member]
+            kind = kinds.setdefault(id(topics), len(members))
+            if kind == len(members):
+                members.append([])
+                for topic in dict.fromkeys(topics) if once else topics:
+                    kinds_of[topic].append(kind)
+            members[kind].append(member)
+        known: dict[tuple[int, ...], list[int]] = {}
+        result: list[list[int]] = []
+        for some in map(tuple, kinds_of):
+            found = known.get(some)
+            if found is None:
+                found = sorted(
+                    chain.from_iterable(map(members.__getitem__, some)), key=place.__getitem__
+                )
+                known[some] = found
+            result.append(found)
+        return result
+
+    def codes(self, owned: Sequence[TopicPartition]) -> list[int]:
+        """The codes of those partitions whose topic takes part, in the order given."""
+        of, step = self.topic_of, len(self.topics)
+        try:
+            return [p * step + of[name] for name, p in owned]
+        except KeyError:
+            return [p * step + of[name] for name, p in owned if name in of]
+
+    def codes_of(self, topic: int) -> range:
+        """The codes of a topic's partitions, ascending."""
+        step = len(self.topics)
+        return range(topic, self.counts[topic] * step, step)
+
+    def exists(self, code: int) -> bool:
+        """Whether the topic has this partition."""
+        partition, topic = divmod(code, len(self.topics))
+        return 0 <= partition < self.counts[topic]
+
+    def unassigned(self, topics: Sequence[int], kept: Sequence[Sequence[int]]) -> tuple[Free, bool]:
+        """For each of `topics` (all of them, in the leader's order) the partitions that the leader
+        takes to be in none of `kept`; and whether all of `kept` exist.
+
+        It walks all partitions and the kept ones side by side, both sorted by topic (in the order
+        given), then partition. At a kept partition that does not exist the walk of the kept ones
+        stands still, so that all behind it count as free although they are kept.
+        """
+        taken = set().union(*kept)
+        free = [
+            (topic, [code for code in self.codes_of(topic) if code not in taken])
+            for topic in topics
+        ]
+        if self.total - sum(len(codes) for _, codes in free) == len(taken):
+            return free, True
+        place = {topic: i for i, topic in enumerate(topics)}
+        halt = min(
+            (place[code % len(topics)], code // len(topics))
+            for code in taken
+            if not self.exists(code)
+        )
+        for i, topic in enumerate(topics):
+            if i > halt[0] or (i == halt[0] and halt[1] < 0):
+                free[i] = (topic, list(self.codes_of(topic)))
+        return free, False
+
+    def pairs_of(self, topic: int) -> list[TopicPartition]:
+        """`(topic, partition)` of each of a topic's partitions, ascending."""
+        return list(zip(repeat(self.topics[topic]), range(self.counts[topic]), strict=False))
+
+    def from_codes(self, lists: Sequence[Iterable[int]]) -> Assignment:
+        """The assignment of each member's codes, in their order."""
+        names, step = self.topics, len(self.topics)
+        return self.assignment(
+            [[(names[code % step], code // step) for code in codes] for codes in lists]
+        )
+
+    def assignment(self, lists: Sequence[list[TopicPartition]]) -> Assignment:
+        """The assignment of each member's list."""
+        return {member.member_id: owned for member, owned in zip(self.members, lists, strict=True)}
+
+    def failure(
+        self, why: str, members: Iterable[int], codes: Iterable[int], *, never_ends: bool = False
+    ) -> LeaderWouldFail:
+        """The finding about these members and partitions' topics, both sorted by name."""
+        step = len(self.topics)
+        names = [self.members[m].member_id for m in sorted(set(members), key=self.rank.__getitem__)]
+        topics = [self.topics[t] for t in sorted({code % step for code in codes})]
+        return LeaderWouldFail(why, members=names, topics=topics, never_ends=never_ends)

@@ -1,0 +1,183 @@
+"""The iteration order of `java.util.HashMap` and `HashSet`, which the leader's results depend on.
+
+A table has 16, 32, … slots; a key goes to the slot that its spread hash says; a slot holds its keys
+in the order of insertion; iteration walks the slots. The table doubles when it is three quarters
+full, or when a slot would get a ninth key while it has fewer than 64 slots; above that such a slot
+becomes a red-black tree (`SlotTree`), whose iteration begins at its root.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from functools import lru_cache
+from itertools import chain
+from typing import Any, Final, Generic, TypeVar
+
+from rebal.groups.assignors.java.slottree import SlotTree
+
+_K = TypeVar("_K", bound=Hashable)
+_FIRST_SIZE: Final = 16
+_LONG_SLOT: Final = 8
+_TREES_FROM: Final = 64
+_SHRUNK_TREE: Final = 6
+
+
+@lru_cache(maxsize=2**16)
+def string_hash(text: str) -> int:
+    """`String.hashCode()` as an unsigned 32-bit number; it goes over the UTF-16 units.
+
+    The topics' are asked for again for each member, so the last ones are kept.
+    """
+    value = 0
+    if text.isascii():
+        for byte in text.encode("ascii"):
+            value = (31 * value + byte) & 0xFFFFFFFF
+        return value
+    units = utf16(text)
+    for i in range(0, len(units), 2):
+        value = (31 * value + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
+    return value
+
+
+def partition_hash(topic_hash: int, partition: int) -> int:
+    """`TopicPartition.hashCode()` as an unsigned 32-bit number; `topic_hash` is the topic's."""
+    return (31 * (31 + partition) + topic_hash) & 0xFFFFFFFF
+
+
+def utf16(text: str) -> bytes:
+    """The sort key of `String.compareTo`: UTF-16 units, in which U+FFFF comes after U+1F600."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def hash_order(texts: Iterable[str]) -> list[str]:
+    """`texts` (distinct) in the iteration order of a default HashMap they were put into in turn."""
+    texts = list(texts)
+    if (quick := _without_long_slots(texts)) is not None:
+        return quick
+    table: HashTable[str] = HashTable()
+    for text in texts:
+        table.add(text, string_hash(text), utf16(text))
+    return list(table)
+
+
+def hash_slots(texts: Iterable[str]) -> list[list[str]]:
+    """`hash_order`, those of one slot together."""
+    table: HashTable[str] = HashTable()
+    for text in texts:
+        table.add(text, string_hash(text), utf16(text))
+    return table.slots()
+
+
+def _without_long_slots(texts: list[str]) -> list[str] | None:
+    """The order where no slot was ever long: by slot, then as put in. None: one was."""
+    spreads = [hash_ ^ (hash_ >> 16) for hash_ in map(string_hash, texts)]
+    size = _FIRST_SIZE
+    while True:
+        # The most keys that the table had at this size, with the one that made it grow.
+        slots = [spread & (size - 1) for spread in spreads[: size * 3 // 4 + 1]]
+        if len(slots) > _LONG_SLOT and max(Counter(slots).values()) > _LONG_SLOT:
+            return None
+        if len(spreads) * 4 <= size * 3:
+            return [texts[i] for i in sorted(range(len(slots)), key=slots.__getitem__)]
+        size *= 2
+
+
+class HashTable(Generic[_K]):
+    """A HashMap's keys, in its iteration order; it never shrinks, as in Java.
+
+    `size` is the number of slots that it begins with: a power of 2, by default Java's own default.
+    `add` takes the key, its unsigned 32-bit hash, and what orders it among keys of equal hash in
+    a tree (unused for keys whose hashes differ). `first` costs O(log slots), amortised.
+    """
+
+    __slots__ = ("_heap", "_size", "_slots", "_where")
+
+    def __init__(self, size: int = _FIRST_SIZE) -> None:
+        self._size = size
+        self._where: dict[_K, tuple[int, Any]] = {}
+        self._slots: dict[int, list[_K] | SlotTree[_K]] = {}
+        self._heap: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._where
+
+    def __iter__(self) -> Iterator[_K]:
+        return chain.from_iterable(self._slots[index] for index in sorted(self._slots))
+
+    def slots(self) -> list[list[_K]]:
+        """The keys in the iteration order, those of one slot together."""
+        return [list(self._slots[index]) for index in sorted(self._slots)]
+
+    def first(self) -> _K:
+        """The key that iteration begins with; the table must not be empty."""
+        while self._heap[0] not in self._slots:
+            heapq.heappop(self._heap)
+        return next(iter(self._slots[self._heap[0]]))
+
+    def add(self, key: _K, hash_: int, tie: Any = 0) -> None:
+        """Put `key` in, unless it is there."""
+        if key in self._where:
+            return
+        spread = hash_ ^ (hash_ >> 16)
+        self._where[key] = (spread, tie)
+        index = spread & (self._size - 1)
+        slot = self._slots.get(index)
+        if slot is None:
+            self._slots[index] = [key]
+            heapq.heappush(self._heap, index)
+        elif isinstance(slot, SlotTree):
+            slot.add(key, self._order(key))
+        else:
+            slot.append(key)
+            if len(slot) > _LONG_SLOT:
+                self._lengthen(index, slot)
+        if len(self._where) * 4 > self._size * 3:
+            self._grow()
+
+    def remove(self, key: _K) -> None:
+        """Take `key` out, if it is there."""
+        if key not in self._where:
+            return
+        index = self._where[key][0] & (self._size - 1)
+        slot = self._slots[index]
+        if isinstance(slot, SlotTree):
+            rest = slot.remove(key)
+            if rest is not None:
+                self._slots[index] = rest
+        else:
+            slot.remove(key)
+            if not slot:
+                del self._slots[index]
+        del self._where[key]
+
+    def _order(self, key: _K) -> tuple[int, Any]:
+        spread, tie = self._where[key]
+        # Java compares spread hashes as signed numbers.
+        return (spread - 0x100000000 if spread >= 0x80000000 else spread, tie)
+
+    def _lengthen(self, index: int, slot: list[_K]) -> None:
+        if self._size < _TREES_FROM:
+            self._grow()
+        else:
+            self._slots[index] = SlotTree((key, self._order(key)) for key in slot)
+
+    def _grow(self) -> None:
+        self._size *= 2
+        for index, slot in list(self._slots.items()):
+            parts: dict[int, list[_K]] = {}
+            for key in slot:
+                parts.setdefault(self._where[key][0] & (self._size - 1), []).append(key)
+            if isinstance(slot, SlotTree) and len(parts) == 1 and len(slot) > _SHRUNK_TREE:
+                del self._slots[index]
+                self._slots[next(iter(parts))] = slot
+                continue
+            del self._slots[index]
+            for where, keys in parts.items():
+                tree = isinstance(slot, SlotTree) and len(keys) > _SHRUNK_TREE
+                self._slots[where] = SlotTree((k, self._order(k)) for k in keys) if tree else keys
+        self._heap = sorted(self._slots)

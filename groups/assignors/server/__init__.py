@@ -1,0 +1,29 @@
+"""KIP-848's server-side assignors: what the group coordinator of Kafka 4.x computes itself.
+
+`server_assignor` is the way in. Members are `SpecMember`s whose `owned` is their target assignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from rebal.groups.assignors.server.server import ServerAssignor, Undecided
+from rebal.groups.assignors.server.server_range import assign_range
+from rebal.groups.assignors.server.uniform import assign_uniform
+
+__all__ = ("SERVER_NAMES", "ServerAssignor", "Undecided", "server_assignor")
+
+SERVER_NAMES: Final = ("uniform", "range")
+"""What `group.remote.assignor` takes; the first is the broker's default (KIP-848)."""
+
+
+def server_assignor(name: str, topic_ids: Mapping[str, str] | None = None) -> ServerAssignor:
+    """The server-side assignor of that name, one of `SERVER_NAMES`.
+
+    `topic_ids` are the topics' ids as Kafka prints them (22 characters of base64). The coordinator
+    walks topics in an order that follows from their ids; those without one come in the order of
+    their names, after the others.
+    """
+    targets = {"uniform": assign_uniform, "range": assign_range}[name]
+    return ServerAssignor(name, targets, topic_ids or {})

@@ -1,0 +1,263 @@
+"""A server-side assignor with the contract of the client-side ones, and the input it works on."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from copy import copy
+from functools import cached_property
+from itertools import chain, islice, repeat
+from typing import Final, NamedTuple, TypeVar
+
+from rebal.groups.assignors.java.javatable import (
+    HashTable,
+    hash_order,
+    hash_slots,
+    string_hash,
+    utf16,
+)
+from rebal.groups.assignors.spec import Assignment, Owned, Spec, SpecMember, TopicPartition
+from rebal.groups.model import RebalanceProtocol
+
+_COOPERATIVE: Final = frozenset({RebalanceProtocol.COOPERATIVE})
+_K = TypeVar("_K", bound=Hashable)
+Slots = Sequence[Sequence[int]]
+"""Topics in the order of a table, those that share a place in it together."""
+
+
+class Targets(NamedTuple):
+    """For each member its codes, and the topics and members whose order in the coordinator's tables
+    matters.
+
+    That is of those that share a place in a table: there its past decides which comes first, and
+    no answer of the broker tells.
+    """
+
+    lists: list[list[int]]
+    topics: frozenset[int] = frozenset()
+    members: frozenset[int] = frozenset()
+
+
+class Undecided(NamedTuple):
+    """Names of topics and member ids whose unknown order could make it another result."""
+
+    topics: frozenset[str] = frozenset()
+    members: frozenset[str] = frozenset()
+
+
+class ServerAssignor:
+    """`uniform` or `range` of the coordinator of Kafka 4.1.1 (KIP-848, "Server Side Assignors").
+
+    The result is a target assignment: the members reach it one by one, each giving up and getting
+    only what changes, so that there is one computation and no further round.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        targets: Callable[[ServerProblem], Targets],
+        topic_ids: Mapping[str, str],
+    ) -> None:
+        self.name = name
+        self.version = 0
+        self.supported_protocols = _COOPERATIVE
+        self._targets = targets
+        self._topic_ids = topic_ids
+
+    def subscription_user_data(self, member: SpecMember) -> bytes | None:  # noqa: ARG002
+        """None: members of a KIP-848 group send none."""
+        return None
+
+    def assign(self, spec: Spec) -> Assignment:
+        """Member id → its target, sorted by topic, then partition (a target is a set)."""
+        return self.assign_and_tell(spec)[0]
+
+    def assign_and_tell(self, spec: Spec) -> tuple[Assignment, Undecided]:
+        """`assign`, and what is not known of the tables that could make it another result."""
+        if not spec.members:
+            return {}, Undecided()
+        problem = ServerProblem(spec, self._topic_ids)
+        made, pairs = self._targets(problem), problem.pairs
+        targets = {
+            member.member_id: list(map(pairs.__getitem__, sorted(codes)))
+            for member, codes in zip(problem.members, made.lists, strict=True)
+        }
+        return targets, Undecided(
+            frozenset(problem.topics[topic] for topic in made.topics),
+            frozenset(problem.members[member].member_id for member in made.members),
+        )
+
+    def on_assignment(
+        self,
+        member: SpecMember,
+        assigned: Owned,
+        user_data: bytes | None,  # noqa: ARG002 - there is none
+        generation: int,
+    ) -> SpecMember:
+        """The member when it has reached its target; `generation` is the member epoch."""
+        return SpecMember(
+            member_id=member.member_id,
+            topics=member.topics,
+            instance_id=member.instance_id,
+            rack=member.rack,
+            owned=tuple(assigned),
+            generation=generation,
+        )
+
+
+class ServerProblem:
+    """Members and topics as numbers, both in the iteration order of the coordinator's tables.
+
+    Topics that do not exist are left out. A partition's code is one number; codes go by the names
+    of the topics, then by partition, and a topic's begin with its entry in `starts`.
+    """
+
+    def __init__(self, spec: Spec, topic_ids: Mapping[str, str]) -> None:
+        by_id = {member.member_id: member for member in spec.members}
+        self.members: list[SpecMember] = [by_id[name] for name in hash_order(by_id)]
+        wanted = set().union(*{member.topics for member in self.members})
+        names: HashTable[str] = _SizedTable(len(wanted))
+        for name in dict.fromkeys((*self.members[0].topics, *sorted(wanted))):
+            names.add(name, string_hash(name), utf16(name))
+        known = [name for name in names if spec.partitions.get(name, 0) > 0]
+        self._bits = {name: _bits(topic_ids.get(name)) for name in known}
+        # A HashSet made of another collection is sized at once.
+        slots = self._slots(
+            known, _SizedTable(sum(bits is not None for bits in self._bits.values()))
+        )
+        self.topics: list[str] = list(chain.from_iterable(slots))
+        self.number = {name: n for n, name in enumerate(self.topics)}
+        self.slots: Slots = [[self.number[name] for name in slot] for slot in slots]
+        self.counts = [spec.partitions[name] for name in self.topics]
+        self.total = sum(self.counts)
+        self._codes: dict[str, range] = {}
+        start = 0
+        for name in sorted(self.topics):
+            self._codes[name] = range(start, start + spec.partitions[name])
+            start += spec.partitions[name]
+        self.starts = [self._codes[name].start for name in self.topics]
+        self._tables: dict[tuple[int, ...], Slots] = {}
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all members subscribe to the same topics."""
+        return len(set(map(frozenset, {member.topics for member in self.members}))) == 1
+
+    @cached_property
+    def subscribed(self) -> list[list[int]]:
+        """For each member its topics; members that subscribe alike share one list."""
+        lists = {
+            topics: [self.number[name] for name in dict.fromkeys(topics) if name in self.number]
+            for topics in {member.topics for member in self.members}
+        }
+        return [lists[member.topics] for member in self.members]
+
+    @cached_property
+    def shared_places(self) -> list[list[int]]:
+        """Members that share a place in the coordinator's table, in their order."""
+        made: list[list[int]] = []
+        first = 0
+        for slot in hash_slots(member.member_id for member in self.members):
+            if len(slot) > 1:
+                made.append(list(range(first, first + len(slot))))
+            first += len(slot)
+        return made
+
+    def reordered(self, order: Sequence[int]) -> ServerProblem:
+        """The same problem with the members in another order."""
+        other = copy(self)
+        other.members = [self.members[member] for member in order]
+        for name in ("subscribed", "shared_places"):
+            other.__dict__.pop(name, None)
+        return other
+
+    @cached_property
+    def pairs(self) -> list[TopicPartition]:
+        """`(topic, partition)` of each code."""
+        numbers = list(range(max(self.counts, default=0)))
+        made: list[TopicPartition] = []
+        for name, codes in self._codes.items():
+            made += zip(repeat(name), islice(numbers, len(codes)))
+        return made
+
+    def target(self, member: int) -> list[int]:
+        """The codes that the member is to own now, of topics that somebody subscribes to."""
+        owned, of = self.members[member].owned, self._codes
+        try:
+            codes = [of[name][partition] for name, partition in owned]
+        except (KeyError, IndexError):
+            # A topic never shrinks: one of that name with fewer partitions is another topic.
+            codes = [of[name][p] for name, p in owned if name in of and p < len(of[name])]
+        return codes if len(set(codes)) == len(codes) else list(dict.fromkeys(codes))
+
+    def by_topic(self, codes: Iterable[int]) -> dict[int, list[int]]:
+        """Topic → its partitions among `codes`, ascending; topics in the order of `codes`."""
+        made: dict[int, list[int]] = {}
+        for name, partition in map(self.pairs.__getitem__, codes):
+            made.setdefault(self.number[name], []).append(partition)
+        for partitions in made.values():
+            partitions.sort()
+        return made
+
+    def table(self, topics: Iterable[int]) -> Slots:
+        """`topics` as a member's target has them, put into it in this order."""
+        key = tuple(topics)
+        if key not in self._tables:
+            slots = self._slots([self.topics[topic] for topic in key], HashTable())
+            self._tables[key] = [[self.number[name] for name in slot] for slot in slots]
+        return self._tables[key]
+
+    def by_instance(self) -> list[int]:
+        """Static members by instance id, then the others by member id."""
+        keys = [
+            (1, m.member_id) if m.instance_id is None else (0, m.instance_id) for m in self.members
+        ]
+        return sorted(range(len(keys)), key=lambda n: (keys[n][0], utf16(keys[n][1])))
+
+    def by_topic_id(self, topic: int) -> tuple[int, int, int, str]:
+        """The sort key of a topic's id (two signed halves); topics without one come last."""
+        name = self.topics[topic]
+        bits = self._bits[name]
+        return (1, 0, 0, name) if bits is None else (0, *bits, name)
+
+    def set_order(self, partitions: list[int]) -> list[int]:
+        """`partitions` in the iteration order of the set that a stored target becomes."""
+        table: HashTable[int] = _SizedTable(len(partitions))
+        for partition in partitions:
+            table.add(partition, partition, partition)
+        return list(table)
+
+    def _slots(self, names: Iterable[str], table: HashTable[str]) -> list[list[str]]:
+        """By place in `table`; topics without an id come last, each for itself."""
+        rest = []
+        for name in names:
+            bits = self._bits[name]
+            if bits is None:
+                rest.append([name])
+            else:
+                mixed = (bits[0] ^ bits[1]) & 0xFFFFFFFFFFFFFFFF
+                table.add(name, (mixed >> 32) ^ (mixed & 0xFFFFFFFF), bits)
+        return [*table.slots(), *sorted(rest)]
+
+
+class _SizedTable(HashTable[_K]):
+    """A table made for `expected` keys, as `new HashSet<>(collection)` makes it."""
+
+    __slots__ = ()
+
+    def __init__(self, expected: int) -> None:
+        super().__init__()
+        wanted = max(int(expected / 0.75) + 1, 16)
+        while self._size < wanted:
+            self._size *= 2
+
+
+def _bits(topic_id: str | None) -> tuple[int, int] | None:
+    """The two signed 64-bit halves of an id; None for none, or for text that is no id."""
+    try:
+        raw = base64.urlsafe_b64decode(f"{topic_id or ''}==")
+    except ValueError:
+        return None
+    if len(raw) != 16:
+        return None
+    return (int.from_bytes(raw[:8], signed=True), int.from_bytes(raw[8:], signed=True))

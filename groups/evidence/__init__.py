@@ -1,0 +1,1 @@
+"""Observations bound to a group's members, each fact with its source."""

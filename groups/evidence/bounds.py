@@ -1,0 +1,228 @@
+"""What bounds a member's list where it was not seen, and which evidence cannot all be true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups.classes import borrowed_names, not_by_name
+from rebal.groups.clients import eager_only, family, proven_family
+from rebal.groups.evidence.exact import evidence_key
+from rebal.groups.model import (
+    AssignorList,
+    Contradiction,
+    Evidence,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Knowledge,
+    Member,
+    ProbeAnswer,
+    Source,
+    Tri,
+)
+
+COOPERATIVE_STICKY: Final = "cooperative-sticky"
+# the eager-only assignors that a client with a fixed rebalance protocol can hold beside it
+_EAGER_ONLY: Final = ("range", "roundrobin", "sticky")
+
+
+def with_bounds(snapshot: GroupSnapshot) -> GroupSnapshot:
+    """`snapshot` with `at_least` and `lacks` of every member whose list was not seen.
+
+    Only a Stable classic group has bounds. At least: the elected assignor, and each one that the
+    probe says is in every list. Lacks: eager-only ones, of a member whose client fixes its protocol
+    and that kept its partitions, or that refuses mixed lists; the other kind, of one that refuses
+    mixed lists or has no cooperative assignor; and what the probe says some list lacks, of the only
+    member of whom it is not known to hold it.
+    """
+    if not _classic(snapshot) or snapshot.group.state is not GroupState.STABLE:
+        return snapshot
+    borrowed = borrowed_names(snapshot)
+    members = [_bounded(member, snapshot, borrowed) for member in snapshot.members]
+    for answer in _answers(snapshot):
+        if answer.supported is Tri.NO and _rebalanced(snapshot):
+            members = _all_but_one(members, answer)
+    return replace(snapshot, members=tuple(members))
+
+
+def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
+    """Evidence of the merged snapshot that cannot all be true."""
+    if not _classic(snapshot) or snapshot.group.state is not GroupState.STABLE:
+        return
+    elected = snapshot.group.assignor
+    answers = _answers(snapshot)
+    borrowed = borrowed_names(snapshot)
+    for member in snapshot.members:
+        known = member.assignors
+        if known.knowledge is not Knowledge.EXACT:
+            for name in known.at_least:
+                if name in known.lacks:
+                    what = f"its list both holds and lacks {name}"
+                    yield _contradiction(member, what, known.evidence)
+            continue
+        shown = f"[{', '.join(known.list)}]"
+        if elected and elected not in known.list:
+            what = f"{elected} is elected, so every list holds it, and this one is {shown}"
+            said = Evidence(
+                source=_read_from(snapshot),
+                at=snapshot.captured_at,
+                detail=f"elected: {elected}",
+            )
+            yield _contradiction(member, what, (*known.evidence, said))
+        for answer in answers:
+            if answer.supported is Tri.YES and answer.assignor not in known.list:
+                what = (
+                    f"the probe says that every list holds {answer.assignor}, this one is {shown}"
+                )
+                yield _contradiction(member, what, (*known.evidence, _probed(answer)))
+        kept = _kept(member)
+        eager = next(
+            (
+                name
+                for name in known.list
+                if eager_only(name) is Tri.YES and not not_by_name(member, name, borrowed)
+            ),
+            None,
+        )
+        if kept and eager and _fixed(member):
+            what = f"it kept {kept} partitions when it joined, as no member with {eager} does"
+            sent = Evidence(source=Source.SUBSCRIPTION, detail=f"{kept} owned partitions")
+            yield _contradiction(
+                member, f"{what}, and its list is {shown}", (*known.evidence, sent)
+            )
+    for answer in answers:
+        # A static member that is down keeps what a load left of its list: no contradiction.
+        held = all(
+            member.instance_id is None and _holds(member, answer.assignor) is Tri.YES
+            for member in snapshot.members
+        )
+        if answer.supported is Tri.NO and _rebalanced(snapshot) and held and snapshot.members:
+            yield Contradiction(
+                what=f"the probe says that some list lacks {answer.assignor}, and all hold it",
+                evidence=(_probed(answer),),
+            )
+
+
+def _bounded(member: Member, snapshot: GroupSnapshot, borrowed: frozenset[str]) -> Member:
+    if member.assignors.knowledge is Knowledge.EXACT:
+        return member
+    elected = snapshot.group.assignor
+    at = snapshot.captured_at
+    if elected:
+        detail = f"{elected} is elected, so every list holds it"
+        said = Evidence(source=_read_from(snapshot), at=at, detail=detail)
+        member = _with(member, said, at_least=(elected,))
+    for answer in _answers(snapshot):
+        if answer.supported is Tri.YES:
+            member = _with(member, _probed(answer), at_least=(answer.assignor,))
+    if not elected:
+        return member
+    kept = _kept(member)
+    if kept and _fixed(member) and eager_only(elected) is not Tri.YES:
+        detail = f"kept {kept} partitions when it joined: no eager-only assignor in its list"
+        said = Evidence(source=Source.SUBSCRIPTION, at=at, detail=detail)
+        # A class that is not Kafka's own may be COOPERATIVE under one of these names.
+        member = _with(member, said, lacks=tuple(n for n in _EAGER_ONLY if n not in borrowed))
+    return _with_family_bounds(member, elected)
+
+
+def _with_family_bounds(member: Member, elected: str) -> Member:
+    client = family(proven_family(member.software))
+    if client is None or member.software is None:
+        return member
+    version = member.software.version
+    said = member.software.evidence[-1:]
+    by = said[0] if said else Evidence(source=Source.ASSUMED)
+    if client.cooperative(version) is Tri.NO:
+        shown = f"{client.title} {version or ''}".strip()
+        evidence = replace(by, detail=f"{shown} has no cooperative assignor")
+        return _with(member, evidence, lacks=(COOPERATIVE_STICKY,))
+    if client.mixed_list == "refused":
+        kind = {Tri.YES: (COOPERATIVE_STICKY,), Tri.NO: _EAGER_ONLY}.get(eager_only(elected), ())
+        evidence = replace(by, detail=f"{client.title} refuses mixed lists")
+        return _with(member, evidence, lacks=kind) if kind else member
+    return member
+
+
+def _read_from(snapshot: GroupSnapshot) -> Source:
+    """What told the group's own facts: a description, or the records of the offsets topic."""
+    return next((item.source for item in snapshot.evidence), Source.DESCRIBE)
+
+
+def _all_but_one(members: list[Member], answer: ProbeAnswer) -> list[Member]:
+    """The probe found one list at least without the assignor: whose, if only one can be."""
+    holds = [_holds(member, answer.assignor) for member in members]
+    if Tri.NO in holds or holds.count(Tri.CANNOT_TELL) != 1:
+        return members
+    detail = f"some list lacks {answer.assignor}, and every other member's holds it"
+    said = replace(_probed(answer), detail=detail)
+    return [
+        _with(member, said, lacks=(answer.assignor,)) if hold is Tri.CANNOT_TELL else member
+        for member, hold in zip(members, holds, strict=True)
+    ]
+
+
+def _holds(member: Member, name: str) -> Tri:
+    known = member.assignors
+    if known.knowledge is Knowledge.EXACT:
+        return Tri.YES if name in known.list else Tri.NO
+    if name in known.at_least:
+        return Tri.YES
+    return Tri.NO if name in known.lacks else Tri.CANNOT_TELL
+
+
+def _with(
+    member: Member,
+    evidence: Evidence,
+    at_least: tuple[str, ...] = (),
+    lacks: tuple[str, ...] = (),
+) -> Member:
+    known = member.assignors
+    unknown = known.knowledge is Knowledge.UNKNOWN
+    made = AssignorList(
+        knowledge=Knowledge.BOUNDED if unknown else known.knowledge,
+        list=known.list,
+        at_least=tuple(sorted({*known.at_least, *at_least})),
+        lacks=tuple(sorted({*known.lacks, *lacks})),
+        evidence=tuple(sorted({*known.evidence, evidence}, key=evidence_key)),
+    )
+    return replace(member, assignors=made)
+
+
+def _fixed(member: Member) -> bool:
+    """Does its client, as it said itself, fix its protocol when it is built?"""
+    client = family(proven_family(member.software))
+    return client is not None and client.mixed is not Tri.CANNOT_TELL and not client.follows_vote
+
+
+def _kept(member: Member) -> int:
+    """How many partitions it said it still owned when it last joined."""
+    subscription = member.subscription
+    owned = (subscription.owned_partitions or {}) if subscription is not None else {}
+    return sum(map(len, owned.values()))
+
+
+def _answers(snapshot: GroupSnapshot) -> tuple[ProbeAnswer, ...]:
+    probe = snapshot.probe
+    return probe.answers if probe is not None and probe.refused is None else ()
+
+
+def _probed(answer: ProbeAnswer) -> Evidence:
+    said = "every list holds it" if answer.supported is Tri.YES else "some list lacks it"
+    return Evidence(source=Source.PROBE, at=answer.at, detail=f"{answer.assignor}: {said}")
+
+
+def _rebalanced(snapshot: GroupSnapshot) -> bool:
+    coordinator = snapshot.group.coordinator
+    return coordinator is not None and coordinator.rebalanced_since_load is Tri.YES
+
+
+def _classic(snapshot: GroupSnapshot) -> bool:
+    return snapshot.group.type in (GroupType.CLASSIC, GroupType.UNKNOWN)
+
+
+def _contradiction(member: Member, what: str, evidence: tuple[Evidence, ...]) -> Contradiction:
+    return Contradiction(member_id=member.member_id, what=what, evidence=evidence)

@@ -1,0 +1,222 @@
+"""What joins prove of one member: its exact assignor list and its client software."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups.clients import assignor_of, family_of
+from rebal.groups.evidence.observations import Joined, Ran, Refused
+from rebal.groups.model import (
+    AssignorList,
+    Contradiction,
+    Evidence,
+    Knowledge,
+    Member,
+    RanProtocol,
+    RebalanceProtocol,
+    Software,
+    Source,
+    Timeouts,
+)
+
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+
+
+def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[Contradiction, ...]]:
+    """`member` with what its joins show (all of its member id), and what they contradict.
+
+    Two different lists of one member id cannot both be true, for a client's list never changes; one
+    of a request log is kept, else the newest one, and the contradiction named. A join with classes
+    and no list shows which classes a list has that another source shows.
+    """
+    seen = list(joins)
+    if not seen:
+        return member, ()
+    if len(seen) > 1:
+        seen.sort(key=lambda join: (when(join.at), join.log, join.line, repr(join)))
+    lists: dict[tuple[str, ...], list[Evidence]] = {}
+    known = member.assignors
+    if known.knowledge is Knowledge.EXACT:
+        lists[known.list] = list(known.evidence)
+    for join in seen:
+        if join.list or not join.classes:
+            lists.setdefault(join.list, []).append(join.evidence)
+    if all(map(unnamed, seen)):
+        lists = {n: found for n, found in lists.items() if not any(begins(n, o) for o in lists)}
+    # The wire shows what was sent; a client's own log has to be tied to its member id first.
+    newest = max(
+        lists,
+        key=lambda names: (
+            any(e.source is Source.REQUEST_LOG for e in lists[names]),
+            max(when(e.at) for e in lists[names]),
+            names,
+        ),
+        default=(),
+    )
+    last = next((join for join in reversed(seen) if join.accepted), None)
+    later = last is not None and (member.joined_at is None or when(last.at) >= member.joined_at)
+    bound = replace(
+        member,
+        assignors=_exact(known, seen, newest, lists[newest]) if lists else known,
+        software=_software(member.software, seen, newest),
+        timeouts=_timeouts(member.timeouts, seen),
+        instance_id=member.instance_id or seen[-1].instance_id,
+        joined_at=last.at if last is not None and later else member.joined_at,
+        join_reason=last.reason if last is not None and later else member.join_reason,
+    )
+    if len(lists) < 2:
+        return bound, ()
+    shown = " and ".join(f"[{', '.join(names)}]" for names in sorted(lists))
+    evidence = [newest_by_source(lists[names]) for names in sorted(lists)]
+    contradiction = Contradiction(
+        member_id=member.member_id,
+        what=f"one member id joined with different lists: {shown}",
+        evidence=tuple(item for items in evidence for item in items),
+    )
+    return bound, (contradiction,)
+
+
+def _exact(
+    known: AssignorList, seen: Sequence[Joined], names: tuple[str, ...], said: Sequence[Evidence]
+) -> AssignorList:
+    """The list `names`, with the classes that fit it and the earliest time it was built with."""
+    fitting = [one for one in seen if one.list == names or _fits(one.classes, names)]
+    built = [one.built_at for one in fitting if one.built_at is not None]
+    same = known.list == names
+    return AssignorList(
+        knowledge=Knowledge.EXACT,
+        list=names,
+        classes=next(
+            (one.classes for one in fitting if one.classes), known.classes if same else ()
+        ),
+        since=min(built, default=known.since if same else None),
+        evidence=newest_by_source(said),
+    )
+
+
+def _fits(classes: tuple[str, ...], names: tuple[str, ...]) -> bool:
+    """Can these be the classes of this list, in its order?"""
+    return len(classes) == len(names) and all(
+        assignor_of(each) in (None, name) for each, name in zip(classes, names, strict=True)
+    )
+
+
+def unnamed(seen: Joined | Refused) -> bool:
+    """Does the client not say who it is."""
+    return seen.software is None or seen.software.name is None
+
+
+def begins(names: tuple[str, ...], longer: tuple[str, ...]) -> bool:
+    """Is `names` only the beginning of `longer`?
+
+    aiokafka, which does not say who it is, sends a JoinGroup for each assignor of its list, each
+    with one more of them (0.14.0, group_coordinator.py): the longest is the list that counts.
+    """
+    return len(names) < len(longer) and longer[: len(names)] == names
+
+
+def with_ran(member: Member, seen: Iterable[Ran]) -> tuple[Member, tuple[Contradiction, ...]]:
+    """`member` with the rebalance protocol that it showed (all of its member id).
+
+    It is fixed when the member is built, so two answers cannot both be true: neither is kept.
+    """
+    seen, known = tuple(seen), member.ran
+    settings = {known.upgrade_from if known else None, *(one.upgrade_from for one in seen)} - {None}
+    found: dict[RebalanceProtocol, list[Evidence]] = {}
+    before = [(known.value, item) for item in known.evidence] if known is not None else []
+    for value, item in [*before, *((one.value, one.evidence) for one in seen)]:
+        found.setdefault(value, []).append(item)
+    if not found:
+        return member, ()
+    if len(found) == 1:
+        value, items = next(iter(found.items()))
+        ran = RanProtocol(
+            value=value,
+            upgrade_from=settings.pop() if len(settings) == 1 else None,
+            evidence=newest_by_source(items),
+        )
+        return replace(member, ran=ran), ()
+    contradiction = Contradiction(
+        member_id=member.member_id,
+        what="one member id was seen to run both EAGER and COOPERATIVE",
+        evidence=newest_by_source(item for value in sorted(found) for item in found[value]),
+    )
+    return replace(member, ran=None), (contradiction,)
+
+
+def newest_by_source(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    """The newest of each source, oldest first: two hundred joins of one member say it once."""
+    found = tuple(evidence)
+    if len(found) < 2:
+        return found
+    newest: dict[str, Evidence] = {}
+    for item in sorted(found, key=evidence_key):
+        newest[item.source] = item
+    return tuple(sorted(newest.values(), key=evidence_key))
+
+
+def evidence_key(item: Evidence) -> tuple[datetime, str, str]:
+    """A sort key: the oldest first, undated before all."""
+    return when(item.at), item.source, item.detail
+
+
+def when(at: datetime | None) -> datetime:
+    """A time that sorts: undated is long ago."""
+    return at if at is not None else _LONG_AGO
+
+
+def _software(
+    known: Software | None, joins: Sequence[Joined], names: tuple[str, ...]
+) -> Software | None:
+    """The best that is known: a name with its version, then the newest."""
+    found = [known] if known is not None else []
+    for join in joins:
+        if join.software is not None:
+            told = join.software
+            key = told.family or family_of(told.name, told.version)
+            # the consumers inside Kafka Streams introduce themselves as the Java client
+            key = "streams" if key == "java" and "stream" in names else key
+            # and so do Connect workers
+            key = "connect" if key == "java" and join.protocol_type == "connect" else key
+            evidence = told.evidence or (join.evidence,)
+            found.append(replace(told, family=key, evidence=newest_by_source(evidence)))
+    return found[0] if len(found) == 1 else max(found, key=_rank, default=None)
+
+
+def _timeouts(known: Timeouts | None, joins: Sequence[Joined]) -> Timeouts | None:
+    """The newest that was seen; a client's timeouts, like its list, are fixed when it is built."""
+    found = [known] if known is not None else []
+    for join in joins:
+        told = Timeouts(
+            session_ms=join.session_timeout_ms,
+            rebalance_ms=join.rebalance_timeout_ms,
+            held_back_ms=join.held_back_ms,
+            evidence=(join.evidence,),
+        )
+        found += [told] if (told.session_ms, told.rebalance_ms) != (None, None) else []
+    if not found:
+        return None
+    if len(found) > 1:
+        found.sort(key=_told)
+    newest = found[-1]
+    said = (newest.session_ms, newest.rebalance_ms)
+    agreeing = (told for told in found if (told.session_ms, told.rebalance_ms) == said)
+    evidence = newest_by_source(item for told in agreeing for item in told.evidence)
+    # The requests that a log of the broker's shows have no such field.
+    held_back = next((t.held_back_ms for t in reversed(found) if t.held_back_ms is not None), None)
+    return replace(newest, held_back_ms=held_back, evidence=evidence)
+
+
+def _told(timeouts: Timeouts) -> tuple[list[tuple[datetime, str, str]], int, int]:
+    newest = [evidence_key(item) for item in timeouts.evidence[-1:]]
+    return newest, timeouts.session_ms or 0, timeouts.rebalance_ms or 0
+
+
+def _rank(software: Software) -> tuple[int, datetime, str, str]:
+    named = 2 * bool(software.name and software.version) + bool(software.family)
+    newest = max((when(item.at) for item in software.evidence), default=_LONG_AGO)
+    return named, newest, software.name or "", software.version or ""

@@ -1,0 +1,1 @@
+"""Snapshot documents and the compact texts in them."""

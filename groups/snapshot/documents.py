@@ -1,0 +1,270 @@
+"""Snapshot documents: `GroupSnapshot` ↔ text, YAML or JSON; no files are touched here.
+
+A document holds one group and says `schema: rebal.snapshot/1`. The same snapshot always gives the
+same text. Partitions are written compactly (`orders: 0-11,14`), bytes as base64, times as RFC 3339.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Final, Literal, TypeVar
+
+import msgspec
+import yaml
+
+from rebal.groups.collector import no_collection
+from rebal.groups.errors import DocumentError
+from rebal.groups.model import GroupSnapshot
+from rebal.groups.snapshot.by_topic import ByTopic, TopicReader
+from rebal.groups.snapshot.folding import fold, unfold
+from rebal.groups.snapshot.lag import Lags
+from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.plain_yaml import PlainLoader, read_yaml
+from rebal.groups.snapshot.replicas import Replicas
+
+SCHEMA: Final = "rebal.snapshot/1"
+Format = Literal["yaml", "json"]
+_T = TypeVar("_T")
+_WHERE: Final = re.compile(
+    r"(?P<what>.*?)(?: - at `\$(?P<topic>\[.*\])`)?(?: - at `(?P<path>[^`]*)`)?\Z", re.DOTALL
+)
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([^\]]+)\]")
+# C0 (but the newlines of the layout), DEL, C1, and Unicode's marks that reorder or hide text.
+_HIDDEN: Final = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
+
+
+_END: Final = "...\n"
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Puts double quotes, the only style with escapes, around every text that needs one."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """One string; a newline in it is an escape too, so that only the layout breaks lines."""
+        style = '"' if "\n" in text or _HIDDEN.search(text) else None
+        node: yaml.ScalarNode = self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+        return node
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+
+def _yaml_escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1]
+
+
+def enc_hook(value: object) -> object:
+    """msgspec's hook for the model's own types."""
+    if isinstance(value, Partitions | Replicas):
+        return str(value)
+    if isinstance(value, Lags):
+        return value.dump()
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise NotImplementedError(f"no document form for {type(value).__name__}")
+
+
+def _dec_hook(topics: TopicReader, kind: type, value: object) -> object:
+    """msgspec's hook for the model's own types; `topics` reads those of one document."""
+    if kind is ByTopic:
+        return topics.by_topic(value)
+    if kind is Partitions:
+        return topics.partitions(value)
+    if kind is Replicas:
+        return _replicas(value)
+    if kind is Lags:
+        return Lags.read(value)
+    raise NotImplementedError(f"no document form for {kind.__name__}")
+
+
+def _replicas(value: object) -> Replicas:
+    """From text, or from a list with one list for each partition."""
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        return Replicas.parse(str(value))
+    if isinstance(value, list) and all(
+        isinstance(one, list) and all(type(broker) is int for broker in one) for one in value
+    ):
+        return Replicas(value)
+    raise ValueError('expected brokers by partition such as "1,2 2,3"')
+
+
+def format_of(name: str) -> Format:
+    """The format of a file by its ending: `.json`, or `.yaml` / `.yml`.
+
+    Raises:
+        DocumentError: another ending.
+    """
+    ending = name.rsplit(".", 1)[-1].lower()
+    if ending == "json":
+        return "json"
+    if ending in ("yaml", "yml"):
+        return "yaml"
+    raise DocumentError(f"{name}: the ending says the format: use .yaml, .yml or .json.")
+
+
+def dumps(schema: str, record: msgspec.Struct, form: Format) -> str:
+    """`record` as a document: the schema first, then its fields in the model's order.
+
+    YAML ends with a line `...`, so that a file that was cut off is known by its missing end.
+    """
+    body = fold(msgspec.to_builtins(record, enc_hook=enc_hook))
+    text = text_of({"schema": schema, **body}, form)
+    return text + _END if form == "yaml" else text
+
+
+def text_of(body: Mapping[str, object], form: Format) -> str:
+    """`body` (plain data) as text in its own key order.
+
+    Characters that a terminal obeys or hides (controls, bidirectional marks) are written as the
+    format's own escapes, so that the text is safe to show and reads back as it was.
+    """
+    if form == "json":
+        text = json.dumps(body, indent=2, ensure_ascii=False)
+        return _HIDDEN.sub(_json_escape, text) + "\n"
+    text = yaml.dump(body, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1_000_000_000)
+    return _HIDDEN.sub(_yaml_escape, text)
+
+
+def loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _T:
+    """The document `text` (called `name` in errors) as a `kind`.
+
+    Raises:
+        DocumentError: not the format, another schema or major version, or a field that does not
+            fit; the message names the file, the field's path and its line.
+    """
+    with no_collection():
+        return _loads(text, form, name, schema, kind)
+
+
+def _loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _T:
+    try:
+        body = _parse(text, form)
+        if isinstance(body, dict):
+            unfold(body)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise DocumentError(f"{name}: {_syntax(error, form)}") from None
+    if not isinstance(body, dict):
+        raise DocumentError(f"{name}: expected a document with `schema: {schema}`.")
+    _check_schema(body.get("schema"), schema, name)
+    if form == "yaml" and _ending(text) != "\n...":
+        raise DocumentError(
+            f"{name}: cut off after line {len(text.splitlines())}: the line `...` that ends a "
+            "document is missing; copy the file again, whole (or add the line to one of your own)."
+        )
+    try:
+        return msgspec.convert(body, kind, dec_hook=partial(_dec_hook, TopicReader()))
+    except msgspec.ValidationError as error:
+        match = _WHERE.match(str(error))
+        assert match is not None
+        path = (match["path"] or "$").removeprefix("$").removeprefix(".") + (match["topic"] or "")
+        steps = [a or b for a, b in _STEP.findall("." + path if path[:1] != "[" else path)]
+        line = _line(text, steps)
+        what = match["what"][:1].lower() + match["what"][1:]
+        where = f" (line {line})" if line else ""
+        raise DocumentError(f"{name}: {path or 'document'}: {what}{where}.") from None
+
+
+def dump_snapshot(snapshot: GroupSnapshot, form: Format = "yaml") -> str:
+    """The snapshot as a `rebal.snapshot/1` document; the same snapshot gives the same text."""
+    return dumps(SCHEMA, snapshot, form)
+
+
+def load_snapshot(text: str, form: Format, name: str = "snapshot") -> GroupSnapshot:
+    """The snapshot in `text`; errors as `loads` says."""
+    return loads(text, form, name, SCHEMA, GroupSnapshot)
+
+
+def file_stem(group_id: str) -> str:
+    """A file name for a group id, safe in every folder and different for different ids.
+
+    Letters, digits, `.`, `_` and `-` stay; every other byte becomes `%XX`; a leading dot or dash
+    too. Ids that differ in case only have names that differ in case only.
+    """
+    made = re.sub(
+        rb"[^A-Za-z0-9._-]",
+        lambda m: b"%%%02X" % m[0][0],
+        group_id.encode("utf-8", "surrogatepass"),
+    ).decode("ascii")
+    if made[:1] in (".", "-"):
+        made = f"%{ord(made[0]):02X}{made[1:]}"
+    if len(made) > 180:
+        import hashlib
+
+        digest = hashlib.sha256(group_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        made = f"{made[:160]}%~{digest}"
+    return made or "%"
+
+
+def _parse(text: str, form: Format) -> object:
+    if form == "json":
+        return json.loads(text, object_pairs_hook=_without_twins)
+    return read_yaml(text)
+
+
+def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key `{twice}` stands twice in one object")
+    return made
+
+
+def _ending(text: str) -> str:
+    """The last four characters that are not blank."""
+    end = text[-100:].rstrip()
+    return (end if len(end) >= len(_END) else text.rstrip())[-len(_END) :]
+
+
+def _check_schema(found: object, wanted: str, name: str) -> None:
+    if found == wanted:
+        return
+    kind, _, major = wanted.partition("/")
+    if not isinstance(found, str) or found.partition("/")[0] != kind:
+        raise DocumentError(f"{name}: schema: expected {wanted}, got {_short(found)}.")
+    raise DocumentError(
+        f"{name}: schema: this rebal reads {kind}/{major}, the file says {_short(found)}; "
+        "use the rebal version that wrote it."
+    )
+
+
+def _short(value: object) -> str:
+    return "nothing" if value is None else repr(value)[:60]
+
+
+def _syntax(error: Exception, form: Format) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"not valid YAML: {error.problem} (line {mark.line + 1}, column {mark.column + 1})."
+    if isinstance(error, json.JSONDecodeError):
+        return f"not valid JSON: {error.msg} (line {error.lineno}, column {error.colno})."
+    return f"not valid {form.upper()}: {str(error).splitlines()[0] if str(error) else 'too deep'}."
+
+
+def _line(text: str, steps: list[str]) -> int | None:
+    """The line of the node at `steps`; JSON is read as YAML for this, only on errors."""
+    try:
+        node = PlainLoader(text).get_single_node()
+    except yaml.YAMLError:
+        return None
+    for step in steps:
+        found = None
+        if isinstance(node, yaml.MappingNode):
+            found = next((v for k, v in node.value if k.value == step), None)
+        elif isinstance(node, yaml.SequenceNode) and step.isdigit():
+            found = node.value[int(step)] if int(step) < len(node.value) else None
+        if found is None:
+            break
+        node = found
+    return int(node.start_mark.line) + 1

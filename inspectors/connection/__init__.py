@@ -1,0 +1,1 @@
+"""One description of how to reach a cluster, for both Kafka clients."""

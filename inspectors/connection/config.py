@@ -1,0 +1,245 @@
+"""One description of how to reach a cluster, for both Kafka clients: `resolve` makes it.
+
+A setting is taken from the first of: flags (-b, --command-config, --profile, --timeout),
+`-X key=value`, the environment, the profile, the client.properties file. The environment's
+variables are REBAL_BOOTSTRAP, REBAL_COMMAND_CONFIG, REBAL_PROFILE, REBAL_CONFIG (the path of the
+user's config file) and, for any key of client.properties, `REBAL_X_` and the key in capitals with
+`_` for `.`: REBAL_X_SASL_PASSWORD sets `sasl.password`.
+
+The user's config file is YAML, `~/.config/rebal/config.yaml` by default:
+
+    profiles:
+      prod:
+        bootstrap.servers: kafka-1:9092
+        command-config: ~/prod.properties
+        security.protocol: SASL_SSL
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from rebal.inspectors.connection.oauth import OAuth
+from rebal.inspectors.connection.properties import parse_properties
+from rebal.inspectors.connection.settings import Pem, Settings, layer, merge, typed
+from rebal.inspectors.kafka.errors import SettingError
+
+CLIENT_ID: Final = "rebal"
+_ENV_PREFIX: Final = "REBAL_X_"
+
+Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+
+
+class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach one cluster; secrets are in it, so its repr leaves them out.
+
+    `timeout_ms` is the total time of one operation. `ca`, `certificate` and `key` are PEM, in a
+    file or inline; `pkcs12` is a keystore file that only librdkafka reads. `oauth` is where the
+    tokens of OAUTHBEARER come from, which has no user name.
+    """
+
+    bootstrap: str
+    timeout_ms: int = 10_000
+    protocol: Protocol = "PLAINTEXT"
+    mechanism: str | None = None
+    username: str | None = None
+    password: str | None = None
+    oauth: OAuth | None = None
+    ca: Pem | None = None
+    certificate: Pem | None = None
+    key: Pem | None = None
+    key_password: str | None = None
+    pkcs12: str | None = None
+    pkcs12_password: str | None = None
+    verify_hostname: bool = True
+
+    def __repr__(self) -> str:
+        login = f", {self.mechanism} as {self.who}" if self.mechanism else ""
+        return f"ClusterConfig({self.bootstrap}, {self.protocol}{login}, {self.timeout_ms} ms)"
+
+    def __rich_repr__(self) -> Any:
+        """What rich prints: as little as repr."""
+        yield repr(self)
+
+    @property
+    def who(self) -> str | None:
+        """Who logs in with SASL, as far as the settings say."""
+        return self.oauth.who if self.oauth is not None else self.username
+
+    @property
+    def tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def sasl(self) -> bool:
+        """Whether the client logs in with SASL."""
+        return self.protocol.startswith("SASL_")
+
+    @property
+    def servers(self) -> tuple[tuple[str, int], ...]:
+        """The bootstrap servers as (host, port)."""
+        return parse_servers(self.bootstrap)
+
+    def scrub(self, text: str) -> str:
+        """`text` (a client library's own words) without any secret of this description."""
+        secrets = [self.password, self.key_password, self.pkcs12_password]
+        secrets += [self.oauth.client_secret] if self.oauth is not None else []
+        secrets += [pem.inline for pem in (self.key, self.certificate, self.ca) if pem]
+        for secret in secrets:
+            if secret:
+                text = text.replace(secret, "[secret]")
+        return text
+
+    def to_confluent(self) -> dict[str, Any]:
+        """The settings as librdkafka spells them; secrets inside: never print it."""
+        from rebal.inspectors.connection.translate import to_confluent
+
+        return to_confluent(self)
+
+    def to_kafka_python(self) -> dict[str, Any]:
+        """The settings as kafka-python spells them; secrets inside: never print it.
+
+        Raises:
+            SettingError: something that only librdkafka reads, or a PEM that cannot be loaded.
+        """
+        from rebal.inspectors.connection.translate import to_kafka_python
+
+        return to_kafka_python(self)
+
+
+def resolve(  # noqa: PLR0917 - the sources of settings, in no order of rank
+    bootstrap: str | None,
+    overrides: Sequence[str],
+    command_config: Path | None,
+    profile: str | None,
+    env: Mapping[str, str],
+    timeout_ms: int,
+) -> ClusterConfig:
+    """The description that flags, `-X` overrides, environment, profile and file give together.
+
+    Raises:
+        SettingError: a file that cannot be read, a key that is not known, a value that does not
+            fit, something neither client supports, or no bootstrap server at all.
+    """
+    if timeout_ms < 1:
+        raise SettingError("--timeout: expected a time above zero.")
+    section = _profile(profile or env.get("REBAL_PROFILE") or None, env)
+    from_profile = section.pop("command-config", None)
+    path = command_config or _path(env.get("REBAL_COMMAND_CONFIG")) or _path(from_profile)
+    layers: list[Settings] = []
+    if path is not None:
+        layers.append(layer(_read(path, "--command-config"), str(path)))
+    layers.append(layer(section, f"profile {profile or env.get('REBAL_PROFILE')}"))
+    layers.append(layer(_from_env(env), "environment"))
+    layers.append(layer(_from_overrides(overrides), "-X"))
+    if bootstrap:
+        layers.append({"bootstrap.servers": bootstrap})
+    merged = merge(layers)
+    servers = merged.pop("bootstrap.servers", "").strip()
+    if not servers:
+        raise SettingError(
+            "no bootstrap server: give -b HOST:PORT, REBAL_BOOTSTRAP, a profile, or "
+            "bootstrap.servers in the --command-config file."
+        )
+    parse_servers(servers)
+    return ClusterConfig(bootstrap=servers, timeout_ms=timeout_ms, **typed(merged))
+
+
+def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
+    """`"a:9092, [::1]:9093, SSL://b"` → hosts and ports (9092 where none is given).
+
+    Raises:
+        SettingError: an entry that is no host and port.
+    """
+    found: list[tuple[str, int]] = []
+    for entry in (part.strip() for part in text.split(",")):
+        if not entry:
+            continue
+        address = entry.rsplit("://", 1)[-1]
+        if address.startswith("["):
+            host, _, port = address[1:].partition("]")
+            port = port.removeprefix(":")
+        elif address.count(":") > 1:
+            host, port = address, ""
+        else:
+            host, _, port = address.partition(":")
+        number = int(port) if port.isascii() and port.isdigit() else (9092 if not port else 0)
+        if not host or not 0 < number < 65536:
+            raise SettingError(f"bootstrap server {entry!r}: expected HOST:PORT.")
+        found.append((host, number))
+    if not found:
+        raise SettingError("the list of bootstrap servers is empty: give -b HOST:PORT.")
+    return tuple(found)
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text).expanduser() if text else None
+
+
+def _read(path: Path, what: str) -> dict[str, str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingError(f"{what}: cannot read {path}: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise SettingError(f"{what}: {path} is not a text file in UTF-8.") from None
+    return parse_properties(text, path.name)
+
+
+def _from_env(env: Mapping[str, str]) -> dict[str, str]:
+    found = {
+        name.removeprefix(_ENV_PREFIX).lower().replace("_", "."): value
+        for name, value in sorted(env.items())
+        if name.startswith(_ENV_PREFIX)
+    }
+    if env.get("REBAL_BOOTSTRAP"):
+        found["bootstrap.servers"] = env["REBAL_BOOTSTRAP"]
+    return found
+
+
+def _from_overrides(overrides: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise SettingError(f"-X {key.strip() or '…'}: expected key=value.")
+        found[key.strip()] = value
+    return found
+
+
+def _profile(name: str | None, env: Mapping[str, str]) -> dict[str, str]:
+    if not name:
+        return {}
+    import yaml
+
+    base = Path(env.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+    path = _path(env.get("REBAL_CONFIG")) or base / "rebal" / "config.yaml"
+    try:
+        body = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingError(
+            f"--profile {name}: cannot read {path}: {error.strerror} (REBAL_CONFIG sets the path)."
+        ) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1})" if mark else ""
+        raise SettingError(f"{path}: not valid YAML{where}.") from None
+    profiles = body.get("profiles") if isinstance(body, dict) else None
+    if not isinstance(profiles, dict):
+        raise SettingError(f"{path}: expected a section `profiles:` with one entry per profile.")
+    section = profiles.get(name)
+    if not isinstance(section, dict):
+        known = ", ".join(map(str, profiles)) or "none"
+        raise SettingError(f"{path}: no profile {name!r}; it has: {known}.")
+    found: dict[str, str] = {}
+    for key, value in section.items():
+        if isinstance(value, dict | list) or value is None:
+            raise SettingError(f"{path}: profiles.{name}.{key}: expected one value.")
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        found["bootstrap.servers" if key == "bootstrap" else str(key)] = text
+    return found

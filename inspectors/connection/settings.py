@@ -1,0 +1,278 @@
+"""Settings by Kafka's names: spellings unified, layers merged, unknown keys refused by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from rebal.inspectors.connection import oauth
+from rebal.inspectors.connection.jaas import parse_jaas
+from rebal.inspectors.kafka.errors import SettingError
+
+Settings = dict[str, str]
+
+_ALIASES: Final = {
+    "sasl.mechanisms": "sasl.mechanism",
+    "metadata.broker.list": "bootstrap.servers",
+    **oauth.ALIASES,
+}
+_CA: Final = frozenset(
+    {"ssl.ca.location", "ssl.ca.pem", "ssl.truststore.location", "ssl.truststore.certificates",
+     "ssl.truststore.type", "ssl.truststore.password"}
+)  # fmt: skip
+_IDENTITY: Final = frozenset(
+    {"ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem",
+     "ssl.keystore.location", "ssl.keystore.type", "ssl.keystore.key",
+     "ssl.keystore.certificate.chain", "ssl.keystore.password", "ssl.key.password"}
+)  # fmt: skip
+_PASSWORDS: Final = frozenset(
+    {"ssl.truststore.password", "ssl.keystore.password", "ssl.key.password"}
+)
+_LOGIN: Final = frozenset({"sasl.mechanism", "sasl.username", "sasl.password", "sasl.jaas.config"})
+_OTHER: Final = frozenset(
+    {"bootstrap.servers", "security.protocol", "ssl.endpoint.identification.algorithm"}
+)
+_KNOWN: Final = _CA | _IDENTITY | _LOGIN | _OTHER | oauth.KEYS
+# Keys of Kafka's clients that change nothing in what is read here; files of real services are full
+# of them, so they pass without a word.
+_IGNORED_NAMES: Final = """
+    client.id client.rack client.dns.lookup group.id group.instance.id group.protocol
+    group.remote.assignor group.protocol.type partition.assignment.strategy session.timeout.ms
+    heartbeat.interval.ms max.poll.interval.ms max.poll.records auto.offset.reset
+    auto.commit.interval.ms enable.auto.commit enable.auto.offset.store enable.partition.eof
+    isolation.level key.deserializer value.deserializer key.serializer value.serializer
+    fetch.min.bytes fetch.max.bytes fetch.max.wait.ms fetch.wait.max.ms max.partition.fetch.bytes
+    fetch.message.max.bytes check.crcs allow.auto.create.topics exclude.internal.topics
+    internal.leave.group.on.close interceptor.classes metric.reporters metrics.num.samples
+    metrics.recording.level metrics.sample.window.ms auto.include.jmx.reporter
+    enable.metrics.push default.api.timeout.ms request.timeout.ms retries retry.backoff.ms
+    retry.backoff.max.ms reconnect.backoff.ms reconnect.backoff.max.ms connections.max.idle.ms
+    receive.buffer.bytes send.buffer.bytes socket.connection.setup.timeout.ms
+    socket.connection.setup.timeout.max.ms socket.timeout.ms socket.keepalive.enable
+    metadata.max.age.ms metadata.max.idle.ms metadata.recovery.strategy
+    metadata.recovery.rebootstrap.trigger.ms topic.metadata.refresh.interval.ms
+    statistics.interval.ms log_level acks batch.size linger.ms buffer.memory compression.type
+    delivery.timeout.ms enable.idempotence max.block.ms max.in.flight.requests.per.connection
+    max.request.size partitioner.class transactional.id transaction.timeout.ms
+    queued.max.messages.kbytes queued.min.messages security.providers ssl.protocol
+    ssl.enabled.protocols ssl.cipher.suites ssl.provider ssl.secure.random.implementation
+    ssl.trustmanager.algorithm ssl.keymanager.algorithm
+    sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.retry.backoff.ms
+    sasl.login.retry.backoff.max.ms sasl.login.refresh.buffer.seconds
+    sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
+    sasl.login.refresh.window.jitter
+    """
+_IGNORED: Final = frozenset(_IGNORED_NAMES.split())
+_REFUSED: Final = {
+    "ssl.engine.factory.class": "Java classes cannot be loaded here",
+    "sasl.client.callback.handler.class": "Java classes cannot be loaded here",
+    "sasl.login.class": "Java classes cannot be loaded here",
+    "sasl.kerberos.service.name": "Kerberos is not supported",
+    "sasl.oauthbearer.config": oauth.UNSECURED,
+    "enable.sasl.oauthbearer.unsecure.jwt": oauth.UNSECURED,
+    "enable.ssl.certificate.verification": (
+        "certificates are always checked; give the authority's certificate as ssl.ca.location"
+    ),
+}
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", oauth.MECHANISM)
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+class Pem(msgspec.Struct, frozen=True):
+    """PEM text: inline, or in a file; its repr never shows the text."""
+
+    file: str | None = None
+    inline: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Pem({self.file or 'inline'})"
+
+    def __rich_repr__(self) -> Any:
+        """What rich prints: as little as repr."""
+        yield repr(self)
+
+
+def layer(raw: Mapping[str, str], where: str) -> Settings:
+    """`raw` with one spelling per key and without keys that change nothing.
+
+    Raises:
+        SettingError: a key that is not known or not supported; names it and `where` it stands.
+    """
+    made: Settings = {}
+    for raw_key, value in raw.items():
+        key = _ALIASES.get(raw_key, raw_key)
+        if key in _REFUSED:
+            raise SettingError(f"{where}: {raw_key} is not supported: {_REFUSED[key]}.")
+        if key in oauth.CLASSES:
+            if value.strip().rsplit(".", 1)[-1] in oauth.CLASSES[key]:
+                continue
+            raise SettingError(f"{where}: {raw_key}: Java classes cannot be loaded here.")
+        if key in _IGNORED or key.startswith(oauth.IGNORED):
+            continue
+        if key not in _KNOWN:
+            near = difflib.get_close_matches(key, _KNOWN, 1, 0.8)
+            hint = f" Did you mean {near[0]}?" if near else " Remove it for rebal."
+            raise SettingError(f"{where}: the setting {raw_key} is not known.{hint}")
+        if value.startswith("${") and value.endswith("}"):
+            raise SettingError(
+                f"{where}: {raw_key} is a placeholder ({value.partition(':')[0][2:]} provider); "
+                f"set it with REBAL_X_{key.upper().replace('.', '_')} instead."
+            )
+        made[key] = value
+    return made
+
+
+def merge(layers: Sequence[Settings]) -> Settings:
+    """The layers as one, later ones winning.
+
+    A layer that says where trust or the client's identity comes from replaces all that earlier
+    layers said of it (a PEM over a JKS store); a password alone only replaces the password.
+    """
+    mechanism = next((m for one in reversed(layers) if (m := one.get("sasl.mechanism"))), None)
+    merged: Settings = {}
+    for one in layers:
+        found = dict(one)
+        jaas = found.pop("sasl.jaas.config", None)
+        if jaas is not None:
+            login = parse_jaas(jaas, _mechanism(mechanism) if mechanism else None)
+            found = {**login, **found}
+        for group in (_CA, _IDENTITY):
+            if found.keys() & (group - _PASSWORDS):
+                merged = {key: value for key, value in merged.items() if key not in group}
+        merged.update(found)
+    return merged
+
+
+def typed(settings: Settings) -> dict[str, Any]:
+    """The fields of ClusterConfig (all but bootstrap and timeout) that `settings` give.
+
+    Raises:
+        SettingError: a value that does not fit, a store that cannot be read, a missing login.
+    """
+    protocol = settings.get("security.protocol", "PLAINTEXT").strip().upper()
+    if protocol not in _PROTOCOLS:
+        raise SettingError(f"security.protocol: expected one of {', '.join(_PROTOCOLS)}.")
+    made: dict[str, Any] = {"protocol": protocol}
+    if protocol.startswith("SASL_"):
+        if "sasl.mechanism" not in settings:
+            raise SettingError(
+                f"security.protocol={protocol} needs sasl.mechanism: {', '.join(_MECHANISMS)}."
+            )
+        made["mechanism"] = _mechanism(settings["sasl.mechanism"])
+        if made["mechanism"] == oauth.MECHANISM:
+            made["oauth"] = oauth.oauth_of(settings)
+        for name in ("username", "password") if "oauth" not in made else ():
+            if f"sasl.{name}" not in settings:
+                raise SettingError(
+                    f"sasl.mechanism={made['mechanism']} needs a {name}: set sasl.{name} or "
+                    "sasl.jaas.config."
+                )
+            made[name] = settings[f"sasl.{name}"]
+    if protocol.endswith("SSL"):
+        made["ca"] = _trust(settings)
+        made |= _identity(settings)
+        algorithm = settings.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
+        if algorithm not in ("https", "", "none"):
+            raise SettingError("ssl.endpoint.identification.algorithm: expected https or nothing.")
+        made["verify_hostname"] = algorithm == "https"
+    return made
+
+
+def _no_mechanism(mechanism: str) -> str:
+    return (
+        f"{mechanism} is not supported: use a listener with PLAIN, SCRAM, OAUTHBEARER or mutual "
+        "TLS."
+    )
+
+
+def _mechanism(text: str) -> str:
+    mechanism = text.strip().upper()
+    if mechanism not in _MECHANISMS:
+        raise SettingError(f"sasl.mechanism: {_no_mechanism(text.strip() or 'an empty value')}")
+    return mechanism
+
+
+def _file(settings: Settings, key: str) -> Pem | None:
+    if not settings.get(key):
+        return None
+    path = Path(settings[key]).expanduser()
+    try:
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise SettingError(f"{key}: cannot read {path}: {error.strerror}.") from None
+    return Pem(file=str(path))
+
+
+def _inline(settings: Settings, key: str) -> Pem | None:
+    return Pem(inline=settings[key]) if settings.get(key) else None
+
+
+def _store_type(settings: Settings, store: str) -> str:
+    """The store's type: as set, else by the file's ending, else Java's default JKS."""
+    kind = settings.get(f"ssl.{store}.type", "").strip().upper()
+    if kind:
+        return kind
+    ending = Path(settings.get(f"ssl.{store}.location", "")).suffix.lower()
+    if ending in (".pem", ".crt", ".cer"):
+        return "PEM"
+    return "PKCS12" if ending in (".p12", ".pfx") else "JKS"
+
+
+def _trust(settings: Settings) -> Pem | None:
+    pem = (
+        _file(settings, "ssl.ca.location")
+        or _inline(settings, "ssl.ca.pem")
+        or _inline(settings, "ssl.truststore.certificates")
+    )
+    if pem is not None or not settings.get("ssl.truststore.location"):
+        return pem
+    kind = _store_type(settings, "truststore")
+    if kind != "PEM":
+        raise SettingError(
+            f"ssl.truststore.location: a {kind} store cannot be read; export it with `keytool "
+            f"-exportcert -rfc -keystore {settings['ssl.truststore.location']} -alias … -file "
+            "ca.pem` and give -X ssl.ca.location=ca.pem."
+        )
+    return _file(settings, "ssl.truststore.location")
+
+
+def _identity(settings: Settings) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    certificate = (
+        _file(settings, "ssl.certificate.location")
+        or _inline(settings, "ssl.certificate.pem")
+        or _inline(settings, "ssl.keystore.certificate.chain")
+    )
+    key = (
+        _file(settings, "ssl.key.location")
+        or _inline(settings, "ssl.key.pem")
+        or _inline(settings, "ssl.keystore.key")
+    )
+    location = settings.get("ssl.keystore.location")
+    if certificate is None and key is None and location:
+        kind = _store_type(settings, "keystore")
+        if kind == "PKCS12":
+            _file(settings, "ssl.keystore.location")
+            return {
+                "pkcs12": str(Path(location).expanduser()),
+                "pkcs12_password": settings.get("ssl.keystore.password"),
+            }
+        if kind != "PEM":
+            raise SettingError(
+                f"ssl.keystore.location: a {kind} store cannot be read; convert it with `keytool "
+                f"-importkeystore -srckeystore {location} -destkeystore client.p12 -deststoretype "
+                "PKCS12` and `openssl pkcs12 -in client.p12 -out client.pem`, and give "
+                "-X ssl.keystore.type=PEM -X ssl.keystore.location=client.pem."
+            )
+        certificate = key = _file(settings, "ssl.keystore.location")
+    if (certificate is None) != (key is None):
+        lacking = "ssl.key.location" if key is None else "ssl.certificate.location"
+        raise SettingError(f"a client certificate needs its key and chain: {lacking} is not set.")
+    made["certificate"], made["key"] = certificate, key
+    made["key_password"] = settings.get("ssl.key.password")
+    return made

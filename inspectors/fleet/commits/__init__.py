@@ -1,0 +1,1 @@
+"""Offset commits, reduced to one row a partition."""

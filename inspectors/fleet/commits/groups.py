@@ -1,0 +1,65 @@
+"""Groups that only committed offsets: programs that assign partitions to themselves.
+
+They have no members and no record of their own, so the timeline never hears of them. The
+coordinator keeps such a group as a classic one that is Empty, and so does a group whose own record
+has gone while its offsets have not expired yet.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rebal.groups.model import GroupState, GroupType
+from rebal.inspectors.fleet.schemas import GROUPS
+from rebal.inspectors.fleet.timeline.rebalances import TOPIC
+
+_ZERO: Final = ("members", "rebalance_total", "failed_rebalance_total")
+
+
+def commit_groups(
+    commits: pa.Table,
+    known: pa.ChunkedArray,
+    observed: tuple[int, int] | None,
+    *,
+    log: bool,
+) -> pa.Table:
+    """Rows of `groups` for those in `commits` that are not among the `known` group ids.
+
+    A commit that was deleted makes no group. `observed` is the time that all sources cover, in
+    microseconds since 1970; with `log` a request log was read, which would have shown refused
+    joins.
+    """
+    known_here = pc.is_in(commits["group_id"], known.combine_chunks())
+    found = (
+        commits.filter(pc.invert(pc.or_(commits["tombstone"], known_here)))
+        .group_by("group_id", use_threads=False)
+        .aggregate([("first_at", "min"), ("committed_at", "max"), ("partition", "max")])
+        .sort_by("group_id")
+    )
+    return _rows(found, observed, (*_ZERO, "refused_total") if log else _ZERO)
+
+
+def _rows(found: pa.Table, observed: tuple[int, int] | None, zero: tuple[str, ...]) -> pa.Table:
+    size = len(found)
+    first, until = observed or (None, None)
+    given: dict[str, pa.Array | pa.ChunkedArray] = {
+        "group_id": found["group_id"],
+        "type": pa.array([GroupType.CLASSIC.value] * size, pa.string()),
+        "state": pa.array([GroupState.EMPTY.value] * size, pa.string()),
+        "partition": found["partition_max"],
+        "incarnation": pa.array([1] * size, pa.int32()),
+        "first_seen": found["first_at_min"],
+        "last_seen": found["committed_at_max"],
+        "observed_from": pa.array([first] * size, GROUPS.field("observed_from").type),
+        "observed_until": pa.array([until] * size, GROUPS.field("observed_until").type),
+        "sources": pa.array([[TOPIC]] * size, GROUPS.field("sources").type),
+        **{name: pa.array([0] * size, pa.int64()) for name in zero},
+    }
+    columns = [
+        given[field.name].cast(field.type) if field.name in given else pa.nulls(size, field.type)
+        for field in GROUPS
+    ]
+    return pa.table(columns, schema=GROUPS)

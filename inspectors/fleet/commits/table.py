@@ -1,0 +1,156 @@
+"""The table `commits`: what tasks and earlier scans found of each partition, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rebal.groups.wire.offsets_key import kind_name
+from rebal.inspectors.fleet.buckets import BUCKET, BucketWriter, Ints, bucket_of
+from rebal.inspectors.fleet.commits.sums import newest_and_first
+from rebal.inspectors.fleet.kinds import UNREADABLE, error_row
+from rebal.inspectors.fleet.parts import PartWriter
+from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS
+
+_ABOUT: Final = ("group_id", "topic", "topic_partition")
+_FIRST: Final = ("first_offset", "first_at", "first_record")
+_SUMS: Final = ("commits", "records")
+_HOUR_US: Final = 3_600_000_000
+_NEVER: Final = np.iinfo(np.int64).max
+
+
+def again(
+    batches: Iterable[pa.RecordBatch], folder: str, tables: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The `commits` files of the scan before, as parts of this one; `batches` hold their numbers.
+
+    What they counted is in the manifest of that scan already.
+    """
+    import pyarrow.parquet as pq
+
+    writer = PartWriter(folder)
+    parts = BucketWriter(writer, "commit_parts")
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            parts.add(_as_parts(pq.read_table(tables[number], use_threads=False), writer))
+    parts.finish()
+    yield from writer.report()
+
+
+def _as_parts(rows: pa.Table, writer: PartWriter) -> pa.Table:
+    ids = rows["group_id"].combine_chunks().dictionary_encode()
+    buckets = np.array([bucket_of(text.encode()) for text in ids.dictionary.to_pylist()], np.int64)
+    given = {
+        **{name: rows[name] for name in rows.column_names},
+        # Before any record that is read now.
+        "first_record": pc.if_else(
+            pc.is_valid(rows["first_offset"]), pa.scalar(-1), pa.scalar(None, pa.int64())
+        ),
+        BUCKET: pa.array(buckets[ids.indices.to_numpy()] if len(rows) else buckets),
+    }
+    columns = [
+        given[field.name].cast(field.type)
+        if field.name in given
+        else pa.nulls(len(rows), field.type)
+        for field in COMMIT_PARTS
+    ]
+    made = pa.table(columns, schema=COMMIT_PARTS)
+    name_topics(made, writer)
+    return made
+
+
+def name_topics(parts: pa.Table, writer: PartWriter) -> None:
+    """Report the names of topics by their ids, as commits of Kafka 4.1 and later tell them."""
+    told = parts.filter(pc.is_valid(parts["topic_id"])).select(["topic_id", "topic"])
+    for row in told.group_by(["topic_id", "topic"]).aggregate([]).to_pylist():
+        if row["topic"] is not None:
+            writer.topic(row["topic_id"], row["topic"])
+
+
+def merge_commits(parts: Sequence[pa.Table]) -> pa.Table:
+    """Parts of any number of tasks → one row a partition, still in the form of parts."""
+    whole = pa.concat_tables([COMMIT_PARTS.empty_table(), *parts]).combine_chunks()
+    if not len(whole):
+        return whole
+    codes = _codes(whole)
+    offset = pc.fill_null(whole["offset"], -1).to_numpy()
+    first_by = pc.fill_null(whole["first_record"], _NEVER).to_numpy()
+    newest, first = newest_and_first(codes, offset, first_by)
+    made = whole.take(pa.array(newest))
+    firsts = whole.select(_FIRST).take(pa.array(first))
+    for name in _FIRST:
+        made = _replaced(made, name, firsts[name])
+    for name in _SUMS:
+        amounts = pc.fill_null(whole[name], 0).to_numpy()
+        summed = np.bincount(codes, weights=amounts, minlength=len(made)).astype(np.int64)
+        made = _replaced(made, name, pa.array(summed))
+    return made.sort_by([(name, "ascending") for name in _ABOUT])
+
+
+def _codes(whole: pa.Table) -> Ints:
+    """A number for each group and partition; a broken key stands for itself."""
+    nameless = pc.is_null(whole["group_id"])
+    broken = pc.if_else(nameless, whole["key"], pa.scalar(None, pa.binary()))
+    columns = [
+        pc.fill_null(column.combine_chunks().dictionary_encode().indices, -1).to_numpy()
+        for column in (*(whole[name] for name in _ABOUT), broken)
+    ]
+    order = np.lexsort(columns)
+    changes = np.zeros(len(order), bool)
+    for column in columns:
+        changes[1:] |= column[order][1:] != column[order][:-1]
+    codes = np.empty(len(order), np.int64)
+    codes[order] = np.cumsum(changes)
+    return codes
+
+
+def write_commits(merged: pa.Table, writer: PartWriter) -> pa.Table:
+    """Write the table's rows, and say what is wrong with those that cannot be read; gives them."""
+    named = merged.filter(pc.is_valid(merged["group_id"]))
+    rows = _with_rates(named)
+    writer.write("commits", rows)
+    for row in merged.filter(pc.is_valid(merged["error"])).to_pylist():
+        _explain(writer, row)
+    return rows
+
+
+def _with_rates(rows: pa.Table) -> pa.Table:
+    """Rows of `COMMITS`: the rates are null where one commit, or no time, is all there is."""
+    first, last = (
+        pc.fill_null(rows[name].cast(pa.int64()), 0).to_numpy()
+        for name in ("first_at", "committed_at")
+    )
+    told = pc.and_(pc.is_valid(rows["first_at"]), pc.is_valid(rows["committed_at"])).to_numpy()
+    hours = np.where(told, (last - first) / _HOUR_US, 0.0)
+    commits = rows["commits"].to_numpy()
+    progress = pc.subtract(rows["committed_offset"], rows["first_offset"])
+    moved = pc.fill_null(progress, -1).to_numpy()
+    safe = np.where(hours > 0, hours, 1.0)
+    derived = {
+        "commits_per_hour": pa.array(
+            (commits - 1) / safe, mask=~((hours > 0) & (commits > 1)), type=pa.float64()
+        ),
+        "records_per_second": pa.array(
+            moved / (safe * 3600), mask=~((hours > 0) & (moved >= 0)), type=pa.float64()
+        ),
+    }
+    columns = [derived[name] if name in derived else rows[name] for name in COMMITS.names]
+    return pa.table(columns, schema=COMMITS)
+
+
+def _explain(writer: PartWriter, row: Mapping[str, Any]) -> None:
+    what = kind_name(int.from_bytes(row["key"][:2], "big"))
+    # A broken key is that of all its records; of a broken value only the newest was looked at.
+    broken = row["records"] if row["group_id"] is None else 1
+    writer.count(UNREADABLE, broken)
+    writer.count(what, -broken)
+    more = f" {broken} records have this key." if broken > 1 else ""
+    writer.add("broken", [error_row(row, what, row["group_id"], row["error"] + more)])
+
+
+def _replaced(rows: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return rows.set_column(rows.schema.get_field_index(name), rows.field(name), column)

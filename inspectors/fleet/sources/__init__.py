@@ -1,0 +1,1 @@
+"""Where a scan's records and request lines come from."""

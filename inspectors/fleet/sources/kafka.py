@@ -1,0 +1,198 @@
+"""`__consumer_offsets` of a live cluster through Spark's own Kafka source; it only reads.
+
+The ranges are fixed by the brokers' own begin and end offsets before Spark starts: what is to be
+read is known, so reading nothing from it is an error. Partitions are assigned, never subscribed to
+(that would make a consumer group), and transactions that were aborted are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import Consumer, TopicPartition
+
+from rebal.groups.model import Record
+from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.connection.tokens import token_of
+from rebal.inspectors.fleet.manifest import Manifest
+from rebal.inspectors.fleet.sources.captured import TOPIC, Source
+from rebal.inspectors.fleet.sources.kafka_options import java_options, subject_claim
+from rebal.inspectors.kafka.admin import Admin
+from rebal.inspectors.kafka.brokers import SeenBrokers
+from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.kafka.errors import ConnectError, RequestError, SettingError
+from rebal.inspectors.kafka.read import read_brokers
+from rebal.inspectors.kafka.wire import Deadline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GROUP_PREFIX: Final = "rebal-fleet"
+
+
+class KafkaRange(Record, frozen=True, kw_only=True):
+    """What is to be read: from the first offset up to, not including, the second, by partition.
+
+    `notes` say what cannot be read; `subject` is the claim that names the user in OAUTHBEARER's
+    tokens; `brokers` is what the brokers say beside records.
+    """
+
+    partitions: dict[int, tuple[int, int]]
+    subject: str | None = None
+    brokers: SeenBrokers | None = None
+    notes: tuple[str, ...] = ()
+
+
+def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
+    """The offsets of `__consumer_offsets` that `previous` has not read.
+
+    Raises:
+        ConnectError: the cluster cannot be reached, or the login is refused.
+        RequestError: the topic is not there or may not be described, or it is not the one that
+            `previous` read.
+        SettingError: a token that Java's client cannot use.
+    """
+    subject = None
+    if config.oauth is not None:
+        subject = subject_claim(token_of(config.oauth, config.timeout_ms / 1000).value)
+    _reach(config)
+    deadline = Deadline(config.timeout_ms)
+    admin = Admin(config)
+    found, failed = admin.topics([TOPIC], deadline)
+    if TOPIC in failed:
+        raise _refused(failed[TOPIC])
+    edges = admin.edges(TOPIC, found[0].partitions, deadline)
+    read = previous.offsets if previous else {}
+    wanted: dict[int, tuple[int, int]] = {}
+    notes: list[str] = []
+    for partition, (begin, stable, end) in sorted(edges.items()):
+        start = max(begin, read.get(partition, -1) + 1)
+        if start > end:
+            raise RequestError(
+                "OFFSET_OUT_OF_RANGE",
+                f"{TOPIC}: partition {partition} ends at {end}, before the {start} that the last "
+                "scan came to: it was made anew or is another cluster's; scan again with --full.",
+            )
+        if stable < end:
+            notes.append(
+                f"partition {partition} of {TOPIC}: a transaction is open since offset {stable}, "
+                f"so {end - stable:,} offsets are left for a later scan."
+            )
+        if start < stable:
+            wanted[partition] = (start, stable)
+    brokers = None
+    try:
+        brokers = read_brokers(config)
+        notes += brokers.notes
+    except (ConnectError, RequestError) as error:
+        notes.append(f"what the brokers say of themselves was not read: {error}")
+    return KafkaRange(partitions=wanted, subject=subject, brokers=brokers, notes=tuple(notes))
+
+
+def read_kafka(spark: SparkSession, config: ClusterConfig, what: KafkaRange) -> Source:
+    """The records in `what`, as a source."""
+    from pyspark.sql import functions as sql
+
+    address = config.bootstrap
+    if not what.partitions:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        from rebal.inspectors.fleet.sources.captured import SOURCE
+
+        empty = spark.createDataFrame([], from_arrow_schema(SOURCE, prefer_timestamp_ntz=False))
+        return Source(empty, (address,), notes=what.notes, brokers=what.brokers)
+    starts = {str(partition): start for partition, (start, _) in what.partitions.items()}
+    ends = {str(partition): end for partition, (_, end) in what.partitions.items()}
+    rows = (
+        spark.read.format("kafka")
+        .options(**java_options(config, what.subject))
+        .option("assign", json.dumps({TOPIC: sorted(what.partitions)}))
+        .option("startingOffsets", json.dumps({TOPIC: starts}))
+        .option("endingOffsets", json.dumps({TOPIC: ends}))
+        # Spark's consumer asks for its group's commits; there are none, and no group is made. Its
+        # name is another one each time: Spark keeps consumers by it, with their settings.
+        .option("groupIdPrefix", GROUP_PREFIX)
+        # Compaction may remove records between two looks; the counts are compared all the same.
+        .option("failOnDataLoss", "false")
+        .load()
+        .select(
+            "key",
+            "value",
+            "partition",
+            "offset",
+            "timestamp",
+            sql.lit(address).alias("source"),
+            sql.lit(None).cast("string").alias("problem"),
+        )
+    )
+    return Source(
+        rows,
+        (address,),
+        holds_records=partial(_holds_records, config, what),
+        notes=what.notes,
+        brokers=what.brokers,
+    )
+
+
+def _holds_records(config: ClusterConfig, what: KafkaRange) -> bool:
+    """Whether librdkafka finds a record in `what`; offsets alone may be markers of transactions."""
+    settings = config.to_confluent() | {
+        "group.id": GROUP_PREFIX,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+    }
+    deadline = Deadline(config.timeout_ms)
+    consumer = Consumer(settings)
+    try:
+        left = set(what.partitions)
+        consumer.assign([TopicPartition(TOPIC, n, what.partitions[n][0]) for n in sorted(left)])
+        while left and not deadline.over:
+            message = consumer.poll(deadline.left())
+            if message is None:
+                continue
+            number = message.partition()
+            assert number is not None
+            if message.error() is None and (message.offset() or 0) < what.partitions[number][1]:
+                return True
+            left.discard(number)
+        # Without an answer nothing is proven, and an empty report must not pass.
+        return bool(left)
+    finally:
+        consumer.close()
+
+
+def _reach(config: ClusterConfig) -> None:
+    """Ask any broker, for the plain words of what is wrong when none answers."""
+    cluster = RawCluster(config)
+    try:
+        cluster.any(Deadline(config.timeout_ms))
+    except SettingError:
+        # Only librdkafka and Java can use these settings; they say what is wrong themselves.
+        pass
+    except RequestError as error:
+        raise ConnectError(str(error), "protocol") from None
+    finally:
+        cluster.close()
+
+
+def _refused(error: RequestError) -> RequestError:
+    words = {
+        "UNKNOWN_TOPIC_OR_PART": (
+            f"the cluster has no topic {TOPIC}: no group has ever joined or committed there."
+        ),
+        "TOPIC_AUTHORIZATION_FAILED": f"{TOPIC}: this user may not describe it: {needed_rights()}",
+    }
+    words["UNKNOWN_TOPIC_OR_PARTITION"] = words["UNKNOWN_TOPIC_OR_PART"]
+    return RequestError(error.name, words.get(error.name, f"{TOPIC}: {error}"))
+
+
+def needed_rights() -> str:
+    """What to grant, to paste."""
+    return (
+        "grant kafka-acls.sh --add --allow-principal User:… --operation READ "
+        f"--topic {TOPIC}, and --operation READ --group {GROUP_PREFIX} "
+        "--resource-pattern-type prefixed (Spark's consumer has such a name; no group is made)."
+    )

@@ -1,0 +1,156 @@
+"""Request logs on disk, in parts for tasks: whole lines out of plain and packed files; no Spark.
+
+A plain file is split, and a line belongs to the part in which it begins. A packed one (gz or bz2,
+told by its first bytes) is one part.
+"""
+
+from __future__ import annotations
+
+import bz2
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple
+
+from rebal.inspectors.logs.text_input import LONGEST_LINE, cannot_read, files_in
+
+_LEAST, _MOST = 8 << 20, 128 << 20
+"""Bytes of plain files for one task: each task costs a tenth of a second."""
+_BLOCK: Final = 1 << 20
+_PACKED_BLOCK: Final = 1 << 16
+_GZIP_WINDOW: Final = 31
+_UNPACK: Final[dict[bytes, Callable[[], Any]]] = {
+    b"\x1f\x8b": partial(zlib.decompressobj, _GZIP_WINDOW),
+    b"BZ": bz2.BZ2Decompressor,
+}
+_TO_ITS_END: Final = sys.maxsize
+_SHORTER: Final = "the file became shorter while it was read, from here on; scan it again"
+_CUT_OFF: Final = "the packed file is cut off or damaged from here on; fetch it again"
+
+
+@dataclass(frozen=True)
+class Part:
+    """The lines of a file that begin at `begin` or later and before `end`, both in bytes."""
+
+    path: str
+    begin: int
+    end: int
+
+
+class Block(NamedTuple):
+    """Whole lines and where the first begins in the file's text, or why nothing follows there."""
+
+    position: int
+    text: bytes
+    problem: str | None = None
+
+
+def share_out(paths: Sequence[str], tasks: int) -> list[list[Part]]:
+    """The files at `paths` (files or folders) in parts, those of each of about `tasks` tasks.
+
+    Packed files come first: they cannot be split.
+
+    Raises:
+        DocumentError: a path is missing or cannot be read, or a folder holds no file.
+    """
+    packed: list[list[Part]] = []
+    sizes: dict[str, int] = {}
+    for file in dict.fromkeys(path.absolute() for path in files_in([Path(path) for path in paths])):
+        try:
+            with file.open("rb") as stream:
+                if stream.read(2) in _UNPACK:
+                    packed.append([Part(str(file), 0, _TO_ITS_END)])
+                else:
+                    sizes[str(file)] = stream.seek(0, 2)
+        except OSError as error:
+            raise cannot_read(str(file), error) from None
+    room = share = min(_MOST, max(_LEAST, -(-sum(sizes.values()) // tasks)))
+    plain: list[list[Part]] = [[]]
+    for path, size in sizes.items():
+        begin = 0
+        while begin < size:
+            if not room:
+                plain.append([])
+                room = share
+            end = min(begin + room, size)
+            plain[-1].append(Part(path, begin, end))
+            room -= end - begin
+            begin = end
+    return packed + [parts for parts in plain if parts]
+
+
+def blocks(part: Part) -> Iterator[Block]:
+    """The lines of a part; a longer one than `LONGEST_LINE` comes in pieces.
+
+    Raises:
+        DocumentError: the file cannot be read.
+    """
+    try:
+        with open(part.path, "rb") as stream:
+            if part.end < _TO_ITS_END:
+                yield from _plain(stream, part)
+                return
+            unpack = _UNPACK[stream.read(2)]
+            stream.seek(0)
+            yield from _packed(stream, unpack)
+    except OSError as error:
+        raise cannot_read(part.path, error) from None
+
+
+def _plain(stream: IO[bytes], part: Part) -> Iterator[Block]:
+    position = part.begin
+    if position:
+        stream.seek(position - 1)
+        while (rest := stream.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+            pass
+        position = stream.tell()
+    while position < part.end:
+        text = stream.read(min(_BLOCK, part.end - position))
+        if not text:
+            yield Block(position, b"", _SHORTER)
+            return
+        if not text.endswith(b"\n"):
+            text += stream.readline(LONGEST_LINE)
+        yield Block(position, text)
+        position += len(text)
+
+
+def _packed(stream: IO[bytes], make: Callable[[], Any]) -> Iterator[Block]:
+    position, held, problem = 0, b"", None
+    pieces = _unpacked(stream, make)
+    while problem is None:
+        try:
+            held += next(pieces)
+        except StopIteration:
+            break
+        except EOFError:
+            problem = _CUT_OFF
+        whole = held.rfind(b"\n") + 1
+        if not whole and len(held) >= LONGEST_LINE:
+            whole = len(held)
+        if whole:
+            yield Block(position, held[:whole])
+            position, held = position + whole, held[whole:]
+    if held or problem:
+        yield Block(position, held, problem)
+
+
+def _unpacked(stream: IO[bytes], make: Callable[[], Any]) -> Iterator[bytes]:
+    """The text of all members of a packed file; EOFError where it is cut off or damaged."""
+    unpack = make()
+    while data := stream.read(_PACKED_BLOCK):
+        # Zeros may fill up the room after a member.
+        while data := data.lstrip(b"\0") if unpack.eof else data:
+            if unpack.eof:
+                unpack = make()
+            try:
+                text = unpack.decompress(data)
+            except (zlib.error, OSError):
+                raise EOFError from None
+            yield text
+            data = unpack.unused_data
+    if not unpack.eof:
+        raise EOFError

@@ -1,0 +1,318 @@
+"""Log segments of `__consumer_offsets` copied off a broker's disk, read with kafka-python's reader.
+
+Record batches of format v2 and the older ones, every compression. As a consumer that reads only
+what is committed, it leaves out aborted transactions, and what comes after the begin of one whose
+end is not in the files (a later scan reads that): these, control records and cut-off ends are
+counted. A batch that fails its CRC is one broken record.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import re
+import struct
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from kafka.errors import KafkaError
+from kafka.record.default_records import DefaultRecordBatch
+from kafka.record.legacy_records import LegacyRecordBatch
+
+from rebal.groups.errors import DocumentError
+from rebal.inspectors.fleet.sources.captured import SKIPPED, SOURCE, TOPIC, Source
+from rebal.inspectors.logs.text_input import cannot_read
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FOLDER: Final = re.compile(rf"{TOPIC}-(\d+)(?:\.[0-9a-f]+-(?:future|stray))?")
+_LOG: Final = re.compile(r"\d{20}\.log")
+_HEAD: Final = struct.Struct(">qiib")
+_OVERHEAD: Final = 12
+_SMALLEST: Final = {0: 26, 1: 34, 2: 61}
+_AT_ONCE: Final = 4000
+_BYTES_AT_ONCE: Final = 8 << 20
+_CODECS: Final = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+_XERIAL: Final = b"\x82SNAPPY\x00"
+
+CONTROL: Final = f"{SKIPPED}control records"
+ABORTED: Final = f"{SKIPPED}records of aborted transactions"
+OPEN: Final = f"{SKIPPED}records since an open transaction"
+CUT_OFF: Final = f"{SKIPPED}cut-off ends of segments"
+
+
+def find_segments(paths: Sequence[str]) -> list[tuple[int, list[str]]]:
+    """Each partition's segment files in order; a partition of two folders comes twice.
+
+    A path is a segment file, the folder `__consumer_offsets-N`, or a broker's whole log folder.
+
+    Raises:
+        DocumentError: a path is missing or holds no segment, or its partition cannot be told.
+    """
+    found: dict[Path, list[str]] = defaultdict(list)
+    for text in paths:
+        path = Path(text).absolute()
+        try:
+            files = [path] if path.is_file() else _logs_in(path)
+        except OSError as error:
+            raise cannot_read(text, error) from None
+        if not files:
+            raise DocumentError(
+                f"{text}: no segment of {TOPIC} is there; name folders such as {TOPIC}-7, or the "
+                "broker's log folder that holds them."
+            )
+        for file in files:
+            found[file.parent].append(str(file))
+    made: list[tuple[int, list[str]]] = []
+    for folder, names in sorted(found.items()):
+        match = _FOLDER.fullmatch(folder.name)
+        if match is None:
+            raise DocumentError(
+                f"{folder}: the partition cannot be told; keep the name that the folder has on the "
+                f"broker, such as {TOPIC}-7."
+            )
+        made.append((int(match[1]), sorted(set(names), key=lambda name: Path(name).name)))
+    return sorted(made)
+
+
+def read_segments(spark: SparkSession, found: Sequence[tuple[int, list[str]]]) -> Source:
+    """The records in segments, as `find_segments` gives them; one task a partition's folder."""
+    numbers = [partition for partition, _ in found]
+    tasks = spark.sparkContext.parallelize(found, max(1, len(found)))
+    frame = spark.createDataFrame(tasks, "partition int, files array<string>")
+    return Source(
+        frame,
+        tuple(sorted({f"{TOPIC}-{number}" for number in numbers})),
+        _read_tasks,
+        may_repeat=len(set(numbers)) < len(numbers),
+    )
+
+
+def _read_tasks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield from read_partition(row["partition"], row["files"])
+
+
+def read_partition(partition: int, files: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    """The segments of one partition, in order, as batches of `SOURCE`."""
+    files = list(files)
+    ends = _transactions(files)
+    rows = _Rows(partition)
+    for file in files:
+        rows.source = Path(file).name
+        for batch in _batches(file, rows):
+            _place(batch, ends, rows)
+            if rows.full:
+                yield rows.take()
+    yield rows.take()
+
+
+def _place(batch: Any, ends: _Transactions, rows: _Rows) -> None:
+    """Add the batch's records, or count them as what they are instead."""
+    records = _records(batch, rows)
+    if batch.base_offset >= ends.open_since:
+        rows.skip([(None, None, None, None) for _ in records], OPEN)
+    elif getattr(batch, "is_control_batch", False):
+        rows.skip(records, CONTROL)
+    elif getattr(batch, "is_transactional", False) and not ends.committed(
+        batch.producer_id, batch.base_offset
+    ):
+        rows.skip(records, ABORTED)
+    else:
+        rows.add(records)
+
+
+class _Transactions:
+    """How each transaction of a partition ended, and where the first open one begins."""
+
+    def __init__(self) -> None:
+        self._ends: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+        self._open: dict[int, int] = {}
+        self.open_since: float = math.inf
+
+    def begin(self, producer: int, offset: int) -> None:
+        self._open.setdefault(producer, offset)
+
+    def end(self, producer: int, offset: int, committed: bool) -> None:
+        self._open.pop(producer, None)
+        self._ends[producer].append((offset, committed))
+
+    def close(self) -> None:
+        self.open_since = min(self._open.values(), default=math.inf)
+
+    def committed(self, producer: int, offset: int) -> bool:
+        """Whether the transaction that `offset` is in was committed."""
+        ends = self._ends[producer]
+        at = bisect(ends, (offset, True))
+        return at < len(ends) and ends[at][1]
+
+
+def _transactions(files: Iterable[str]) -> _Transactions:
+    """A first look, at the batches' heads and the markers only."""
+    found = _Transactions()
+    unseen = _Rows(-1)
+    for file in files:
+        for batch in _batches(file, unseen, check=False):
+            if not getattr(batch, "is_transactional", False):
+                continue
+            if batch.is_control_batch:
+                for key, *_ in _records(batch, unseen):
+                    # A marker's key: a version and its type, 0 for abort and 1 for commit.
+                    committed = key is not None and key[2:4] == b"\x00\x01"
+                    found.end(batch.producer_id, batch.base_offset, committed)
+            else:
+                found.begin(batch.producer_id, batch.base_offset)
+    found.close()
+    return found
+
+
+_Record = tuple[bytes | None, bytes | None, int | None, int | None]
+"""Key, value, offset, timestamp in milliseconds."""
+
+
+class _Rows:
+    """Rows of `SOURCE` waiting to be handed on."""
+
+    def __init__(self, partition: int) -> None:
+        self.source = ""
+        self._partition = partition
+        self._rows: list[tuple[Any, ...]] = []
+        self._bytes = 0
+
+    @property
+    def full(self) -> bool:
+        return len(self._rows) >= _AT_ONCE or self._bytes >= _BYTES_AT_ONCE
+
+    def add(self, records: Iterable[_Record], problem: str | None = None) -> None:
+        for key, value, offset, time in records:
+            micros = None if time is None or time < 0 else time * 1000
+            self._rows.append((key, value, self._partition, offset, micros, self.source, problem))
+            self._bytes += len(value or b"")
+
+    def skip(self, records: Iterable[_Record], what: str) -> None:
+        self.add(((None, None, offset, time) for _, _, offset, time in records), what)
+
+    def take(self) -> pa.RecordBatch:
+        columns = list(zip(*self._rows, strict=True)) or [()] * len(SOURCE)
+        self._rows, self._bytes = [], 0
+        arrays = [
+            pa.array(column, pa.int64() if field.name == "timestamp" else field.type).cast(
+                field.type
+            )
+            for field, column in zip(SOURCE, columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=SOURCE)
+
+
+def _batches(file: str, rows: _Rows, *, check: bool = True) -> Iterator[Any]:
+    """A segment's batches, with `check` each with its CRC proven; `rows` gets what is none."""
+    with open(file, "rb") as stream:
+        size = stream.seek(0, 2)
+        if not size:
+            return
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            at = 0
+            while at < size:
+                if size - at < _HEAD.size:
+                    rows.skip([(None, None, None, None)], CUT_OFF)
+                    return
+                offset, length, _, magic = _HEAD.unpack_from(data, at)
+                end = at + _OVERHEAD + length
+                if not length and not offset and not any(data[at : at + 64]):
+                    # Preallocated space after the last batch.
+                    return
+                if magic not in _SMALLEST or end - at < _SMALLEST[magic]:
+                    what = f"not a record batch at byte {at} of the segment; its rest is not read"
+                    rows.add([(None, data[at : at + 64], None, None)], what)
+                    return
+                if end > size:
+                    rows.skip([(None, None, None, None)], CUT_OFF)
+                    return
+                raw = data[at:end]
+                batch = DefaultRecordBatch(raw) if magic == 2 else LegacyRecordBatch(raw, magic)
+                if not check or batch.validate_crc():
+                    yield batch
+                else:
+                    rows.add([(None, raw, offset, None)], "the record batch fails its CRC")
+                at = end
+
+
+def _records(batch: Any, rows: _Rows) -> list[_Record]:
+    try:
+        plain = _unpacked(batch)
+        return [
+            (
+                None if record.key is None else bytes(record.key),
+                None if record.value is None else bytes(record.value),
+                record.offset,
+                record.timestamp,
+            )
+            for record in plain
+        ]
+    except (KafkaError, pa.ArrowException, OSError, ValueError, IndexError, struct.error) as error:
+        problem = f"the record batch cannot be unpacked: {error}"
+        rows.add([(None, bytes(batch._buffer), batch.base_offset, None)], problem)
+        return []
+
+
+def _unpacked(batch: Any) -> Any:
+    """The batch with its records no longer compressed: Arrow knows all of Kafka's codecs."""
+    codec = _CODECS.get(batch.compression_type)
+    if codec is None or batch.magic < 2:
+        return batch
+    head = DefaultRecordBatch.HEADER_STRUCT
+    fields = list(head.unpack_from(batch._buffer))
+    packed = bytes(batch._buffer[head.size :])
+    records = _unsnappy(packed) if codec == "snappy" else _unpack(packed, codec)
+    fields[5] &= ~DefaultRecordBatch.CODEC_MASK
+    return DefaultRecordBatch(head.pack(*fields) + records)
+
+
+def _unpack(packed: bytes, codec: str) -> bytes:
+    with pa.CompressedInputStream(pa.BufferReader(packed), codec) as stream:
+        unpacked: bytes = stream.read()
+    return unpacked
+
+
+def _unsnappy(packed: bytes) -> bytes:
+    """Snappy as Java's client frames it (blocks with their length), or plain."""
+    if not packed.startswith(_XERIAL):
+        return _snappy_block(packed)
+    made: list[bytes] = []
+    at = 16
+    while at < len(packed):
+        (size,) = struct.unpack_from(">i", packed, at)
+        made.append(_snappy_block(packed[at + 4 : at + 4 + size]))
+        at += 4 + size
+    return b"".join(made)
+
+
+def _snappy_block(block: bytes) -> bytes:
+    size = shift = 0
+    for byte in block:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    unpacked: bytes = pa.Codec("snappy").decompress(block, size, asbytes=True)
+    return unpacked
+
+
+def _logs_in(path: Path) -> list[Path]:
+    if not path.is_dir():
+        raise FileNotFoundError(2, "no such file")
+    if _FOLDER.fullmatch(path.name):
+        return sorted(file for file in path.iterdir() if _LOG.fullmatch(file.name))
+    return sorted(
+        file
+        for folder in path.iterdir()
+        if folder.is_dir() and _FOLDER.fullmatch(folder.name)
+        for file in folder.iterdir()
+        if _LOG.fullmatch(file.name)
+    )

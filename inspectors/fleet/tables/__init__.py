@@ -1,0 +1,1 @@
+"""A scan's tables, read back without Spark."""

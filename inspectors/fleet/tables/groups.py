@@ -1,0 +1,298 @@
+"""Groups of a scan as `GroupSnapshot`s: what the planner takes, without a broker.
+
+`ScannedGroups` reads the rows of all groups, or of one, and makes a snapshot of each that is asked
+for. The tables tell members, what they sent and what they own. The brokers' settings, and how many
+partitions a topic has, are known if the scan asked the brokers; else they stay unknown, or are said
+to follow from what is owned. Nothing tells log end offsets.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from rebal.groups.clients import family_of
+from rebal.groups.evidence.merge import merge
+from rebal.groups.evidence.observations import Joined, Observation
+from rebal.groups.model import (
+    Cluster,
+    Evidence,
+    Group,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Member,
+    Software,
+    Source,
+    Subscription,
+    Timeouts,
+    Topic,
+    TopicPartitions,
+)
+from rebal.inspectors.fleet.manifest import Manifest
+from rebal.inspectors.fleet.tables.columns import moment, rows_of
+from rebal.inspectors.fleet.tables.reader import Tables
+from rebal.inspectors.fleet.tables.seen import read_observations
+
+_GROUPS: Final = (
+    "group_id",
+    "type",
+    "protocol_type",
+    "state",
+    "assignor",
+    "generation",
+    "assignment_epoch",
+    "last_seen",
+    "observed_until",
+)
+
+_ENDS: Final = "log end offsets: a scan's tables have none"
+
+
+class _Row(NamedTuple):
+    """One row of `members` that is current, in the columns' order."""
+
+    group_id: str
+    current: bool | None
+    member_id: str
+    instance_id: str | None
+    client_id: str | None
+    host: str | None
+    protocol_type: str | None
+    software_name: str | None
+    software_version: str | None
+    session_timeout_ms: int | None
+    rebalance_timeout_ms: int | None
+    subscription_version: int | None
+    subscription_generation: int | None
+    topics: tuple[str, ...] | None
+    topic_regex: str | None
+    owned: TopicPartitions | None
+    rack_id: str | None
+    user_data: bytes | None
+    assignment: TopicPartitions | None
+    assignment_user_data: bytes | None
+    target: TopicPartitions | None
+    joined_at: int | None
+    joined_reason: str | None
+    last_at: int | None
+    last_generation: int | None
+    error: str | None
+
+
+class _Known(NamedTuple):
+    """What the brokers said: topics' partition counts, names by id and ids by name; and notes on
+    what is not known."""
+
+    cluster: Cluster
+    counts: Mapping[str, int]
+    names: Mapping[str, str]
+    ids: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+class ScannedGroups:
+    """The rows of every group of the scan, or of the one named, if it is in it.
+
+    Raises:
+        TablesError: a table cannot be read.
+    """
+
+    def __init__(self, tables: Tables, group: str | None = None) -> None:
+        self._members = _current(tables, group)
+        self._seen: dict[str, list[Observation]] = defaultdict(list)
+        for one in read_observations(tables, group):
+            self._seen[one.group_id or ""].append(one)
+        self._known = _known(tables.manifest)
+        rows = rows_of(tables.read("groups", _GROUPS, group))
+        self._groups = {row[0]: dict(zip(_GROUPS, row, strict=True)) for row in rows}
+
+    @property
+    def names(self) -> list[str]:
+        """The groups' names, sorted."""
+        return sorted(self._groups)
+
+    def snapshot(self, name: str) -> GroupSnapshot:
+        """The group as it last was.
+
+        Members' lists are bound to them, with the time they were seen; `captured_at` is the end of
+        what the scan saw of the group. A deleted group has state Dead and no members.
+        """
+        return _snapshot(self._groups[name], self._members, self._seen, self._known)
+
+
+def read_snapshots(tables: Tables, group: str | None = None) -> tuple[GroupSnapshot, ...]:
+    """Every group of the scan (or the one named, if it is in it), by its name."""
+    groups = ScannedGroups(tables, group)
+    return tuple(map(groups.snapshot, groups.names))
+
+
+def _known(manifest: Manifest) -> _Known:
+    brokers = manifest.brokers
+    cluster = brokers.cluster if brokers else Cluster()
+    # Only brokers with this feature write records of KIP-848 groups; nothing tells its level.
+    seen = any(k.startswith("CONSUMER_GROUP_") and n for k, n in manifest.records.items())
+    if seen and not cluster.features:
+        cluster = replace(cluster, features={"group.version": 1})
+    if brokers is None:
+        return _Known(cluster, {}, {}, {}, (f"broker settings, versions and {_ENDS}",))
+    ids = {name: topic_id for topic_id, name in brokers.topic_names.items()}
+    return _Known(cluster, brokers.topics, brokers.topic_names, ids, (_ENDS, *brokers.notes))
+
+
+def _current(tables: Tables, group: str | None) -> Mapping[str, list[_Row]]:
+    rows = tables.read("members", _Row._fields, group)
+    kept: dict[str, list[_Row]] = defaultdict(list)
+    # Not a row of an earlier generation is worth making Python values of.
+    for row in map(_Row._make, rows_of(rows.filter(rows["current"]))):
+        kept[row.group_id].append(row)
+    return kept
+
+
+def _snapshot(
+    row: Mapping[str, Any],
+    members: Mapping[str, Sequence[_Row]],
+    seen: Mapping[str, Sequence[Observation]],
+    known: _Known,
+) -> GroupSnapshot:
+    group_id = row["group_id"]
+    until = moment(row["observed_until"]) or moment(row["last_seen"])
+    kind = _kind(row["type"])
+    generation = row["generation"]
+    number = "generation" if kind is GroupType.CLASSIC else "group epoch"
+    evidence = Evidence(
+        source=Source.OFFSETS_TOPIC,
+        at=until,
+        detail=f"{number} {generation}" if generation is not None else "",
+    )
+    observed = seen.get(group_id, ())
+    # What a join says of software and timeouts comes with the join.
+    told = {one.member_id for one in observed if isinstance(one, Joined) and one.software}
+    made = tuple(
+        _member(one, kind, evidence, one.member_id in told, known.names)
+        for one in members.get(group_id, ())
+    )
+    topics = _topics(made, known)
+    return merge(
+        GroupSnapshot(
+            group=Group(
+                group_id=group_id,
+                state=_state(row["state"]),
+                type=kind,
+                protocol_type=row["protocol_type"],
+                assignor=row["assignor"],
+                generation=generation if kind is GroupType.CLASSIC else None,
+                group_epoch=generation if kind is not GroupType.CLASSIC else None,
+                assignment_epoch=row["assignment_epoch"],
+            ),
+            captured_at=until or datetime.fromtimestamp(0, UTC),
+            captured_by="rebal fleet scan",
+            cluster=known.cluster,
+            evidence=(evidence,),
+            members=made,
+            topics=topics,
+            notes=_notes(made, topics, known),
+        ),
+        observed,
+    )
+
+
+def _member(
+    row: _Row, kind: GroupType, seen: Evidence, told: bool, names: Mapping[str, str]
+) -> Member:
+    at = moment(row.last_at)
+    sent = row.subscription_version is not None
+    stored = Evidence(source=Source.OFFSETS_TOPIC, at=at or seen.at)
+    timeouts = row.session_timeout_ms, row.rebalance_timeout_ms
+    said = None
+    if row.software_name and not told:
+        said = Software(
+            family=family_of(row.software_name, row.software_version),
+            name=row.software_name,
+            version=row.software_version,
+            evidence=(Evidence(source=Source.REQUEST_LOG, at=at),),
+        )
+    return Member(
+        member_id=row.member_id,
+        client_id=row.client_id or "",
+        host=row.host or "",
+        instance_id=row.instance_id,
+        rack=row.rack_id,
+        software=said,
+        timeouts=Timeouts(session_ms=timeouts[0], rebalance_ms=timeouts[1], evidence=(stored,))
+        if timeouts != (None, None) and kind is GroupType.CLASSIC and not told
+        else None,
+        subscription=Subscription(
+            version=row.subscription_version or 0,
+            topics=row.topics or (),
+            owned_partitions=row.owned,
+            generation_id=row.subscription_generation,
+            rack_id=row.rack_id,
+            user_data=row.user_data,
+        )
+        if sent
+        else None,
+        subscription_error=row.error,
+        subscribed_topics=row.topics or (),
+        subscribed_regex=row.topic_regex,
+        assignment=_named(row.assignment or {}, names),
+        assignment_user_data=row.assignment_user_data,
+        target_assignment=None if row.target is None else _named(row.target, names),
+        member_epoch=row.last_generation if kind is GroupType.CONSUMER else None,
+        protocol_type=_spoken(row.protocol_type) if kind is GroupType.CONSUMER else None,
+        joined_at=moment(row.joined_at),
+        join_reason=row.joined_reason,
+    )
+
+
+def _named(partitions: TopicPartitions, names: Mapping[str, str]) -> TopicPartitions:
+    """Records of KIP-848 groups know topics by their ids, and a scan's other records not all."""
+    named = {names.get(topic, topic): numbers for topic, numbers in partitions.items()}
+    return dict(sorted(named.items()))
+
+
+def _topics(members: Sequence[Member], known: _Known) -> tuple[Topic, ...]:
+    """The topics that are owned or subscribed to; one without a count has as many partitions as its
+    highest owned one needs."""
+    found: dict[str, int] = {}
+    for member in members:
+        for topic, numbers in member.assignment.items():
+            top = max((run.stop for run in numbers.runs), default=0)
+            found[topic] = max(top, found.get(topic, 0), known.counts.get(topic, 0))
+        for topic in member.subscribed_topics:
+            found[topic] = max(found.get(topic, 0), known.counts.get(topic, 0))
+    return tuple(
+        Topic(name=name, partitions=n, topic_id=known.ids.get(name))
+        for name, n in sorted(found.items())
+        if n
+    )
+
+
+def _notes(members: Sequence[Member], topics: Sequence[Topic], known: _Known) -> tuple[str, ...]:
+    if not members:
+        return ()
+    if all(topic.name in known.counts for topic in topics):
+        return known.notes
+    return (*known.notes, "how many partitions a topic has: taken to be as many as are owned")
+
+
+def _state(text: str | None) -> GroupState:
+    try:
+        return GroupState(text or "Unknown")
+    except ValueError:
+        return GroupState.UNKNOWN
+
+
+def _kind(text: str | None) -> GroupType:
+    try:
+        return GroupType(text or "unknown")
+    except ValueError:
+        return GroupType.UNKNOWN
+
+
+def _spoken(text: str | None) -> str | None:
+    return text if text in ("classic", "consumer") else None

@@ -1,0 +1,205 @@
+"""What became of each group over the time that a scan saw: `read_history`.
+
+Times are microseconds since 1970 (`tables_columns.moment` makes one a datetime), durations
+milliseconds, lists oldest first. The metrics have Kafka's own names (KIP-429).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+from rebal.groups.model import Record
+from rebal.inspectors.fleet.tables.columns import rows_of
+from rebal.inspectors.fleet.tables.reader import Tables
+
+METRICS: Final = {
+    "rebalance-total": "rebalance_total",
+    "rebalance-rate-per-hour": "rebalance_rate_per_hour",
+    "rebalance-latency-avg": "rebalance_latency_avg_ms",
+    "rebalance-latency-max": "rebalance_latency_max_ms",
+    "rebalance-latency-total": "rebalance_latency_total_ms",
+    "failed-rebalance-total": "failed_rebalance_total",
+    "failed-rebalance-rate-per-hour": "failed_rebalance_rate_per_hour",
+    "last-rebalance-seconds-ago": "last_rebalance_seconds_ago",
+}
+"""Kafka's name → the column of the table `groups`. Latencies are milliseconds."""
+
+_FACTS: Final = (
+    "group_id",
+    "type",
+    "state",
+    "members",
+    "incarnation",
+    "deleted_at",
+    "observed_from",
+    "observed_until",
+    "last_rebalance_at",
+    "refused_total",
+)
+
+
+class Rebalance(NamedTuple):
+    """One completed or failed rebalance; `moved` and `stopped` count partitions."""
+
+    group_id: str
+    incarnation: int | None
+    generation: int | None
+    started_at: int | None
+    ended_at: int | None
+    latency_ms: float | None
+    cause: str | None
+    failed: bool | None
+    assignor_before: str | None
+    assignor: str | None
+    protocol: str | None
+    members: int | None
+    joined: tuple[str, ...] | None
+    left: tuple[str, ...] | None
+    refused: tuple[str, ...] | None
+    partitions: int | None
+    moved: int | None
+    stopped: int | None
+    evidence: str | None
+
+    @property
+    def at(self) -> int | None:
+        """When it ended, else when it began."""
+        return self.started_at if self.ended_at is None else self.ended_at
+
+
+class ListSeen(NamedTuple):
+    """An assignor list that a member sent, from `at` to `last_at`; a refused one has no member."""
+
+    group_id: str
+    at: int | None
+    last_at: int | None
+    member_id: str | None
+    instance_id: str | None
+    client_id: str | None
+    host: str | None
+    assignors: tuple[str, ...] | None
+    refused: bool | None
+    times: int | None
+    software_name: str | None
+    software_version: str | None
+    evidence: str | None
+
+
+class Incident(NamedTuple):
+    """Something that a person should know of: a storm, a crash loop, a group deleted, …
+
+    It happened `times` times (the column `count`).
+    """
+
+    group_id: str
+    kind: str
+    started_at: int | None
+    ended_at: int | None
+    members: tuple[str, ...] | None
+    times: int | None
+    detail: str | None
+
+
+class GroupHistory(Record, frozen=True, kw_only=True):
+    """One group's history. `metrics` is by Kafka's name; a None in it could not be seen.
+
+    `stopped` and `moved` are partitions per completed rebalance, on average (None: not seen).
+    `gone` is member id → when it was there last, of those that are not there any more.
+    """
+
+    group_id: str
+    type: str | None
+    state: str | None
+    members: int | None
+    incarnation: int | None
+    deleted_at: int | None
+    observed_from: int | None
+    observed_until: int | None
+    last_rebalance_at: int | None
+    refused_total: int | None
+    metrics: Mapping[str, float | int | None]
+    rebalances: tuple[Rebalance, ...] = ()
+    lists: tuple[ListSeen, ...] = ()
+    incidents: tuple[Incident, ...] = ()
+    stopped: float | None = None
+    moved: float | None = None
+    gone: Mapping[str, int] = {}
+
+    @property
+    def is_gone(self) -> bool:
+        """Deleted, and not made again."""
+        return self.deleted_at is not None and self.state == "Dead"
+
+
+_T = TypeVar("_T", Rebalance, ListSeen, Incident)
+
+
+def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHistory]:
+    """Group id → its history, of all groups by their names or of the one named.
+
+    Raises:
+        TablesError: a table cannot be read.
+    """
+    rebalances = _by_group(tables, "rebalances", Rebalance, group)
+    lists = _by_group(tables, "assignor_lists", ListSeen, group)
+    incidents = _by_group(tables, "incidents", Incident, group)
+    columns = (*_FACTS, *METRICS.values())
+    gone = _gone(tables, group)
+    made = {}
+    for row in sorted(rows_of(tables.read("groups", columns, group))):
+        facts: dict[str, Any] = dict(zip(_FACTS, row, strict=False))
+        group_id = facts["group_id"]
+        seen = sorted(rebalances.get(group_id, ()), key=_when)
+        done = [one for one in seen if not one.failed]
+        made[group_id] = GroupHistory(
+            **facts,
+            metrics=dict(zip(METRICS, row[len(_FACTS) :], strict=True)),
+            rebalances=tuple(seen),
+            lists=tuple(sorted(lists.get(group_id, ()), key=lambda one: one.at or 0)),
+            incidents=tuple(
+                sorted(incidents.get(group_id, ()), key=lambda one: one.started_at or 0)
+            ),
+            stopped=_average([one.stopped for one in done]),
+            moved=_average([one.moved for one in done]),
+            gone=gone.get(group_id, {}),
+        )
+    return made
+
+
+def _by_group(
+    tables: Tables, name: str, kind: type[_T], group: str | None
+) -> Mapping[str, list[_T]]:
+    made: dict[str, list[_T]] = defaultdict(list)
+    columns = ["count" if kind is Incident and c == "times" else c for c in kind._fields]
+    for row in rows_of(tables.read(name, columns, group)):
+        one = kind._make(row)
+        made[one.group_id].append(one)
+    return made
+
+
+def _gone(tables: Tables, group: str | None) -> Mapping[str, dict[str, int]]:
+    columns = ("group_id", "member_id", "current", "last_at", "left_at")
+    made: dict[str, dict[str, int]] = defaultdict(dict)
+    here: set[tuple[str, str]] = set()
+    for group_id, member_id, current, last_at, left_at in rows_of(
+        tables.read("members", columns, group)
+    ):
+        end = left_at or last_at
+        if current:
+            here.add((group_id, member_id))
+        elif end is not None:
+            made[group_id][member_id] = max(end, made[group_id].get(member_id, 0))
+    for group_id, member_id in here:
+        made[group_id].pop(member_id, None)
+    return made
+
+
+def _when(one: Rebalance) -> tuple[int, int]:
+    return one.at or 0, one.generation or 0
+
+
+def _average(counts: list[int | None]) -> float | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,131 @@
+"""What a scan saw of members, as observations: evidence that binds to a live group's members.
+
+A fact about a member id is exact for as long as that id is in the group, however old the scan; it
+binds to nothing once the id is gone (groups/evidence/merge.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from rebal.groups.clients import family_of
+from rebal.groups.evidence.observations import Joined, Left, Observation, Rebalanced, Refused
+from rebal.groups.model import Evidence, Software, Source
+from rebal.inspectors.fleet.tables.columns import moment, rows_of
+from rebal.inspectors.fleet.tables.reader import Tables
+
+_LISTS: Final = (
+    "group_id",
+    "at",
+    "last_at",
+    "times",
+    "member_id",
+    "instance_id",
+    "client_id",
+    "host",
+    "assignors",
+    "protocol_type",
+    "generation",
+    "refused",
+    "replaced_member_id",
+    "software_name",
+    "software_version",
+    "reason",
+    "session_timeout_ms",
+    "rebalance_timeout_ms",
+    "evidence",
+    "source",
+)
+_LEFT: Final = ("group_id", "member_id", "instance_id", "left_at", "left_reason")
+_REBALANCES: Final = ("group_id", "generation", "ended_at", "assignor", "failed", "evidence")
+_SOURCES: Final = {source.value: source for source in Source}
+
+
+def read_observations(tables: Tables, group: str | None = None) -> Iterator[Observation]:
+    """Each join with an exact list, and each refused one, of one `group` or of all.
+
+    A list that was sent more than once has the time when it was last seen.
+    """
+    for row in rows_of(tables.read("assignor_lists", _LISTS, group)):
+        made = _of_list(dict(zip(_LISTS, row, strict=True)))
+        if made is not None:
+            yield made
+
+
+def read_movements(tables: Tables, group: str) -> Iterator[Observation]:
+    """Who left `group`, and each rebalance that it completed."""
+    for row in rows_of(tables.read("members", _LEFT, group)):
+        group_id, member_id, instance_id, left_at, reason = row
+        at = moment(left_at)
+        if at is not None:
+            yield Left(
+                group_id=group_id,
+                member_id=member_id,
+                at=at,
+                instance_id=instance_id,
+                reason=reason,
+                evidence=Evidence(source=Source.REQUEST_LOG, at=at),
+            )
+    for row in rows_of(tables.read("rebalances", _REBALANCES, group)):
+        group_id, generation, ended_at, assignor, failed, by = row
+        ended = moment(ended_at)
+        if ended is not None and generation is not None and not failed:
+            yield Rebalanced(
+                group_id=group_id,
+                generation_id=generation,
+                at=ended,
+                assignor=assignor,
+                evidence=Evidence(source=_source(by), at=ended),
+            )
+
+
+def _of_list(row: dict[str, Any]) -> Observation | None:
+    at = moment(row["last_at"]) or moment(row["at"])
+    evidence = Evidence(source=_source(row["evidence"]), at=at, detail=row["source"] or "")
+    names = row["assignors"] or ()
+    client_id, host = row["client_id"] or "", row["host"] or ""
+    said = _software(row["software_name"], row["software_version"], evidence)
+    if row["refused"]:
+        return Refused(
+            group_id=row["group_id"],
+            list=names,
+            at=at,
+            times=row["times"] or 1,
+            client_id=client_id,
+            instance_id=row["instance_id"],
+            host=host,
+            software=said,
+            evidence=evidence,
+        )
+    if not row["member_id"]:
+        return None
+    return Joined(
+        group_id=row["group_id"],
+        member_id=row["member_id"],
+        list=names,
+        at=at,
+        client_id=client_id,
+        instance_id=row["instance_id"],
+        host=host,
+        software=said,
+        reason=row["reason"],
+        generation_id=row["generation"],
+        session_timeout_ms=row["session_timeout_ms"],
+        rebalance_timeout_ms=row["rebalance_timeout_ms"],
+        protocol_type=row["protocol_type"] or "consumer",
+        replaced_member_id=row["replaced_member_id"],
+        evidence=evidence,
+    )
+
+
+def _software(name: str | None, version: str | None, evidence: Evidence) -> Software | None:
+    if not name:
+        return None
+    return Software(
+        family=family_of(name, version), name=name, version=version, evidence=(evidence,)
+    )
+
+
+def _source(text: str | None) -> Source:
+    return _SOURCES.get(text or "", Source.OFFSETS_TOPIC)

@@ -1,0 +1,1 @@
+"""One pass over all groups' records and requests, to the tables' rows."""

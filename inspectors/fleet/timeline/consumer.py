@@ -1,0 +1,262 @@
+"""A KIP-848 group as its records build it up (kinds 3 to 8): generation by generation.
+
+The group epoch (3) is the generation. A member's record (5) and the tombstones of one that goes
+stand before the epoch they lead to, in one write of the coordinator, and so have its time: they
+wait for it. Where none follows, a static member was replaced by its next start, with another member
+id and all that it had. A rebalance is done when every member has reached the epoch and owes nothing
+(8).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from rebal.groups.model import GroupType
+from rebal.groups.wire import consumer_group_records as records
+from rebal.groups.wire import offsets_key as kinds
+from rebal.inspectors.fleet.timeline.members import Head, Seen, Server
+from rebal.inspectors.fleet.timeline.rebalances import TOPIC, Generation
+from rebal.inspectors.fleet.timeline.values import NOTHING, Given, PartitionList, Sent, Values
+
+_Sets = dict[str, frozenset[int]]
+_STABLE: Final = 0
+_CHANGES_MEMBERS: Final = frozenset(
+    {kinds.CONSUMER_GROUP_MEMBER_METADATA, kinds.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+     kinds.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER}
+)  # fmt: skip
+
+
+class _Member:
+    """One member's newest records."""
+
+    __slots__ = ("current", "metadata", "target")
+
+    def __init__(self) -> None:
+        self.metadata: records.ConsumerGroupMember | None = None
+        self.target: records.TargetAssignment | None = None
+        self.current: records.CurrentAssignment | None = None
+
+
+class ConsumerGroup:
+    """One group's KIP-848 records, as they are now."""
+
+    def __init__(
+        self,
+        values: Values,
+        topic_names: Mapping[str, str],
+        before: Mapping[str, PartitionList | None],
+    ) -> None:
+        """`before` is what members had, by their ids, when the group was a classic one."""
+        self.values = values
+        self.topic_names = topic_names
+        self._before = dict(before)
+        self._pairs: list[tuple[_Sets, _Sets]] = []
+        self.learned: dict[str, str] = {}
+        self.epoch: int | None = None
+        self.target_epoch: int | None = None
+        self.started: int | None = None
+        self.done: int | None = None
+        self.replaced: int | None = None
+        self.members: dict[str, _Member] = {}
+        self._waiting: list[tuple[int, str, records.Value | None]] = []
+        self._waiting_at = 0
+
+    def put(self, key: kinds.Key, value: records.Value | None, at: int) -> list[Generation]:
+        """Take in one record; the generations that are over by it, as their members were then."""
+        over = self._replaced() if self._waiting and at != self._waiting_at else []
+        ended = self._put(key, value, at)
+        return over if ended is None else [*over, ended]
+
+    def _put(self, key: kinds.Key, value: records.Value | None, at: int) -> Generation | None:
+        if isinstance(key, kinds.MemberKey) and key.version in _CHANGES_MEMBERS:
+            comes_or_goes = value is None or (
+                isinstance(value, records.ConsumerGroupMember) and not self._knows(key.member_id)
+            )
+            if comes_or_goes or self._waiting:
+                self._waiting.append((key.version, key.member_id, value))
+                self._waiting_at = at
+            else:
+                self._take(key.version, key.member_id, value, at)
+            return None
+        if isinstance(value, records.GroupEpoch):
+            ended = self.generation(at) if self.epoch not in (None, value.epoch) else None
+            if self.epoch != value.epoch:
+                self.started, self.done, self.replaced = at, None, None
+            self.epoch = value.epoch
+            self._take_waiting()
+            return ended
+        if isinstance(value, records.TargetEpoch):
+            self.target_epoch = value.assignment_epoch
+            self._look(at)
+        elif isinstance(value, records.PartitionMetadata):
+            self.learned.update({topic.topic_id: topic.name for topic in value.topics})
+        return None
+
+    def generation(self, at: int) -> Generation | None:
+        """The members as they are in this epoch; None without an epoch."""
+        if self.epoch is None:
+            return None
+        return Generation(
+            self.epoch,
+            self.replaced or (self.done if self.done is not None else at),
+            [self._seen(key, one) for key, one in self.members.items() if one.metadata],
+            TOPIC,
+            assignor=self._assignor(),
+            protocol_type="consumer",
+            group_type=GroupType.CONSUMER,
+            started=self.started,
+        )
+
+    def finish(self, at: int, ended: int | None = None) -> list[Generation]:
+        """No record comes any more; what was written at `ended` took the group apart.
+
+        Gives the generations that were not told yet, the last one as it is at `at`.
+        """
+        if ended is not None and self._waiting_at == ended:
+            self._waiting = []
+        over = self._replaced() if self._waiting else []
+        last = self.generation(at)
+        return over if last is None else [*over, last]
+
+    @property
+    def state(self) -> str:
+        """The group's state, as KIP-848 names it."""
+        if not self.members:
+            return "Empty"
+        if self.epoch is not None and self.target_epoch is not None:
+            if self.target_epoch < self.epoch:
+                return "Assigning"
+            if self.done is None:
+                return "Reconciling"
+        return "Stable"
+
+    def _knows(self, member_id: str) -> bool:
+        found = self.members.get(member_id)
+        return found is not None and found.metadata is not None
+
+    def _replaced(self) -> list[Generation]:
+        """Take in what waits, as no epoch followed; the members of before, if they were settled."""
+        before = self.generation(self._waiting_at) if self.done is not None else None
+        self._take_waiting()
+        if before is None:
+            return []
+        self.replaced = self._waiting_at
+        return [before]
+
+    def _take_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for kind, member_id, value in waiting:
+            self._take(kind, member_id, value, self._waiting_at)
+
+    def _take(self, kind: int, member_id: str, value: records.Value | None, at: int) -> None:
+        if value is None:
+            if kind == kinds.CONSUMER_GROUP_MEMBER_METADATA:
+                self.members.pop(member_id, None)
+                self._look(at)
+            return
+        member = self.members.setdefault(member_id, _Member())
+        if isinstance(value, records.ConsumerGroupMember):
+            member.metadata = value
+        elif isinstance(value, records.TargetAssignment):
+            member.target = value
+            self._learn(value)
+        elif isinstance(value, records.CurrentAssignment):
+            member.current = value
+            had = self._before.pop(member_id, None)
+            if had is not None:
+                self._compare(had, value.assigned)
+            self._look(at)
+
+    def _look(self, at: int) -> None:
+        """Has every member reached the epoch."""
+        if self.done is not None or self.epoch is None or self._waiting:
+            return
+        if self.target_epoch is not None and self.target_epoch < self.epoch:
+            return
+        for one in self.members.values():
+            now = one.current
+            if now is None or now.member_epoch != self.epoch or now.state != _STABLE:
+                return
+            if one.target is not None and _unlike(one.target.partitions, now.assigned):
+                return
+        self.done = at
+
+    def _learn(self, target: records.TargetAssignment) -> None:
+        """With one subscribed topic in the whole group, an assigned topic id can only be its."""
+        unknown = [i for i, _ in target.partitions if self._name(i) == i]
+        if not unknown:
+            return
+        topics: set[str] = set()
+        for one in self.members.values():
+            if one.metadata is None or one.metadata.topic_regex:
+                return
+            topics |= set(one.metadata.topics)
+        if len(topics) == 1:
+            self.learned.update(dict.fromkeys(unknown, topics.pop()))
+
+    def _compare(self, had: PartitionList, has: records.TopicIdPartitions) -> None:
+        """A member of a converted group has what it had: so ids and names tell of each other."""
+        named = {topic: frozenset(had.of(topic)) for topic in had.topics}
+        by_id = {topic_id: frozenset(numbers) for topic_id, numbers in has}
+        if Counter(named.values()) != Counter(by_id.values()):
+            return
+        self._pairs.append((named, by_id))
+        found = True
+        while found:
+            found = False
+            for names, ids in self._pairs:
+                for topic_id in [i for i in ids if self._name(i) != i]:
+                    names.pop(self._name(topic_id), None)
+                    del ids[topic_id]
+                times = Counter(ids.values())
+                for topic, numbers in names.items():
+                    if times[numbers] == 1:
+                        topic_id = next(i for i, of in ids.items() if of == numbers)
+                        self.learned[topic_id] = topic
+                        found = True
+
+    def _name(self, topic_id: str) -> str:
+        return self.topic_names.get(topic_id) or self.learned.get(topic_id) or topic_id
+
+    def _seen(self, member_id: str, member: _Member) -> Seen:
+        known = member.metadata
+        assert known is not None
+        sent = Sent(None, known.topics, rack=known.rack_id)
+        if known.supported_protocols:
+            sent = self.values.sent(known.supported_protocols[0].metadata)
+        now = member.current
+        given = Given(self._list(now.assigned) if now is not None else NOTHING)
+        head = Head(
+            member_id,
+            known.instance_id,
+            known.client_id,
+            known.client_host,
+            known.rebalance_timeout_ms,
+            known.session_timeout_ms,
+            "consumer" if known.supported_protocols is None else "classic",
+        )
+        target = self._list(member.target.partitions) if member.target is not None else None
+        return Seen(head, sent, given, Server(target, known.topic_regex, known.rack_id))
+
+    def _assignor(self) -> str | None:
+        """The server-side assignor, where all members ask for the same; else the broker decides."""
+        asked = {one.metadata.server_assignor for one in self.members.values() if one.metadata}
+        return asked.pop() if len(asked) == 1 else None
+
+    def _list(self, partitions: records.TopicIdPartitions) -> PartitionList:
+        named: dict[str, bytes] = {}
+        for topic_id, numbers in partitions:
+            name = self._name(topic_id)
+            raw = b"".join(n.to_bytes(4, "big", signed=True) for n in sorted(numbers))
+            named[name] = named.get(name, b"") + raw
+        topics = tuple(sorted(named))
+        return PartitionList(topics, tuple(named[topic] for topic in topics))
+
+
+def _unlike(some: records.TopicIdPartitions, others: records.TopicIdPartitions) -> bool:
+    """Are they other partitions; coordinators write them in any order."""
+    if some == others:
+        return False
+    return {(i, frozenset(of)) for i, of in some} != {(i, frozenset(of)) for i, of in others}

@@ -1,0 +1,235 @@
+"""What a rebalance cost: which protocol each member ran, and the partitions that it stopped."""
+
+from __future__ import annotations
+
+from rebal.groups.model import GroupType, RebalanceProtocol
+from rebal.inspectors.fleet.timeline.log import Log, Person, Round
+from rebal.inspectors.fleet.timeline.members import Seen, Standing
+from rebal.inspectors.fleet.timeline.protocol import Kind, Profile, Protocols
+from rebal.inspectors.fleet.timeline.rebalances import Change, Generation
+from rebal.inspectors.fleet.timeline.values import NOTHING, Places
+
+
+class Tally:
+    """Standing members whose kind holds, summed up: what they cost is known without asking each.
+
+    A standing member that is summed up, as it is now, has its profile in `tallied`.
+    """
+
+    def __init__(self) -> None:
+        self.plain: dict[tuple[bool, bool], Profile] = {}
+        """Kinds of members of which nothing but their records is known, by `kept` and `gave_up`."""
+        self._sums: dict[Profile, list[int]] = {}
+        self._open: list[str] | None = None
+
+    def ask(self, change: Change) -> list[tuple[Standing, Seen]]:
+        """Members that stayed and are not summed up, or not as they are now; the rest is."""
+        if self._open is None:
+            asked = change.stayed()
+        else:
+            for standing in change.gone:
+                self._drop(standing)
+            for standing, _ in change.changed:
+                self._drop(standing)
+            asked = change.changed
+            if self._open:
+                again = {seen.member_id for _, seen in asked}
+                asked = asked + change.unchanged(each for each in self._open if each not in again)
+        self._open = [seen.member_id for seen in change.new]
+        return asked
+
+    def note(self, standing: Standing, seen: Seen, profile: Profile) -> None:
+        """One of those asked for, as it is now."""
+        if not profile.holds:
+            assert self._open is not None
+            self._open.append(seen.member_id)
+            standing.tallied = None
+            return
+        standing.tallied = profile
+        sums = self._sums.get(profile)
+        if sums is None:
+            sums = self._sums[profile] = [0, 0, 0]
+        sums[0] += 1
+        if seen.count >= 0:
+            sums[1] += seen.count
+        else:
+            sums[2] += 1
+
+    def profiles(self) -> set[Profile]:
+        """Those of the members that are summed up."""
+        return {profile for profile, (members, *_) in self._sums.items() if members}
+
+    def stopped(self) -> int | None:
+        """The partitions of those that run EAGER; None where one has some and may or may not."""
+        stopped = 0
+        for profile, (_, partitions, unknown) in self._sums.items():
+            if unknown or (partitions and profile.protocol is None):
+                return None
+            if profile.protocol is RebalanceProtocol.EAGER:
+                stopped += partitions
+        return stopped
+
+    def _drop(self, standing: Standing) -> None:
+        if standing.tallied is None:
+            return
+        sums = self._sums[standing.tallied]
+        standing.tallied = None
+        sums[0] -= 1
+        if standing.seen.count >= 0:
+            sums[1] -= standing.seen.count
+        else:
+            sums[2] -= 1
+
+
+class Cost:
+    """The rebalance from `old` (None: not known) to `new`.
+
+    `protocol` is the group's after it, None: cannot tell. `stopped` counts the partitions that
+    members which stayed had to stop (KIP-429): all that an EAGER one had, and of a COOPERATIVE one
+    those it gave up; None where a member had some and its protocol is not known. By the records
+    each had got its assignment; the log of the generation before may show that one had not yet.
+    `tally` is that of `old`, and then of `new`; None where members must be asked each time.
+    """
+
+    __slots__ = (
+        "_log",
+        "_places",
+        "_plain",
+        "_protocols",
+        "_round",
+        "protocol",
+        "stopped",
+        "tally",
+    )
+
+    def __init__(
+        self,
+        old: Generation | None,
+        new: Generation,
+        change: Change,
+        log: Log,
+        *,
+        protocols: Protocols,
+        before: Round | None,
+        tally: Tally | None,
+        places: Places,
+    ) -> None:
+        self._log, self._protocols, self._round = log, protocols, before
+        self._places = places
+        same = (
+            old is not None
+            and old.assignor == new.assignor
+            and old.type is new.type
+            and old.protocol_type == new.protocol_type
+        )
+        if tally is None or not same or not change.known or before is not None or log.persons:
+            tally = Tally()
+        self._plain = tally.plain
+        asked = tally.ask(change)
+        stopped = tally.stopped()
+        profiles = tally.profiles()
+        for standing, seen in asked:
+            profile = self._profile(old, new, standing, seen, same)
+            profiles.add(profile)
+            tally.note(standing, seen, profile)
+            if stopped is not None and standing.seen.count:
+                ran = profile
+                if not same and old is not None:
+                    ran = protocols.profile(_kind(seen, log, old, *profile.kind[6:8]))
+                now = self._stopped(ran, standing, seen)
+                stopped = None if now is None else stopped + now
+        for seen in change.new:
+            owned = seen.sent.owned
+            profiles.add(self._of_kind(seen, new, owned is not None and owned.count > 0, False))
+        self.protocol = protocols.of_group(frozenset(profiles))
+        told = old.members is not None if old is not None else new.number == 1
+        self.stopped = stopped if told else None
+        self.tally = tally if before is None and not log.persons else None
+
+    def _profile(
+        self, old: Generation | None, new: Generation, standing: Standing, seen: Seen, same: bool
+    ) -> Profile:
+        """The member's, the one of the generation before where nothing of it changed."""
+        profile = standing.profile
+        persons = self._log.persons
+        usable = profile is not None and same
+        if usable and profile is not None and persons:
+            usable = _tells(persons.get(seen.member_id), profile.kind)
+        if usable and profile is not None and _goes_on(profile, standing.seen, seen):
+            return profile
+        kept, gave_up = self._showed(old, standing, seen)
+        if usable and profile is not None and profile.kind[6:8] == (kept, gave_up):
+            return profile
+        standing.profile = profile = self._of_kind(seen, new, kept, gave_up)
+        return profile
+
+    def _of_kind(self, seen: Seen, new: Generation, kept: bool, gave_up: bool) -> Profile:
+        """The profile of the member's kind."""
+        if self._log.persons or new.type is GroupType.CONSUMER:
+            return self._protocols.profile(_kind(seen, self._log, new, kept, gave_up))
+        found = self._plain.get((kept, gave_up))
+        if found is None:
+            found = self._protocols.profile(_kind(seen, self._log, new, kept, gave_up))
+            self._plain[kept, gave_up] = found
+        return found
+
+    def _showed(self, old: Generation | None, standing: Standing, seen: Seen) -> tuple[bool, bool]:
+        """Whether the member kept what it had when it rejoined, whether it was seen to give up."""
+        owned = seen.sent.owned
+        if owned is not None and owned.count:
+            return True, False
+        had = standing.seen.given.partitions
+        if old is None or had is None or not had.count or seen.sent is standing.seen.sent:
+            return standing.profile is not None and standing.profile.kind.kept, False
+        synced = self._round is not None and seen.member_id in self._round.synced
+        return False, synced and owned is not None and seen.sent.generation == old.number
+
+    def _stopped(self, ran: Profile, standing: Standing, seen: Seen) -> int | None:
+        """How many partitions one member stopped; `ran` is how it ran as it rejoined."""
+        had = standing.seen.given.partitions
+        if had is None or ran.protocol is None:
+            return None
+        round_ = self._round
+        if round_ is not None and seen.member_id in round_.unsynced - round_.synced:
+            had = seen.sent.owned or NOTHING
+        if ran.protocol is RebalanceProtocol.EAGER:
+            return had.count
+        given = seen.given
+        if given.partitions is None:
+            return None
+        if given is standing.seen.given:
+            return 0
+        return (had.bits(self._places) & ~given.partitions.bits(self._places)).bit_count()
+
+
+def _goes_on(profile: Profile, before: Seen, seen: Seen) -> bool:
+    """Does what a member's records say leave it of its kind."""
+    if not profile.holds:
+        return False
+    owned = seen.sent.owned
+    if owned is not None and owned.count:
+        return profile.kind.kept
+    return seen.sent is before.sent
+
+
+def _tells(person: Person | None, kind: Kind) -> bool:
+    """Does the log tell of the member what its kind holds."""
+    if person is None:
+        return kind.assignors is None and kind.software_name is None
+    return person.assignors == kind.assignors and person.software_name == kind.software_name
+
+
+def _kind(seen: Seen, log: Log, generation: Generation, kept: bool, gave_up: bool) -> Kind:
+    """The member's kind in a generation."""
+    person = log.persons.get(seen.member_id)
+    return Kind(
+        generation.type,
+        generation.protocol_type,
+        generation.assignor,
+        person.assignors if person is not None else None,
+        person.software_name if person is not None else None,
+        person.software_version if person is not None else None,
+        kept,
+        gave_up,
+        seen.head.protocol_type if generation.type is GroupType.CONSUMER else None,
+    )

@@ -1,0 +1,381 @@
+"""One group's story: its records and its requests, in order, become the tables' rows.
+
+Requests are noted when they come, by generation; what they and the records change is applied
+`DISORDER` later. So a join that was logged a little after the record it led to, or by a broker
+whose clock is a little off, is known by then, and records that come out of order are put back by
+offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rebal.groups.errors import WireError
+from rebal.groups.model import GroupType
+from rebal.groups.wire import offsets_key as kinds
+from rebal.groups.wire.consumer_group_records import (
+    DECODERS,
+    ConsumerGroupMember,
+    decode_consumer_group_record,
+)
+from rebal.inspectors.fleet.timeline import causes, classic, incidents
+from rebal.inspectors.fleet.timeline.consumer import ConsumerGroup
+from rebal.inspectors.fleet.timeline.heartbeats import heard_at, write_members
+from rebal.inspectors.fleet.timeline.history import History
+from rebal.inspectors.fleet.timeline.lists import Lists
+from rebal.inspectors.fleet.timeline.log import Log, Round
+from rebal.inspectors.fleet.timeline.members import NOT_GIVEN, Head, Seen
+from rebal.inspectors.fleet.timeline.order import DISORDER, Item, Raw, Window
+from rebal.inspectors.fleet.timeline.protocol import Protocols
+from rebal.inspectors.fleet.timeline.reader import Value, ValueReader
+from rebal.inspectors.fleet.timeline.rebalances import LOG, TOPIC, Generation
+from rebal.inspectors.fleet.timeline.requests import Replacement, Requests
+from rebal.inspectors.fleet.timeline.rows import Rows
+from rebal.inspectors.fleet.timeline.values import UNTOLD, Values
+
+_MOST_ROUNDS: Final = 64
+"""More rebalances than these at once have no record and no leader's line: none will come."""
+
+
+class Shared:
+    """What all groups of one run share: rows, decoded values, protocols, and the time observed."""
+
+    def __init__(
+        self,
+        topic_names: Mapping[str, str] | None = None,
+        observed: tuple[int, int] | None = None,
+        breaks: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
+        self.rows = Rows()
+        self.values = Values()
+        self.reader = ValueReader(self.values)
+        self.protocols = Protocols()
+        self.topic_names = topic_names or {}
+        self.observed = observed
+        self.breaks = breaks or {}
+
+
+class GroupTimeline:
+    """Give it one group's inputs in the order of time, then `finish`."""
+
+    def __init__(self, group_id: str, shared: Shared) -> None:
+        self.group_id = group_id
+        self.shared = shared
+        self.log = Log()
+        self.history = History(group_id, shared.rows, shared.protocols, self.log)
+        self.lists = Lists(group_id, shared.rows)
+        self.requests = Requests(self.log, self.lists, self.history)
+        self.consumer: ConsumerGroup | None = None
+        # do records tell of its KIP-848 members
+        self.recorded = False
+        self.type = GroupType.UNKNOWN
+        self.protocol_type: str | None = None
+        self.partition: int | None = None
+        self.first_at: int | None = None
+        self.last_at = 0
+        self.deleted_at: int | None = None
+        self.sources: set[str] = set()
+        self._window = Window()
+        self._era = self.log.era
+        self._key: tuple[bytes, kinds.Key] = (b"", kinds.UnknownKey(version=-1))
+        self._applied_offset = -1
+        self._dying: Item | None = None
+        self._tombstone: tuple[Item, GroupType] | None = None
+
+    def record(self, at: int, raw: Raw) -> None:
+        """One record of `__consumer_offsets` whose key names this group."""
+        self._came(at, TOPIC)
+        offset, value = raw.offset, raw.value
+        self.partition = raw.partition if self.partition is None else self.partition
+        item = Item(at, self.log.era, offset)
+        try:
+            if raw.key != self._key[0]:
+                self._key = (raw.key, kinds.decode_key(raw.key))
+            item.key = self._key[1]
+            item.value = self._decoded(item.key, value) if isinstance(value, bytes) else value
+        except WireError as error:
+            self._error(at, raw, str(error))
+            return
+        if offset <= self._applied_offset and self._applied_offset >= 0:
+            if offset != self._applied_offset:
+                what = "it came after newer records of its group, too late to be put back"
+                self._error(at, raw, what)
+            return
+        if isinstance(item.value, Value):
+            self.log.era.has_record(item.value.generation)
+        elif value is None and isinstance(item.key, kinds.GroupMetadataKey):
+            self.log.cut(at)
+        self._window.put(item)
+        self._drain(self.last_at - DISORDER)
+
+    def request(self, at: int | None, request: Mapping[str, Any]) -> None:
+        """One line of a broker's request log about this group."""
+        if at is None:
+            self.requests.note_untimed(request)
+            return
+        self._came(at, LOG)
+        round_ = self.requests.note(at, request)
+        if round_ is None:
+            self._drain(self.last_at - DISORDER)
+            return
+        item = Item(at, self.log.era)
+        if isinstance(round_, Replacement):
+            item.replacement = round_
+        else:
+            item.round_ = round_
+        self._window.put(item)
+        self._drain(self.last_at - DISORDER)
+
+    def finish(self) -> None:
+        """The end of this group's inputs."""
+        self._drain(None)
+        if self._tombstone is not None and self.type is GroupType.UNKNOWN:
+            self._dying, self.type = self._tombstone
+        if self._dying is not None:
+            self._die()
+        if self.consumer is not None:
+            for generation in self.consumer.finish(self.last_at):
+                self.history.advance(generation)
+        self.lists.close()
+        self._hear()
+        since, until = self.shared.observed or (self.first_at or 0, self.last_at)
+        count = self.history.finish()
+        now = self.history.now
+        self.shared.rows.add(
+            "groups",
+            (
+                self.group_id,
+                str(self.type),
+                self.protocol_type,
+                self._state(count),
+                self.partition,
+                now.assignor if now else None,
+                now.number if now else None,
+                self.consumer.target_epoch if self.consumer else None,
+                now.leader if now else None,
+                count,
+                self.history.incarnation,
+                self.first_at,
+                self.last_at,
+                self.deleted_at,
+                since,
+                until,
+                *self.history.metrics.columns(since, until, self.log.since is not None),
+                tuple(sorted(self.sources)),
+            ),
+        )
+
+    def _hear(self) -> None:
+        """KIP-848 members of whom only the log tells, and the type that it shows by them."""
+        beat = heard_at(self.log.persons)
+        if beat is None or self.recorded:
+            return
+        now = self.history.now
+        classic = now is not None and now.members is not None and now.ended > beat
+        write_members(self.history, self.log.persons, stay=not classic)
+        if not classic and self.type is not GroupType.CONSUMER:
+            self._became(GroupType.CONSUMER, self.last_at)
+
+    def _came(self, at: int, source: str) -> None:
+        if self.first_at is None or at < self.first_at:
+            self.first_at = at
+        self.last_at = max(at, self.last_at)
+        self.sources.add(source)
+
+    def _decoded(self, key: kinds.Key, value: bytes) -> Any:
+        if isinstance(key, kinds.GroupMetadataKey):
+            return self.shared.reader.read_strictly(value)
+        if key.version in DECODERS:
+            return decode_consumer_group_record(key.version, value)
+        return None
+
+    def _drain(self, until: int | None) -> None:
+        for item in self._window.take(until):
+            self._apply(item)
+        if until is None:
+            return
+        members = self.history.roster.members
+        if len(self.log.era.rounds) > _MOST_ROUNDS:
+            self.history.rounds = self.log.era.rounds
+            self.history.catch_up(until)
+        self.lists.forget(until, members)
+        dropped = self.log.forget(until, members)
+        if dropped and not self.recorded:
+            write_members(self.history, dropped)
+
+    def _apply(self, item: Item) -> None:
+        if item.offset is not None:
+            before = self._applied_offset
+            self._applied_offset = item.offset
+            for end in self.shared.breaks.get(self.partition or 0, ()):
+                self.history.cut |= 0 <= before <= end < item.offset
+        if item.era.number > self._era.number:
+            if TOPIC not in self.sources:
+                # no record tells that the group ended, nor of what the log showed before
+                self.history.catch_up(item.at)
+                self.history.end(item.at, None, told=False)
+            self._era = item.era
+        self.history.rounds = item.era.rounds
+        if item.round_ is not None:
+            if item.round_.generation not in item.era.recorded:
+                self._apply_round(item.round_)
+            return
+        if item.replacement is not None:
+            if item.replacement.generation not in item.era.recorded:
+                self.history.replace(*item.replacement, item.at)
+            return
+        key, value = item.key, item.value
+        assert key is not None
+        kind = kinds.group_type(key.version)
+        if self._dying is not None and value is not None:
+            # a conversion is one write of the coordinator, and so has one time
+            if kind is not self.type and item.at == self._dying.at:
+                self._dying = None
+            else:
+                self._die()
+        if kind in (GroupType.SHARE, GroupType.STREAMS):
+            self.type = kind
+            return
+        if isinstance(key, kinds.GroupMetadataKey):
+            if value is None:
+                self._buried(item, GroupType.CLASSIC)
+                return
+            self._became(GroupType.CLASSIC, item.at)
+            self._classic(item.at, value)
+            return
+        if value is None and key.version == kinds.CONSUMER_GROUP_METADATA:
+            self._buried(item, GroupType.CONSUMER)
+            return
+        if value is not None:
+            self.recorded = True
+            self._became(GroupType.CONSUMER, item.at)
+        if self.consumer is None:
+            return
+        over = self.consumer.put(key, value, item.at)
+        self._told_lists(key, value, item.at)
+        for generation in over:
+            self.history.advance(generation)
+
+    def _became(self, kind: GroupType, at: int) -> None:
+        """The group's type, when it changes: a conversion (KIP-848), both ways."""
+        was, self.type = self.type, kind
+        self.deleted_at = None
+        if kind is GroupType.CONSUMER and (self.consumer is None or was is not kind):
+            members = self.history.roster.members
+            had = {key: standing.seen.given.partitions for key, standing in members.items()}
+            self.consumer = ConsumerGroup(self.shared.values, self.shared.topic_names, had)
+            self.protocol_type = "consumer"
+        if kind is GroupType.CLASSIC:
+            self._end_consumer(at)
+        if was in (kind, GroupType.UNKNOWN) or self.history.now is None:
+            return
+        members = self.history.roster.members
+        to = incidents.TO_CONSUMER if kind is GroupType.CONSUMER else incidents.TO_CLASSIC
+        self.history.incidents.converted(to, at, members)
+
+    def _end_consumer(self, at: int) -> None:
+        """The KIP-848 group is no more: its last generation, before it was taken apart."""
+        if self.consumer is None:
+            return
+        over = self.consumer.finish(at, ended=at)
+        self.consumer = None
+        for generation in over:
+            self.history.advance(generation)
+
+    def _buried(self, item: Item, kind: GroupType) -> None:
+        """A tombstone of a group of this kind; of a deleted one the log cleaner leaves no more."""
+        self._dying = item if self.type is kind else None
+        if self.type is GroupType.UNKNOWN:
+            self._tombstone = item, kind
+
+    def _die(self) -> None:
+        """The tombstone was the end of the group: nothing of another type followed it."""
+        dying, self._dying = self._dying, None
+        assert dying is not None
+        self._end_consumer(dying.at)
+        self.history.end(dying.at, causes.DELETED)
+        self.deleted_at = dying.at
+
+    def _classic(self, at: int, value: Value) -> None:
+        self.protocol_type = value.protocol_type or self.protocol_type
+        first = self.history.now is None
+        self.history.advance(
+            Generation(
+                value.generation,
+                classic.ended(at, value) if first else at,
+                value.members,
+                TOPIC,
+                assignor=value.protocol,
+                leader=value.leader,
+                protocol_type=value.protocol_type or None,
+                value=value,
+            )
+        )
+
+    def _apply_round(self, round_: Round) -> None:
+        """A rebalance of which there is no record: what the leader was handed and what it sent."""
+        if round_.applied or round_.assignments is None:
+            return
+        assert round_.ended is not None
+        now = self.history.now
+        if now is not None and round_.generation < now.number and not round_.after(now.completed):
+            return
+        if self.type is GroupType.UNKNOWN:
+            self.type = GroupType.CLASSIC
+        self.protocol_type = round_.protocol_type or self.protocol_type
+        consumer = round_.protocol_type in (None, "consumer")
+        handed = {one["member_id"]: one for one in round_.members or ()}
+        seen = []
+        for member_id in sorted(handed.keys() | round_.assignments.keys()):
+            one = handed.get(member_id)
+            person = self.log.persons.get(member_id)
+            instance_id = one["instance_id"] if one else None
+            metadata = one["metadata"] if one else None
+            blob = round_.assignments.get(member_id, b"")
+            head = Head(
+                member_id,
+                instance_id or (person.instance_id if person else None),
+                person.client_id if person else None,
+                person.host if person else None,
+                person.rebalance_timeout_ms if person else None,
+                person.session_timeout_ms if person else None,
+                "classic",
+            )
+            sent = self.shared.values.sent(metadata) if metadata and consumer else UNTOLD
+            seen.append(Seen(head, sent, self.shared.values.given(blob) if consumer else NOT_GIVEN))
+        self.history.advance(
+            Generation(
+                round_.generation,
+                round_.ended,
+                seen,
+                LOG,
+                assignor=round_.assignor,
+                leader=round_.leader,
+                protocol_type=round_.protocol_type or "consumer",
+            )
+        )
+
+    def _told_lists(self, key: kinds.Key, value: Any, at: int) -> None:
+        """A classic member of a KIP-848 group: its record holds its whole list."""
+        if isinstance(key, kinds.MemberKey) and isinstance(value, ConsumerGroupMember):
+            epoch = self.consumer.epoch if self.consumer is not None else None
+            names = self.lists.stored(key.member_id, value, at, epoch)
+            if names is not None:
+                self.log.person(key.member_id).assignors = names
+            elif key.member_id in self.log.persons:
+                self.log.persons[key.member_id].assignors = None
+
+    def _state(self, members: int | None) -> str | None:
+        if self.history.ended:
+            return "Dead"
+        if self.type is GroupType.CONSUMER:
+            return self.consumer.state if self.consumer is not None and self.recorded else None
+        if members is None or self.history.now is None:
+            return None
+        return "Stable" if members else "Empty"
+
+    def _error(self, at: int, raw: Raw, error: str) -> None:
+        place = (raw.source, raw.partition, raw.offset, at, self.group_id)
+        value = raw.value.written() if isinstance(raw.value, Value) else raw.value
+        self.shared.rows.add("errors", (*place, "record", error, raw.key, value))

@@ -1,0 +1,143 @@
+"""Which rebalance protocol members ran in a generation: groups/protocol.py's answer, asked once.
+
+A fleet has few kinds of members (elected assignor, list, software, what they kept), so each kind,
+and each mixture of kinds in a group, is asked for once.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from rebal.groups.clients import family_of
+from rebal.groups.model import (
+    AssignorList,
+    Evidence,
+    Group,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Knowledge,
+    Member,
+    RanProtocol,
+    RebalanceProtocol,
+    Software,
+    Source,
+    Subscription,
+)
+from rebal.groups.protocol import group_protocol, member_protocol
+from rebal.groups.snapshot.partitions import Partitions
+
+_KEPT_ONE: Final = {"": Partitions((0,))}
+_NEVER_MIND: Final = datetime.fromtimestamp(0, UTC)
+_SAID: Final = (Evidence(source=Source.REQUEST_LOG),)
+
+
+class Kind(NamedTuple):
+    """All of a member that decides which protocol it runs; None: not known.
+
+    `kept` is whether it named partitions it still owned when it joined, `gave_up` whether it was
+    seen to name none though it had some.
+    """
+
+    type: GroupType
+    protocol_type: str | None
+    elected: str | None
+    assignors: tuple[str, ...] | None
+    software_name: str | None
+    software_version: str | None
+    kept: bool
+    gave_up: bool
+    speaks: str | None
+
+
+class Profile:
+    """A kind, made once, with the protocol that it runs (EAGER, COOPERATIVE; None: cannot tell).
+
+    `holds` is whether a member that sends nothing new stays of this kind.
+    """
+
+    __slots__ = ("holds", "kind", "protocol")
+
+    def __init__(self, kind: Kind) -> None:
+        member = _member(kind, "m")
+        answer = member_protocol(member, _snapshot(kind, (member,))).value
+        known = answer in (RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE)
+        self.kind = kind
+        self.holds = not kind.gave_up
+        self.protocol = answer if known else None
+
+
+class Protocols:
+    """Remembers the answers."""
+
+    def __init__(self) -> None:
+        self._profiles: dict[Kind, Profile] = {}
+        self._of_group: dict[frozenset[Profile], str | None] = {}
+
+    def profile(self, kind: Kind) -> Profile:
+        """The one profile of this kind."""
+        found = self._profiles.get(kind)
+        if found is None:
+            found = self._profiles[kind] = Profile(kind)
+        return found
+
+    def of_group(self, profiles: frozenset[Profile]) -> str | None:
+        """EAGER, COOPERATIVE or mixed; None: cannot tell, or nobody is there."""
+        if profiles not in self._of_group:
+            kinds = sorted((profile.kind for profile in profiles), key=repr)
+            members = tuple(_member(kind, str(n)) for n, kind in enumerate(kinds))
+            answer = None
+            if members and not _doubtful(profiles):
+                answer = group_protocol(_snapshot(kinds[0], members)).value
+            told = answer is not None and answer is not RebalanceProtocol.CANNOT_TELL
+            self._of_group[profiles] = str(answer) if told else None
+        return self._of_group[profiles]
+
+
+def _doubtful(profiles: frozenset[Profile]) -> bool:
+    """A KIP-848 group's coordinator stops nothing, but its classic members may on their own."""
+    return any(
+        profile.kind.type is GroupType.CONSUMER and profile.protocol is None for profile in profiles
+    )
+
+
+def _member(kind: Kind, name: str) -> Member:
+    family = family_of(kind.software_name, kind.software_version)
+    if kind.assignors is not None and "stream" in kind.assignors and family == "java":
+        family = "streams"  # the consumers inside Kafka Streams introduce themselves as Java's
+    ran = None
+    if kind.kept or kind.gave_up:
+        value = RebalanceProtocol.COOPERATIVE if kind.kept else RebalanceProtocol.EAGER
+        ran = RanProtocol(value=value, evidence=_SAID)
+    return Member(
+        member_id=name,
+        software=None
+        if kind.software_name is None
+        else Software(
+            family=family,
+            name=kind.software_name,
+            version=kind.software_version,
+            evidence=_SAID,
+        ),
+        assignors=AssignorList()
+        if kind.assignors is None
+        else AssignorList(knowledge=Knowledge.EXACT, list=kind.assignors, evidence=_SAID),
+        ran=ran,
+        subscription=Subscription(version=1, owned_partitions=_KEPT_ONE) if kind.kept else None,
+        protocol_type=kind.speaks,
+    )
+
+
+def _snapshot(kind: Kind, members: tuple[Member, ...]) -> GroupSnapshot:
+    return GroupSnapshot(
+        group=Group(
+            group_id="g",
+            state=GroupState.STABLE,
+            type=kind.type,
+            protocol_type=kind.protocol_type,
+            assignor=kind.elected,
+        ),
+        captured_at=_NEVER_MIND,
+        members=members,
+    )

@@ -1,0 +1,1 @@
+"""Configuration files and Kubernetes workloads: what the next start will use."""

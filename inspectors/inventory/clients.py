@@ -1,0 +1,361 @@
+"""The consumers that a process's settings describe, whatever prefixes and spellings they use.
+
+Keys are taken apart into words, so that `spring.kafka.consumer.group-id`,
+`spring.kafka.consumer.properties.group.id`, `SPRING_KAFKA_CONSUMER_GROUPID` and `kafka.groupId`
+are all a scope and `group.id`. One scope is one consumer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypedDict
+
+from rebal.groups.clients import assignor_of, worker_list
+from rebal.inspectors.inventory.values import Environment, Flat, span_ms, words
+
+_GROUP_ID: Final = "group.id"
+_STRATEGY: Final = "partition.assignment.strategy"
+_PROTOCOL: Final = "group.protocol"
+_CLIENT_ID: Final = "client.id"
+_INSTANCE_ID: Final = "group.instance.id"
+_APPLICATION_ID: Final = "application.id"
+_SERVERS: Final = "bootstrap.servers"
+_UPGRADE_FROM: Final = "upgrade.from"
+# What clients with group.protocol=consumer refuse besides the list (KIP-848).
+_CLASSIC_ONLY: Final = ("heartbeat.interval.ms", "session.timeout.ms")
+_POLL: Final = "max.poll.interval.ms"
+# What frameworks and applications call the same, as a time with a unit (Spring's Duration, Go's).
+_SPANS: Final = {_CLASSIC_ONLY[1]: "session timeout", _POLL: "poll interval"}
+# By the letters of the last words of a key.
+_KEYS: Final = {
+    "partitionassignmentstrategy": _STRATEGY,
+    "partitionassignmentstrategies": _STRATEGY,
+    "groupinstanceid": _INSTANCE_ID,
+    "bootstrapservers": _SERVERS,
+    "metadatabrokerlist": _SERVERS,
+    "applicationid": _APPLICATION_ID,
+    "consumergroupid": _GROUP_ID,
+    "consumergroup": _GROUP_ID,
+    "groupprotocol": _PROTOCOL,
+    "heartbeatintervalms": _CLASSIC_ONLY[0],
+    "heartbeatinterval": _CLASSIC_ONLY[0],
+    "sessiontimeoutms": _CLASSIC_ONLY[1],
+    "maxpollintervalms": _POLL,
+    "sessiontimeout": _SPANS[_CLASSIC_ONLY[1]],
+    "maxpollinterval": _SPANS[_POLL],
+    "clientid": _CLIENT_ID,
+    "groupid": _GROUP_ID,
+    "upgradefrom": _UPGRADE_FROM,
+}
+_LONGEST_KEY: Final = 4
+# Words at the end of a prefix that do not make it another consumer.
+_NEUTRAL_ENDS: Final = (
+    "properties",
+    "props",
+    "config",
+    "configs",
+    "configuration",
+    "settings",
+    "consumer",
+    "consumers",
+)
+_NEAR: Final = frozenset({"kafka", "consumer", "streams", "incoming"})
+_NO_CONSUMER: Final = frozenset({"producer", "admin", "template", "oauth", "oauthbearer", "oauth2"})
+_CONNECT_WORKER: Final = ("configstoragetopic", "offsetstoragetopic", "connectprotocol")
+_WORKER_PROTOCOL: Final = "connect.protocol"
+_WORKER_REBALANCE: Final = "rebalance.timeout.ms"
+_HELD_BACK: Final = "scheduled.rebalance.max.delay.ms"
+_WORKER_KEYS: Final = {
+    "groupid": _GROUP_ID,
+    "clientid": _CLIENT_ID,
+    "connectprotocol": _WORKER_PROTOCOL,
+    "sessiontimeoutms": _CLASSIC_ONLY[1],
+    "rebalancetimeoutms": _WORKER_REBALANCE,
+    "scheduledrebalancemaxdelayms": _HELD_BACK,
+}
+_LIBRDKAFKA_ONLY: Final = (
+    "enable.auto.offset.store",
+    "enable.partition.eof",
+    "metadata.broker.list",
+    "queued.min.messages",
+    "socket.keepalive.enable",
+    "statistics.interval.ms",
+    "topic.metadata.refresh.interval.ms",
+)
+_INDEX: Final = re.compile(r"\[(\d+)\]\Z")
+_MILLISECONDS: Final = re.compile(r"[1-9][0-9]{0,9}")
+
+
+class _Timeouts(TypedDict):
+    session_timeout_ms: int | None
+    max_poll_interval_ms: int | None
+
+
+@dataclass(frozen=True)
+class Client:
+    """One consumer as its settings say; what is None is not set, or not known (see `notes`).
+
+    Timeouts are in milliseconds.
+    """
+
+    group_id: str | None
+    client_id: str | None
+    instance_id: str | None
+    list: tuple[str, ...]
+    list_set: bool
+    group_protocol: str | None
+    classic_only: tuple[str, ...]
+    family: str | None
+    session_timeout_ms: int | None = None
+    max_poll_interval_ms: int | None = None
+    held_back_ms: int | None = None
+    upgrade_from: str | None = None
+
+
+@dataclass
+class Clients:
+    """The consumers of one process, and what could not be understood (half a sentence each)."""
+
+    found: list[Client] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Scope:
+    values: dict[str, str] = field(default_factory=dict)
+    ranks: dict[str, int] = field(default_factory=dict)
+    java: bool = False
+
+
+def clients_in(layers: Sequence[Flat], environment: Environment) -> Clients:
+    """The consumers that `layers` describe; a later layer overrides an earlier one."""
+    made = Clients()
+    together: Flat = {}
+    for layer in layers:
+        together |= layer
+    if any("".join(words(key)).endswith(_CONNECT_WORKER) for key in together):
+        worker = _worker(together, environment, made.notes)
+        made.found += [] if worker is None else [worker]
+        return made
+    scopes: dict[tuple[str, ...], _Scope] = {}
+    for rank, layer in enumerate(layers):
+        for key, value in _with_lists(layer).items():
+            _put(key, value, rank, scopes)
+    for path in sorted(scopes):
+        if _describes_a_consumer(path, scopes):
+            client = _client(path, scopes, together, environment, made.notes)
+            if client is not None:
+                made.found.append(client)
+    made.found = _merged(made.found)
+    return made
+
+
+def _worker(beside: Flat, environment: Environment, notes: list[str]) -> Client | None:
+    """The Connect worker of these settings: its list is what connect.protocol makes it offer."""
+    known: dict[str, str | None] = {}
+    for key, raw in beside.items():
+        # Images for containers write CONNECT_GROUP_ID and CONNECT_CONNECT_PROTOCOL.
+        letters = "".join(words(key))
+        name = _WORKER_KEYS.get(letters) or _WORKER_KEYS.get(letters.removeprefix("connect"))
+        if name is not None:
+            known[name] = environment.resolve(raw, beside)
+    protocol = known.get(_WORKER_PROTOCOL)
+    offers = worker_list(protocol) if protocol is not None else None
+    if _WORKER_PROTOCOL in known and offers is None:
+        notes.append("is of a Connect worker whose connect.protocol cannot be told; it is left out")
+        return None
+    held_back = known.get(_HELD_BACK)
+    return Client(
+        group_id=known.get(_GROUP_ID),
+        client_id=known.get(_CLIENT_ID) or None,
+        instance_id=None,
+        list=offers or (),
+        list_set=offers is not None,
+        group_protocol=None,
+        classic_only=(),
+        family="connect",
+        session_timeout_ms=_number(known.get(_CLASSIC_ONLY[1])),
+        # How long a rebalance waits for it, as max.poll.interval.ms is for consumers.
+        max_poll_interval_ms=_number(known.get(_WORKER_REBALANCE)),
+        held_back_ms=0 if held_back == "0" else _number(held_back),
+    )
+
+
+def _with_lists(layer: Flat) -> Flat:
+    """`key[0]`, `key[1]`, … of a properties file as one comma-separated `key`."""
+    flat: Flat = {}
+    for key, value in layer.items():
+        index = _INDEX.search(key)
+        if index is None:
+            flat[key] = value
+            continue
+        name = key[: index.start()]
+        flat[name] = f"{flat[name]},{value}" if name in flat else value
+    return flat
+
+
+def _put(key: str, value: str, rank: int, scopes: dict[tuple[str, ...], _Scope]) -> None:
+    parts = words(key)
+    for length in range(min(_LONGEST_KEY, len(parts)), 0, -1):
+        name = _KEYS.get("".join(parts[-length:]))
+        path = list(parts[:-length])
+        # Much else has a session timeout: servlets, databases, spring.session.
+        if name is None or (name in _SPANS.values() and not _NEAR & set(path)):
+            continue
+        specific = len(path)
+        while path and path[-1] in _NEUTRAL_ENDS:
+            path.pop()
+        scope = scopes.setdefault(tuple(path), _Scope())
+        # In one layer the longer prefix is the more specific one.
+        if rank * 1000 + specific >= scope.ranks.get(name, 0):
+            scope.values[name] = value
+            scope.ranks[name] = rank * 1000 + specific
+        scope.java = scope.java or "spring" in path
+        return
+
+
+def _describes_a_consumer(path: tuple[str, ...], scopes: dict[tuple[str, ...], _Scope]) -> bool:
+    if _NO_CONSUMER & set(path):
+        return False
+    names = set(scopes[path].values)
+    if names & {_STRATEGY, _PROTOCOL, _INSTANCE_ID}:
+        # spring.kafka.* may hold what is common to several consumers below it.
+        return _GROUP_ID in names or not any(
+            path == other[: len(path)] and _GROUP_ID in scope.values
+            for other, scope in scopes.items()
+            if path and other != path
+        )
+    if not names & {_GROUP_ID, _APPLICATION_ID}:
+        return False
+    return bool(_NEAR & set(path)) or any(
+        _SERVERS in scopes[path[:n]].values for n in range(len(path) + 1) if path[:n] in scopes
+    )
+
+
+def _client(
+    path: tuple[str, ...],
+    scopes: dict[tuple[str, ...], _Scope],
+    beside: Flat,
+    environment: Environment,
+    notes: list[str],
+) -> Client | None:
+    scope = scopes[path]
+    values: dict[str, str] = {}
+    for length in range(1, len(path)):
+        parent = scopes.get(path[:length])
+        if parent is not None and _GROUP_ID not in parent.values:
+            values |= parent.values
+    values |= scope.values
+    known: dict[str, str | None] = {}
+    for name, raw in values.items():
+        known[name] = environment.resolve(raw, beside)
+        unread = (_SERVERS, _POLL, *_CLASSIC_ONLY, *_SPANS.values())
+        if known[name] is None and name not in unread:
+            notes.append(f"sets {name} from a placeholder whose value is not known")
+    if any(name in values and known[name] is None for name in (_STRATEGY, _PROTOCOL)):
+        # Unknown must not pass for unset: an unset list means the client's default.
+        notes.append("is left out for that: what its next start will use cannot be told")
+        return None
+    if _APPLICATION_ID in known and _GROUP_ID not in known:
+        return Client(
+            group_id=known[_APPLICATION_ID],
+            client_id=known.get(_CLIENT_ID),
+            instance_id=known.get(_INSTANCE_ID),
+            list=(),
+            list_set=False,
+            group_protocol=known.get(_PROTOCOL),
+            classic_only=tuple(name for name in _CLASSIC_ONLY if name in values),
+            family="streams",
+            upgrade_from=known.get(_UPGRADE_FROM),
+            **_timeouts(known),
+        )
+    entries = _entries(known.get(_STRATEGY) or "")
+    return Client(
+        group_id=known.get(_GROUP_ID),
+        client_id=known.get(_CLIENT_ID),
+        instance_id=known.get(_INSTANCE_ID),
+        list=tuple(assignor_of(entry) or entry for entry in entries),
+        list_set=bool(entries),
+        group_protocol=(known.get(_PROTOCOL) or "").lower() or None,
+        classic_only=tuple(name for name in _CLASSIC_ONLY if name in values),
+        family=_family(entries, scope.java, beside),
+        **_timeouts(known),
+    )
+
+
+def _timeouts(known: Mapping[str, str | None]) -> _Timeouts:
+    """In milliseconds; Kafka's own keys take no unit, and the others none without one."""
+    return {
+        "session_timeout_ms": _milliseconds(known, _CLASSIC_ONLY[1]),
+        "max_poll_interval_ms": _milliseconds(known, _POLL),
+    }
+
+
+def _milliseconds(known: Mapping[str, str | None], name: str) -> int | None:
+    own = _number(known.get(name))
+    return span_ms(known.get(_SPANS[name]) or "") if own is None else own
+
+
+def _number(value: str | None) -> int | None:
+    return int(value) if value and _MILLISECONDS.fullmatch(value) else None
+
+
+def _entries(value: str) -> list[str]:
+    bare = value.strip().removeprefix("[").removesuffix("]")
+    return [e for part in bare.split(",") if (e := part.strip().strip("'\"").strip())]
+
+
+def _family(entries: list[str], spring: bool, beside: Flat) -> str | None:
+    """Java has class names in its lists, librdkafka short names under Kafka's dotted key."""
+    if spring or any(entry.startswith("org.apache.kafka.") for entry in entries):
+        return "java"
+    dotted = any(key == _STRATEGY or key.endswith("." + _STRATEGY) for key in beside)
+    short = bool(entries) and all(assignor_of(entry) == entry for entry in entries)
+    own_keys = any(
+        key == name or key.endswith("." + name) for key in beside for name in _LIBRDKAFKA_ONLY
+    )
+    return "librdkafka" if own_keys or (short and dotted) else None
+
+
+def _merged(found: list[Client]) -> list[Client]:
+    """Consumers of one process and one group whose settings do not contradict are one."""
+    merged: list[Client] = []
+    for client in found:
+        for index, other in enumerate(merged):
+            if client.group_id is not None and client.group_id == other.group_id:
+                union = _union(other, client)
+                if union is not None:
+                    merged[index] = union
+                    break
+        else:
+            merged.append(client)
+    return merged
+
+
+def _union(one: Client, two: Client) -> Client | None:
+    if one.list_set and two.list_set and one.list != two.list:
+        return None
+    for a, b in (
+        (one.client_id, two.client_id),
+        (one.instance_id, two.instance_id),
+        (one.group_protocol, two.group_protocol),
+        (one.family, two.family),
+        (one.upgrade_from, two.upgrade_from),
+    ):
+        if a is not None and b is not None and a != b:
+            return None
+    return Client(
+        group_id=one.group_id,
+        client_id=one.client_id or two.client_id,
+        instance_id=one.instance_id or two.instance_id,
+        list=one.list or two.list,
+        list_set=one.list_set or two.list_set,
+        group_protocol=one.group_protocol or two.group_protocol,
+        classic_only=tuple(n for n in _CLASSIC_ONLY if n in one.classic_only + two.classic_only),
+        family=one.family or two.family,
+        session_timeout_ms=one.session_timeout_ms or two.session_timeout_ms,
+        max_poll_interval_ms=one.max_poll_interval_ms or two.max_poll_interval_ms,
+        upgrade_from=one.upgrade_from or two.upgrade_from,
+    )

@@ -1,0 +1,329 @@
+"""Kubernetes workloads: what `kubectl get deploy,sts,cm -o yaml` says of the next start.
+
+Resolved are container environments (also from ConfigMaps of the same input), mounted ConfigMap
+files, and `--key=value` / `-Dkey=value` arguments. Secrets are never read: what comes from one is
+not known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from rebal.groups.errors import DocumentError
+from rebal.inspectors.inventory.clients import Client, clients_in
+from rebal.inspectors.inventory.documents import ENDINGS, documents
+from rebal.inspectors.inventory.values import POD_NAME, Environment, Flat, Tree
+
+Resource = dict[str, Tree]
+_WORKLOADS: Final = ("Deployment", "StatefulSet", "DaemonSet", "Rollout")
+_MOST_INSTANCES: Final = 1000
+_NOT_KNOWN: Final = "${not.known}"
+_REFERENCE: Final = re.compile(r"\$\$|\$\(([\w.-]+)\)")
+_ARGUMENT: Final = re.compile(r"(?:--|-D)([\w.\-\[\]]+)=(\S+)")
+_JAVA_OPTIONS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "JAVA_OPTS", "_JAVA_OPTIONS")
+_ABOUT_KAFKA: Final = re.compile(r"kafka|group[.\-]?id|partition.assignment", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One consumer of one container, in `replicas` pods (None: not said).
+
+    `where` names the object, and the pod where each is declared on its own: equal places are
+    counted once.
+    """
+
+    where: str
+    client: Client
+    replicas: int | None
+    max_surge: str | None
+
+
+@dataclass
+class Workloads:
+    """The consumers of all workloads, the ConfigMap files nobody mounts, and notes."""
+
+    found: list[Workload] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def workloads_in(resources: Sequence[tuple[str, Resource]]) -> Workloads:
+    """The consumers of the workloads in `resources`, pairs of a source's name and an object.
+
+    ConfigMap files that no workload of the input uses are read as files on their own.
+    """
+    made = Workloads()
+    maps: dict[tuple[str, str], tuple[str, Resource]] = {}
+    for source, resource in resources:
+        if resource.get("kind") == "ConfigMap":
+            maps[_namespace(resource), _name(resource)] = (source, resource)
+    used: set[tuple[str, str]] = set()
+    for source, resource in resources:
+        if resource.get("kind") in _WORKLOADS:
+            _workload(source, resource, maps, used, made)
+    for key, (source, resource) in maps.items():
+        if key not in used:
+            _loose_map(source, resource, made)
+    return made
+
+
+def _workload(
+    source: str,
+    resource: Resource,
+    maps: dict[tuple[str, str], tuple[str, Resource]],
+    used: set[tuple[str, str]],
+    made: Workloads,
+) -> None:
+    kind, namespace = str(resource.get("kind")), _namespace(resource)
+    spec = _object(resource.get("spec"))
+    pod = _object(_object(spec.get("template")).get("spec"))
+    name = f"{namespace}/{_name(resource)}" if namespace else _name(resource)
+    for container in _objects(pod.get("containers")):
+        where = f"{source}: {kind} {name}, container {_text(container.get('name')) or '?'}"
+        reading = _Container(container, pod, namespace, maps, where)
+        layers = reading.layers()
+        used |= reading.used
+        clients = clients_in(layers, reading.environment())
+        made.notes += [f"{where} {note}." for note in (*reading.notes, *clients.notes)]
+        for client in clients.found:
+            made.found += _instances(client, where, resource, spec)
+
+
+def _instances(
+    client: Client, where: str, resource: Resource, spec: Resource
+) -> Iterator[Workload]:
+    """One workload; one per pod where a StatefulSet's pod name is in the client's ids."""
+    kind = resource.get("kind")
+    replicas = _number(spec.get("replicas"))
+    surge = _max_surge(spec, str(kind))
+    named = POD_NAME in f"{client.group_id}{client.client_id}{client.instance_id}"
+    if named and kind == "StatefulSet" and replicas is not None and replicas <= _MOST_INSTANCES:
+        first = _number(_object(spec.get("ordinals")).get("start")) or 0
+        for ordinal in range(first, first + replicas):
+            pod_name = f"{_name(resource)}-{ordinal}"
+            yield Workload(f"{where}, pod {pod_name}", _with_pod_name(client, pod_name), 1, surge)
+        return
+    yield Workload(where, _with_pod_name(client, None), replicas, surge)
+
+
+def _with_pod_name(client: Client, pod_name: str | None) -> Client:
+    def named(value: str | None) -> str | None:
+        if value is None or POD_NAME not in value:
+            return value
+        return None if pod_name is None else value.replace(POD_NAME, pod_name)
+
+    return replace(
+        client,
+        group_id=named(client.group_id),
+        client_id=named(client.client_id),
+        instance_id=named(client.instance_id),
+    )
+
+
+def _max_surge(spec: Resource, kind: str) -> str | None:
+    """Kubernetes' defaults: a Deployment rolls with 25 %, the others replace pods one by one."""
+    strategy = _object(spec.get("strategy") or spec.get("updateStrategy"))
+    if strategy.get("type") in ("Recreate", "OnDelete"):
+        return "0"
+    said = _text(_object(strategy.get("rollingUpdate")).get("maxSurge"))
+    if said is not None or kind == "Rollout":
+        return said
+    return "25%" if kind == "Deployment" else "0"
+
+
+def _loose_map(source: str, resource: Resource, made: Workloads) -> None:
+    name = "/".join(part for part in (_namespace(resource), _name(resource)) if part)
+    for key, text in _object(resource.get("data")).items():
+        if not isinstance(text, str) or key.rpartition(".")[2].lower() not in ENDINGS:
+            continue
+        where = f"{source}: ConfigMap {name}, {key}"
+        try:
+            layers = [d.settings for d in documents(text, key) if d.profile is None]
+        except DocumentError as error:
+            if _ABOUT_KAFKA.search(text):
+                made.notes.append(f"{where} cannot be read: {error}")
+            continue
+        clients = clients_in(layers, Environment())
+        made.notes += [f"{where} {note}." for note in clients.notes]
+        made.found += [Workload(where, client, None, None) for client in clients.found]
+
+
+class _Container:
+    """One container's settings, from what it mounts to what overrides it."""
+
+    def __init__(
+        self,
+        container: Resource,
+        pod: Resource,
+        namespace: str,
+        maps: dict[tuple[str, str], tuple[str, Resource]],
+        where: str,
+    ) -> None:
+        self.notes: list[str] = []
+        self.used: set[tuple[str, str]] = set()
+        self._container = container
+        self._pod = pod
+        self._namespace = namespace
+        self._maps = maps
+        self._where = where
+        self._complete = True
+        self._variables: dict[str, str | None] = {"HOSTNAME": POD_NAME}
+        self._read_environment()
+
+    def environment(self) -> Environment:
+        return Environment(self._variables, self._complete)
+
+    def layers(self) -> list[Flat]:
+        """Mounted files (a profile's after the base), environment, inline JSON, arguments."""
+        named: Flat = {
+            key: _NOT_KNOWN if value is None else value for key, value in self._variables.items()
+        }
+        inline: Flat = {}
+        body = self._variables.get("SPRING_APPLICATION_JSON")
+        if body:
+            try:
+                inline = {
+                    k: v for d in documents(body, "inline.json") for k, v in d.settings.items()
+                }
+            except DocumentError:
+                self.notes.append("has a SPRING_APPLICATION_JSON that is no valid JSON")
+        return [*self._files(), named, inline, self._arguments()]
+
+    def _read_environment(self) -> None:
+        for source in _objects(self._container.get("envFrom")):
+            prefix = _text(source.get("prefix")) or ""
+            reference = _object(source.get("configMapRef"))
+            data = self._map(_text(reference.get("name"))) if reference else None
+            if data is None:
+                self._complete = False
+                if reference and _text(reference.get("optional")) != "true":
+                    self.notes.append(
+                        f"takes its environment from ConfigMap {_text(reference.get('name'))}, "
+                        "which is not in the input"
+                    )
+                continue
+            self._variables |= {prefix + key: _text(value) for key, value in data.items()}
+        for entry in _objects(self._container.get("env")):
+            name = _text(entry.get("name"))
+            if name is not None:
+                self._variables[name] = self._variable(name, entry)
+
+    def _variable(self, name: str, entry: Resource) -> str | None:
+        value_from = _object(entry.get("valueFrom"))
+        if not value_from:
+            return self._expand(_text(entry.get("value")) or "")
+        field_path = _text(_object(value_from.get("fieldRef")).get("fieldPath"))
+        if field_path == "metadata.name":
+            return POD_NAME
+        if field_path == "metadata.namespace":
+            return self._namespace or None
+        reference = _object(value_from.get("configMapKeyRef"))
+        if not reference:
+            return None
+        data = self._map(_text(reference.get("name")))
+        found = None if data is None else _text(data.get(_text(reference.get("key")) or ""))
+        if found is None and _ABOUT_KAFKA.search(name):
+            self.notes.append(
+                f"takes {name} from ConfigMap {_text(reference.get('name'))}, "
+                "which is not in the input or lacks the key"
+            )
+        return found
+
+    def _expand(self, value: str) -> str | None:
+        """`$(NAME)` of variables defined before; others stay as they are (KEP: dependent env)."""
+        failed = False
+
+        def replace(match: re.Match[str]) -> str:
+            nonlocal failed
+            if match[1] is None:
+                return "$"
+            if match[1] not in self._variables:
+                return match[0]
+            found = self._variables[match[1]]
+            failed = failed or found is None
+            return found or ""
+
+        expanded = _REFERENCE.sub(replace, value)
+        return None if failed else expanded
+
+    def _map(self, name: str | None) -> Resource | None:
+        key = (self._namespace, name or "")
+        if key not in self._maps:
+            return None
+        self.used.add(key)
+        return _object(self._maps[key][1].get("data"))
+
+    def _files(self) -> list[Flat]:
+        mounted = {_text(m.get("name")) for m in _objects(self._container.get("volumeMounts"))}
+        base: list[Flat] = []
+        profiled: list[tuple[str, Flat]] = []
+        for volume in _objects(self._pod.get("volumes")):
+            if _text(volume.get("name")) not in mounted:
+                continue
+            for reference in _config_maps(volume):
+                data = self._map(_text(reference.get("name")))
+                for key, text in (data or {}).items():
+                    if not isinstance(text, str) or key.rpartition(".")[2].lower() not in ENDINGS:
+                        continue
+                    try:
+                        found = documents(text, key)
+                    except DocumentError as error:
+                        if _ABOUT_KAFKA.search(text):
+                            why = str(error).removesuffix(".")
+                            self.notes.append(f"mounts a file that cannot be read: {why}")
+                        continue
+                    base += [d.settings for d in found if d.profile is None]
+                    profiled += [(d.profile, d.settings) for d in found if d.profile is not None]
+        active = (self._variables.get("SPRING_PROFILES_ACTIVE") or "").split(",")
+        return base + [flat for profile, flat in profiled if profile in active]
+
+    def _arguments(self) -> Flat:
+        texts = [
+            text
+            for key in ("command", "args")
+            for text in _list(self._container.get(key))
+            if isinstance(text, str)
+        ]
+        texts += [self._variables.get(name) or "" for name in _JAVA_OPTIONS]
+        flat: Flat = {}
+        for text in texts:
+            for match in _ARGUMENT.finditer(self._expand(text) or ""):
+                flat[match[1]] = match[2].strip("'\"")
+        return flat
+
+
+def _config_maps(volume: Resource) -> list[Resource]:
+    direct = _object(volume.get("configMap"))
+    projected = _objects(_object(volume.get("projected")).get("sources"))
+    return [r for r in (direct, *(_object(s.get("configMap")) for s in projected)) if r]
+
+
+def _namespace(resource: Resource) -> str:
+    return _text(_object(resource.get("metadata")).get("namespace")) or ""
+
+
+def _name(resource: Resource) -> str:
+    return _text(_object(resource.get("metadata")).get("name")) or ""
+
+
+def _object(value: Tree) -> Resource:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Tree) -> list[Tree]:
+    return value if isinstance(value, list) else []
+
+
+def _objects(value: Tree) -> list[Resource]:
+    return [item for item in _list(value) if isinstance(item, dict)]
+
+
+def _text(value: Tree) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: Tree) -> int | None:
+    text = _text(value)
+    return int(text) if text is not None and text.isdecimal() and len(text) < 7 else None

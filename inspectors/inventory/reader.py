@@ -1,0 +1,169 @@
+"""The inventory: what the NEXT start of a service's consumers will use, from its configuration.
+
+Reads Java and Spring properties, Spring YAML, librdkafka-style JSON/YAML/properties, directories
+of them, and `kubectl get deploy,sts,cm -o yaml|json`. What is read is *declared*: it says nothing
+of the processes that run now. Only the keys that identify a consumer and choose its assignors are
+kept; no other value of a file is ever part of the result or of a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups.errors import DocumentError
+from rebal.groups.evidence.observations import Declared
+from rebal.groups.model import Evidence, Record, Source
+from rebal.inspectors.inventory.clients import Client, clients_in
+from rebal.inspectors.inventory.documents import ENDINGS, Document, documents
+from rebal.inspectors.inventory.kubernetes import Resource, workloads_in
+from rebal.inspectors.inventory.values import Environment, Flat
+from rebal.inspectors.logs.text_input import TextInput, files_in
+
+_LARGEST_FILE: Final = 64 * 1024 * 1024
+_MOST_FILES: Final = 5000
+
+
+class InventoryReading(Record, frozen=True, kw_only=True):
+    """What the files declare, and one sentence for each thing that could not be understood."""
+
+    declared: tuple[Declared, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def read_inventory(path: Path) -> InventoryReading:
+    """The consumers declared in a file, in every file of a directory, or on standard input (`-`).
+
+    Raises:
+        DocumentError: the path is missing or unreadable, or the one file that it names is no
+            configuration. In a directory a bad file is a note and the others are read.
+    """
+    alone = str(path) == "-" or not path.is_dir()
+    files = files_in([path])
+    if len(files) > _MOST_FILES:
+        raise DocumentError(
+            f"{path}: holds more than {_MOST_FILES} files; name the folder of the service's "
+            "own configuration."
+        )
+    notes: list[str] = []
+    passed_over: list[str] = []
+    settings: dict[str, list[tuple[str, Document]]] = {}
+    resources: list[tuple[str, Resource]] = []
+    for file in files:
+        name = "standard input" if str(file) == "-" else str(file)
+        if not alone and file.suffix.removeprefix(".").lower() not in ENDINGS:
+            passed_over.append(file.name)
+            continue
+        try:
+            found = documents(_text_of(file), name)
+        except DocumentError as error:
+            if alone:
+                raise
+            notes.append(str(error))
+            continue
+        # Spring reads application.yaml and application-PROFILE.properties of one folder together.
+        process = str(file.parent) if file.name.startswith("application") else name
+        for document in found:
+            if document.resource is not None:
+                resources.append((name, document.resource))
+            else:
+                settings.setdefault(process, []).append((name, document))
+    declared: list[Declared] = []
+    for documents_of_one in settings.values():
+        declared += _of_files(documents_of_one, notes)
+    workloads = workloads_in(resources)
+    declared += [_declared(w.where, w.client, w.replicas, w.max_surge) for w in workloads.found]
+    notes += workloads.notes
+    if passed_over:
+        notes.append(
+            f"{path}: {len(passed_over)} files were not read, as their endings are of no kind of "
+            f"configuration ({', '.join(passed_over[:5])}{', …' if len(passed_over) > 5 else ''})."
+        )
+    if alone and not declared and not notes:
+        notes.append(f"{files[0]}: declares no consumer (no group.id, no assignors).")
+    return InventoryReading(declared=tuple(declared), notes=tuple(dict.fromkeys(notes)))
+
+
+def _text_of(file: Path) -> str:
+    source = TextInput(file)
+    data = source.read(_LARGEST_FILE)
+    if source.cut_off:
+        raise DocumentError(f"{source.name}: the gz data ends too early; fetch the file again.")
+    # NUL says binary; other bytes that are no UTF-8 can only be in comments and values.
+    return data.decode("utf-8-sig", "replace")
+
+
+def _of_files(process: list[tuple[str, Document]], notes: list[str]) -> Iterator[Declared]:
+    """The consumers of one process's files: without a profile, and with each one that matters."""
+    base = [(name, document.settings) for name, document in process if document.profile is None]
+    plain = _clients(base, None, notes)
+    yield from plain
+    profiles = dict.fromkeys(d.profile for _, d in process if d.profile is not None)
+    for profile in profiles:
+        own = [(name, d.settings) for name, d in process if d.profile == profile]
+        for declared in _clients(base + own, profile, notes):
+            if not any(_same(declared, other) for other in plain):
+                notes.append(
+                    f"{declared.where} holds only if that profile is active, which the files "
+                    "do not say."
+                )
+                yield declared
+
+
+def _clients(
+    layers: list[tuple[str, Flat]], profile: str | None, notes: list[str]
+) -> list[Declared]:
+    if not layers:
+        return []
+    where = layers[-1][0] + (f" (profile {profile})" if profile else "")
+    clients = clients_in([flat for _, flat in layers], Environment())
+    notes += [f"{where} {note}." for note in clients.notes]
+    written = [at for name, _ in layers if (at := _written(name)) is not None]
+    seen = _seen(where, max(written, default=None))
+    return [replace(_declared(where, c, None, None), evidence=seen) for c in clients.found]
+
+
+def _written(name: str) -> datetime | None:
+    """When the file was last written; None for what is no file."""
+    try:
+        return datetime.fromtimestamp(int(Path(name).stat().st_mtime), UTC)
+    except OSError:
+        return None
+
+
+def _seen(where: str, at: datetime | None = None) -> Evidence:
+    return Evidence(source=Source.CONFIG_FILE, at=at, detail=where)
+
+
+def _declared(where: str, client: Client, replicas: int | None, max_surge: str | None) -> Declared:
+    return Declared(
+        where=where,
+        group_id=client.group_id,
+        client_id=client.client_id,
+        instance_id=client.instance_id,
+        list=client.list,
+        list_set=client.list_set,
+        group_protocol=client.group_protocol,
+        classic_only=client.classic_only,
+        session_timeout_ms=client.session_timeout_ms,
+        max_poll_interval_ms=client.max_poll_interval_ms,
+        held_back_ms=client.held_back_ms,
+        family=client.family,
+        replicas=replicas,
+        max_surge=max_surge,
+        upgrade_from=client.upgrade_from,
+        evidence=_seen(where),
+    )
+
+
+def _same(one: Declared, other: Declared) -> bool:
+    return _identity(one) == _identity(other)
+
+
+def _identity(one: Declared) -> tuple[object, ...]:
+    said = (one.list, one.group_protocol, one.upgrade_from)
+    return (one.group_id, one.client_id, one.instance_id, *said)

@@ -1,0 +1,1 @@
+"""A live cluster, read: groups, brokers, the probe, the offsets topic."""

@@ -1,0 +1,298 @@
+"""The cluster behind one ClusterConfig, asked with plain requests: `RawCluster`.
+
+One connection a broker; nothing is retried but the search for a coordinator and its loading, and
+a question that any broker can answer. A broker that cannot be reached costs its own groups a
+timeout once, and never the others.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from kafka.protocol.broker_version_data import BrokerVersionData
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+
+from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.kafka.errors import ConnectError, RequestError
+from rebal.inspectors.kafka.wire import (
+    Connection,
+    Deadline,
+    api_key,
+    error_name,
+    message,
+    seconds,
+)
+
+_T = TypeVar("_T")
+_RETRY: Final = frozenset(
+    {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
+)
+_NO_ANSWER: Final = frozenset({"TIMED_OUT", "DISCONNECTED"})
+_CONNECT_ROUNDS: Final = 3
+
+
+class RawCluster:
+    """The cluster behind one ClusterConfig; connections are made when first needed.
+
+    Raises (every method that sends):
+        ConnectError: no bootstrap server can be reached or logged in to.
+        RequestError: a broker answered with an error, or not in time.
+    """
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self.config = config
+        self.cluster_id: str | None = None
+        self.controller_id: int | None = None
+        self.brokers: dict[int, tuple[str, int, str | None]] = {}
+        self._bootstrap: Connection | None = None
+        self._nodes: dict[int, Connection] = {}
+        self._silent: dict[int, RequestError] = {}
+        self._closed = False
+        self._lock = threading.RLock()
+        self._gates: dict[int, threading.Lock] = {}
+
+    def __enter__(self) -> RawCluster:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection; takes no lock, so that nothing can hold it up."""
+        self._closed = True
+        for connection in (self._bootstrap, *list(self._nodes.values())):
+            if connection is not None:
+                connection.close()
+
+    def deadline(self) -> Deadline:
+        """A new operation's end: `timeout_ms` from now."""
+        return Deadline(self.config.timeout_ms)
+
+    def any(self, deadline: Deadline) -> Connection:
+        """A connection to some broker, and the brokers' addresses read once."""
+        with self._lock:
+            if self._bootstrap is None or self._bootstrap.closed:
+                known = [(host, port) for host, port, _ in self.brokers.values()]
+                self._bootstrap = _first(self.config, deadline, known)
+                self._read_brokers(self._bootstrap, deadline)
+            return self._bootstrap
+
+    def node(self, broker_id: int, deadline: Deadline) -> Connection:
+        """A connection to one broker; UNREACHABLE or TIMED_OUT where there is none to be had."""
+        with self._lock:
+            bootstrap = self.any(deadline)
+            if broker_id not in self.brokers:
+                self._read_brokers(bootstrap, deadline)
+            if broker_id not in self.brokers:
+                raise RequestError("BROKER_NOT_AVAILABLE", f"broker {broker_id} is not there.")
+            host, port, _ = self.brokers[broker_id]
+            gate = self._gates.setdefault(broker_id, threading.Lock())
+        # Whoever asks another broker does not wait for this one to be connected.
+        if not gate.acquire(timeout=deadline.left()):
+            raise _unreachable(broker_id, host, port, None)
+        try:
+            found = self._nodes.get(broker_id)
+            if found is not None and not found.closed:
+                return found
+            if broker_id in self._silent:
+                raise self._silent[broker_id]
+            whole = deadline.left() > self.config.timeout_ms / 2000
+            try:
+                made = Connection(host, port, self.config, deadline)
+            except ssl.SSLError as error:
+                raise _unreachable(broker_id, host, port, str(error.reason or error)) from None
+            except (OSError, RequestError) as error:
+                late = isinstance(error, TimeoutError) or getattr(error, "name", "") == "TIMED_OUT"
+                if isinstance(error, RequestError) and not late:
+                    raise
+                reason = _os_reason(error) if isinstance(error, OSError) and not late else None
+                unreachable = _unreachable(broker_id, host, port, reason)
+                if late and whole:
+                    self._silent[broker_id] = unreachable
+                raise unreachable from None
+            self._nodes[broker_id] = made
+            return made
+        finally:
+            gate.release()
+
+    def ask_any(self, deadline: Deadline, ask: Callable[[Connection, Deadline], _T]) -> _T:
+        """`ask(connection, deadline)` of some broker, and of another one where that is silent."""
+        connection = self.any(deadline)
+        others = {*self.config.servers, *((host, port) for host, port, _ in self.brokers.values())}
+        try:
+            return ask(connection, deadline.share(min(2, len(others))))
+        except RequestError as error:
+            if error.name not in _NO_ANSWER or deadline.over or self._closed:
+                raise
+            try:
+                other = self.any(deadline)
+            except ConnectError as nobody:
+                # A refused login or token is the cause of the lost connection, and says more.
+                if nobody.kind not in ("timeout", "unreachable"):
+                    raise
+                raise error from None
+        return ask(other, deadline)
+
+    def coordinator(self, group_id: str, deadline: Deadline) -> int:
+        """The broker id of the group's coordinator; waits for one that is being elected."""
+
+        def ask() -> int:
+            response = self.ask_any(
+                deadline,
+                lambda connection, deadline: connection.send(
+                    FindCoordinatorRequest,
+                    deadline,
+                    key=group_id,
+                    key_type=0,
+                    coordinator_keys=[group_id],
+                ),
+            )
+            answer = response.coordinators[0] if response.coordinators else response
+            if answer.error_code:
+                name = error_name(answer.error_code)
+                raise RequestError(name, f"no coordinator for {group_id}: {name}.")
+            self.brokers.setdefault(answer.node_id, (answer.host, answer.port, None))
+            return int(answer.node_id)
+
+        return retry(ask, deadline)
+
+    def on_coordinator(
+        self, group_id: str, deadline: Deadline, ask: Callable[[Connection], _T]
+    ) -> _T:
+        """`ask(connection to the coordinator)`, again where it is loading or has just moved."""
+        return retry(
+            lambda: ask(self.node(self.coordinator(group_id, deadline), deadline)), deadline
+        )
+
+    def metadata(
+        self, topics: list[str] | None, deadline: Deadline, *, operations: bool = False
+    ) -> Any:
+        """MetadataResponse for `topics` (None: all); never creates a topic.
+
+        `operations` asks for the user's rights on the cluster (v8..v10) and the topics.
+        """
+        named = None if topics is None else [{"name": name, "topic_id": None} for name in topics]
+
+        def ask(connection: Connection, deadline: Deadline) -> Any:
+            version = min(
+                connection.versions.get(api_key(MetadataRequest), (0, 0))[1],
+                10 if operations else MetadataRequest.max_version,
+            )
+            request = message(
+                MetadataRequest,
+                version,
+                topics=named,
+                allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=operations,
+                include_topic_authorized_operations=operations,
+            )
+            return connection.exchange(request, deadline)
+
+        return self.ask_any(deadline, ask)
+
+    def release(self, deadline: Deadline) -> tuple[int, ...]:
+        """The newest Kafka release whose requests the broker speaks, e.g. (4, 1)."""
+        versions = self.any(deadline).versions
+        return tuple(BrokerVersionData(api_versions=versions).broker_version)
+
+    def _read_brokers(self, connection: Connection, deadline: Deadline) -> None:
+        low, high = connection.versions.get(api_key(MetadataRequest), (0, 0))
+        version = max(low, min(high, MetadataRequest.max_version))
+        request = MetadataRequest(version=version, topics=[], allow_auto_topic_creation=False)
+        response = connection.exchange(request, deadline)
+        self.cluster_id = response.cluster_id
+        self.controller_id = response.controller_id
+        self.brokers = {b.node_id: (b.host, b.port, b.rack) for b in response.brokers}
+
+
+def retry(ask: Callable[[], _T], deadline: Deadline) -> _T:
+    """`ask()`, again while its RequestError says that the coordinator is not there yet."""
+    pause = 0.05
+    while True:
+        try:
+            return ask()
+        except RequestError as error:
+            if error.name not in _RETRY or deadline.left() < pause:
+                raise
+        time.sleep(pause)
+        pause = min(pause * 2, 0.5)
+
+
+def _first(
+    config: ClusterConfig, deadline: Deadline, known: Sequence[tuple[str, int]] = ()
+) -> Connection:
+    """The first bootstrap server that lets this client in, a few rounds over all of them.
+
+    Each has an equal share of the time: the next one is tried where one does not answer. `known`
+    are brokers that were seen before, to be tried last.
+    """
+    # Settings that cannot be loaded are not the network's fault: say them before any try.
+    config.to_kafka_python()
+    last: OSError | RequestError | None = None
+    servers = list(dict.fromkeys((*config.servers, *known)))
+    for turn in range(_CONNECT_ROUNDS):
+        if turn:
+            time.sleep(min(0.3, deadline.left()))
+        for turn_left, (host, port) in zip(range(len(servers), 0, -1), servers, strict=True):
+            if deadline.over:
+                break
+            try:
+                return Connection(host, port, config, deadline.share(turn_left))
+            except ssl.SSLCertVerificationError as error:
+                raise ConnectError(
+                    f"{host}:{port}: its certificate is not trusted ({error.verify_message}). "
+                    "Check ssl.truststore or ssl.ca.location, and the host name in -b.",
+                    "tls",
+                ) from None
+            except ssl.SSLError as error:
+                raise ConnectError(_tls_message(host, port, error), "tls") from None
+            except (OSError, RequestError) as error:
+                last = error
+    within = seconds(config.timeout_ms)
+    if last is None or isinstance(last, TimeoutError) or getattr(last, "name", "") == "TIMED_OUT":
+        raise ConnectError(
+            f"cannot reach any of {config.bootstrap} within {within} (no answer). "
+            f"Check -b or --command-config{_protocol_hint(config)}.",
+            "timeout",
+        )
+    refused = isinstance(last, OSError)
+    reason = _os_reason(last) if isinstance(last, OSError) else str(last).rstrip(".")
+    raise ConnectError(
+        f"cannot reach any of {config.bootstrap} within {within} ({reason}). "
+        f"Check -b or --command-config{'' if refused else _protocol_hint(config)}.",
+        "unreachable",
+    )
+
+
+def _unreachable(broker_id: int, host: str, port: int, reason: str | None) -> RequestError:
+    """`reason` is None where no answer came in time."""
+    name = "TIMED_OUT" if reason is None else "UNREACHABLE"
+    text = f"broker {broker_id} at {host}:{port} cannot be reached ({reason or 'no answer'})."
+    return RequestError(name, text)
+
+
+def _protocol_hint(config: ClusterConfig) -> str:
+    return f" (security.protocol is {config.protocol})"
+
+
+def _os_reason(error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return "the name cannot be resolved"
+    return (error.strerror or str(error) or type(error).__name__).lower()
+
+
+def _tls_message(host: str, port: int, error: ssl.SSLError) -> str:
+    reason = (error.reason or str(error)).replace("_", " ").lower()
+    if "wrong version number" in reason or "record layer" in reason:
+        return f"{host}:{port} does not speak TLS: check -b and security.protocol."
+    if "eof" in reason:
+        return (
+            f"{host}:{port} ended the TLS handshake: it does not speak TLS or wants another client "
+            "certificate. Check -b, security.protocol and ssl.keystore."
+        )
+    return f"{host}:{port}: the TLS handshake failed ({reason}). Check the client certificate."

@@ -1,0 +1,289 @@
+"""What the group's coordinator says of one group, read with raw requests: `describe`.
+
+Sources: DescribeGroups (KIP-345 instance ids from v4; v6: KIP-1043's error for a missing group),
+ConsumerGroupDescribe (KIP-848, KIP-1099), ListGroups v5 for the types that have neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
+from msgspec.structs import replace
+
+from rebal.groups.assignors.connect import Given, after, running_of, work_of
+from rebal.groups.errors import WireError
+from rebal.groups.model import (
+    GroupState,
+    GroupType,
+    Member,
+    Record,
+    Subscription,
+    TopicPartitions,
+)
+from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.wire.connect import decode_worker, decode_worker_assignment
+from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
+from rebal.groups.worker import WorkerState
+from rebal.inspectors.kafka.cluster import RawCluster, retry
+from rebal.inspectors.kafka.consumer_group_describe import ConsumerGroupDescribeRequest
+from rebal.inspectors.kafka.errors import RequestError
+from rebal.inspectors.kafka.wire import Connection, Deadline, error_name
+
+CONSUMER: Final = "consumer"
+CONNECT: Final = "connect"
+_MEMBER_TYPES: Final = {0: "classic", 1: "consumer"}
+_NOT_THERE: Final = "GROUP_ID_NOT_FOUND"
+_NO_RIGHTS: Final = -(2**31)
+
+
+class Described(Record, frozen=True, kw_only=True):
+    """One answer about one group. `operations` are AclOperation's codes that the user has on it."""
+
+    group_id: str
+    type: GroupType
+    state: GroupState
+    at: datetime
+    coordinator_id: int
+    protocol_type: str | None = None
+    assignor: str | None = None
+    group_epoch: int | None = None
+    assignment_epoch: int | None = None
+    members: tuple[Member, ...] = ()
+    operations: frozenset[int] | None = None
+
+
+def describe(
+    cluster: RawCluster, group_id: str, deadline: Deadline, *, operations: bool = False
+) -> Described:
+    """The group as its coordinator holds it now; waits while the coordinator loads it.
+
+    Raises:
+        RequestError: GROUP_ID_NOT_FOUND (no such group), GROUP_AUTHORIZATION_FAILED, or no answer.
+        ConnectError: the cluster cannot be reached.
+    """
+
+    def ask() -> Described:
+        broker = cluster.coordinator(group_id, deadline)
+        connection = cluster.node(broker, deadline)
+        classic = _classic(connection, broker, group_id, deadline, operations)
+        if classic is not None:
+            return classic
+        consumer = _consumer(connection, broker, group_id, deadline, operations)
+        if consumer is not None:
+            return consumer
+        return _listed(connection, broker, group_id, deadline)
+
+    return retry(ask, deadline)
+
+
+def is_proven_classic(
+    cluster: RawCluster, coordinator_id: int, group_id: str, deadline: Deadline
+) -> bool:
+    """Whether the coordinator itself says that this is no KIP-848 group.
+
+    ConsumerGroupDescribe answers GROUP_ID_NOT_FOUND for a classic group; a coordinator that has
+    not got KIP-848 (no such request, or UNSUPPORTED_VERSION) knows classic groups only.
+    """
+    connection = cluster.node(coordinator_id, deadline)
+    if not connection.supports(ConsumerGroupDescribeRequest):
+        return True
+    response = connection.send(ConsumerGroupDescribeRequest, deadline, group_ids=[group_id])
+    return error_name(response.groups[0].error_code) in (_NOT_THERE, "UNSUPPORTED_VERSION")
+
+
+def _check(code: int, message: str | None, group_id: str) -> None:
+    if code:
+        name = error_name(code)
+        raise RequestError(name, f"{group_id}: {message or name}")
+
+
+def _operations(field: int) -> frozenset[int] | None:
+    """The codes in a bit field of rights; None when the broker did not tell."""
+    if field == _NO_RIGHTS:
+        return None
+    return frozenset(code for code in range(31) if field & (1 << code))
+
+
+def _classic(
+    connection: Connection, broker: int, group_id: str, deadline: Deadline, operations: bool
+) -> Described | None:
+    response = connection.send(
+        DescribeGroupsRequest,
+        deadline,
+        groups=[group_id],
+        include_authorized_operations=operations,
+    )
+    group = response.groups[0]
+    if error_name(group.error_code) == _NOT_THERE:
+        return None
+    _check(group.error_code, group.error_message, group_id)
+    state = _state(group.group_state)
+    if state is GroupState.DEAD:
+        return None
+    parsed = group.protocol_type == CONSUMER
+    return Described(
+        group_id=group_id,
+        type=GroupType.CLASSIC,
+        state=state,
+        at=datetime.now(UTC),
+        coordinator_id=broker,
+        protocol_type=group.protocol_type,
+        assignor=group.protocol_data or None,
+        members=tuple(
+            _worker(member) if group.protocol_type == CONNECT else _classic_member(member, parsed)
+            for member in _sorted(group.members)
+        ),
+        operations=None
+        if group.authorized_operations is None
+        else frozenset(group.authorized_operations),
+    )
+
+
+def _classic_member(member: Any, parsed: bool) -> Member:
+    subscription: Subscription | None = None
+    error: str | None = None
+    assignment: TopicPartitions = {}
+    user_data: bytes | None = None
+    # Outside Stable the coordinator sends both fields empty: that is no subscription at all.
+    if parsed and member.member_metadata:
+        try:
+            subscription = decode_subscription(bytes(member.member_metadata))
+        except WireError as wrong:
+            error = str(wrong)
+    if parsed and member.member_assignment:
+        try:
+            decoded = decode_assignment(bytes(member.member_assignment))
+            assignment, user_data = decoded.partitions, decoded.user_data
+        except WireError as wrong:
+            error = error or str(wrong)
+    return Member(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        instance_id=member.group_instance_id,
+        rack=subscription.rack_id if subscription else None,
+        subscription=subscription,
+        subscription_error=error,
+        subscribed_topics=subscription.topics if subscription else (),
+        assignment=assignment,
+        assignment_user_data=user_data,
+    )
+
+
+def _worker(member: Any) -> Member:
+    made = _classic_member(member, parsed=False)
+    if not member.member_metadata:
+        return made
+    try:
+        told = decode_worker(bytes(member.member_metadata))
+    except WireError as wrong:
+        return replace(made, subscription_error=str(wrong))
+    if not member.member_assignment:
+        return replace(made, worker=WorkerState(url=told.url))
+    try:
+        given = decode_worker_assignment(bytes(member.member_assignment))
+    except WireError as wrong:
+        return replace(made, worker=WorkerState(url=told.url), subscription_error=str(wrong))
+    # The incremental protocols say only what changes, against what the worker said that it had.
+    before = told.assignment.assigned if given.version and told.assignment is not None else ()
+    now = after(
+        work_of(before), Given(assigned=work_of(given.assigned), revoked=work_of(given.revoked))
+    )
+    state = WorkerState(
+        url=told.url,
+        running=running_of(now),
+        leader=given.leader == made.member_id,
+        held_back_ms=given.delay_ms,
+    )
+    return replace(made, worker=state)
+
+
+def _consumer(
+    connection: Connection, broker: int, group_id: str, deadline: Deadline, operations: bool
+) -> Described | None:
+    if not connection.supports(ConsumerGroupDescribeRequest):
+        return None
+    response = connection.send(
+        ConsumerGroupDescribeRequest,
+        deadline,
+        group_ids=[group_id],
+        include_authorized_operations=operations,
+    )
+    group = response.groups[0]
+    if error_name(group.error_code) in (_NOT_THERE, "UNSUPPORTED_VERSION"):
+        return None
+    _check(group.error_code, group.error_message, group_id)
+    return Described(
+        group_id=group_id,
+        type=GroupType.CONSUMER,
+        state=_state(group.group_state),
+        at=datetime.now(UTC),
+        coordinator_id=broker,
+        protocol_type=CONSUMER,
+        assignor=group.assignor_name or None,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        members=tuple(_consumer_member(member) for member in _sorted(group.members)),
+        operations=_operations(group.authorized_operations),
+    )
+
+
+def _consumer_member(member: Any) -> Member:
+    return Member(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        instance_id=member.instance_id,
+        rack=member.rack_id,
+        subscribed_topics=tuple(sorted(member.subscribed_topic_names)),
+        subscribed_regex=member.subscribed_topic_regex or None,
+        assignment=_by_topic(member.assignment),
+        target_assignment=_by_topic(member.target_assignment),
+        member_epoch=member.member_epoch,
+        protocol_type=_MEMBER_TYPES.get(member.member_type),
+    )
+
+
+def _listed(connection: Connection, broker: int, group_id: str, deadline: Deadline) -> Described:
+    """A group that neither description knows: streams and share groups are only listed."""
+    response = connection.send(ListGroupsRequest, deadline)
+    for group in response.groups if response.error_code == 0 else ():
+        kind = _type(group.group_type)
+        if group.group_id == group_id and kind in (GroupType.STREAMS, GroupType.SHARE):
+            return Described(
+                group_id=group_id,
+                type=kind,
+                state=_state(group.group_state),
+                at=datetime.now(UTC),
+                coordinator_id=broker,
+                protocol_type=group.protocol_type,
+            )
+    raise RequestError(_NOT_THERE, f"{group_id}: no such group.")
+
+
+def _sorted(members: Iterable[Any]) -> list[Any]:
+    return sorted(members, key=lambda member: (member.client_id, member.member_id))
+
+
+def _by_topic(assignment: Any) -> dict[str, Partitions]:
+    return {
+        topic.topic_name: Partitions(sorted(topic.partitions))
+        for topic in sorted(assignment.topic_partitions, key=lambda each: str(each.topic_name))
+    }
+
+
+def _state(text: str) -> GroupState:
+    try:
+        return GroupState(text)
+    except ValueError:
+        return GroupState.UNKNOWN
+
+
+def _type(text: str | None) -> GroupType:
+    try:
+        return GroupType((text or "unknown").lower())
+    except ValueError:
+        return GroupType.UNKNOWN

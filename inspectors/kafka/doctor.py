@@ -1,0 +1,331 @@
+"""Which evidence this user and this broker can give: `examine`.
+
+Each row is tried for real or read from the user's own rights (KIP-430's authorized operations);
+nothing is sent to a group but descriptions. What is missing comes with the ACL that grants it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from kafka.protocol.consumer.group import JoinGroupRequest
+
+from rebal.groups.model import GroupType, Record, Tri
+from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.kafka.admin import Admin
+from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.kafka.describe import Described, describe
+from rebal.inspectors.kafka.errors import ConnectError, RequestError, SettingError
+from rebal.inspectors.kafka.offsets import committed_offsets
+from rebal.inspectors.kafka.probe import MIN_VERSION
+from rebal.inspectors.kafka.reload import rebalanced_since_load
+from rebal.inspectors.kafka.reload_log import OFFSETS_TOPIC
+from rebal.inspectors.kafka.wire import Deadline
+
+# AclOperation's codes, as answers list them among the authorized operations.
+_READ, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS = 3, 8, 10, 11
+_NO_GROUP: Final = "name a group to try it"
+
+
+class DoctorRow(Record, frozen=True, kw_only=True):
+    """One source of evidence. `adds` says what it would tell, `grant` the command that allows it.
+
+    `grant` is empty where nothing needs granting, or where a right is not what is missing.
+    """
+
+    source: str
+    available: Tri
+    why: str
+    adds: str
+    grant: str = ""
+
+
+class DoctorReport(Record, frozen=True, kw_only=True):
+    """What this user can see. `principal` is Kafka's name for the user, as far as it is known."""
+
+    bootstrap: str
+    principal: str
+    group_id: str | None
+    rows: tuple[DoctorRow, ...]
+
+
+def examine(config: ClusterConfig, group: str | None = None) -> DoctorReport:
+    """Try every source of evidence, for one group where `group` is given.
+
+    Raises:
+        ConnectError: the cluster cannot be reached at all (a refused login is a row).
+    """
+    with RawCluster(config) as raw:
+        found = _Examination(config, raw, group)
+        return DoctorReport(
+            bootstrap=config.bootstrap,
+            principal=found.principal,
+            group_id=group,
+            rows=tuple(found.rows()),
+        )
+
+
+class _Unavailable(Exception):  # noqa: N818 - a result of a trial, not a fault
+    """A source that gives nothing: whether that is certain, and why."""
+
+    def __init__(self, available: Tri, why: str) -> None:
+        super().__init__(why)
+        self.available = available
+
+
+class _Examination:
+    """The trials of one report."""
+
+    def __init__(self, config: ClusterConfig, raw: RawCluster, group: str | None) -> None:
+        self._config = config
+        self._raw = raw
+        self._group = group
+        self._admin: Admin | None = None
+        self._described: Described | None = None
+        self._raw_is_in = False
+        self.principal = _principal(config)
+
+    def rows(self) -> Iterator[DoctorRow]:
+        """The rows in their order: later ones use what earlier ones have found."""
+        group = ("--group", self._group or "GROUP")
+        yield self._row(
+            "login (kafka-python)", self._log_in_raw, "subscription bytes, epochs, the probe"
+        )
+        yield self._row("login (confluent-kafka)", self._log_in_admin, "offsets, lag, settings")
+        yield self._row("list groups", self._list, "--all and --match", "Describe", "--cluster")
+        yield self._row(
+            "describe the group", self._describe, "state, members, what they sent",
+            "Describe", *group,
+        )  # fmt: skip
+        topics = [part for name in self._known_topics() for part in ("--topic", name)]
+        yield self._row(
+            "describe topics", self._topics, "partition counts, replicas", "Describe", *topics
+        )
+        yield self._row(
+            "offsets and lag", self._offsets, "committed and end offsets",
+            "Describe", *group, *topics,
+        )  # fmt: skip
+        yield self._row(
+            "broker settings", self._settings, "limits of groups, KIP-848's migration policy",
+            "DescribeConfigs", "--cluster",
+        )  # fmt: skip
+        yield self._row(
+            "probe", self._probe, "which assignors all members support now", "Read", *group
+        )
+        yield self._row(
+            "offsets topic", self._offsets_topic,
+            "whether a rebalance completed since the coordinator loaded the group",
+            "Read", "--operation", "Describe", "--topic", OFFSETS_TOPIC,
+        )  # fmt: skip
+        yield self._row(
+            "request log switch", self._request_log,
+            "every member's list at its next join (the log itself is on the broker)",
+            "AlterConfigs", "--cluster",
+        )  # fmt: skip
+        yield DoctorRow(
+            source="client logs, config files",
+            available=Tri.YES,
+            why="they are files: no right on the cluster is needed",
+            adds="exact lists of members that log, what the next start will use",
+        )
+
+    def _row(self, source: str, trial: Callable[[], str], adds: str, *grant: str) -> DoctorRow:
+        try:
+            return DoctorRow(source=source, available=Tri.YES, why=trial(), adds=adds)
+        except _Unavailable as result:
+            available, why = result.available, str(result)
+        except RequestError as error:
+            available = Tri.NO if "AUTHORIZATION" in error.name else Tri.CANNOT_TELL
+            why = str(error).rstrip(".")
+        except (ConnectError, SettingError) as error:
+            if isinstance(error, ConnectError) and error.kind in ("unreachable", "timeout"):
+                raise
+            available, why = Tri.NO, str(error).rstrip(".")
+        is_in = self._raw_is_in or self._admin is not None
+        line = self._acl(*grant) if grant and is_in else ""
+        return DoctorRow(source=source, available=available, why=why, adds=adds, grant=line)
+
+    def _acl(self, operation: str, *resource: str) -> str:
+        return shlex.join(
+            ["kafka-acls.sh", "--bootstrap-server", self._config.bootstrap, "--add",
+             "--allow-principal", self.principal, "--operation", operation, *resource]
+        )  # fmt: skip
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._config.timeout_ms)
+
+    def _log_in_raw(self) -> str:
+        self._raw.any(self._deadline())
+        self._raw_is_in = True
+        return "logged in"
+
+    def _log_in_admin(self) -> str:
+        admin = Admin(self._config)
+        admin.cluster(self._deadline())
+        self._admin = admin
+        return "logged in"
+
+    def _needs_raw(self) -> RawCluster:
+        if not self._raw_is_in:
+            raise _Unavailable(Tri.CANNOT_TELL, "kafka-python cannot log in")
+        return self._raw
+
+    def _needs_admin(self) -> Admin:
+        if self._admin is None:
+            raise _Unavailable(Tri.CANNOT_TELL, "confluent-kafka cannot log in")
+        return self._admin
+
+    def _needs_group(self) -> str:
+        if self._group is None:
+            raise _Unavailable(Tri.CANNOT_TELL, _NO_GROUP)
+        return self._group
+
+    def _cluster_right(self, bit: int, name: str) -> None:
+        answer = self._needs_raw().metadata([], self._deadline(), operations=True)
+        field = answer.authorized_operations
+        if field is None:
+            raise _Unavailable(Tri.CANNOT_TELL, "the broker does not tell rights (before 2.3)")
+        if bit not in field:
+            raise _Unavailable(Tri.NO, f"no {name} on the cluster")
+
+    def _list(self) -> str:
+        try:
+            self._cluster_right(_DESCRIBE, "DESCRIBE")
+        except _Unavailable as result:
+            if result.available is Tri.NO:
+                why = "only groups that this user may describe are listed"
+                raise _Unavailable(Tri.NO, why) from None
+            raise
+        return "all groups are listed"
+
+    def _describe(self) -> str:
+        group = self._needs_group()
+        deadline = self._deadline()
+        if self._raw_is_in:
+            try:
+                self._described = describe(self._raw, group, deadline, operations=True)
+            except RequestError as error:
+                raise _no_group(error, group) from None
+        else:
+            self._described = self._needs_admin().describe(group, deadline)[0]
+        count = len(self._described.members)
+        return f"{self._described.state.value}, {count} member{'' if count == 1 else 's'}"
+
+    def _group_topics(self) -> list[str]:
+        if self._described is None:
+            raise _Unavailable(
+                Tri.CANNOT_TELL,
+                _NO_GROUP if self._group is None else "the group could not be described",
+            )
+        members = self._described.members
+        return sorted(
+            {
+                topic
+                for member in members
+                for topic in (*member.subscribed_topics, *member.assignment)
+            }
+        )
+
+    def _known_topics(self) -> list[str]:
+        return (self._group_topics() if self._described else []) or ["TOPIC"]
+
+    def _topics(self) -> str:
+        names = self._group_topics()
+        if self._admin is not None:
+            found, failed = self._admin.topics(names, self._deadline())
+            for name, error in failed.items():
+                raise _topic(name, error)
+            return f"{len(found)} of {len(names)} topics"
+        answer = self._needs_raw().metadata(names, self._deadline())
+        denied = [topic.name for topic in answer.topics if topic.error_code]
+        if denied:
+            raise _Unavailable(Tri.NO, f"no DESCRIBE on {', '.join(denied)}")
+        return f"{len(names)} of {len(names)} topics"
+
+    def _offsets(self) -> str:
+        group = self._needs_group()
+        admin = self._needs_admin()
+        committed = (
+            committed_offsets(self._raw, group, self._deadline())
+            if self._raw_is_in
+            else admin.committed(group, self._deadline())
+        )
+        owned = {
+            (topic, number)
+            for member in (self._described.members if self._described else ())
+            for topic, numbers in member.assignment.items()
+            for number in numbers
+        }
+        wanted = sorted(owned | committed.keys())
+        ends = admin.ends(wanted, self._deadline())
+        if len(ends) < len(wanted):
+            raise _Unavailable(Tri.NO, f"end offsets of {len(ends)} of {len(wanted)} partitions")
+        return f"{len(committed)} committed, {len(ends)} end offsets"
+
+    def _settings(self) -> str:
+        deadline = self._deadline()
+        admin = self._needs_admin()
+        broker = self._described.coordinator_id if self._described else None
+        if broker is None:
+            _, brokers = admin.cluster(deadline)
+            broker = brokers[0].broker_id
+        return f"{len(admin.settings(broker, deadline))} settings of broker {broker}"
+
+    def _probe(self) -> str:
+        raw = self._needs_raw()
+        if not raw.any(self._deadline()).supports(JoinGroupRequest, MIN_VERSION):
+            raise _Unavailable(Tri.NO, f"the broker has no JoinGroup v{MIN_VERSION} (Kafka 2.3)")
+        self._group_topics()
+        assert self._described is not None
+        if self._described.operations is None:
+            raise _Unavailable(Tri.CANNOT_TELL, "the broker does not tell rights (before 2.3)")
+        if _READ not in self._described.operations:
+            raise _Unavailable(Tri.NO, "no READ on the group")
+        if self._described.type is not GroupType.CLASSIC:
+            return "allowed, but only classic groups are probed"
+        return "allowed (not sent now)"
+
+    def _offsets_topic(self) -> str:
+        raw = self._needs_raw()
+        answer = raw.metadata([OFFSETS_TOPIC], self._deadline(), operations=True).topics[0]
+        if answer.error_code or not _has(answer.authorized_operations, _READ):
+            raise _Unavailable(Tri.NO, f"no READ and DESCRIBE on {OFFSETS_TOPIC}")
+        if self._group is None:
+            return "allowed"
+        reading = rebalanced_since_load(raw, self._group)
+        return f"{reading.rebalanced.value}: {reading.why}"
+
+    def _request_log(self) -> str:
+        self._cluster_right(_ALTER_CONFIGS, "ALTER_CONFIGS")
+        return "allowed (kafka-configs.sh --entity-type broker-loggers)"
+
+
+def _has(rights: set[int] | None, code: int) -> bool:
+    """Whether a right is there; a broker that does not tell (before 2.3) is not in the way."""
+    return rights is None or code in rights
+
+
+def _no_group(error: RequestError, group: str) -> _Unavailable:
+    if error.name == "GROUP_ID_NOT_FOUND":
+        return _Unavailable(Tri.CANNOT_TELL, f"there is no group {group}")
+    if error.name == "GROUP_AUTHORIZATION_FAILED":
+        return _Unavailable(Tri.NO, "no DESCRIBE on the group")
+    return _Unavailable(Tri.CANNOT_TELL, str(error).rstrip("."))
+
+
+def _topic(name: str, error: RequestError) -> _Unavailable:
+    if error.name == "TOPIC_AUTHORIZATION_FAILED":
+        return _Unavailable(Tri.NO, f"no DESCRIBE on {name}")
+    return _Unavailable(Tri.CANNOT_TELL, f"{name}: {error}")
+
+
+def _principal(config: ClusterConfig) -> str:
+    if config.oauth is not None:
+        return "User:NAME-IN-YOUR-TOKEN"
+    if config.sasl:
+        return f"User:{config.username}"
+    if config.certificate is not None or config.pkcs12 is not None:
+        return "User:NAME-OF-YOUR-CERTIFICATE"
+    return "User:ANONYMOUS"

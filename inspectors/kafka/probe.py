@@ -1,0 +1,208 @@
+"""The read-only JoinGroup probe: is an assignor in every member's list that the coordinator holds?
+
+One JoinGroup (v5 or later, KIP-345) with a made-up member id AND a made-up instance id, ONE
+protocol and EMPTY metadata. A classic group's coordinator checks the protocol before the member: it
+answers INCONSISTENT_GROUP_PROTOCOL where some member's list lacks the assignor and
+UNKNOWN_MEMBER_ID where none does; it changes nothing either way. Look-alikes do harm: see
+`join_request`. It is sent to groups that were just described as classic, protocol type consumer,
+Stable, with members: sent to an EMPTY KIP-848 group it would turn the group into a classic one in
+the coordinator's memory. What is left is the time between that description and the request: the
+last members would have to leave and the group be converted within it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kafka.protocol.consumer.group import JoinGroupRequest
+
+from rebal.groups.model import (
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Member,
+    Probe,
+    ProbeAnswer,
+    TopicPartitions,
+    Tri,
+)
+from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.kafka.describe import CONSUMER, Described, describe, is_proven_classic
+from rebal.inspectors.kafka.errors import ConnectError, RequestError
+from rebal.inspectors.kafka.wire import Deadline, error_name, message
+
+MIN_VERSION: Final = 5
+_MAX_VERSION: Final = 9
+_SESSION_TIMEOUT_MS: Final = 10_000
+_AGAIN: Final = frozenset(
+    {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
+)
+_ANSWERS: Final = {"UNKNOWN_MEMBER_ID": Tri.YES, "INCONSISTENT_GROUP_PROTOCOL": Tri.NO}
+_INSTANCE_TRIES: Final = 3
+
+
+class _VoidError(Exception):
+    """Nothing may be sent (any more), and why; every answer so far is void."""
+
+
+def probe_group(
+    source: ClusterConfig | RawCluster, snapshot: GroupSnapshot, assignors: Sequence[str]
+) -> Probe:
+    """Ask for each of `assignors`, describing the group right before and after each request.
+
+    Nothing is sent, and `refused` says why, unless the group is what the module's text demands and
+    still has the members and assignments of `snapshot`. A change between any two descriptions
+    voids all answers.
+
+    Raises:
+        ConnectError: the cluster cannot be reached.
+    """
+    if isinstance(source, ClusterConfig):
+        with RawCluster(source) as cluster:
+            return probe_group(cluster, snapshot, assignors)
+    deadline = source.deadline()
+    group_id = snapshot.group.group_id
+    answers: list[ProbeAnswer] = []
+    try:
+        before = _just_described(source, group_id, deadline)
+        _same(_owned(snapshot.members), before, "since it was read")
+        for assignor in dict.fromkeys(assignors):
+            answers.append(_ask(source, before, assignor, _timeout(snapshot), deadline))
+            after = _just_described(source, group_id, deadline)
+            _same(_owned(before.members), after, "while it was probed")
+            before = after
+    except _VoidError as why:
+        return Probe(refused=str(why))
+    except RequestError as error:
+        return Probe(refused=f"the group could not be described around the probe: {error}")
+    return Probe(answers=tuple(answers))
+
+
+def join_request(
+    group_id: str,
+    assignor: str,
+    *,
+    member_id: str,
+    instance_id: str,
+    session_timeout_ms: int,
+    version: int,
+) -> Any:
+    """The one request that is ever sent; the only place that builds a JoinGroup.
+
+    Each part keeps harm away: an empty member id would make a pending member, no instance id would
+    let a KIP-848 group admit it, and real subscription bytes could be taken for a member's own.
+
+    Raises:
+        ValueError: a part that is not as it must be.
+    """
+    if not member_id or len(instance_id) < 32:
+        raise ValueError("the probe needs a made-up member id and a long made-up instance id")
+    if not assignor or not group_id:
+        raise ValueError("the probe asks one group for one assignor")
+    if not MIN_VERSION <= version <= _MAX_VERSION:
+        raise ValueError(
+            f"the probe is JoinGroup v{MIN_VERSION} to v{_MAX_VERSION}, not v{version}"
+        )
+    return message(
+        JoinGroupRequest,
+        version,
+        group_id=group_id,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=session_timeout_ms,
+        member_id=member_id,
+        group_instance_id=instance_id,
+        protocol_type=CONSUMER,
+        protocols=[{"name": assignor, "metadata": b""}],
+    )
+
+
+def _just_described(cluster: RawCluster, group_id: str, deadline: Deadline) -> Described:
+    described = describe(cluster, group_id, deadline)
+    if described.type is not GroupType.CLASSIC or not is_proven_classic(
+        cluster, described.coordinator_id, group_id, deadline
+    ):
+        raise _VoidError(
+            "it is not a classic group: a KIP-848 group has no lists to ask for, and the probe "
+            "could harm it"
+        )
+    if described.protocol_type != CONSUMER:
+        raise _VoidError(f"its protocol type is {described.protocol_type or 'empty'}, not consumer")
+    if described.state is not GroupState.STABLE:
+        raise _VoidError(f"it is {described.state.value}, not Stable: try again when it is")
+    if not described.members:
+        raise _VoidError("it has no members")
+    return described
+
+
+def _owned(members: Sequence[Member]) -> dict[str, TopicPartitions]:
+    return {member.member_id: member.assignment for member in members}
+
+
+def _same(earlier: dict[str, TopicPartitions], now: Described, when: str) -> None:
+    later = _owned(now.members)
+    if earlier.keys() != later.keys():
+        raise _VoidError(f"its members changed {when}: all answers are void, try again")
+    if earlier != later:
+        raise _VoidError(f"its assignments changed {when}: all answers are void, try again")
+
+
+def _timeout(snapshot: GroupSnapshot) -> int:
+    """A session timeout within the broker's bounds, where they are known."""
+    low, high = (
+        int(snapshot.cluster.settings.get(f"group.{bound}.session.timeout.ms", default))
+        for bound, default in (("min", "6000"), ("max", "1800000"))
+    )
+    return max(low, min(_SESSION_TIMEOUT_MS, high))
+
+
+def _ask(
+    cluster: RawCluster, group: Described, assignor: str, timeout_ms: int, deadline: Deadline
+) -> ProbeAnswer:
+    connection = cluster.node(group.coordinator_id, deadline)
+    version = min(connection.versions.get(JoinGroupRequest.API_KEY, (0, -1))[1], _MAX_VERSION)
+    if version < MIN_VERSION:
+        raise _VoidError(
+            f"the broker is too old: the probe needs JoinGroup v{MIN_VERSION} (Kafka 2.3)"
+        )
+    name = "NONE"
+    for _ in range(_INSTANCE_TRIES):
+        request = join_request(
+            group.group_id,
+            assignor,
+            member_id=f"rebal-probe-{secrets.token_hex(16)}",
+            instance_id=f"rebal-probe-{secrets.token_hex(32)}",
+            session_timeout_ms=timeout_ms,
+            version=version,
+        )
+        try:
+            response = connection.exchange(request, deadline)
+        except RequestError as error:
+            return ProbeAnswer(
+                assignor=assignor, supported=Tri.CANNOT_TELL, at=datetime.now(UTC), error=error.name
+            )
+        name = error_name(response.error_code)
+        if name in _AGAIN:
+            # The coordinator moves or loads: only a group that is described again may be asked.
+            time.sleep(min(0.2, deadline.left()))
+            now = _just_described(cluster, group.group_id, deadline)
+            _same(_owned(group.members), now, "while it was probed")
+            connection = cluster.node(now.coordinator_id, deadline)
+        elif name != "FENCED_INSTANCE_ID":
+            break
+    if name == "NONE":
+        raise ConnectError(
+            f"{group.group_id}: the coordinator let the probe in, which no known broker does: "
+            "stop probing this cluster and report its version.",
+            "protocol",
+        )
+    return ProbeAnswer(
+        assignor=assignor,
+        supported=_ANSWERS.get(name, Tri.CANNOT_TELL),
+        at=datetime.now(UTC),
+        error=None if name in _ANSWERS else name,
+    )

@@ -1,0 +1,271 @@
+"""One broker's connection: kafka-python's messages and SASL over a blocking socket.
+
+kafka-python's own client hides why a login failed (it retries until its timeout), so the socket is
+driven here, and each wait is bounded by a `Deadline`. Only what is asked for is sent, nothing is
+retried.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+import socket
+import ssl
+import struct
+import threading
+import time
+from typing import Any, Final
+
+import kafka.errors
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.protocol.metadata import ApiVersionsRequest
+from kafka.protocol.parser import KafkaProtocol
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+from rebal.inspectors.connection.config import CLIENT_ID, ClusterConfig
+from rebal.inspectors.connection.tokens import TokenProvider, forget
+from rebal.inspectors.kafka.errors import ConnectError, RequestError
+
+_SOFTWARE: Final = "rebal"
+# What kafka-python raises of bytes that are no response: its own errors, and its codecs'.
+_NOT_KAFKA: Final = (
+    *(kafka.errors.KafkaError, struct.error),
+    *(ValueError, LookupError, TypeError, OverflowError),
+)
+
+# kafka-python logs whole requests at DEBUG and failed logins at ERROR: nothing of it may show.
+logging.getLogger("kafka").addHandler(logging.NullHandler())
+logging.getLogger("kafka").propagate = False
+
+
+class Deadline:
+    """The end of one operation."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self._end = time.monotonic() + timeout_ms / 1000
+
+    def left(self) -> float:
+        """Seconds left, never below zero."""
+        return max(0.0, self._end - time.monotonic())
+
+    def share(self, tries: int) -> Deadline:
+        """Return the end of the first of so many tries, each with an equal part of what is left."""
+        first = copy.copy(self)
+        first._end = time.monotonic() + self.left() / tries
+        return first
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is up."""
+        return self.left() <= 0
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code (`GROUP_AUTHORIZATION_FAILED`); `NONE` is 0."""
+    if code == 0:
+        return "NONE"
+    return _NAMES.get(code) or f"ERROR_{code}"
+
+
+def _error_names() -> dict[int, str]:
+    found: dict[int, str] = {}
+    for kind in vars(kafka.errors).values():
+        if isinstance(kind, type) and issubclass(kind, kafka.errors.BrokerResponseError):
+            errno, message = getattr(kind, "errno", None), getattr(kind, "message", None)
+            if isinstance(errno, int) and isinstance(message, str):
+                found[errno] = message
+    return found
+
+
+_NAMES: Final = _error_names()
+
+
+class Connection:
+    """One broker's connection, logged in; requests go one at a time (it is thread-safe)."""
+
+    def __init__(self, host: str, port: int, config: ClusterConfig, deadline: Deadline) -> None:
+        self.address = f"{host}:{port}"
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.features: dict[str, int] = {}
+        self.supported_features: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._settings = config.to_kafka_python()
+        self._parser = KafkaProtocol(client_id=CLIENT_ID)
+        self._socket = self._open(host, port, config, deadline)
+        try:
+            self._read_versions(deadline)
+            if config.sasl:
+                self._log_in(host, config, deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    def supports(self, request: type, version: int = 0) -> bool:
+        """Whether the broker speaks `version` (or a later one) of this request."""
+        return self.versions.get(api_key(request), (0, -1))[1] >= version
+
+    def send(
+        self, request: type, deadline: Deadline, *, min_version: int = 0, **fields: Any
+    ) -> Any:
+        """The broker's response to one request, in the newest version both sides speak.
+
+        Raises:
+            RequestError: UNSUPPORTED_VERSION, TIMED_OUT or DISCONNECTED.
+        """
+        low, high = self.versions.get(api_key(request), (0, -1))
+        version = min(high, request.max_version)  # type: ignore[attr-defined]
+        name = request.__name__.removesuffix("Request")
+        if version < max(low, min_version):
+            raise RequestError(
+                "UNSUPPORTED_VERSION", f"the broker {self.address} has no {name} v{min_version}."
+            )
+        return self.exchange(message(request, version, **fields), deadline)
+
+    def exchange(self, request: Any, deadline: Deadline) -> Any:
+        """Send one message whose version is set, and read its response."""
+        if not self._lock.acquire(timeout=deadline.left()):
+            raise RequestError("TIMED_OUT", self._late(deadline))
+        try:
+            if self.closed:
+                raise RequestError("DISCONNECTED", f"the connection to {self.address} was closed.")
+            self._parser.send_request(request)
+            self._socket.settimeout(max(0.001, deadline.left()))
+            self._socket.sendall(self._parser.send_bytes())
+            while True:
+                self._socket.settimeout(max(0.001, deadline.left()))
+                data = self._socket.recv(65536)
+                if not data:
+                    raise ConnectionResetError
+                for _, response in self._decoded(data):
+                    return response
+        except TimeoutError:
+            self.close()
+            raise RequestError("TIMED_OUT", self._late(deadline)) from None
+        except (OSError, kafka.errors.KafkaError):
+            self.close()
+            raise RequestError(
+                "DISCONNECTED", f"the broker {self.address} closed the connection."
+            ) from None
+        finally:
+            self._lock.release()
+
+    def _decoded(self, data: bytes) -> Any:
+        try:
+            return self._parser.receive_bytes(data)
+        except _NOT_KAFKA:
+            self.close()
+            raise RequestError(
+                "CORRUPT_MESSAGE", f"what {self.address} answers is not Kafka's protocol."
+            ) from None
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is gone."""
+        return self._socket.fileno() < 0
+
+    def close(self) -> None:
+        """Close the connection, also under a thread that waits for an answer."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def _late(self, deadline: Deadline) -> str:
+        return f"the broker {self.address} did not answer within {seconds(deadline.timeout_ms)}."
+
+    def _open(
+        self, host: str, port: int, config: ClusterConfig, deadline: Deadline
+    ) -> socket.socket:
+        plain = socket.create_connection((host, port), timeout=max(0.001, deadline.left()))
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not config.tls:
+            return plain
+        context: ssl.SSLContext = self._settings["ssl_context"]
+        try:
+            return context.wrap_socket(plain, server_hostname=host)
+        except BaseException:
+            plain.close()
+            raise
+
+    def _read_versions(self, deadline: Deadline) -> None:
+        """ApiVersions (KIP-35, KIP-511), going down a version when the broker is older."""
+        version = ApiVersionsRequest.max_version
+        while True:
+            request = ApiVersionsRequest(
+                version=version, client_software_name=_SOFTWARE, client_software_version="1"
+            )
+            response = self.exchange(request, deadline)
+            if response.error_code == 0:
+                break
+            if error_name(response.error_code) != "UNSUPPORTED_VERSION" or version == 0:
+                raise RequestError(
+                    error_name(response.error_code), f"{self.address} refused ApiVersions."
+                )
+            known = {key.api_key: key.max_version for key in response.api_keys}
+            version = min(version - 1, known.get(api_key(ApiVersionsRequest), 0))
+        self.versions = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
+        self.features = {f.name: f.max_version_level for f in response.finalized_features or ()}
+        self.supported_features = {f.name: f.max_version for f in response.supported_features or ()}
+
+    def _log_in(self, host: str, config: ClusterConfig, deadline: Deadline) -> None:
+        """SaslHandshake v1 and SaslAuthenticate (KIP-152), brokers from 1.0 on."""
+        answer = self.send(
+            SaslHandshakeRequest, deadline, min_version=1, mechanism=config.mechanism
+        )
+        if answer.error_code:
+            raise ConnectError(
+                f"{self.address} does not offer SASL {config.mechanism}, it offers "
+                f"{', '.join(answer.mechanisms) or 'nothing'}: set sasl.mechanism.",
+                "authentication",
+            )
+        login = dict(self._settings)
+        if config.oauth is not None:
+            login["sasl_oauth_token_provider"] = TokenProvider(config.oauth, deadline.left())
+        mechanism = get_sasl_mechanism(config.mechanism)(host=host, **login)
+        while not mechanism.is_done():
+            reply = self.send(SaslAuthenticateRequest, deadline, auth_bytes=mechanism.auth_bytes())
+            if reply.error_code:
+                raise ConnectError(_wrong_login(self.address, config), "authentication")
+            try:
+                mechanism.receive(reply.auth_bytes)
+            except (ValueError, KeyError, kafka.errors.KafkaError):
+                raise ConnectError(_wrong_login(self.address, config), "authentication") from None
+        if not mechanism.is_authenticated():
+            raise ConnectError(_wrong_login(self.address, config), "authentication")
+
+
+def message(kind: Any, version: int, **fields: Any) -> Any:
+    """A message of kafka-python's; nested structures may be given as dictionaries."""
+    known = kind._struct.fields
+    made: dict[str, Any] = {}
+    for name, value in fields.items():
+        nested = known[name].is_struct_array() and value is not None
+        part = known[name].data_class if nested else None
+        made[name] = [message(part, version, **each) for each in value] if nested else value
+    return kind(version=version, **made)
+
+
+def seconds(timeout_ms: int) -> str:
+    """`10000` → `10 s`, `1500` → `1.5 s`."""
+    return f"{timeout_ms / 1000:g} s"
+
+
+def api_key(request: type) -> int:
+    """The number of a request kind, as ApiVersions lists it."""
+    return int(request.API_KEY)  # type: ignore[attr-defined]
+
+
+def _wrong_login(address: str, config: ClusterConfig) -> str:
+    if config.oauth is not None:
+        # The next login must not come with the same token again.
+        forget(config.oauth)
+        return (
+            f"{address} refused {config.who} with {config.mechanism} (expired, or not from the "
+            "issuer, for the audience or with the claims that it asks for). Check --command-config."
+        )
+    return (
+        f"{address} refused the login of {config.username} with {config.mechanism} "
+        "(wrong user name or password, or not set up for this mechanism). Check --command-config."
+    )

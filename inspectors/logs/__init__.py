@@ -1,0 +1,1 @@
+"""Logs of clients and brokers, read as observations."""

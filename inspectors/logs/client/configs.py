@@ -1,0 +1,159 @@
+"""The configuration blocks that one program printed, and which of them a member was built with."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from enum import Enum
+from typing import Final
+
+from rebal.groups.clients import worker_list
+from rebal.groups.model import Record
+from rebal.inspectors.logs.client.lines import Of, Setting
+
+_GROUP_ID: Final = "group.id"
+_CLIENT_ID: Final = "client.id"
+_INSTANCE_ID: Final = "group.instance.id"
+_STRATEGY: Final = "partition.assignment.strategy"
+_PROTOCOL: Final = "group.protocol"
+_WORKER_PROTOCOL: Final = "connect.protocol"
+_APPLICATION: Final = "application.id"
+_UPGRADE_FROM: Final = "upgrade.from"
+_SESSION: Final = "session.timeout.ms"
+_POLL: Final = "max.poll.interval.ms"
+_REBALANCE: Final = "rebalance.timeout.ms"
+_HELD_BACK: Final = "scheduled.rebalance.max.delay.ms"
+# Nothing else of a block is kept: it may hold secrets of custom components.
+_KEPT: Final = (
+    *(_GROUP_ID, _CLIENT_ID, _INSTANCE_ID, _STRATEGY, _PROTOCOL),
+    *(_SESSION, _POLL, _REBALANCE, _HELD_BACK, _WORKER_PROTOCOL, _APPLICATION, _UPGRADE_FROM),
+)
+# What tells that a block was printed to its end.
+_NEEDED: Final[dict[Of, tuple[str, str]]] = {
+    "Consumer": (_GROUP_ID, _STRATEGY),
+    "Distributed": (_GROUP_ID, _WORKER_PROTOCOL),
+    "Streams": (_APPLICATION, _UPGRADE_FROM),
+}
+# Clients before 2.4 print an unset client.id as empty and then call themselves consumer-1, -2, …;
+# Connect workers of any version call themselves connect-1 or connect-HOST:PORT.
+GENERATED: Final = re.compile(r"consumer-\d+|connect-\S+")
+# How a Streams program calls the consumers of its threads, by its own client id.
+_THREAD: Final = re.compile(r"(.+)-StreamThread-\d+-consumer")
+
+
+class Config(Record, frozen=True, kw_only=True):
+    """One block of values; `classes` are the assignors' class names, or a worker's protocols.
+
+    Timeouts are in milliseconds. `upgrade_from` is of the Streams program that built the consumer
+    (empty: not set; None: not seen). `version` is the client library's, where it is certain.
+    """
+
+    group_id: str
+    client_id: str
+    instance_id: str | None
+    classes: tuple[str, ...]
+    printed_at: datetime | None
+    group_protocol: str | None
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
+    held_back_ms: int | None = None
+    worker: bool = False
+    upgrade_from: str | None = None
+    version: str | None = None
+
+    @property
+    def is_consumer_protocol(self) -> bool:
+        """KIP-848's protocol, which does not use the list."""
+        return (self.group_protocol or "").lower() == "consumer"
+
+
+class Lookup(Enum):
+    """Why there is no configuration for a member."""
+
+    NONE = "none"
+    AMBIGUOUS = "ambiguous"
+
+
+class Configs:
+    """The blocks of one program, in order.
+
+    `spoiled` says that the last one was not whole: a member may have been built with it.
+    """
+
+    def __init__(self) -> None:
+        self.spoiled = False
+        self._block: dict[str, str] | None = None
+        self._of: Of = "Consumer"
+        self._at: datetime | None = None
+        self._streams: list[dict[str, str]] = []
+        self._last_key = ""
+
+    def begin(self, of: Of = "Consumer", at: datetime | None = None) -> None:
+        """A block starts, printed at this time; its settings follow."""
+        self._block = {}
+        self._at = at
+        self._of = of
+        self._last_key = ""
+
+    def add(self, setting: Setting) -> None:
+        """One setting of the block. Java prints them in order: any other order is two blocks."""
+        if self._block is None:
+            return
+        if setting.key <= self._last_key:
+            self._block = None
+            return
+        self._last_key = setting.key
+        if setting.key in _KEPT:
+            self._block[setting.key] = setting.value
+
+    def end(self) -> Config | None:
+        """The block as a member's configuration; None when it is none, or not one whole block."""
+        block, self._block = self._block, None
+        self.spoiled = block is None or not block.keys() >= set(_NEEDED[self._of])
+        if block is None or self.spoiled:
+            return None
+        if self._of == "Streams":
+            self._streams.append(block)
+            return None
+        if _unset(block[_GROUP_ID]):
+            return None
+        worker = self._of == "Distributed"
+        listed = block[_NEEDED[self._of][1]].removeprefix("[").removesuffix("]")
+        if worker:
+            listed = ",".join(worker_list(listed) or ())
+        return Config(
+            group_id=block[_GROUP_ID],
+            client_id=block.get(_CLIENT_ID, ""),
+            instance_id=None if _unset(block.get(_INSTANCE_ID)) else block[_INSTANCE_ID],
+            classes=tuple(c for part in listed.split(",") if (c := _class(part))),
+            printed_at=self._at,
+            group_protocol=block.get(_PROTOCOL),
+            session_timeout_ms=_milliseconds(block.get(_SESSION)),
+            rebalance_timeout_ms=_milliseconds(block.get(_REBALANCE if worker else _POLL)),
+            held_back_ms=_milliseconds(block.get(_HELD_BACK)) if worker else None,
+            worker=worker,
+            upgrade_from=self._upgrade_from(block[_GROUP_ID], block.get(_CLIENT_ID, "")),
+        )
+
+    def _upgrade_from(self, group_id: str, client_id: str) -> str | None:
+        """Of the newest program that names its threads so; its consumers are built right after."""
+        thread = _THREAD.fullmatch(client_id)
+        name = thread[1] if thread is not None else ""
+        for block in reversed(self._streams if name else ()):
+            own = block.get(_CLIENT_ID, "")
+            fits = name == own or (not own and name.startswith(f"{group_id}-"))
+            if block[_APPLICATION] == group_id and fits:
+                return "" if _unset(block[_UPGRADE_FROM]) else block[_UPGRADE_FROM]
+        return None
+
+
+def _milliseconds(value: str | None) -> int | None:
+    return int(value) if value and value.isdecimal() and len(value) < 11 else None
+
+
+def _unset(value: str | None) -> bool:
+    return value is None or value in ("", "null")
+
+
+def _class(text: str) -> str:
+    return text.strip().removeprefix("class ").strip()

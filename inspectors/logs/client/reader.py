@@ -1,0 +1,462 @@
+"""The members' own logs: Java's start-up configuration bound to the member id it joined with.
+
+A Java consumer prints `ConsumerConfig values:` when it is built (its assignors are fixed from then
+on), `Kafka version:`, and `Successfully joined group with generation …` at each rebalance, with
+its member id since 2.4. The three together are an exact list of one member; where two clients of
+one stream cannot be told apart, nothing is said of either (identity.py). Of an assignor
+of somebody's own it prints the class; its name on the wire is known where a join shows it
+(classes.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple, TypedDict
+
+from msgspec.structs import replace
+
+from rebal.groups.clients import assignor_of, family_of
+from rebal.groups.evidence.observations import (
+    Joined,
+    Left,
+    LogRead,
+    Observation,
+    Ran,
+    Rebalanced,
+    Refused,
+)
+from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software, Source
+from rebal.groups.streams import protocol_by_setting
+from rebal.inspectors.logs.client import lines
+from rebal.inspectors.logs.client.classes import ClassNames, own_classes
+from rebal.inspectors.logs.client.configs import Config, Configs, Lookup
+from rebal.inspectors.logs.client.identity import Event, Kind, Lives
+from rebal.inspectors.logs.lines import Stamp, Zone
+from rebal.inspectors.logs.text_input import TextInput, files_in
+
+_JAVA: Final = "apache-kafka-java"
+_EAGER, _COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
+
+
+class ClientLogCounts(Record, frozen=True, kw_only=True):
+    """What was in the logs. `joins` are all that succeeded; the three below are parts of them.
+
+    `joins_without_config` have no configuration before them, `joins_ambiguous` cannot be told from
+    those of another client of that name, `joins_without_member_id` are of clients before 2.4, which
+    do not print it.
+    `consumer_protocol` counts consumers built with `group.protocol=consumer` (no list in use).
+    """
+
+    sources: int = 0
+    lines: int = 0
+    configs: int = 0
+    consumer_protocol: int = 0
+    joins: int = 0
+    joins_without_config: int = 0
+    joins_ambiguous: int = 0
+    joins_without_member_id: int = 0
+    refusals: int = 0
+    leaves: int = 0
+    rebalances: int = 0
+    cut_off_sources: int = 0
+
+
+class ClientLogReading(Record, frozen=True, kw_only=True):
+    """What the members' logs show, and a sentence for each thing that could not be used.
+
+    `logs` are observations too: of the clients that wrote them.
+    """
+
+    observations: tuple[Observation, ...] = ()
+    logs: tuple[LogRead, ...] = ()
+    counts: ClientLogCounts = ClientLogCounts()
+    notes: tuple[str, ...] = ()
+
+
+def read_client_logs(paths: Sequence[Path], tz_offset: Zone = None) -> ClientLogReading:
+    """The joins, refusals, leaves and rebalances that members printed; directories are walked.
+
+    Takes what `kubectl logs` gives, also with `--prefix` and `--timestamps`; text, JSON layouts,
+    gz; `-` is standard input. Times without a zone are taken as of `tz_offset`; where that is not
+    known they are the log's own, written as UTC, and the observations are `local`.
+
+    Raises:
+        DocumentError: a path cannot be read. Lines that make no sense are passed over.
+    """
+    reader = _Reader(tz_offset)
+    for path in files_in(paths):
+        reader.read(TextInput(path))
+    return ClientLogReading(
+        observations=tuple(map(reader.named, reader.found)),
+        logs=tuple(reader.logs),
+        counts=ClientLogCounts(**reader.tally),
+        notes=tuple(reader.notes),
+    )
+
+
+class _Program:
+    """One program of one stream: the configurations it printed, and its library's version."""
+
+    def __init__(self, origin: str) -> None:
+        self.origin = origin
+        self.local = False
+        self.last_at: datetime | None = None
+        self.anchors: list[tuple[datetime, datetime]] = []
+        self.cluster_ids: dict[str, None] = {}
+        self.configs = Configs()
+        self.lives = Lives()
+        self.assignors: dict[tuple[str, str], str | None] = {}
+        self.refused = False
+        self.built: dict[str, list[tuple[lines.Built, Evidence]]] = {}
+        self.builds: Counter[str] = Counter()
+        self.ran: set[tuple[str, str]] = set()
+
+    def stamped(self, stamp: Stamp | None) -> datetime | None:
+        """The time of one of its lines; remembers the newest."""
+        if stamp is None:
+            return None
+        self.local = self.local or stamp.local
+        self.last_at = stamp.at if self.last_at is None else max(self.last_at, stamp.at)
+        return stamp.at
+
+    def read_from(self, source: TextInput) -> LogRead:
+        """What its log is, once it was read."""
+        return LogRead(
+            log=self.origin,
+            origin=self.origin,
+            client=True,
+            local=self.local,
+            last_at=self.last_at,
+            written_at=source.written_at,
+            read_at=datetime.now(UTC),
+            anchors=tuple(self.anchors),
+            cluster_ids=tuple(self.cluster_ids),
+        )
+
+
+class _Where(TypedDict):
+    """The fields of `Seen`."""
+
+    log: str
+    line: int
+    origin: str
+    local: bool
+
+
+class _Place(NamedTuple):
+    """One line of a source, and its time."""
+
+    source: str
+    line: int
+    stamp: Stamp | None
+
+    def of(self, program: _Program) -> _Where:
+        """The place in the program's own log: those of several may be mixed in one source."""
+        local = self.stamp is not None and self.stamp.local
+        return _Where(log=program.origin, line=self.line, origin=program.origin, local=local)
+
+
+# What is known of one line only once its stream was read to its end.
+_Later = Callable[[], Observation | None]
+
+
+class _Reader:
+    def __init__(self, tz_offset: Zone) -> None:
+        self.logs: list[LogRead] = []
+        self.found: list[Observation] = []
+        self._pending: list[Observation | _Later] = []
+        self.tally: dict[str, int] = {}
+        self._classes = ClassNames()
+        # A dict keeps the first of equal sentences and their order.
+        self.notes: dict[str, None] = {}
+        self._tz_offset = tz_offset
+
+    def read(self, source: TextInput) -> None:
+        programs: dict[str, _Program] = {}
+        reading_block: set[str] = set()
+        unnamed_refusal = False
+        number = 0
+        for raw in source.lines():
+            number += 1
+            if not reading_block and not lines.WANTED.search(raw):
+                continue
+            for line in lines.texts(raw, self._tz_offset):
+                program = programs.get(line.program)
+                if program is None:
+                    name = f"{source.name} {line.program}".strip()
+                    program = programs[line.program] = _Program(name)
+                at = program.stamped(line.stamp)
+                if line.program in reading_block:
+                    setting = lines.setting_of(line.text)
+                    if setting is not None:
+                        program.configs.add(setting)
+                        continue
+                    self._end_block(program)
+                    reading_block.discard(line.program)
+                event = lines.event_of(line.text)
+                if isinstance(event, lines.ConfigStart):
+                    program.configs.begin(event.of, at)
+                    reading_block.add(line.program)
+                elif isinstance(event, lines.RefusalText):
+                    unnamed_refusal = unnamed_refusal or not program.refused
+                elif event is not None:
+                    place = _Place(source.name, number, line.stamp)
+                    self._take(event, program, place)
+        for name in reading_block:
+            self._end_block(programs[name])
+        for each in self._pending:
+            seen = each() if callable(each) else each
+            self.found += [seen] if seen is not None else []
+        self._pending.clear()
+        self.logs += [program.read_from(source) for program in programs.values()]
+        if unnamed_refusal and not any(p.refused for p in programs.values()):
+            self._note(
+                f"{source.name}: names InconsistentGroupProtocolException but not its group; "
+                "a member was refused, and the log of org.apache.kafka.clients would say which."
+            )
+        self._count("sources")
+        self._count("lines", number)
+        self._count("cut_off_sources", int(source.cut_off))
+
+    def named(self, seen: Observation) -> Observation:
+        """`seen` with the assignors' names in place of their classes, now that all logs are read.
+
+        A list that holds a class without a name is left empty; its classes stay.
+        """
+        if not isinstance(seen, Joined | Refused):
+            return seen
+        names = self._classes.names(seen.list)
+        if names is not None:
+            return replace(seen, list=names)
+        own = " and ".join(each for each in seen.list if self._classes.names([each]) is None)
+        self._note(
+            f"client id {seen.client_id!r} of group {seen.group_id!r} has {own} in its list, and "
+            "no log given here shows that assignor's name: --request-log does, or the log of a "
+            "start at which it was elected."
+        )
+        return replace(seen, list=())
+
+    def _end_block(self, program: _Program) -> None:
+        config = program.configs.end()
+        if program.configs.spoiled:
+            program.lives.add(Event("spoiled"))
+        if config is not None:
+            program.lives.add(_about("config", config, config=config))
+            self._count("configs")
+            self._count("consumer_protocol", int(config.is_consumer_protocol))
+
+    def _take(self, event: lines.Event, program: _Program, place: _Place) -> None:
+        at = place.stamp.at if place.stamp else None
+        evidence = Evidence(source=Source.CLIENT_LOG, at=at, detail=f"{place.source}:{place.line}")
+        where = place.of(program)
+        lives = program.lives
+        if isinstance(event, lines.Version):
+            lives.add_version(event.version)
+        elif isinstance(event, lines.Started):
+            if at is not None and place.stamp is not None and place.stamp.local:
+                moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=event.at_ms)
+                program.anchors.append((at, moment))
+        elif isinstance(event, lines.ClusterId):
+            program.cluster_ids[event.cluster_id] = None
+        elif isinstance(event, lines.Closed):
+            lives.add(Event("closed", client_id=event.client_id))
+        elif isinstance(event, lines.Given):
+            lives.add(_about("given", event, event.member_id))
+        elif isinstance(event, lines.Standing):
+            lives.add(_about(event.of, event, event.member_id))
+        elif isinstance(event, lines.Built):
+            program.built.setdefault(event.client_id, []).append((event, evidence))
+            program.builds[event.client_id] += 1
+        elif isinstance(event, lines.Join):
+            lives.add(_about("joined", event, event.member_id))
+            program.assignors[event.group_id, event.client_id] = event.assignor
+            if not event.worker:
+                self._ran(event, program, evidence, where)
+            self._pending.append(partial(self._join, event, program, evidence, where))
+        elif isinstance(event, lines.Refusal):
+            program.refused = True
+            # Who is fenced was a member: its own configuration stays that of its member id.
+            fenced = event.error == "FENCED_INSTANCE_ID"
+            number = -1 if fenced else lives.add(_about("rejected", event))
+            self._pending.append(partial(self._refusal, event, program, evidence, number, where))
+        elif isinstance(event, lines.Leave):
+            self._count("leaves")
+            # Connect's own log layout prints the logger's name after it.
+            closing = (event.reason or "").startswith("the consumer is being closed")
+            lives.add(_about("left" if closing else "lost", event, event.member_id))
+            self._pending.append(
+                Left(
+                    **where,
+                    group_id=event.group_id,
+                    member_id=event.member_id,
+                    at=at,
+                    instance_id=event.instance_id,
+                    reason=event.reason,
+                    evidence=evidence,
+                )
+            )
+        elif isinstance(event, lines.Leader) and at is not None:
+            self._count("rebalances")
+            self._pending.append(
+                Rebalanced(
+                    **where,
+                    group_id=event.group_id,
+                    generation_id=event.generation_id,
+                    at=at,
+                    assignor=program.assignors.get((event.group_id, event.client_id)),
+                    evidence=evidence,
+                )
+            )
+
+    def _join(
+        self, event: lines.Join, program: _Program, evidence: Evidence, where: _Where
+    ) -> Joined | None:
+        self._count("joins")
+        source = evidence.detail.rpartition(":")[0]
+        found = program.lives.of_member(event.group_id, event.member_id, event.client_id)
+        who = f"client id {event.client_id!r} of group {event.group_id!r}"
+        if found is Lookup.NONE:
+            self._count("joins_without_config")
+            self._note(
+                f"{source}: {who} joined, but no `ConsumerConfig values:` stands before it; "
+                "give the log from the start of the process."
+            )
+            return None
+        if found is Lookup.AMBIGUOUS:
+            self._count("joins_ambiguous")
+            self._note(
+                f"{source}: {who} joined, and which of several clients of that name it is cannot "
+                "be told; give one log per process from its start (or `kubectl logs --prefix`)."
+            )
+            return None
+        if not event.member_id:
+            self._count("joins_without_member_id")
+            names = ", ".join(assignor_of(each) or each for each in found.classes)
+            self._note(
+                f"{source}: {who} joined with [{names}] but printed no member id (clients before "
+                "2.4 do not), so only the request log can tell which member it is."
+            )
+            return None
+        self._classes.learn(found.classes, event.assignor)
+        return Joined(
+            **where,
+            group_id=event.group_id,
+            member_id=event.member_id,
+            list=found.classes,
+            new=True,
+            classes=own_classes(found.classes),
+            built_at=found.printed_at,
+            at=evidence.at,
+            client_id=event.client_id,
+            instance_id=event.instance_id or found.instance_id,
+            software=_software(found.version, evidence),
+            generation_id=event.generation_id,
+            session_timeout_ms=found.session_timeout_ms,
+            rebalance_timeout_ms=found.rebalance_timeout_ms,
+            held_back_ms=found.held_back_ms,
+            protocol_type="connect" if event.worker else "consumer",
+            evidence=evidence,
+        )
+
+    def _ran(self, event: lines.Join, program: _Program, seen: Evidence, where: _Where) -> None:
+        """A member's first join is of the consumer that was built last with its client id.
+
+        That line is missing where a program prints nothing of its assignor, and from 4.0 on: then
+        the version and the program's own configuration tell.
+        """
+        key = (event.group_id, event.member_id)
+        if not event.member_id or key in program.ran:
+            return
+        program.ran.add(key)
+        built = program.built.pop(event.client_id, [])
+        self._pending.append(partial(self._ran_as_built, event, program, seen, built, where))
+
+    def _ran_as_built(
+        self,
+        event: lines.Join,
+        program: _Program,
+        seen: Evidence,
+        built: Sequence[tuple[lines.Built, Evidence]],
+        where: _Where,
+    ) -> Ran | None:
+        # Two that were built before either joined cannot be told apart, where they differ.
+        if any(one.is_eager is not built[-1][0].is_eager for one, _ in built):
+            return None
+        found = program.lives.of_member(event.group_id, event.member_id, event.client_id)
+        if found is Lookup.AMBIGUOUS or (
+            # Without a configuration, the lines of the assignor must account for all members.
+            found is Lookup.NONE
+            and program.lives.joined(event.group_id, event.client_id)
+            > program.builds[event.client_id]
+        ):
+            return None
+        config = found if isinstance(found, Config) else None
+        setting = config.upgrade_from if config else None
+        version = config.version if config else None
+        value = None
+        if setting is not None:
+            value = protocol_by_setting(_software(version, seen), setting)
+        if built:
+            last, seen = built[-1]
+            told, value = value, _EAGER if last.is_eager else _COOPERATIVE
+            setting = last.upgrade_from or (setting if told is value else None)
+        if value is None:
+            return None
+        said = "Cooperative enabled" if setting is None else f"upgrade.from={setting or '(unset)'}"
+        return Ran(
+            **where,
+            group_id=event.group_id,
+            member_id=event.member_id,
+            value=value,
+            upgrade_from=setting,
+            evidence=replace(seen, detail=f"{seen.detail} {said}"),
+        )
+
+    def _refusal(
+        self,
+        event: lines.Refusal,
+        program: _Program,
+        evidence: Evidence,
+        number: int,
+        where: _Where,
+    ) -> Refused:
+        self._count("refusals")
+        found = program.lives.of_rejection(number)
+        config = found if isinstance(found, Config) else None
+        return Refused(
+            **where,
+            error=event.error,
+            group_id=event.group_id,
+            list=config.classes if config else (),
+            at=evidence.at,
+            client_id=event.client_id,
+            instance_id=event.instance_id or (config.instance_id if config else None),
+            software=_software(config.version if config else None, evidence),
+            evidence=evidence,
+        )
+
+    def _count(self, what: str, by: int = 1) -> None:
+        self.tally[what] = self.tally.get(what, 0) + by
+
+    def _note(self, sentence: str) -> None:
+        self.notes.setdefault(sentence)
+
+
+def _about(
+    kind: Kind,
+    of: Config | lines.Given | lines.Join | lines.Leave | lines.Refusal | lines.Standing,
+    member_id: str = "",
+    config: Config | None = None,
+) -> Event:
+    """The line as an event of its client."""
+    return Event(kind, of.group_id, of.client_id, of.instance_id, member_id, of.worker, config)
+
+
+def _software(version: str | None, evidence: Evidence) -> Software:
+    return Software(
+        family=family_of(_JAVA, version), name=_JAVA, version=version, evidence=(evidence,)
+    )

@@ -1,0 +1,1 @@
+"""Whether the coordinator admits a restart, and the advice that follows from it."""

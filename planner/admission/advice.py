@@ -1,0 +1,574 @@
+"""Restart advice as data: no other module recommends a restart.
+
+Every advice asks the admission check first (check.py): a restart is recommended only where the
+coordinator is proven to admit it. What is not proven names the evidence that would prove it, and
+what is proven to be rejected says why. The text is made from the data (wording.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from rebal.groups.model import GroupState, Knowledge, Member, Tri
+from rebal.planner.admission import wording as text
+from rebal.planner.admission.check import (
+    INCONSISTENT,
+    Admission,
+    Event,
+    Join,
+    Leave,
+    Needs,
+    Settle,
+    admitted,
+    restart,
+)
+from rebal.planner.admission.memory import memory_of
+from rebal.planner.admission.wording import (
+    CONFIRM,
+    CUT_OVER,
+    EVIDENCE,
+    NONE,
+    REPLAN,
+    RESTART,
+    START,
+    STOP,
+    TEMPORARY,
+    WAIT,
+)
+from rebal.planner.clients import is_mixed
+from rebal.planner.context import Context, Facts, ids
+from rebal.planner.plan import Advice, Finding, ValidWhile
+
+# How many members are tried for one that is admitted, and how many withheld restarts are listed.
+_TRIED: Final = 50
+_LISTED: Final = 20
+# Up to so many static members are restarted one by one, with no rebalance, to cure a reload.
+_FEW: Final = 2
+_EVIDENCE: Final = {
+    Needs.PROBE: ("probe", "client log", "request log"),
+    Needs.LISTS: ("client log", "request log"),
+    Needs.RELOAD: ("probe",),
+    Needs.BROKER: ("broker settings", "probe"),
+    Needs.STATE: (),
+    Needs.CONFLICT: ("client log", "request log"),
+}
+# What the user accepts by ignoring a rule, where the admission cannot be told.
+_ACCEPTS: Final = {"RB901": ("client log", "request log"), "RB113": ("probe",)}
+
+
+def restart_of(
+    context: Context, facts: Facts, assignors: tuple[str, ...] = (), *, step: int | None = None
+) -> Advice:
+    """Return the advice on one member's restart with a list (empty: the one it has today)."""
+    names = assignors or _next_list(facts)
+    answer = _asked(context, facts, names, killed=False)
+    after = []
+    dynamic = facts.member.instance_id is None
+    if answer.verdict is Tri.YES and dynamic:
+        killed = _asked(context, facts, names, killed=True)
+        if killed.verdict is not Tri.YES:
+            after.append(
+                f"see that {facts.name} has left the group before it starts: beside its old entry "
+                f"it is {'rejected' if killed.verdict is Tri.NO else 'not known to be admitted'}"
+            )
+    if answer.verdict is Tri.YES and not dynamic:
+        after.append(f"never run two processes with the instance id {facts.member.instance_id}")
+    return worded(
+        Advice(
+            action=RESTART,
+            members=(facts.member.member_id,),
+            names=(facts.name,),
+            assignors=assignors,
+            after=tuple(after),
+            step=step,
+            risks=(*_race(context, answer), *_risks(context, [facts])),
+            **_judged(context, answer),
+        )
+    )
+
+
+def start_of(
+    context: Context,
+    names: Sequence[str],
+    lists: Iterable[tuple[str, ...]],
+    *,
+    instances: Sequence[str | None] = (),
+    step: int | None = None,
+) -> Advice:
+    """Return the advice on starting members that are not in the group, with the first admitted
+    one of `lists`."""
+    found: list[Advice] = []
+    # Whoever was a member before found room.
+    memory = replace(context.memory, room=max(context.memory.room, len(names)))
+    static = tuple(instances) or (None,) * len(names)
+    for assignors in dict.fromkeys(lists):
+        joins = [
+            Join(
+                assignors=assignors or None,
+                name=name,
+                instance_id=instance,
+                protocol_type=context.group.protocol_type or "consumer",
+            )
+            for name, instance in zip(names, static, strict=True)
+        ]
+        answer = admitted(memory, joins)
+        found.append(
+            Advice(
+                action=START,
+                names=tuple(names),
+                assignors=assignors,
+                step=step,
+                **_judged(context, answer),
+            )
+        )
+        if answer.verdict is Tri.YES:
+            break
+    return worded(_first(found))
+
+
+def cut_over_of(
+    context: Context,
+    stopped: Sequence[Facts],
+    assignors: tuple[str, ...],
+    *,
+    step: int | None = None,
+) -> Advice:
+    """Return the advice on stopping all of `stopped` before one of them starts with the list."""
+    answer = admitted(context.memory, _stop_and_start(context, stopped, assignors))
+    static = [facts for facts in stopped if facts.member.instance_id is not None]
+    everybody = len(stopped) == len(context.members)
+    gone = "see the group Empty" if everybody else "see the group Stable without what was stopped"
+    after = [f"{gone} before the first one starts"]
+    if static:
+        after.append(
+            f"{context.named(static)} "
+            f"{'is' if len(static) == 1 else 'are'} static and counted until the session ends"
+        )
+    return worded(
+        Advice(
+            action=CUT_OVER,
+            members=ids(stopped),
+            names=tuple(facts.name for facts in stopped),
+            assignors=assignors,
+            after=tuple(after),
+            step=step,
+            **_judged(context, answer),
+        )
+    )
+
+
+def _stop_and_start(
+    context: Context, stopped: Sequence[Facts], assignors: tuple[str, ...]
+) -> list[Event]:
+    """Return the events of a cut-over: all leave, the others rebalance, all join."""
+    leaves = [Leave(member_id=facts.member.member_id) for facts in stopped]
+    joins = [
+        Join(
+            assignors=assignors or None,
+            name=facts.name,
+            instance_id=facts.member.instance_id,
+            protocol_type=context.group.protocol_type or "consumer",
+        )
+        for facts in stopped
+    ]
+    return [*leaves, Settle(), *joins]
+
+
+def cutting_over(
+    context: Context,
+    stopped: Sequence[Facts],
+    assignors: tuple[str, ...],
+    wide: tuple[str, ...],
+    *,
+    step: int | None = None,
+) -> tuple[Advice, tuple[Advice, ...]]:
+    """Return the advice on stopping `stopped` together, and what is withheld.
+
+    Where the start is not admitted, the advice is what must come before, as in `narrowing`.
+    """
+    made = cut_over_of(context, stopped, assignors, step=step)
+    if made.verdict is Tri.YES:
+        return made, ()
+    sent = memory_of(context, rejoined=True)
+    whole = [admitted(sent, _stop_and_start(context, stopped, assignors))]
+    others = [facts for facts in context.members if facts not in stopped]
+    remedy = _remedy(context, others, assignors, wide=wide, first=made, by_lists=whole, step=step)
+    return remedy, (made,)
+
+
+def cure_of(context: Context, *, step: int | None = None) -> Advice:
+    """Return the cheapest way to have the coordinator remember every list again (RB113).
+
+    A rebalance makes every running member join with its whole list. A dynamic member's restart
+    starts one; a static member's restart does not, and shows the coordinator its own list only. So:
+    a dynamic member's restart; where all are static, one more member that comes and leaves (two
+    rebalances, whatever the size), or each one's restart where there are no more than two. Where a
+    rebalance has completed since the load and a list is still short, a static member was down
+    then, and its own return is the only cure.
+    """
+    dynamic = [facts for facts in context.members if facts.member.instance_id is None]
+    static = [facts for facts in context.members if facts.member.instance_id is not None]
+    if dynamic and context.reloaded is not Tri.NO:
+        return _first(_as_it_runs(context, facts, step) for facts in dynamic[:_TRIED])
+    suspects = _short(context, static)
+    if suspects and (context.reloaded is Tri.NO or len(suspects) <= _FEW):
+        return _first(_as_it_runs(context, facts, step) for facts in suspects[:_TRIED])
+    if not static:
+        return show(
+            context, Needs.CONFLICT, "the coordinator's lists and the logs are at odds", step=step
+        )
+    common = _common_list(context)
+    join = Join(assignors=common or None, protocol_type="consumer")
+    made = Advice(
+        action=TEMPORARY,
+        assignors=common,
+        after=text.TEMPORARY_AFTER,
+        step=step,
+        risks=tuple(_risks(context, ())),
+        **_judged(context, admitted(context.memory, [join])),
+    )
+    return worded(made)
+
+
+def _as_it_runs(context: Context, facts: Facts, step: int | None) -> Advice:
+    """Return the advice on a restart that changes no list: by name where the file differs."""
+    runs, declared = facts.member.assignors, _next_list(facts)
+    exact = runs.knowledge is Knowledge.EXACT
+    return restart_of(
+        context, facts, runs.list if exact and declared != runs.list else (), step=step
+    )
+
+
+def _short(context: Context, static: Sequence[Facts]) -> list[Facts]:
+    """Static members of which the coordinator may still hold what a load left."""
+    open_ = {e.member_id for case in context.memory.cases for e in case if len(e.lists) > 1}
+    return [facts for facts in static if facts.member.member_id in open_]
+
+
+def _first(found: Iterable[Advice]) -> Advice:
+    """Return the first that is admitted, else the first."""
+    first = None
+    for one in found:
+        if one.verdict is Tri.YES:
+            return one
+        first = first or one
+    assert first is not None
+    return first
+
+
+def narrowing(
+    context: Context,
+    to_do: Sequence[Facts],
+    assignors: tuple[str, ...],
+    wide: tuple[str, ...],
+    *,
+    step: int | None = None,
+) -> tuple[Advice, tuple[Advice, ...]]:
+    """Return the advice on restarting one of `to_do` with the list, and what is withheld.
+
+    Where none is admitted, the advice is what must come before: the `wide` list for who lacks the
+    assignor, a cure for a coordinator that has forgotten, or the evidence that would tell.
+    """
+    tried = [restart_of(context, facts, assignors, step=step) for facts in to_do[:_TRIED]]
+    good = next((one for one in tried if one.verdict is Tri.YES), None)
+    withheld = tuple(one for one in tried if one.verdict is not Tri.YES)[:_LISTED]
+    if good is not None:
+        return good, withheld
+    if not tried:
+        return nothing("no member is left to restart in this step", step=step), ()
+    first = next((one for one in tried if one.verdict is Tri.NO), tried[0])
+    sent = memory_of(context, rejoined=True)
+    by_lists = [
+        admitted(sent, restart(sent, facts.member.member_id, assignors)) for facts in to_do[:_TRIED]
+    ]
+    made = _remedy(
+        context, context.members, assignors, wide=wide, first=first, by_lists=by_lists, step=step
+    )
+    return made, withheld
+
+
+def _remedy(
+    context: Context,
+    others: Sequence[Facts],
+    assignors: tuple[str, ...],
+    *,
+    wide: tuple[str, ...],
+    first: Advice,
+    by_lists: Sequence[Admission],
+    step: int | None,
+) -> Advice:
+    """Return what must come before `first`, which is not admitted.
+
+    `others` are those that may get the `wide` list, `by_lists` the answers once every member has
+    joined again with its whole list.
+    """
+    if context.group.state is not GroupState.STABLE:
+        return wait(first.reason, step=step)
+    lacking = [f for f in others if _lacks_all(context, f, assignors)]
+    able = [f for f in lacking if starts_with(context, f, wide) is Tri.YES]
+    if able and wide:
+        back = _first(restart_of(context, f, wide, step=step) for f in able[:_TRIED])
+        if back.verdict is Tri.YES:
+            return back
+    elif lacking and wide:
+        return _no_wide_list(context, lacking, wide, step)
+    if first.error not in (None, INCONSISTENT):
+        return stop(first.reason, step=step)
+    asked = any(n in {*context.memory.in_all, *context.memory.not_in_all} for n in assignors)
+    if any(one.verdict is Tri.YES for one in by_lists):
+        if context.reloaded is not Tri.YES and not asked and context.can_probe:
+            return show(context, Needs.PROBE, first.reason, step=step)
+        return cure_of(context, step=step)
+    if first.verdict is Tri.NO:
+        return replan(context.group.group_id, first.reason, step=step)
+    if asked and context.reloaded is not Tri.NO and _knows_nothing_more(context):
+        return cure_of(context, step=step)
+    needs = first.evidence_needed or ("client log", "request log")
+    return _evidence(context, needs, first.reason, step)
+
+
+def starts_with(context: Context, facts: Facts, assignors: Sequence[str]) -> Tri:
+    """Return whether this member's client starts with the list: some refuse a mixed one."""
+    return context.may_take_mixed(facts) if is_mixed(assignors) else Tri.YES
+
+
+def _no_wide_list(
+    context: Context, lacking: Sequence[Facts], wide: Sequence[str], step: int | None
+) -> Advice:
+    """Return the advice where no member that lacks the assignor is known to take the wide list."""
+    open_ = [f for f in lacking if starts_with(context, f, wide) is Tri.CANNOT_TELL]
+    if not open_:
+        why = f"{context.named(lacking)} cannot start with [{', '.join(wide)}] (RB104)"
+        return replan(context.group.group_id, why, step=step)
+    why = f"the client of {context.named(open_)} is not known, and not every client starts with"
+    return show(context, Needs.LISTS, f"{why} [{', '.join(wide)}] (RB906)", step=step)
+
+
+def _knows_nothing_more(context: Context) -> bool:
+    """No list is known, so that a rebalance (which shows every list) is the next evidence."""
+    return not any(f.member.assignors.knowledge is Knowledge.EXACT for f in context.members)
+
+
+def _lacks_all(context: Context, facts: Facts, assignors: Sequence[str]) -> bool:
+    return all(context.supports(facts, name) is Tri.NO for name in assignors)
+
+
+def show(context: Context, needs: Needs, reason: str, *, step: int | None = None) -> Advice:
+    """Return the advice to add the evidence that would decide."""
+    return _evidence(context, _EVIDENCE[needs], reason, step)
+
+
+def _evidence(context: Context, needed: Sequence[str], reason: str, step: int | None) -> Advice:
+    kinds = tuple(k for k in needed if k != "probe" or context.can_probe)
+    return worded(
+        Advice(
+            action=EVIDENCE,
+            verdict=Tri.CANNOT_TELL,
+            reason=reason,
+            evidence_needed=kinds or ("client log", "request log"),
+            step=step,
+        )
+    )
+
+
+def wait(reason: str, *, step: int | None = None) -> Advice:
+    """Return the advice to look again later."""
+    return worded(Advice(action=WAIT, verdict=Tri.CANNOT_TELL, reason=reason, step=step))
+
+
+def stop(reason: str, *, by: str = "this", step: int | None = None) -> Advice:
+    """Return the advice to restart nothing until a person has looked at `by`, a rule's id."""
+    made = Advice(action=STOP, verdict=Tri.NO, reason=reason, step=step)
+    return replace(made, text=text.stop(by))
+
+
+def nothing(reason: str, *, step: int | None = None) -> Advice:
+    """Return the advice that nothing is left to do."""
+    return worded(Advice(action=NONE, reason=reason, step=step))
+
+
+def replan(group_id: str, reason: str, *, verdict: Tri = Tri.NO, step: int | None = None) -> Advice:
+    """Return the advice to make a new plan."""
+    return worded(
+        Advice(
+            action=REPLAN,
+            verdict=verdict,
+            reason=reason,
+            command=f"rebal plan-upgrade {group_id}",
+            step=step,
+        )
+    )
+
+
+def acceptable(advice: Advice, ignore: Mapping[str, str]) -> bool:
+    """Return whether the user took an open answer upon themselves, by ignoring the rule that asks.
+
+    What is proven to be rejected is never accepted.
+    """
+    kinds = {kind for rule, kinds in _ACCEPTS.items() if rule in ignore for kind in kinds}
+    return advice.verdict is Tri.CANNOT_TELL and bool(kinds & set(advice.evidence_needed))
+
+
+def accepted(advice: Advice) -> Advice:
+    """Return an open advice as the user accepted it."""
+    made = replace(advice, verdict=Tri.YES, reason=f"accepted by you: {advice.reason}")
+    return worded(made)
+
+
+def confirm(step: int, *, by_hand: bool) -> Advice:
+    """Return the advice that a person looks at what no evidence shows of a step."""
+    return worded(
+        Advice(
+            action=CONFIRM,
+            verdict=Tri.CANNOT_TELL,
+            reason="no evidence shows it",
+            evidence_needed=() if by_hand else ("request log", "client log"),
+            command=f'rebal verify PLAN --confirm {step} --reason "…"',
+            step=step,
+        )
+    )
+
+
+def open_question(finding: Finding, *, step: int | None = None) -> Advice:
+    """Return the advice to answer a rule that cannot tell."""
+    said = f"first {finding.rule}: {finding.fix or finding.message}"
+    return Advice(
+        action=EVIDENCE, verdict=Tri.CANNOT_TELL, reason=finding.message, step=step, text=said
+    )
+
+
+def worded(advice: Advice) -> Advice:
+    """Return the advice with its text."""
+    return replace(advice, text=text.worded(advice))
+
+
+def _judged(context: Context, answer: Admission) -> dict[str, Any]:
+    """The fields that an admission gives."""
+    group = context.group
+    coordinator = group.coordinator
+    needed = _EVIDENCE[answer.needs] if answer.needs is not None else ()
+    return {
+        "verdict": answer.verdict,
+        "error": answer.error,
+        "reason": answer.reason,
+        "evidence_needed": tuple(k for k in needed if k != "probe" or context.can_probe),
+        "valid_while": ValidWhile(
+            generation=group.generation,
+            assignor=group.assignor,
+            leader_epoch=None
+            if answer.elected or coordinator is None
+            else coordinator.leader_epoch,
+        ),
+    }
+
+
+def _asked(
+    context: Context, facts: Facts, names: tuple[str, ...] | None, *, killed: bool
+) -> Admission:
+    events = restart(
+        context.memory,
+        facts.member.member_id,
+        names,
+        killed=killed,
+        protocol_type=context.group.protocol_type or None,
+        session_ms=_session(context, facts.member),
+    )
+    return admitted(context.memory, events)
+
+
+def _session(context: Context, member: Member) -> int | None:
+    """The session timeout of its next start; None for the one that the brokers accepted."""
+    declared = member.declared.session_timeout_ms if member.declared is not None else None
+    own = member.timeouts.session_ms if member.timeouts is not None else None
+    if declared is not None and declared != own:
+        return declared
+    return own if context.memory.session_ms is not None else None
+
+
+def _next_list(facts: Facts) -> tuple[str, ...] | None:
+    """The list that a restart without a change brings: its file's, else the one it runs."""
+    declared = facts.member.declared
+    if declared is not None and declared.list and declared.group_protocol != "consumer":
+        return declared.list
+    known = facts.member.assignors
+    return known.list if known.knowledge is Knowledge.EXACT else None
+
+
+def _common_list(context: Context) -> tuple[str, ...]:
+    """The one exact list that every member has; empty where they differ or one is not known."""
+    lists = {
+        facts.member.assignors.list if facts.member.assignors.knowledge is Knowledge.EXACT else ()
+        for facts in context.members
+    }
+    return lists.pop() if len(lists) == 1 else ()
+
+
+def _race(context: Context, answer: Admission) -> Iterator[str]:
+    """Yield the event between look and join that would have the join rejected."""
+    if answer.verdict is Tri.YES and not answer.elected and context.group.assignor:
+        yield (
+            f"the list does not hold {context.group.assignor}, which is elected: a coordinator "
+            "reload before the restart has it rejected, so look again right before each restart"
+        )
+
+
+def _risks(context: Context, restarted: Sequence[Facts]) -> Iterator[str]:
+    """Yield the risks that end no member and that an operator must know."""
+    own = set(ids(restarted))
+    static = [
+        f
+        for f in context.members
+        if f.member.instance_id is not None and f.member.member_id not in own
+    ]
+    rebalances = not restarted or any(f.member.instance_id is None for f in restarted)
+    if static and rebalances:
+        yield (
+            f"if one of the static members ({context.named(static, 3)}) is down, the rebalance "
+            "waits for it up to the rebalance timeout"
+        )
+
+
+def restart_fix(
+    context: Context,
+    members: Sequence[Facts],
+    assignors: tuple[str, ...] = (),
+    *,
+    change: str = "",
+    then: str = "",
+) -> str:
+    """Return the sentence that has `members` restarted, if each of the restarts is admitted.
+
+    `change` is a sentence that comes before it, `then` words that follow. Where one is not
+    admitted, the sentence says so and why.
+    """
+    found = [restart_of(context, facts, assignors) for facts in members[:_TRIED]]
+    refusing = [f for f in members if starts_with(context, f, assignors) is not Tri.YES]
+    if refusing:
+        return text.not_known_to_start(context.named(refusing), assignors)
+    who = context.named(members)
+    return text.restart_fix(found, who, assignors, change=change, then=then)
+
+
+def cut_over_fix(
+    context: Context, members: Sequence[Facts], assignors: tuple[str, ...] = (), *, change: str = ""
+) -> str:
+    """Return the sentence that has `members` stopped together and started, if that is admitted."""
+    made = cut_over_of(context, members, assignors)
+    return text.sentence(replace(made, change=change, text=""))
+
+
+def cure_fix(context: Context) -> str:
+    """Return the sentence that has the coordinator remember every list again."""
+    return text.sentence(cure_of(context))
+
+
+def start_fix(context: Context, names: Sequence[str], step_list: tuple[str, ...] = ()) -> str:
+    """Return the sentence that brings clients back that are not in the group."""
+    elected = context.memory.elected
+    if elected is None:
+        return text.sentence(wait("nothing is elected: look again when the group is Stable"))
+    wanted = [step_list] if step_list else []
+    return text.sentence(start_of(context, names, [*wanted, (elected,)]))

@@ -1,0 +1,431 @@
+"""Would the coordinator admit this restart now? `admitted(memory, action)`; pure, in three values.
+
+`CoordinatorMemory` is what the coordinator may hold of every member it counts; an action is a
+sequence of `Leave` and `Join`. The answer is yes or no only where every memory that fits the
+evidence gives it.
+
+The coordinator's order, held against 4.1.1 and 3.9.1 by tests/live/test_admission_live.py:
+
+1. session timeout bounds (26): GroupCoordinatorService.joinGroup; Scala:
+   GroupCoordinator.handleJoinGroup.
+2. group size (81): GroupMetadataManager.acceptJoiningMember, in a KIP-848 group
+   throwIfConsumerGroupIsFull; Scala: GroupCoordinator.acceptJoiningMember. While a rebalance is
+   prepared only members that have joined again count; the last of the old ones is then rejected.
+3. a Dead group (15), then type and lists (23): ClassicGroup.supportsProtocols; Scala:
+   GroupMetadata.supportsProtocols. An Empty group takes any list; else the type is equal and one
+   assignor of the joiner is in every remembered list, the joiner's own old entry included. A
+   KIP-848 group counts its classic members only: ConsumerGroup.supportsClassicProtocols.
+4. the member id (79): a dynamic client joins again with the id it is given, and all is checked
+   again; its list is stored by that second join. Then the instance id (82).
+
+A rejected join stores nothing. A killed dynamic member counts until its session expires or a
+rebalance ends without it, a static one until its session expires. After a `Leave` or a `Join` the
+others join again; a member whose list a coordinator load has shortened then sends its whole list,
+so a list that is rejected at once may be admitted a moment later: no is said only where both fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
+
+from rebal.groups.model import GroupState, GroupType, Record, Tri
+from rebal.planner.admission.remembered import CoordinatorMemory, Entry, Held
+from rebal.planner.admission.remembered import worlds as worlds_of
+
+INCONSISTENT: Final = "INCONSISTENT_GROUP_PROTOCOL"
+FULL: Final = "GROUP_MAX_SIZE_REACHED"
+SESSION: Final = "INVALID_SESSION_TIMEOUT"
+FENCED: Final = "FENCED_INSTANCE_ID"
+DEAD: Final = "COORDINATOR_NOT_AVAILABLE"
+
+
+class Leave(Record, frozen=True, kw_only=True):
+    """A member is counted no more: it left, was removed, or its session has expired."""
+
+    member_id: str
+
+
+class Join(Record, frozen=True, kw_only=True):
+    """A client joins with a list. `assignors` is None for the list that a member has today, where
+    it is not known; it then holds the elected assignor.
+
+    `instance_id` makes it a static member. `running`: the member that has this instance id still
+    runs (a surge). `session_ms` is its session timeout (None: one that was admitted before).
+    """
+
+    assignors: tuple[str, ...] | None
+    name: str = ""
+    instance_id: str | None = None
+    protocol_type: str = "consumer"
+    session_ms: int | None = None
+    running: bool = False
+
+
+class Settle(Record, frozen=True, kw_only=True):
+    """A rebalance completes: every member that runs has joined again with its whole list."""
+
+
+Event: TypeAlias = Leave | Join | Settle
+Action: TypeAlias = Sequence[Event]
+
+
+class Needs(StrEnum):
+    """Evidence that would decide, the cheapest first."""
+
+    PROBE = "probe"
+    LISTS = "lists"
+    RELOAD = "reload"
+    BROKER = "broker settings"
+    STATE = "state"
+    CONFLICT = "conflict"
+
+
+class Admission(Record, frozen=True, kw_only=True):
+    """The coordinator's answer to an action's joins.
+
+    `error` is Kafka's error name where the answer is no (None: which of two it is depends on what
+    was not read). `assignor` is one that every remembered list holds and that admits the join.
+    `elected`: the join's list holds the elected assignor, so a coordinator load between the look
+    and the join changes nothing. `blame` are the ids of the entries that decide (no) or are not
+    known (cannot tell). `needs` is the cheapest evidence that would decide. `ends` are the ids of
+    running members that the action fences.
+    """
+
+    verdict: Tri
+    reason: str = ""
+    error: str | None = None
+    assignor: str | None = None
+    elected: bool = False
+    blame: tuple[str, ...] = ()
+    needs: Needs | None = None
+    ends: tuple[str, ...] = ()
+
+
+def admitted(memory: CoordinatorMemory, action: Action) -> Admission:
+    """Return whether every join of `action`, in its order, is admitted.
+
+    The answer is that of the first join that is not a yes; of several yes the last one's, and
+    `elected` only where it is true of all.
+    """
+    found: list[Admission] = []
+    ends: list[str] = []
+    for event in action:
+        if isinstance(event, Join):
+            one = _join(memory, event)
+            found.append(one)
+            ends += one.ends
+            if one.verdict is not Tri.YES:
+                break
+        memory = after(memory, event)
+    if not found:
+        return Admission(verdict=Tri.YES, reason="nobody joins", elected=True)
+    return replace(found[-1], elected=all(one.elected for one in found), ends=tuple(ends))
+
+
+def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
+    """Return the memory once `event` is through (a join: once it was admitted)."""
+    if isinstance(event, Leave):
+        came = tuple(entry for entry in memory.came if entry.member_id != event.member_id)
+        made = replace(memory, left=memory.left | {event.member_id}, came=came)
+        return replace(made, emptied=made.emptied or made.empty)
+    if isinstance(event, Settle):
+        return replace(memory, settled=True)
+    same = _same_instance(memory, event)
+    if same is not None:
+        memory = after(memory, Leave(member_id=same.member_id))
+    entry = Entry(
+        member_id=f"joined {len(memory.left) + len(memory.came)}",
+        name=event.name,
+        instance_id=event.instance_id,
+        lists=(_held(memory, event.assignors),),
+    )
+    kind = memory.protocol_type if not memory.emptied or memory.came else event.protocol_type
+    return replace(memory, came=(*memory.came, entry), protocol_type=kind)
+
+
+def restart(
+    memory: CoordinatorMemory,
+    member_id: str,
+    assignors: tuple[str, ...] | None,
+    *,
+    killed: bool = False,
+    protocol_type: str | None = None,
+    session_ms: int | None = None,
+) -> tuple[Event, ...]:
+    """Return the events of one member's restart with a list (None: its own, as it is).
+
+    A dynamic member leaves first, unless it is `killed`: then its old entry counts until its
+    session ends. A static member does not leave; its entry is replaced by the join.
+    """
+    entry = next((one for one in memory.entries if one.member_id == member_id), None)
+    instance = entry.instance_id if entry is not None else None
+    join = Join(
+        assignors=assignors,
+        name=entry.name if entry is not None else "",
+        instance_id=instance,
+        protocol_type=protocol_type or memory.protocol_type or "consumer",
+        session_ms=session_ms,
+    )
+    if entry is None or instance is not None or killed:
+        return (join,)
+    return (Leave(member_id=member_id), join)
+
+
+def _join(memory: CoordinatorMemory, join: Join) -> Admission:
+    if memory.state is GroupState.DEAD:
+        return Admission(
+            verdict=Tri.CANNOT_TELL,
+            reason="the group is Dead: the coordinator asks the client to try again",
+            error=DEAD,
+            needs=Needs.STATE,
+        )
+    early = (_out_of_bounds(memory, join), _too_many(memory, join))
+    for one in early:
+        if one is not None and one.verdict is Tri.NO:
+            return one
+    ends: tuple[str, ...] = ()
+    same = _same_instance(memory, join)
+    if same is not None and join.running:
+        ends = (same.member_id,)
+    answer = _by_lists(memory, join)
+    unread = next((one for one in early if one is not None), None)
+    if unread is not None:
+        # Rejected by its list in any case; with which error depends on what was not read.
+        return replace(answer, error=None) if answer.verdict is Tri.NO else unread
+    if ends and answer.verdict is Tri.YES:
+        answer = replace(
+            answer,
+            verdict=Tri.NO,
+            error=FENCED,
+            reason=f"{same.name if same else ''} still runs with the same group.instance.id "
+            f"and would be fenced ({FENCED})",
+        )
+    return replace(answer, ends=ends)
+
+
+def _out_of_bounds(memory: CoordinatorMemory, join: Join) -> Admission | None:
+    if join.session_ms is None:
+        return None
+    if memory.session_ms is None:
+        return Admission(
+            verdict=Tri.CANNOT_TELL,
+            needs=Needs.BROKER,
+            reason="the brokers' bounds of session.timeout.ms were not read",
+        )
+    low, high = memory.session_ms
+    if low <= join.session_ms <= high:
+        return None
+    return Admission(
+        verdict=Tri.NO,
+        error=SESSION,
+        reason=f"its session.timeout.ms is {join.session_ms}, and the brokers accept {low} to "
+        f"{high} ({SESSION})",
+    )
+
+
+def _too_many(memory: CoordinatorMemory, join: Join) -> Admission | None:
+    """GroupMetadataManager.acceptJoiningMember: a new member id needs a free place.
+
+    A static member that restarts sends no member id: its own entry takes its place. While a
+    rebalance gathers members only those that have joined it count, so a group that is full by its
+    entries may have room.
+    """
+    more = len(memory.came) - len(memory.left)
+    if memory.empty or more < 0 or (memory.max_size is None and more < memory.room):
+        return None
+    also = "; a static member that restarts needs a free place too" if join.instance_id else ""
+    if memory.max_size is None:
+        return Admission(
+            verdict=Tri.CANNOT_TELL,
+            needs=Needs.BROKER,
+            reason=f"the brokers' limit of members was not read{also}",
+        )
+    if memory.size < memory.max_size:
+        return None
+    sure = memory.state is not GroupState.PREPARING_REBALANCE
+    return Admission(
+        verdict=Tri.NO if sure else Tri.CANNOT_TELL,
+        error=FULL if sure else None,
+        needs=None if sure else Needs.STATE,
+        reason=f"the group has {memory.size} members and the brokers allow {memory.max_size} "
+        f"({FULL}){also}",
+    )
+
+
+def _by_lists(memory: CoordinatorMemory, join: Join) -> Admission:
+    names = join.assignors
+    if names == ():
+        return Admission(verdict=Tri.NO, error=INCONSISTENT, reason="it names no assignor")
+    if memory.type is GroupType.CLASSIC or memory.type is GroupType.UNKNOWN:
+        if memory.empty:
+            return Admission(verdict=Tri.YES, elected=True, reason="the group is Empty then")
+        if memory.protocol_type and join.protocol_type != memory.protocol_type:
+            return Admission(
+                verdict=Tri.NO,
+                error=INCONSISTENT,
+                reason=f"the group's protocol type is {memory.protocol_type}, the join's is "
+                f"{join.protocol_type} ({INCONSISTENT})",
+            )
+    elif join.protocol_type != "consumer":
+        return Admission(
+            verdict=Tri.NO,
+            error=INCONSISTENT,
+            reason=f"a KIP-848 group admits consumers only ({INCONSISTENT})",
+        )
+    elif not memory.entries:
+        return Admission(
+            verdict=Tri.YES,
+            elected=True,
+            reason="the group has no classic member whose list it would be held against",
+        )
+    if not memory.protocol_type:
+        return Admission(
+            verdict=Tri.CANNOT_TELL, needs=Needs.STATE, reason="its protocol type is not known"
+        )
+    return _common(memory, join)
+
+
+def _common(memory: CoordinatorMemory, join: Join) -> Admission:
+    """Return the answer of the remembered lists: a common assignor in all worlds, or in none."""
+    kept = [each for each in memory.in_all if all(_sure(entry, each) for entry in memory.came)]
+    elected = memory.elected if memory.elected in kept else None
+    by = _by(join, elected, kept)
+    if by is not None:
+        # What the broker says itself stands, whatever a log says of a member.
+        why = _why_yes(memory, by, elected)
+        return Admission(verdict=Tri.YES, assignor=by, elected=by == elected, reason=why)
+    if join.assignors is None:
+        return Admission(
+            verdict=Tri.CANNOT_TELL, needs=Needs.LISTS, reason="its present list is not known"
+        )
+    worlds = worlds_of(memory, join.assignors)
+    if worlds is None:
+        return Admission(
+            verdict=Tri.CANNOT_TELL,
+            needs=Needs.CONFLICT,
+            reason="the evidence about the members' lists contradicts itself",
+        )
+    shown = f"[{', '.join(join.assignors)}]"
+    if all(least for least, _ in worlds):
+        always = frozenset.intersection(*(least for least, _ in worlds))
+        name = next((each for each in join.assignors if each in always), None)
+        return Admission(verdict=Tri.YES, assignor=name, reason=_why_yes(memory, name, elected))
+    if not any(most for _, most in worlds):
+        guilty = _guilty(memory, join.assignors)
+        return Admission(
+            verdict=Tri.NO,
+            error=INCONSISTENT,
+            blame=tuple(entry.member_id for entry in guilty),
+            reason=_why_no(memory, join.assignors, guilty) + f": {shown} is rejected "
+            f"({INCONSISTENT})",
+        )
+    unsure = _unsure(memory, join.assignors)
+    if not any(least for least, _ in worlds):
+        return Admission(
+            verdict=Tri.CANNOT_TELL,
+            blame=tuple(entry.member_id for entry in unsure),
+            needs=Needs.RELOAD,
+            reason=f"a coordinator load has shortened the list of {_named(unsure)}: {shown} is "
+            "rejected until the members have joined again with their whole lists",
+        )
+    return Admission(
+        verdict=Tri.CANNOT_TELL,
+        blame=tuple(entry.member_id for entry in unsure),
+        needs=_needs(memory, join.assignors),
+        reason=f"it is not known whether the coordinator's list of {_named(unsure)} holds "
+        f"{' or '.join(join.assignors)}",
+    )
+
+
+def _sure(entry: Entry, name: str) -> bool:
+    return all(name in held.names for held in entry.lists)
+
+
+def _by(join: Join, elected: str | None, kept: Sequence[str]) -> str | None:
+    """An assignor of the join that every list holds by the broker's own word, elected first."""
+    if elected is not None and (join.assignors is None or elected in join.assignors):
+        return elected
+    return next((name for name in join.assignors or () if name in kept), None)
+
+
+def _held(memory: CoordinatorMemory, assignors: tuple[str, ...] | None) -> Held:
+    if assignors is not None:
+        return Held(names=frozenset(assignors), exact=True)
+    return Held(names=frozenset(filter(None, [memory.elected])))
+
+
+def _same_instance(memory: CoordinatorMemory, join: Join) -> Entry | None:
+    if join.instance_id is None:
+        return None
+    return next((e for e in memory.entries if e.instance_id == join.instance_id), None)
+
+
+def _possible(memory: CoordinatorMemory, member_id: str, name: str) -> set[bool]:
+    """Return the answers that are possible to: does this entry's list hold `name`?"""
+    if name in memory.in_all and all(e.member_id != member_id for e in memory.came):
+        return {True}
+    found: set[bool] = set()
+    for entry in (*(e for case in memory.cases for e in case), *memory.came):
+        if entry.member_id == member_id:
+            again = memory.left or memory.came
+            for held in (*entry.lists, *([entry.whole] if entry.whole and again else [])):
+                found |= {True} if name in held.names else set()
+                if name not in held.names:
+                    lacking = held.exact or name in held.lacks
+                    found |= {False} if lacking else {True, False}
+    return found
+
+
+def _guilty(memory: CoordinatorMemory, names: Sequence[str]) -> tuple[Entry, ...]:
+    """Entries that hold none of `names` for certain."""
+    return tuple(
+        entry
+        for entry in memory.entries
+        if all(_possible(memory, entry.member_id, name) == {False} for name in names)
+    )
+
+
+def _unsure(memory: CoordinatorMemory, names: Sequence[str]) -> tuple[Entry, ...]:
+    """Entries of which it is not known whether they hold one of `names`."""
+    found = tuple(
+        entry
+        for entry in memory.entries
+        if any(_possible(memory, entry.member_id, name) == {True, False} for name in names)
+    )
+    return found or memory.entries
+
+
+def _needs(memory: CoordinatorMemory, names: Sequence[str]) -> Needs:
+    asked = {*memory.in_all, *memory.not_in_all}
+    own = memory.type in (GroupType.CLASSIC, GroupType.UNKNOWN)
+    if own and memory.protocol_type == "consumer" and not set(names) & asked:
+        return Needs.PROBE
+    return Needs.RELOAD if len(memory.cases) > 1 else Needs.LISTS
+
+
+def _why_yes(memory: CoordinatorMemory, name: str | None, elected: str | None) -> str:
+    if name is None:
+        return "every list that the coordinator may remember holds one of its assignors"
+    if name == elected:
+        return f"{name} is elected, so every list that the coordinator remembers holds it"
+    probed = " (probe)" if name in memory.in_all else ""
+    return f"every list that the coordinator remembers holds {name}{probed}"
+
+
+def _why_no(memory: CoordinatorMemory, names: Sequence[str], guilty: Sequence[Entry]) -> str:
+    wanted = " or ".join(names)
+    if guilty:
+        return f"the coordinator's list of {_named(guilty)} has no {wanted}"
+    if len(names) == 1 and names[0] in memory.not_in_all:
+        return f"some list that the coordinator remembers has no {wanted} (probe)"
+    return f"no assignor of {wanted} is in every list that the coordinator remembers"
+
+
+def _named(entries: Sequence[Entry], most: int = 6) -> str:
+    labels = [entry.name or entry.member_id for entry in entries]
+    more = len(labels) - most
+    return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,361 @@
+"""The next action of a plan on the live group: `next_action`, `step_action`; data, no text.
+
+The order is that of an operator who must not lose a member: who is rejected or forgotten comes
+first, then who is missing, then the current step, and only when its gate holds the next one. Each
+action is asked of the coordinator's memory (planner/admission/advice.py) before it is recommended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups.clients import proven_family
+from rebal.groups.model import GroupState, Refusal, Tri
+from rebal.planner.admission import advice as advised
+from rebal.planner.admission import wording as texts
+from rebal.planner.admission.check import Needs
+from rebal.planner.aims import Aim
+from rebal.planner.clients import is_mixed, refuses_mixed
+from rebal.planner.context import Context, Facts
+from rebal.planner.kip848 import online
+from rebal.planner.plan import Advice, Finding, Plan, Severity, Step, StepKind, Verdict
+from rebal.planner.rules.next_start import will_not_start
+from rebal.planner.verification.findings import NOT_YET, decides
+from rebal.planner.verification.gates import aim_of, wide_list
+from rebal.planner.verification.members import Missing
+from rebal.planner.verification.steps import StepStanding
+
+Actions = tuple[Advice, tuple[Advice, ...]]
+
+# The rules whose question the admission check answers itself.
+_ASKED: Final = ("RB102", "RB113", "RB901")
+_NO: Final = 3
+_NO_LIST: Final = "no list is known that these clients start with and that leads on"
+
+
+def first_action(plan: Plan, context: Context) -> Actions:
+    """Return the first action of a plan that was just made, as far as its step may start at all."""
+    step = next((each for each in plan.steps if each.id == plan.next_step), None)
+    if step is None:
+        done = plan.verdict is Verdict.DONE
+        if done:
+            return advised.nothing("nothing is left to do"), ()
+        return _hindered(plan, None, context), ()
+    if context.members and context.group.state is not GroupState.STABLE:
+        return advised.wait(f"the group is {context.group.state}, not Stable", step=step.id), ()
+    if not context.members:
+        if step.exit_code:
+            return _hindered(plan, step, context), ()
+        return advised.start_of(context, ["the members"], [step.target_list], step=step.id), ()
+    by_id = {facts.member.member_id: facts for facts in context.members}
+    left = [by_id[each] for each in (*step.to_do, *step.unknown) if each in by_id]
+    made, withheld = step_action(plan, step, context, left, ignore=plan.accepted.ignore)
+    own = made.assignors == step.target_list or aim_of(plan, step) is Aim.REFRESH
+    if step.exit_code and made.recommended and own:
+        return _hindered(plan, step, context), withheld
+    return made, withheld
+
+
+def comes_before(step: Step, made: Advice, withheld: Sequence[Advice]) -> bool:
+    """Return whether `made` only prepares `step`, whose own list is withheld."""
+    return made.assignors != step.target_list and any(
+        one.assignors == step.target_list for one in withheld
+    )
+
+
+def _hindered(plan: Plan, step: Step | None, context: Context) -> Advice:
+    """Return what the rules or the step's own precondition ask for first."""
+    number = step.id if step is not None else None
+    blocks = [
+        each
+        for each in plan.findings
+        if each.severity is Severity.BLOCK
+        and not each.ignored
+        and (number is None or each.before_step is None or each.before_step <= number)
+    ]
+    said = [each for each in blocks if each.result is Tri.YES]
+    if said:
+        return advised.stop(said[0].message, by=said[0].rule, step=number)
+    if blocks:
+        return advised.open_question(blocks[0], step=number)
+    if step is not None and step.exit_code == _NO:
+        return advised.stop(step.precondition, step=number)
+    unseen = [f.name for f in context.members if step and f.member.member_id in step.unknown]
+    if unseen:
+        why = f"the list of {texts.named(unseen)} was not seen"
+        return advised.show(context, Needs.LISTS, why, step=number)
+    return advised.wait(plan.summary, step=number)
+
+
+def step_action(
+    plan: Plan,
+    step: Step,
+    context: Context,
+    to_do: Sequence[Facts],
+    *,
+    ignore: Mapping[str, str],
+) -> Actions:
+    """Return what to do first in `step`, of which `to_do` are left, and what is withheld."""
+    made, withheld = _of_aim(plan, step, context, to_do, ignore=ignore)
+    return replace(made, command=made.command or step.gate.command), withheld
+
+
+def _of_aim(
+    plan: Plan,
+    step: Step,
+    context: Context,
+    to_do: Sequence[Facts],
+    *,
+    ignore: Mapping[str, str],
+) -> Actions:
+    aim = aim_of(plan, step)
+    if plan.path == "cut_over" and "RB104" not in ignore:
+        return advised.stop(step.precondition, step=step.id), ()
+    if step.kind is StepKind.CUT_OVER:
+        made, withheld = advised.cutting_over(
+            context, to_do, step.target_list, wide_list(plan, context), step=step.id
+        )
+        return _accepted(made, withheld, ignore)
+    if aim is Aim.REFRESH:
+        return advised.cure_of(context, step=step.id), ()
+    if aim is Aim.CONSUMER:
+        return _converted(context, to_do, step), ()
+    if aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC) and step.target_list:
+        made, withheld = advised.narrowing(
+            context, to_do, step.target_list, wide_list(plan, context), step=step.id
+        )
+        return _accepted(made, withheld, ignore)
+    if not to_do:
+        return advised.nothing("no member is left to restart in this step", step=step.id), ()
+    return advised.restart_of(context, to_do[0], step=step.id), ()
+
+
+def _accepted(made: Advice, withheld: tuple[Advice, ...], ignore: Mapping[str, str]) -> Actions:
+    """Return the open answer that the user accepted by ignoring a rule; a no is never accepted."""
+    chosen = next((one for one in withheld if advised.acceptable(one, ignore)), None)
+    if made.recommended or chosen is None:
+        return made, withheld
+    rest = tuple(one for one in withheld if one is not chosen)
+    return advised.accepted(chosen), rest
+
+
+def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
+    """A restart with group.protocol=consumer: what the conversion asks, not the lists."""
+    if not to_do:
+        return advised.nothing("no member is left to restart in this step", step=step.id)
+    answers = online(context)
+    against = next((a for a in answers if a.allows is Tri.NO), None)
+    against = against or next((a for a in answers if a.allows is Tri.CANNOT_TELL), None)
+    made = Advice(
+        action=texts.RESTART,
+        members=(to_do[0].member.member_id,),
+        names=(to_do[0].name,),
+        verdict=against.allows if against is not None else Tri.YES,
+        reason=against.why if against is not None else "the coordinator converts the group",
+        change="group.protocol=consumer",
+        step=step.id,
+    )
+    return advised.worded(made)
+
+
+def next_action(
+    plan: Plan,
+    current: StepStanding | None,
+    context: Context,
+    *,
+    missing: Sequence[Missing],
+    findings: Sequence[Finding],
+    rejected: Sequence[Refusal],
+    stopped_by: Sequence[str],
+    outdated: str | None,
+    ignore: Mapping[str, str],
+) -> Actions:
+    """Return the one thing to do from here, and the restarts that are withheld.
+
+    `rejected` are the clients that were rejected and are out, `stopped_by` the reasons of dangers
+    for which nothing may be restarted, `outdated` says why the plan no longer fits the group.
+    """
+    step = next((each for each in plan.steps if current and each.id == current.id), None)
+    steady = context.group.state is GroupState.STABLE or not context.members
+    if rejected and steady:
+        families = _families(plan, context, rejected, missing)
+        lists = _startable(context, _lists(plan, step, context), families, findings)
+        return _bring_back(step, context, rejected, lists), ()
+    if stopped_by:
+        return advised.stop(stopped_by[0], step=step.id if step else None), ()
+    blocking = [f for f in findings if decides(f, Tri.YES) and f.rule not in _ASKED]
+    if blocking:
+        return _blocked(plan, context, blocking[0]), ()
+    if current is None or not plan.steps or step is None:
+        return _without_steps(plan, current), ()
+    if context.missing and current.gate is not Tri.YES:
+        return _missing(plan, step, context, missing, findings), ()
+    if context.members and context.group.state is not GroupState.STABLE:
+        return advised.wait(f"the group is {context.group.state}, not Stable", step=step.id), ()
+    return _in_step(
+        plan, current, step, context, findings=findings, outdated=outdated, ignore=ignore
+    )
+
+
+def _blocked(plan: Plan, context: Context, finding: Finding) -> Advice:
+    """Return what a blocking finding asks for: a new plan where this path is shut."""
+    if finding.rule == "RB104" and not will_not_start(context, finding):
+        return advised.replan(plan.group_id, finding.message)
+    return advised.stop(finding.message, by=finding.rule)
+
+
+def _in_step(
+    plan: Plan,
+    current: StepStanding,
+    step: Step,
+    context: Context,
+    *,
+    findings: Sequence[Finding],
+    outdated: str | None,
+    ignore: Mapping[str, str],
+) -> Actions:
+    by_id = {facts.member.member_id: facts for facts in context.members}
+    later = next((each for each in plan.steps if each.id > step.id), None)
+    open_ = [f for f in findings if decides(f, Tri.CANNOT_TELL) and f.rule not in _ASKED]
+    if current.gate is Tri.YES:
+        if open_:
+            return advised.open_question(open_[0], step=step.id), ()
+        if later is None:
+            return advised.nothing("the plan is carried out", step=step.id), ()
+        return _or_outdated(plan, _begin(plan, later, context, ignore), outdated)
+    unasked = [f for f in open_ if f.rule not in NOT_YET]
+    if current.to_do and unasked:
+        return advised.open_question(unasked[0], step=step.id), ()
+    if current.to_do:
+        to_do = [by_id[member_id] for member_id in current.to_do if member_id in by_id]
+        return _or_outdated(plan, step_action(plan, step, context, to_do, ignore=ignore), outdated)
+    if current.by_hand and len(current.by_hand) == len(current.unknown):
+        return advised.confirm(step.id, by_hand=aim_of(plan, step) is Aim.BY_HAND), ()
+    if current.unknown:
+        labels = [by_id[each].name for each in current.unknown if each in by_id]
+        why = f"the list of {texts.named(labels)} was not seen"
+        return advised.show(context, Needs.LISTS, why, step=step.id), ()
+    if later is not None and context.members and aim_of(plan, later) is Aim.NARROW:
+        return _or_outdated(plan, _begin(plan, later, context, ignore), outdated)
+    return advised.wait(current.why[0] if current.why else "no member is in the group"), ()
+
+
+def _begin(plan: Plan, later: Step, context: Context, ignore: Mapping[str, str]) -> Actions:
+    """The first restart of the step that comes next."""
+    done = set(later.done) if aim_of(plan, later) not in (Aim.NARROW, Aim.CLASSIC) else set()
+    left = [f for f in context.members if f.member.member_id not in done]
+    if aim_of(plan, later) is Aim.NARROW:
+        left = [f for f in context.members if f not in context.settled]
+    order = {member_id: n for n, member_id in enumerate((*later.to_do, *later.unknown))}
+    left.sort(key=lambda f: (order.get(f.member.member_id, len(order)), f.name))
+    if later.left_out:
+        left = [f for f in left if f.family not in later.left_out]
+    if later.kind is StepKind.CUT_OVER and later.id > 1:
+        aside = {family for each in plan.steps for family in each.left_out}
+        left = [f for f in left if not aside or f.family in aside]
+    made, withheld = step_action(plan, later, context, left, ignore=ignore)
+    if made.recommended and made.assignors == later.target_list:
+        made = replace(made, text=f"begin step {later.id}: {made.text}")
+    return made, withheld
+
+
+def _or_outdated(plan: Plan, found: Actions, outdated: str | None) -> Actions:
+    """Return the plan's action, or a new plan where the group no longer admits its list."""
+    made, withheld = found
+    planned = {step.target_list for step in plan.steps} | {()}
+    if outdated is None or (made.recommended and made.assignors in planned):
+        return found
+    return advised.replan(plan.group_id, outdated, step=made.step), withheld
+
+
+def _without_steps(plan: Plan, current: StepStanding | None) -> Advice:
+    if current is not None and current.gate is Tri.YES:
+        return advised.nothing("the plan is carried out")
+    why = current.why[0] if current is not None and current.why else "this one has no step left"
+    return advised.replan(plan.group_id, why, verdict=Tri.CANNOT_TELL)
+
+
+def _startable(
+    context: Context,
+    lists: Sequence[tuple[str, ...]],
+    families: Sequence[str | None],
+    findings: Sequence[Finding],
+) -> list[tuple[str, ...]]:
+    """Return those of `lists` that clients of these families start with, the elected one last.
+
+    An unknown client (None) takes no mixed list while RB906 asks for the members' clients.
+    """
+    asked = any(one.rule == "RB906" and decides(one, Tri.CANNOT_TELL) for one in findings)
+    refuses = any(asked if key is None else refuses_mixed(key) for key in families)
+    kept = [names for names in lists if not (refuses and is_mixed(names))]
+    return [*kept, (context.elected,)] if context.elected else kept
+
+
+def _lists(plan: Plan, step: Step | None, context: Context) -> list[tuple[str, ...]]:
+    """Return the lists that lead on: the step's own, then one that holds what is elected."""
+    own = [step.target_list] if step is not None and step.target_list else []
+    return [*own, wide_list(plan, context)]
+
+
+def _families(
+    plan: Plan, context: Context, rejected: Sequence[Refusal], missing: Sequence[Missing]
+) -> list[str | None]:
+    """Return each rejected client's family: its own word, else that of the member it was."""
+    said = dict(plan.accepted.families)
+    said |= {one.name: one.family for one in context.members if one.family and one.family_proven}
+    said |= {one.name: one.family for one in missing if one.family}
+    every = {one.family for one in missing}
+    same = every.pop() if len(every) == 1 else said.get("*")
+    return [
+        proven_family(one.software) or said.get(one.instance_id or one.client_id, same)
+        for one in rejected
+    ]
+
+
+def _bring_back(
+    step: Step | None,
+    context: Context,
+    rejected: Sequence[Refusal],
+    lists: Sequence[tuple[str, ...]],
+) -> Advice:
+    """Return the start of the rejected clients with the first list that is admitted now."""
+    if not lists:
+        return advised.wait(_NO_LIST, step=step.id if step is not None else None)
+    return advised.start_of(
+        context,
+        [one.instance_id or one.client_id or "a member" for one in rejected],
+        lists,
+        instances=[one.instance_id for one in rejected],
+        step=step.id if step is not None else None,
+    )
+
+
+def _missing(
+    plan: Plan,
+    step: Step,
+    context: Context,
+    missing: Sequence[Missing],
+    findings: Sequence[Finding],
+) -> Advice:
+    """Return the start of missing members; most of them are just restarting."""
+    sure = [one for one in missing if one.sure][: context.missing]
+    if not sure:
+        few = f"{context.missing} of {context.expected} expected members"
+        return advised.wait(f"{few} are not in the group", step=step.id)
+    wide = aim_of(plan, step) in (Aim.WIDEN, Aim.NARROW)
+    lists = _lists(plan, step, context)[: None if wide else -1]
+    families = [one.family for one in sure]
+    lists = _startable(context, lists, families, findings) if lists else [()]
+    if not lists:
+        return advised.wait(_NO_LIST, step=step.id)
+    made = advised.start_of(
+        context,
+        [one.name for one in sure],
+        lists,
+        instances=[one.instance_id for one in sure],
+        step=step.id,
+    )
+    return made if made.verdict is Tri.YES else replace(made, action=texts.WAIT)

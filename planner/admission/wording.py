@@ -1,0 +1,201 @@
+"""The words of advice: the only module that tells anybody to restart, start or stop a member.
+
+It decides nothing: each text is made of an `Advice` that the admission check has judged
+(planner/admission/advice.py), or is a line of a step whose first restart was judged with the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rebal.groups.model import Tri
+from rebal.planner.plan import Advice
+
+RESTART: Final = "restart"
+START: Final = "start"
+TEMPORARY: Final = "temporary"
+CUT_OVER: Final = "cut-over"
+WAIT: Final = "wait"
+EVIDENCE: Final = "evidence"
+CONFIRM: Final = "confirm"
+REPLAN: Final = "replan"
+STOP: Final = "stop"
+NONE: Final = "none"
+
+_VERBS: Final = {
+    RESTART: "restart",
+    START: "start",
+    CUT_OVER: "stop and start",
+    TEMPORARY: "start one more member",
+}
+_HOW: Final = {
+    "probe": "--probe",
+    "client log": "--client-log of their start",
+    "request log": "--request-log across a rebalance",
+    "broker settings": "-b HOST:PORT with the right to DESCRIBE_CONFIGS",
+}
+
+ONE_AT_A_TIME: Final = (
+    "one member at a time: stop it cleanly and let it leave (no kill, no surge: a member that is "
+    "killed counts with its old list until its session ends), then start it"
+)
+AFTER_EACH: Final = (
+    "after each: the group is Stable, the member is back and owns partitions, lag goes down"
+)
+STOP_ALL: Final = "stop every member cleanly (all services and sites that use this group id)"
+START_ALL: Final = (
+    "start all members; while the group has no members, any list that all of them share is admitted"
+)
+START_EMPTY: Final = (
+    "Start the members and ask again. (While a group is Empty, members that all start with the "
+    "same list can use any list.)"
+)
+
+TEMPORARY_AFTER: Final = (
+    "it leaves when the group is Stable, cleanly; then the group must be Stable again",
+    "it must not have the instance id of another member",
+)
+
+
+def worded(advice: Advice) -> str:
+    """Return one clause that says what to do."""
+    who = named(advice.names)
+    brings = f"with {advice.change or 'its CURRENT list: change nothing'}"
+    if advice.assignors:
+        brings = f"with [{', '.join(advice.assignors)}]"
+    if advice.action in _VERBS and advice.verdict is not Tri.YES:
+        open_ = "rejected" if advice.verdict is Tri.NO else "not proven to be admitted"
+        return f"do not {_VERBS[advice.action]} {who} {brings}: {open_}, {advice.reason}"
+    how = ", or ".join(_HOW.get(kind, kind) for kind in advice.evidence_needed)
+    logs = f"give {how}; else " if how else ""
+    one = len(advice.names) == 1 and not who.endswith("members")
+    texts = {
+        RESTART: f"restart {who} {brings}; one member at a time",
+        START: f"start {who} {brings}, if {'it is' if one else 'they are'} down",
+        TEMPORARY: f"start one more member {brings}, wait until the group is Stable, then stop it",
+        CUT_OVER: f"stop {who}{'' if one else ' together'}, {', '.join(advice.after[:1])}, then "
+        f"start {'it' if one else 'them'} {brings}",
+        EVIDENCE: f"add {how}: {advice.reason}",
+        CONFIRM: f"{logs}look at each of them, then: {advice.command}",
+        WAIT: f"wait: {advice.reason}",
+        REPLAN: f"make a new plan: {advice.command} ({advice.reason})",
+    }
+    return texts.get(advice.action, advice.reason)
+
+
+def stop(by: str) -> str:
+    """Return the clause that stops a roll-out until `by` is dealt with."""
+    return f"restart nothing more until {by} is dealt with (→)"
+
+
+def sentence(advice: Advice) -> str:
+    """Return the advice as a sentence of its own."""
+    said = worded(advice)
+    return f"{said[:1].upper()}{said[1:]}."
+
+
+def restart_fix(
+    found: Sequence[Advice], who: str, assignors: Sequence[str], *, change: str, then: str
+) -> str:
+    """Return the sentence that has `who` restarted, or why that is not to be done."""
+    lead = f"{change} " if change else ""
+    brings = f" with [{', '.join(assignors)}]" if assignors else ""
+    bad = [one for one in found if one.verdict is Tri.NO]
+    bad += [one for one in found if one.verdict is Tri.CANNOT_TELL]
+    if not bad:
+        each = ", one at a time" if len(found) > 1 else ""
+        return f"{lead}Restart {who}{brings}{each}{then}."
+    answer = "is rejected" if bad[0].verdict is Tri.NO else "is not proven to be admitted"
+    return f"Do not restart {bad[0].names[0]}{brings} yet: it {answer}, {bad[0].reason}."
+
+
+def not_known_to_start(who: str, assignors: Sequence[str]) -> str:
+    """Return the sentence for clients that may refuse the list before they join."""
+    return (
+        f"Do not restart {who} with [{', '.join(assignors)}] yet: not every client starts with a "
+        "list of eager and cooperative assignors, and this one is not known to (RB104, RB906)."
+    )
+
+
+def named(labels: Sequence[str], most: int = 6) -> str:
+    """Return `a, b and 3 more`."""
+    more = len(labels) - most
+    return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def in_order(labels: Sequence[str]) -> Iterator[str]:
+    """Return the lines of a rolling restart of these members, in this order."""
+    yield ONE_AT_A_TIME
+    yield f"in this order: {named(labels, 20)}"
+    yield AFTER_EACH
+
+
+def start_all(change: str, warning: str = "") -> str:
+    """Return the line that starts all members of an Empty group with a change."""
+    return f"start all members with {change}{f'; {warning}' if warning else ''}"
+
+
+def back_from_mixed(keep: str | None, target: str, again: str) -> str:
+    """Return the rollback of the first bounce: the old list, while it holds the elected one."""
+    old = keep or "the old assignor"
+    return (
+        f"while {old} is elected, restore [{old}] one member at a time, in any order; once "
+        f"{target} is elected, [{old}] is not proven to be admitted: {again} gives the order"
+    )
+
+
+def back_from_target(target: str, keep: str | None) -> str:
+    """Return the rollback of the second bounce: the list of both holds what is elected."""
+    old = keep or "the old assignor"
+    return (
+        f"to [{target}, {old}] on every member first, never straight to [{old}] "
+        f"(RB108: it is rejected)"
+    )
+
+
+def back_over_stop(change: str) -> str:
+    """Return the rollback of a step in which the whole group stops."""
+    return f"stop every member, see the group Empty, start all with {change}"
+
+
+def back_one_by_one(change: str) -> str:
+    """Return the rollback of a step that changes the group's protocol member by member."""
+    return f"restart the members with {change}, one by one"
+
+
+def stop_these(who: str) -> str:
+    """Return the line that stops some members of a group that goes on."""
+    return (
+        f"stop all of these cleanly: {who} (a member that is killed counts with its old list until "
+        "its session ends)"
+    )
+
+
+def start_these(assignors: Sequence[str]) -> str:
+    """Return the line that starts the stopped members of a group that goes on."""
+    return f"start them with [{', '.join(assignors)}]"
+
+
+def back_from_stop(keep: str | None, target: str, again: str) -> str:
+    """Return the rollback of a stop of some members: the old list, while others still hold it."""
+    return (
+        f"stop these members again; while {keep} is elected, start them with [{keep}]; once "
+        f"{target} is elected: {again} gives the order that is admitted"
+    )
+
+
+def stop_then_start(whom: str, how: str) -> str:
+    """Return the title of a step in which every `whom` stops before one starts."""
+    return f"Stop every {whom}, then start all {how}"
+
+
+def back_to_old_workers(*, up: bool) -> str:
+    """Return the rollback of a change of Connect workers' protocol."""
+    line = (
+        "restore the old connect.protocol, one worker at a time: every protocol is common in "
+        "between"
+    )
+    if not up:
+        return line
+    return f"{line}; once the last worker has changed, stop all before one is eager again (RB507)"

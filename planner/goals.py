@@ -1,0 +1,121 @@
+"""What `--to` means for a group: the goal, the assignor to end on, and how strictly."""
+
+from __future__ import annotations
+
+from rebal.groups.clients import assignors
+from rebal.groups.errors import RebalError
+from rebal.groups.model import (
+    GroupSnapshot,
+    GroupType,
+    Knowledge,
+    RebalanceProtocol,
+    Record,
+    Tri,
+)
+from rebal.groups.protocol import group_protocol, member_protocol
+from rebal.planner.clients import cooperative
+from rebal.planner.context import CONSUMER, COOPERATIVE, COOPERATIVE_STICKY, EAGER
+from rebal.planner.kinds import custom, runs_cooperative
+
+
+class NotPlannedError(RebalError):
+    """A goal that this version plans no way to; says what it does plan."""
+
+
+class Goal(Record, frozen=True, kw_only=True):
+    """`kind` is cooperative, eager or consumer; `target` the assignor to end on.
+
+    `only_target`: every other assignor is to go, of whatever kind. `back`: a KIP-848 group is to
+    return to the classic protocol.
+    """
+
+    kind: str
+    target: str
+    only_target: bool = False
+    back: bool = False
+
+
+def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
+    """The goal that `--to target` names.
+
+    Raises:
+        NotPlannedError: no goal is called that, or no way to it is planned.
+    """
+    kip848 = snapshot.group.type is GroupType.CONSUMER
+    if target == COOPERATIVE and _left_behind(snapshot):
+        return Goal(kind=CONSUMER, target=COOPERATIVE_STICKY)
+    if target in (COOPERATIVE, COOPERATIVE_STICKY):
+        back = kip848 and target == COOPERATIVE_STICKY
+        own = _own_cooperative(snapshot) if target == COOPERATIVE else None
+        assignor = own or COOPERATIVE_STICKY
+        return Goal(kind=COOPERATIVE, target=assignor, only_target=back, back=back)
+    if target == CONSUMER:
+        return Goal(kind=CONSUMER, target=COOPERATIVE_STICKY)
+    if target == EAGER:
+        return Goal(kind=EAGER, target=_old_one(snapshot), back=kip848)
+    if custom(target) and target == _own_cooperative(snapshot):
+        return Goal(kind=COOPERATIVE, target=target)
+    if custom(target) and target == _old_one(snapshot):
+        return Goal(kind=EAGER, target=target)
+    if custom(target) and any(target in names for names in _lists(snapshot)):
+        return Goal(kind=COOPERATIVE, target=target, only_target=True)
+    if cooperative(target) is Tri.NO and target in assignors() and _of_consumers(target):
+        elected = snapshot.group.assignor
+        aside = elected not in (None, target) and cooperative(str(elected)) is not Tri.YES
+        mixed = elected == target and _others(snapshot, target)
+        return Goal(kind=EAGER, target=target, only_target=aside or mixed or kip848, back=kip848)
+    raise NotPlannedError(
+        f"--to {target}: expected cooperative, eager, consumer, or one of range, roundrobin, "
+        "sticky, cooperative-sticky; or an assignor of your own, once one member that runs is seen "
+        "to have it in its list, before the present one (--request-log, --client-log)."
+    )
+
+
+def _left_behind(snapshot: GroupSnapshot) -> bool:
+    """Does a KIP-848 group have members of the classic protocol that are not proven COOPERATIVE?
+
+    A way to KIP-848 is under way, and it is by going on that they move what must move only.
+    """
+    return snapshot.group.type is GroupType.CONSUMER and any(
+        member.protocol_type == "classic"
+        and member_protocol(member, snapshot).value is not RebalanceProtocol.COOPERATIVE
+        for member in snapshot.members
+    )
+
+
+def _of_consumers(name: str) -> bool:
+    return name in ("range", "roundrobin", "sticky", "RoundRobinAssigner")
+
+
+def _others(snapshot: GroupSnapshot, target: str) -> bool:
+    """Does an exact list hold another eager assignor beside the target: a move is under way."""
+    return any(
+        name != target and cooperative(name) is Tri.NO
+        for member in snapshot.members
+        for name in member.assignors.list
+    )
+
+
+def _own_cooperative(snapshot: GroupSnapshot) -> str | None:
+    """The group's own assignor, where members show that it is COOPERATIVE, and none is EAGER."""
+    elected, runs = snapshot.group.assignor, group_protocol(snapshot).value
+    if elected is None or not custom(elected) or not any(map(runs_cooperative, snapshot.members)):
+        return None
+    return None if runs in (RebalanceProtocol.EAGER, RebalanceProtocol.MIXED) else elected
+
+
+def _lists(snapshot: GroupSnapshot) -> list[tuple[str, ...]]:
+    known = (member.assignors for member in snapshot.members)
+    return [one.list for one in known if one.knowledge is Knowledge.EXACT]
+
+
+def _old_one(snapshot: GroupSnapshot) -> str:
+    """The eager assignor to go back to: the elected one, one that the lists name, else range.
+
+    One that is not Kafka's own may be eager: RB112 asks.
+    """
+    elected = snapshot.group.assignor
+    named = [n for n in (elected, *(n for names in _lists(snapshot) for n in names)) if n]
+    eager = (name for name in named if cooperative(name) is Tri.NO)
+    own = None if _own_cooperative(snapshot) else next(filter(custom, named), None)
+    return next(eager, own or "range")

@@ -1,0 +1,220 @@
+"""Connect workers: `connect.protocol`, one bounce up; down all together, for RB507.
+
+On the wire `default` is eager, `compatible` and `sessioned` are incremental. A worker offers its
+own protocol and all below it, so `default` is always common, and the coordinator elects the highest
+that all workers offer (KIP-415, KIP-507): what is elected is what every worker runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rebal.groups.clients import worker_list
+from rebal.groups.model import Tri
+from rebal.planner.admission.wording import (
+    START_ALL,
+    STOP_ALL,
+    back_to_old_workers,
+    stop_then_start,
+)
+from rebal.planner.aims import Aim
+from rebal.planner.context import EAGER, Context, Facts, ids
+from rebal.planner.paths.rolling import expected_line, gate_of
+from rebal.planner.paths.way import Way
+from rebal.planner.plan import Cost, Step, StepKind
+from rebal.planner.programs import INCREMENTAL, offers
+from rebal.planner.rehearsal.costs.connect import stop_all, work_of_all
+from rebal.planner.rehearsal.costs.cost import CostModel, Restarts
+from rebal.planner.rehearsal.costs.stop import see_it_empty
+from rebal.planner.settings import program_settings
+
+_ANSWERS: Final = ("RB905",)
+_DEFAULT: Final = ("default",)
+
+
+def connect(context: Context, cost: CostModel) -> Way:
+    """The way of a worker group."""
+    elected = context.group.assignor
+    down = context.goal == EAGER
+    if elected not in (*_DEFAULT, *INCREMENTAL):
+        return Way(path="none", reasons=(f"{elected} is no protocol of Connect workers",))
+    if not down and elected in INCREMENTAL:
+        return Way(path="finished", answers=_ANSWERS)
+    incremental = {
+        answer: [f for f in context.members if offers(context, f, INCREMENTAL) is answer]
+        for answer in Tri
+    }
+    done = incremental[Tri.NO if down else Tri.YES]
+    if down and len(done) == len(context.members):
+        return Way(path="finished", answers=_ANSWERS)
+    seen = f", {len(done)} of {len(context.members)} workers seen changed" if done else ""
+    return Way(
+        path="connect_down" if down else "connect",
+        title="Connect workers, all stopped once"
+        if _together(context)
+        else "Connect workers, one bounce",
+        progress=f"the workers run {elected}{seen}",
+        steps=(
+            _step(
+                context,
+                cost,
+                done=done,
+                to_do=incremental[Tri.YES if down else Tri.NO],
+                unknown=incremental[Tri.CANNOT_TELL],
+                protocol="eager" if down else "sessioned",
+            ),
+        ),
+        next_step=1,
+        answers=_ANSWERS,
+    )
+
+
+def _step(
+    context: Context,
+    cost: CostModel,
+    *,
+    done: Sequence[Facts],
+    to_do: Sequence[Facts],
+    unknown: Sequence[Facts],
+    protocol: str,
+) -> Step:
+    rest = [*to_do, *unknown]
+    up, together = protocol == "sessioned", _together(context)
+    log = (
+        "look at the log of each worker's start (DistributedConfig values), that it names "
+        f"connect.protocol = {protocol}"
+    )
+    return Step(
+        id=1,
+        title=stop_then_start("worker", f"with connect.protocol={protocol}")
+        if together
+        else f"Every worker gets connect.protocol={protocol}",
+        kind=StepKind.CUT_OVER if together else StepKind.ROLLING,
+        precondition="an interruption of all connectors and tasks is agreed"
+        if together
+        else "nothing: every worker offers default, so a restarted one is admitted",
+        precondition_holds=Tri.YES,
+        config=program_settings(
+            "connect",
+            {"connect.protocol": protocol},
+            f"worker configuration, group {context.group.group_id}"
+            + (" (needs 2.4 or later; 2.3: compatible)" if up else ""),
+        ),
+        why=(
+            "workers follow what is elected, and the highest protocol that all offer is elected "
+            f"(KIP-415){'' if together else ': one bounce is enough'}",
+            "as long as one worker is eager all are: it changes with the last worker"
+            if up
+            else "the first eager worker turns the whole group eager, so that default is elected "
+            "proves nothing of the others",
+            *(
+                (
+                    "all together, because workers that turn eager one by one run tasks twice: "
+                    "what the first eager rebalance gives to others is not stopped where it ran "
+                    "(RB507, KAFKA-13816)",
+                )
+                if together
+                else ()
+            ),
+            *(
+                (
+                    "sessioned signs what workers tell each other over REST (KIP-507): it is off "
+                    "while one worker offers less",
+                    "from then on what a restarted worker ran, unless it leads, waits until "
+                    "scheduled.rebalance.max.delay.ms is over (5 minutes by default), even where "
+                    "it is back before: rebal simulate --assignor sessioned tells what that costs",
+                )
+                if up
+                else (
+                    "with eager that signing is off: any client that reaches a worker's REST "
+                    "port can send what only workers should (KIP-507)",
+                )
+            ),
+            "partition.assignment.strategy has no meaning for workers (RB504); the groups of sink "
+            "connectors (connect-NAME) are ordinary consumer groups and have plans of their own",
+        ),
+        order=tuple(_order(context, rest, up=up)),
+        to_do=ids(to_do),
+        unknown=ids(unknown),
+        done=ids(done),
+        gate=gate_of(
+            context,
+            shows="exit code 0, and nothing left to do",
+            needs=(
+                f"the elected protocol: {' or '.join(INCREMENTAL)}, which every worker then offers"
+                if up
+                else "every worker seen joining with default alone: --request-log across a "
+                "rebalance, or --client-log of its start",
+                *expected_line(context),
+            ),
+            holds=Tri.NO,
+            aim=Aim.CONNECT_INCREMENTAL if up else Aim.CONNECT_EAGER,
+            by_hand=log,
+        ),
+        rollback=back_to_old_workers(up=up),
+        cost=_cost(context, cost, rest, worker_list(protocol) or ()),
+    )
+
+
+def _cost(
+    context: Context, cost: CostModel, rest: Sequence[Facts], offers_then: tuple[str, ...]
+) -> Cost:
+    eager = len(context.members) if context.group.assignor in _DEFAULT else 0
+    model = stop_all if _together(context) else cost
+    return model(
+        Restarts(
+            members=len(context.members),
+            restarting=len(rest),
+            static=0,
+            partitions=work_of_all(context.snapshot),
+            eager=eager,
+            eager_after=offers_then == _DEFAULT,
+            snapshot=context.snapshot,
+            order=ids(rest),
+            target_list=offers_then,
+            speed=context.speed,
+        )
+    )
+
+
+def _together(context: Context) -> bool:
+    """Must all stop before one starts? A group that turns eager worker by worker: RB507."""
+    return context.goal == EAGER and context.group.assignor in INCREMENTAL
+
+
+def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> Iterator[str]:
+    declared = [
+        facts
+        for facts in rest
+        if facts.member.declared is not None
+        and facts.member.declared.list
+        and (set(facts.member.declared.list) & set(INCREMENTAL) == set()) is up
+    ]
+    if declared:
+        now = "eager" if up else "more than eager"
+        yield f"the configuration of {context.named(declared)} still says {now}: change it there"
+    named = ", ".join(map(_worker, rest[:20]))
+    named += f" and {len(rest) - 20} more" if len(rest) > 20 else ""
+    if _together(context):
+        yield f"{STOP_ALL}: {named}"
+        yield see_it_empty(context.snapshot.members, context.group.group_id)
+        yield START_ALL
+        yield "then: each answers GET / on its REST port, all tasks are RUNNING"
+        return
+    yield f"one worker at a time: {named}"
+    yield (
+        "at each restart an eager group stops all its connectors and tasks"
+        + (
+            ", also on the way up: it is eager until the last worker has changed"
+            if up
+            else "; it is eager already, and stays so"
+        )
+    )
+    yield "after each: the worker answers GET / on its REST port, its connectors are RUNNING"
+
+
+def _worker(facts: Facts) -> str:
+    """Its name and where it answers."""
+    worker = facts.member.worker
+    return f"{facts.name} ({worker.url})" if worker is not None and worker.url else facts.name

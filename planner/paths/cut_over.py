@@ -1,0 +1,78 @@
+"""A full cut-over: stop every member, start all with the new list.
+
+For clients that refuse a list of both kinds (librdkafka and its bindings, kafka-python). Nothing
+is consumed in between, so it is never called ready: a person decides on the interruption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.groups.model import Tri
+from rebal.planner.admission.wording import START_ALL, STOP_ALL, back_over_stop, stop_then_start
+from rebal.planner.clients import speak_kip848, stays_eager
+from rebal.planner.context import Context, ids
+from rebal.planner.paths.priced import priced
+from rebal.planner.paths.rolling import gate_of, list_settings
+from rebal.planner.plan import Step, StepKind
+from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
+
+
+def needs_cut_over(context: Context) -> bool:
+    """Return whether a member that is not done refuses mixed lists, and all could run the target.
+
+    Only what is proven of the clients counts: nobody is told to stop a group for a guess.
+    """
+    return (
+        context.both_kinds
+        and bool(context.unmixable)
+        and not context.undecided
+        and not any(stays_eager(facts.family) for facts in context.ahead)
+    )
+
+
+def cut_over(context: Context) -> tuple[Step, ...]:
+    """The one step, with its interruption."""
+    members = context.snapshot.members
+    names = (context.target,)
+    return (
+        Step(
+            id=1,
+            title=stop_then_start("member", f"on {context.target}"),
+            kind=StepKind.CUT_OVER,
+            precondition="an interruption is agreed: nothing of this group is consumed from the "
+            "last stop until the first rebalance of the new members has completed "
+            "(--ignore RB104 --reason TEXT records who agreed, and opens this step)",
+            precondition_holds=Tri.NO,
+            config=list_settings(context, names, context.members),
+            target_list=names,
+            order=(
+                STOP_ALL,
+                see_it_empty(members, context.group.group_id),
+                START_ALL,
+                *_without_a_stop(context),
+            ),
+            to_do=ids(facts for facts in context.members if facts not in context.settled),
+            done=ids(context.settled),
+            gate=gate_of(
+                context,
+                shows="exit code 0, and nothing left to do",
+                needs=(f"every member on {context.target} alone",),
+                holds=Tri.NO,
+            ),
+            rollback=back_over_stop("the old list"),
+            cost=stop_and_start(
+                Stop(snapshot=priced(context), assignor=context.target, speed=context.speed)
+            ),
+        ),
+    )
+
+
+def _without_a_stop(context: Context) -> Iterator[str]:
+    """The online way, where some version of every member's client speaks KIP-848."""
+    if {facts.family for facts in context.members} <= speak_kip848():
+        yield (
+            "or, without an interruption: KIP-848 (group.protocol=consumer), with brokers from "
+            f"4.0 and a client that has it: rebal plan-upgrade {context.group.group_id} "
+            "--to consumer"
+        )

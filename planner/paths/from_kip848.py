@@ -1,0 +1,209 @@
+"""From KIP-848 back to the classic protocol, online or over an empty group.
+
+Online: restarted members join as classic ones; when the last member with group.protocol=consumer
+has left, the coordinator converts the group back, if its migration policy lets it (else it stays a
+KIP-848 group of classic members). An Empty group is replaced by a classic one, whatever the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.groups.model import Tri
+from rebal.planner.admission.wording import (
+    STOP_ALL,
+    back_one_by_one,
+    back_over_stop,
+    start_all,
+    stop_then_start,
+)
+from rebal.planner.clients import cooperative, speak_kip848
+from rebal.planner.context import Context, ids
+from rebal.planner.kip848 import Answer, fits, policy, room, worst
+from rebal.planner.paths.priced import priced
+from rebal.planner.paths.rolling import expected_line, gate_of, request_log_hint
+from rebal.planner.paths.to_kip848 import CODES, one_by_one
+from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
+from rebal.planner.rehearsal.costs.online import Move, default_server_side, move_online
+from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
+from rebal.planner.rehearsal.costs.timeouts import with_brokers_sessions
+from rebal.planner.settings import classic_protocol_for
+
+
+def from_consumer(context: Context) -> tuple[str, tuple[Step, ...], tuple[Answer, ...]]:
+    """The path's name, its one step, and what it was decided from."""
+    common = (fits(context, up=False), _families(context))
+    if not context.members:
+        return "kip848_back_offline", (_start(context, common),), common
+    rest = tuple(f for f in context.members if f.member.protocol_type != "classic")
+    online = (policy(context, up=False), room(context, rest), *_lists(context))
+    if worst(common) is Tri.NO or worst(online) is not Tri.NO:
+        answers = (*online, *common)
+        return "kip848_back", (_online(context, answers),), answers
+    return "kip848_back_offline", (_offline(context, common, online),), common
+
+
+def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
+    done = [facts for facts in context.members if facts.member.protocol_type == "classic"]
+    rest = [facts for facts in context.members if facts not in done]
+    allows = worst(answers)
+    eager = cooperative(context.target) is not Tri.YES
+    return Step(
+        id=1,
+        title=f"Every member moves back to group.protocol=classic with {context.target}",
+        kind=StepKind.ROLLING,
+        precondition="; ".join(answer.why for answer in answers),
+        precondition_holds=allows,
+        config=_settings(context),
+        target_list=(context.target,),
+        why=(
+            "restarted members join as classic ones, all with the same list, so that they have an "
+            "assignor in common; the group is converted back when the last member with "
+            "group.protocol=consumer has left",
+            "brokers before 4.0.2 have a fault on this way (KAFKA-19546), and static members one "
+            "of their own (KAFKA-20434): RB410",
+        ),
+        order=(
+            # The next restart must know which list those that are back have.
+            *([request_log_hint(context, to_the_end=True)] if rest else []),
+            *one_by_one(context, rest),
+        ),
+        to_do=ids(rest),
+        done=ids(done),
+        gate=_gate(context, Tri.NO if rest else Tri.CANNOT_TELL),
+        rollback=back_one_by_one("group.protocol=consumer"),
+        cost=move_online(
+            Move(
+                snapshot=priced(context),
+                order=ids(rest),
+                up=False,
+                server_side=context.group.assignor or default_server_side(context.snapshot),
+                classic=context.target,
+                eager=ids(done) if eager else (),
+                eager_after=eager,
+                speed=context.speed,
+            )
+        ),
+        exit_code=CODES[allows],
+    )
+
+
+def _offline(context: Context, common: tuple[Answer, ...], online: tuple[Answer, ...]) -> Step:
+    members = with_brokers_sessions(context.snapshot)
+    against = [answer.why for answer in online if answer.allows is Tri.NO]
+    return Step(
+        id=1,
+        title=stop_then_start("member", f"with group.protocol=classic and {context.target}"),
+        kind=StepKind.CUT_OVER,
+        precondition="an interruption is agreed; " + "; ".join(answer.why for answer in common),
+        precondition_holds=Tri.NO,
+        config=_settings(context),
+        target_list=(context.target,),
+        why=(
+            f"the online way is shut: {'; '.join(against)}",
+            "an empty KIP-848 group is replaced by a classic one, whatever the migration policy "
+            "says; committed offsets stay",
+        ),
+        order=(
+            STOP_ALL,
+            see_it_empty(members, context.group.group_id),
+            _START,
+        ),
+        to_do=ids(context.members),
+        gate=_gate(context, Tri.NO),
+        rollback=back_over_stop("group.protocol=consumer"),
+        cost=stop_and_start(
+            Stop(snapshot=priced(context), assignor=context.target, speed=context.speed)
+        ),
+        # A person decides on an interruption: it is never called ready.
+        exit_code=4 if worst(common) is Tri.CANNOT_TELL else 3,
+    )
+
+
+def _start(context: Context, common: tuple[Answer, ...]) -> Step:
+    """Of a group that has no members now: nobody is left who could be interrupted or refused."""
+    allows = worst(common)
+    return Step(
+        id=1,
+        title="The group has no members: "
+        + start_all(f"group.protocol=classic and {context.target}"),
+        kind=StepKind.CUT_OVER,
+        precondition="; ".join(["the group is Empty", *(answer.why for answer in common)]),
+        precondition_holds=allows,
+        config=_settings(context),
+        target_list=(context.target,),
+        why=("an empty KIP-848 group is replaced by a classic one; committed offsets stay",),
+        order=(_START,),
+        gate=_gate(context, Tri.NO),
+        rollback=back_over_stop("group.protocol=consumer"),
+        cost=Cost(
+            rebalances=1,
+            partitions_stopped=0,
+            partitions_moved=0,
+            text="nothing is consumed now, nor until the first members are back",
+        ),
+        exit_code=CODES[allows],
+    )
+
+
+_START = start_all(
+    "group.protocol=classic",
+    "one that comes with group.protocol=consumer first makes the group a KIP-848 group again",
+)
+
+
+def _settings(context: Context) -> tuple[Setting, ...]:
+    known = {facts.family for facts in context.members if facts.family}
+    return tuple(
+        setting
+        for key in sorted(known or speak_kip848())
+        for setting in classic_protocol_for(key, [context.target], context.group.group_id)
+    )
+
+
+def _gate(context: Context, holds: Tri) -> Gate:
+    return gate_of(
+        context,
+        shows=f"exit code 0, the group's type is classic and {context.target} is elected",
+        needs=expected_line(context),
+        holds=holds,
+        aim="classic",
+    )
+
+
+def _lists(context: Context) -> Iterator[Answer]:
+    """The classic members in the group must hold the target, or who joins with it is refused."""
+    classic = [facts for facts in context.members if facts.member.protocol_type == "classic"]
+    for answer, says in ((Tri.NO, "lacks it"), (Tri.CANNOT_TELL, "is not known to hold it")):
+        named = [facts for facts in classic if context.supports(facts, context.target) is answer]
+        if named:
+            yield Answer(
+                allows=answer,
+                why=f"classic members join only with {context.target} in every classic member's "
+                f"list, and that of {context.named(named)} {says}",
+            )
+
+
+def _families(context: Context) -> Answer:
+    """Every client that speaks KIP-848 has the classic protocol and these assignors, but one.
+
+    So only `sticky` asks for the client, and a guess is no answer.
+    """
+    others = _without_sticky(context)
+    sure = {"java", "franz-go", *others}
+    doubtful = [
+        facts
+        for facts in context.members
+        if facts.family not in sure or not (others or facts.family_proven)
+    ]
+    if doubtful:
+        return Answer(
+            allows=Tri.CANNOT_TELL,
+            why=f"whether the client of {context.named(doubtful)} has {context.target} is not "
+            "known (--assume-family)",
+        )
+    return Answer(allows=Tri.YES, why=f"the clients have the assignor {context.target}")
+
+
+def _without_sticky(context: Context) -> tuple[str | None, ...]:
+    return () if context.target == "sticky" else ("librdkafka", None)

@@ -1,0 +1,106 @@
+"""A group in which some clients refuse mixed lists: only those are stopped, the others roll.
+
+librdkafka and kafka-python members cannot hold both assignors. Once every other member holds both,
+they are stopped together, the others take over their partitions, and they come back with the
+target alone, which is then in every list.
+"""
+
+from __future__ import annotations
+
+from rebal.groups.model import Tri
+from rebal.planner.admission.wording import (
+    back_from_stop,
+    start_these,
+    stop_then_start,
+    stop_these,
+)
+from rebal.planner.clients import able, cooperative
+from rebal.planner.context import Context, Facts, ids
+from rebal.planner.paths.priced import priced
+from rebal.planner.paths.rolling import (
+    add_both,
+    again,
+    drop_old,
+    expected_line,
+    gate_of,
+    list_settings,
+)
+from rebal.planner.plan import Step, StepKind
+from rebal.planner.rehearsal.costs.cost import CostModel
+from rebal.planner.rehearsal.costs.some import Some, stop_some
+
+
+def mixed_families(context: Context, cost: CostModel) -> tuple[Step, ...]:
+    """The three steps: the others get both, these are stopped and started, the others narrow."""
+    return (
+        add_both(context, 1, cost, left_out=context.unmixable),
+        _stop_and_start(context, 2),
+        drop_old(context, 3, cost),
+    )
+
+
+def next_step(context: Context) -> int:
+    """1 while another member may lack the target, else 2."""
+    others = {facts.member.member_id for facts in context.members} - set(ids(context.unmixable))
+    return 1 if others & {*ids(context.lacking), *ids(context.unsure)} else 2
+
+
+def _stop_and_start(context: Context, number: int) -> Step:
+    stopped = context.unmixable
+    clients = " and ".join(sorted({str(facts.family) for facts in stopped}))
+    left = len(context.members) - len(stopped)
+    total = sum(len(n) for f in context.members for n in f.member.assignment.values())
+    others = {facts.member.member_id for facts in context.members} - set(ids(stopped))
+    lacking = others & set(ids(context.lacking))
+    unsure = others & set(ids(context.unsure))
+    holds = Tri.NO if lacking else Tri.CANNOT_TELL if unsure else Tri.YES
+    return Step(
+        id=number,
+        title=stop_then_start(f"{clients} member", f"on {context.target}"),
+        kind=StepKind.CUT_OVER,
+        precondition=f"every other member's list holds {context.target}, and the "
+        f"{left} that stay can carry all {total} partitions for a while",
+        precondition_holds=holds,
+        config=list_settings(context, (context.target,), stopped),
+        target_list=(context.target,),
+        why=(
+            f"{clients} refuses a list of eager and cooperative assignors, and "
+            f"[{context.target}] alone is refused by the group while one member lacks it (RB104): "
+            f"so all of them stop before one starts with [{context.target}]",
+            "the others go on: nothing stands still but what moves to them and back",
+        ),
+        order=(
+            stop_these(context.named(stopped, 20)),
+            f"see that the group is Stable with {left} members and that {context.target} is "
+            f"elected: rebal inspect {context.group.group_id} --probe",
+            start_these((context.target,)),
+        ),
+        to_do=ids(stopped),
+        gate=gate_of(
+            context,
+            shows=f"exit code 0, and step {number + 1} as the next step",
+            needs=(
+                f"every member's list holds {context.target}",
+                *expected_line(context),
+            ),
+            holds=Tri.NO,
+        ),
+        rollback=back_from_stop(context.keep, context.target, again(context)),
+        cost=stop_some(
+            Some(
+                snapshot=priced(context),
+                stopped=ids(stopped),
+                eager=ids(facts for facts in context.members if _runs_eager(context, facts)),
+                assignor=context.target,
+                speed=context.speed,
+            )
+        ),
+        exit_code={Tri.YES: 0, Tri.NO: 3, Tri.CANNOT_TELL: 4}[holds],
+    )
+
+
+def _runs_eager(context: Context, facts: Facts) -> bool:
+    """Does this member, which goes on, run EAGER while the target is elected?"""
+    follows = facts.family is not None and able(facts.family, facts.version).follows_vote
+    turned = follows and cooperative(context.target) is Tri.YES
+    return not turned and facts not in (*context.unmixable, *context.settled)

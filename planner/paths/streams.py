@@ -1,0 +1,360 @@
+"""Kafka Streams: EAGER and COOPERATIVE are chosen by `upgrade.from`, never by an assignor list.
+
+From 2.4 to 3.9 Streams is COOPERATIVE unless upgrade.from is 0.10.0 to 2.3; its assignor takes
+members of both kinds as long as all run 2.4 or later (KIP-429). Below 2.4 it knows nothing of
+COOPERATIVE, from 4.0 on nothing of EAGER: 4.0 and later do not start with such an upgrade.from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rebal.groups.model import RebalanceProtocol, Tri
+from rebal.groups.streams import BRIDGE, EAGER_VALUES
+from rebal.planner.aims import Aim
+from rebal.planner.context import EAGER, Context, Facts, ids
+from rebal.planner.paths.rolling import cost_of, expected_line, gate_of
+from rebal.planner.paths.way import Way
+from rebal.planner.plan import Step, StepKind
+from rebal.planner.programs import above_eager, below_cooperative, comes_from, instances, running
+from rebal.planner.rehearsal.costs.cost import CostModel
+from rebal.planner.settings import program_settings
+
+_ANSWERS: Final = ("RB501",)
+_JOINS: Final = (
+    f"which versions can be in one group: below 2.4 and 2.4 to {BRIDGE}, with upgrade.from on the "
+    f"newer ones; 2.4 to {BRIDGE} and 4.0 or later, without upgrade.from of 2.3 or less; never "
+    "below 2.4 and 4.0 or later, which know no EAGER and do not start with upgrade.from=2.3",
+    f"so from below 2.4 to 4.0 or later go over a bridge release, 2.4 to {BRIDGE}: both steps of "
+    "this plan with the bridge release, then one rolling restart with the newer one (from 3.4 or "
+    "less with upgrade.from set to it in between: KIP-904; KIP-1124)",
+)
+_LOG: Final = "look at the log of each instance's start (StreamsConfig values), that it names "
+_EVIDENCE: Final = (
+    "--client-log of each instance's start (2.4 to 3.9 print which rebalance protocol is enabled), "
+    "or --request-log across a rebalance (what each kept, or gave up, when it rejoined)"
+)
+
+
+def streams(context: Context, cost: CostModel) -> Way:
+    """The way by upgrade.from, up or down."""
+    if context.goal == EAGER:
+        return _down(context, cost)
+    old = _below(context, Tri.YES)
+    unknown = _below(context, Tri.CANNOT_TELL)
+    kept = running(context, RebalanceProtocol.COOPERATIVE)
+    if old:
+        return _up(context, cost, old, unknown, kept)
+    if len(kept) == len(context.members):
+        return Way(path="finished", answers=_ANSWERS)
+    reasons: tuple[str, ...] = ()
+    if unknown:
+        reasons = (
+            f"the versions of {context.named(unknown)} are not known: below 2.4 upgrade.from must "
+            "be set first (--request-log across a restart, or --client-log, shows them)",
+        )
+    return Way(
+        path="streams_one_bounce",
+        title="Streams, one bounce",
+        progress=f"{len(kept)} of {len(context.members)} proven COOPERATIVE",
+        steps=(_remove(context, cost, 1, blocked=bool(unknown)),),
+        next_step=1,
+        reasons=reasons,
+        answers=_ANSWERS,
+    )
+
+
+def _up(
+    context: Context,
+    cost: CostModel,
+    old: Sequence[Facts],
+    unknown: Sequence[Facts],
+    kept: Sequence[Facts],
+) -> Way:
+    value = min((comes_from(facts) for facts in old), key=EAGER_VALUES.index)
+    new = [facts for facts in context.members if facts not in (*old, *unknown)]
+    proven_eager = not running(context, RebalanceProtocol.CANNOT_TELL, new)
+    first = Step(
+        id=1,
+        title="Every instance gets the new version, with upgrade.from set to the old one",
+        kind=StepKind.ROLLING,
+        precondition="no instance of the new version runs without upgrade.from",
+        precondition_holds=Tri.NO if kept else Tri.YES if proven_eager else Tri.CANNOT_TELL,
+        config=program_settings(
+            "streams",
+            {"upgrade.from": value},
+            f"group {context.group.group_id}; new version: 2.4 to {BRIDGE}, not 4.0 or later",
+        ),
+        why=(
+            "an instance below 2.4 that is the leader would give partitions away before their "
+            "owners have given them up: upgrade.from keeps everybody EAGER until all run the new "
+            "version (KIP-429)",
+            f"upgrade.from is the version you come from: {', '.join(EAGER_VALUES)}",
+            *_JOINS,
+            "never give Streams an assignor list (RB501)",
+        ),
+        order=(*_unset(context), *_order([*old, *unknown])),
+        to_do=ids(old),
+        done=ids(new),
+        unknown=ids(unknown),
+        gate=gate_of(
+            context,
+            shows="exit code 0, and no instance below 2.4: every one runs the new version",
+            needs=("every instance's version: its own bytes tell", *expected_line(context)),
+            holds=Tri.NO,
+            aim=Aim.STREAMS_NEW,
+            by_hand=f"{_LOG}upgrade.from={value}, and the new version",
+        ),
+        rollback="put the old version back, without upgrade.from, one instance at a time",
+        cost=cost_of(context, [*old, *unknown], cost, ("stream",)),
+        exit_code=3 if kept else 0,
+    )
+    return Way(
+        path="streams_two_bounces",
+        title="Streams, two bounces",
+        progress=f"{len(new)} of {len(context.members)} on 2.4 or later",
+        steps=(first, _remove(context, cost, 2, blocked=True)),
+        next_step=1,
+        answers=_ANSWERS,
+    )
+
+
+def _remove(context: Context, cost: CostModel, number: int, *, blocked: bool) -> Step:
+    done = running(context, RebalanceProtocol.COOPERATIVE)
+    eager = [
+        facts
+        for facts in running(context, RebalanceProtocol.EAGER)
+        if below_cooperative(context, facts) is Tri.NO
+    ]
+    rest = [facts for facts in context.members if facts not in done]
+    declared = [facts for facts in rest if _declared(facts) in EAGER_VALUES]
+    first = (
+        f"the configuration of {context.named(declared)} sets upgrade.from to 2.3 or less: remove "
+        "it there",
+    )
+    return Step(
+        id=number,
+        title="No instance sets upgrade.from to 2.3 or less",
+        kind=StepKind.ROLLING,
+        precondition="every instance runs 2.4 or later",
+        precondition_holds=Tri.CANNOT_TELL if blocked else Tri.YES,
+        config=program_settings(
+            "streams", {}, f"group {context.group.group_id}: remove upgrade.from"
+        ),
+        why=(
+            "upgrade.from 0.10.0 to 2.3 keeps an instance EAGER; 2.4 and later values do not "
+            "(RB502)",
+            "Streams' assignor takes EAGER and COOPERATIVE members together once all run 2.4 or "
+            "later, so this is one bounce (KIP-429)",
+            *(_JOINS if number == 1 else ()),
+        ),
+        order=(
+            *(first if declared else ()),
+            "look at each instance's configuration: where upgrade.from is not set, or 2.4 or more, "
+            "nothing is to be done",
+            *_order(rest),
+        ),
+        to_do=ids(eager),
+        done=ids(done),
+        unknown=ids(facts for facts in rest if facts not in eager),
+        gate=gate_of(
+            context,
+            shows="exit code 0, and nothing left to do: every instance is proven COOPERATIVE",
+            needs=(_EVIDENCE, *expected_line(context)),
+            holds=Tri.NO if eager else Tri.CANNOT_TELL,
+            aim=Aim.STREAMS_COOPERATIVE,
+            by_hand=f"{_LOG}no upgrade.from, or one of 2.4 and later",
+        ),
+        rollback="set upgrade.from back to what it was, one instance at a time",
+        cost=cost_of(context, rest, cost, ("stream",)),
+        exit_code=4 if blocked else 0,
+    )
+
+
+def _down(context: Context, cost: CostModel) -> Way:
+    eager = running(context, RebalanceProtocol.EAGER)
+    if len(eager) == len(context.members):
+        return Way(path="finished", answers=_ANSWERS)
+    old = _below(context, Tri.YES)
+    kept = running(context, RebalanceProtocol.COOPERATIVE)
+    new = [facts for facts in context.members if above_eager(facts) is Tri.YES]
+    unknown = [
+        facts
+        for facts in context.members
+        if Tri.CANNOT_TELL in (below_cooperative(context, facts), above_eager(facts))
+        and facts not in (*old, *eager)
+    ]
+    mixed = bool(old and kept)
+    bridge = (_bridge(context, cost, new),) if new else ()
+    steps = (
+        *bridge,
+        _eager(context, cost, len(bridge) + 1, blocked=mixed, waits=bool(new), unknown=unknown),
+        _old(context, cost, len(bridge) + 2, kept),
+    )
+    reasons: tuple[str, ...] = ()
+    if mixed:
+        reasons = (f"{context.named(old)} runs below 2.4 beside members that are COOPERATIVE",)
+    elif unknown:
+        reasons = (
+            f"the versions of {context.named(unknown)} are not known: 4.0 and later do not start "
+            "with upgrade.from=2.3 (--request-log across a restart, or --client-log, shows them)",
+        )
+    return Way(
+        path="streams_down",
+        title="Streams, down by upgrade.from",
+        progress=f"{len(eager)} of {len(context.members)} proven EAGER",
+        steps=steps,
+        next_step=1,
+        reasons=reasons,
+        answers=_ANSWERS,
+    )
+
+
+def _bridge(context: Context, cost: CostModel, new: Sequence[Facts]) -> Step:
+    return Step(
+        id=1,
+        title=f"Every instance of 4.0 or later goes back to {BRIDGE}",
+        kind=StepKind.ROLLING,
+        precondition=f"2.4 to {BRIDGE} and 4.0 or later can be in one group: all are COOPERATIVE",
+        precondition_holds=Tri.YES,
+        config=program_settings(
+            "streams", {}, f"group {context.group.group_id}: version {BRIDGE}, no upgrade.from"
+        ),
+        why=(
+            "4.0 and later know only COOPERATIVE: with upgrade.from=2.3 they do not start",
+            *_JOINS,
+        ),
+        order=tuple(_order(new)),
+        to_do=ids(new),
+        done=ids(facts for facts in context.members if above_eager(facts) is Tri.NO),
+        unknown=ids(f for f in context.members if above_eager(f) is Tri.CANNOT_TELL),
+        gate=gate_of(
+            context,
+            shows=f"exit code 0, and no step that goes back to {BRIDGE}",
+            needs=(
+                "every instance's exact version (--request-log across a restart, or --client-log)",
+                *expected_line(context),
+            ),
+            holds=Tri.NO,
+            aim=Aim.STREAMS_BRIDGE,
+            by_hand=f"{_LOG}a version below 4.0",
+        ),
+        rollback="put the new version back, one instance at a time",
+        cost=cost_of(context, new, cost, ("stream",)),
+    )
+
+
+def _eager(
+    context: Context,
+    cost: CostModel,
+    number: int,
+    *,
+    blocked: bool,
+    waits: bool,
+    unknown: Sequence[Facts],
+) -> Step:
+    done = running(context, RebalanceProtocol.EAGER)
+    kept = running(context, RebalanceProtocol.COOPERATIVE)
+    rest = [facts for facts in context.members if facts not in done]
+    holds = Tri.NO if blocked or waits else Tri.CANNOT_TELL if unknown else Tri.YES
+    return Step(
+        id=number,
+        title="Every instance gets upgrade.from=2.3",
+        kind=StepKind.ROLLING,
+        precondition=f"every instance runs 2.4 to {BRIDGE}: its assignor takes EAGER and "
+        "COOPERATIVE members together, and it starts with upgrade.from=2.3",
+        precondition_holds=holds,
+        config=program_settings(
+            "streams", {"upgrade.from": "2.3"}, f"group {context.group.group_id}"
+        ),
+        why=(
+            "an instance with upgrade.from 2.3 or less runs EAGER (RB502)",
+            "the byte code stays in this bounce: an instance below 2.4 that joins COOPERATIVE ones "
+            "and leads them may give partitions away twice",
+            "or put the version you go back to in place of 2.3",
+            *(() if waits else _JOINS[:1]),
+        ),
+        order=tuple(_order(rest)),
+        to_do=ids(kept),
+        unknown=ids(facts for facts in rest if facts not in kept),
+        done=ids(done),
+        gate=gate_of(
+            context,
+            shows="exit code 0, and nothing left to do: every instance is proven EAGER",
+            needs=(_EVIDENCE, *expected_line(context)),
+            holds=Tri.NO if kept else Tri.CANNOT_TELL,
+            aim=Aim.STREAMS_EAGER,
+            by_hand=f"{_LOG}upgrade.from=2.3, or the version you go back to",
+        ),
+        rollback="remove upgrade.from again, one instance at a time",
+        cost=cost_of(context, rest, cost, ("stream",)),
+        exit_code=3 if blocked or waits else 4 if unknown else 0,
+    )
+
+
+def _old(context: Context, cost: CostModel, number: int, kept: Sequence[Facts]) -> Step:
+    rest = [f for f in context.members if below_cooperative(context, f) is not Tri.YES]
+    return Step(
+        id=number,
+        title="Every instance gets the old version (only to go below 2.4)",
+        kind=StepKind.ROLLING,
+        precondition="every instance runs with upgrade.from 2.3 or less",
+        precondition_holds=Tri.NO if kept else Tri.CANNOT_TELL,
+        config=program_settings(
+            "streams", {}, f"group {context.group.group_id}: the old version, no upgrade.from"
+        ),
+        why=(
+            "to stay on this version and run EAGER, the step before is all there is: this one is "
+            "only for who goes below 2.4",
+        ),
+        order=tuple(_order(rest)),
+        to_do=ids(f for f in rest if below_cooperative(context, f) is Tri.NO),
+        done=ids(f for f in context.members if f not in rest),
+        unknown=ids(f for f in rest if below_cooperative(context, f) is Tri.CANNOT_TELL),
+        gate=gate_of(
+            context,
+            shows="exit code 0, and nothing left to do",
+            needs=("every instance's version: its own bytes tell", *expected_line(context)),
+            holds=Tri.NO,
+            aim=Aim.STREAMS_OLD,
+            by_hand=f"{_LOG}the old version",
+        ),
+        rollback="put the new version back with upgrade.from=2.3",
+        cost=cost_of(context, rest, cost, ("stream",)),
+        exit_code=3 if kept else 4,
+    )
+
+
+def _below(context: Context, answer: Tri) -> list[Facts]:
+    """Those of whom `answer` is what can be said to: is it older than 2.4?"""
+    return [facts for facts in context.members if below_cooperative(context, facts) is answer]
+
+
+def _unset(context: Context) -> Iterator[str]:
+    """Whose next start would be COOPERATIVE at once, as its configuration is now."""
+    named = [
+        facts
+        for facts in context.members
+        if facts.member.declared is not None and _declared(facts) not in EAGER_VALUES
+    ]
+    if named:
+        yield (
+            f"the configuration of {context.named(named)} does not set upgrade.from yet: set it "
+            "there before the new version starts"
+        )
+
+
+def _declared(facts: Facts) -> str | None:
+    declared = facts.member.declared
+    return declared.upgrade_from if declared is not None else None
+
+
+def _order(rest: Sequence[Facts]) -> Iterator[str]:
+    if rest:
+        yield (
+            f"one instance at a time: {instances(rest)}; a clean stop of Streams sends no leave, "
+            "so its partitions stand still until session.timeout.ms is over, even where it is back "
+            "before"
+        )
+        yield "after each: the group is Stable, the instance is RUNNING, lag goes down"

@@ -1,0 +1,258 @@
+"""From the classic protocol to KIP-848 (group.protocol=consumer), online or over an empty group.
+
+Online: the coordinator converts the group when the first member joins with the new protocol, and
+classic members go on in it until they too are restarted. It refuses to where its migration policy
+forbids it, where an assignment carries user data, and where the group is full. An Empty group is
+replaced, and nothing of that counts but how many members there may be (planner/kip848.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rebal.groups.clients import family as known_family
+from rebal.groups.model import GroupType, Tri
+from rebal.planner.admission.wording import (
+    STOP_ALL,
+    back_one_by_one,
+    back_over_stop,
+    in_order,
+    start_all,
+    stop_then_start,
+)
+from rebal.planner.clients import speak_kip848
+from rebal.planner.context import Context, Facts, ids
+from rebal.planner.kip848 import (
+    Answer,
+    brokers,
+    clients,
+    fits,
+    policy,
+    room,
+    too_old,
+    user_data,
+    worst,
+)
+from rebal.planner.paths.kubernetes import kubernetes_lines
+from rebal.planner.paths.priced import priced
+from rebal.planner.paths.rolling import expected_line, gate_of
+from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
+from rebal.planner.rehearsal.costs.online import Move, default_server_side, move_online
+from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
+from rebal.planner.settings import consumer_protocol_for, noted
+
+CODES: Final = {Tri.YES: 0, Tri.NO: 3, Tri.CANNOT_TELL: 4}
+
+
+def to_consumer(context: Context) -> tuple[str, tuple[Step, ...], tuple[Answer, ...]]:
+    """The path's name, its one step, and what it was decided from."""
+    common = (brokers(context), *clients(context), fits(context, up=True))
+    if not context.members:
+        return "kip848_offline", (_start(context, common),), common
+    rest = tuple(f for f in context.members if f.member.protocol_type != "consumer")
+    if context.group.type is GroupType.CONSUMER:
+        answers = (*common, room(context, rest))
+        return "kip848_online", (_online(context, answers),), answers
+    online = (policy(context, up=True), room(context, rest), user_data(context))
+    if worst(common) is Tri.NO or worst(online) is not Tri.NO:
+        return "kip848_online", (_online(context, (*common, *online)),), (*common, *online)
+    return "kip848_offline", (_offline(context, common, online),), common
+
+
+def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
+    done = [facts for facts in context.members if facts.member.protocol_type == "consumer"]
+    rest = [facts for facts in context.members if facts not in done]
+    allows = worst(answers)
+    return Step(
+        id=1,
+        title="Every member moves to group.protocol=consumer",
+        kind=StepKind.ROLLING,
+        precondition="; ".join(answer.why for answer in answers),
+        precondition_holds=allows,
+        config=_settings(context, rest or context.members),
+        why=(
+            "the first member that joins with group.protocol=consumer has the coordinator convert "
+            "the group; classic members go on in it until they are restarted",
+            *_why(context),
+        ),
+        order=tuple(one_by_one(context, rest)),
+        to_do=ids(rest),
+        done=ids(done),
+        gate=gate_of(
+            context,
+            shows="exit code 0, and nothing left to do",
+            needs=(
+                "the group's type is consumer, and every member's protocol is consumer",
+                *expected_line(context),
+            ),
+            holds=Tri.NO if rest or context.missing else Tri.YES,
+        ),
+        rollback=back_one_by_one("their old configuration")
+        + ": when the last one with group.protocol=consumer has left, the coordinator converts the "
+        "group back, if its migration policy is downgrade or bidirectional (--to "
+        "cooperative-sticky, or --to range, plans it)",
+        cost=move_online(
+            Move(
+                snapshot=priced(context),
+                order=ids(rest),
+                up=True,
+                server_side=_server_side(context),
+                classic=context.group.assignor or "",
+                eager=ids(facts for facts in rest if facts not in context.settled),
+                speed=context.speed,
+            )
+        ),
+        exit_code=CODES[allows],
+    )
+
+
+def one_by_one(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
+    """How to restart `rest` where each changes its protocol, up or down: no list can lie unused."""
+    if not rest:
+        return
+    yield from in_order([facts.name for facts in rest])
+    static = [facts for facts in rest if facts.member.instance_id is not None]
+    if static:
+        yield (
+            f"static ({context.named(static)}): it need not leave: its new self takes its place at "
+            "once; never run two processes with one instance id (no surge)"
+        )
+    yield from kubernetes_lines(rest)
+
+
+def _offline(context: Context, common: Sequence[Answer], online: Sequence[Answer]) -> Step:
+    members = context.snapshot.members
+    against = [answer.why for answer in online if answer.allows is Tri.NO]
+    return Step(
+        id=1,
+        title=stop_then_start("member", "with group.protocol=consumer"),
+        kind=StepKind.CUT_OVER,
+        precondition="an interruption is agreed; " + "; ".join(answer.why for answer in common),
+        precondition_holds=Tri.NO,
+        config=_settings(context, context.members),
+        why=(
+            f"the online way is shut: {'; '.join(against)}",
+            "an empty classic group is replaced by one of the new kind, whatever the migration "
+            "policy says, and has no assignments; committed offsets stay",
+            *_without_data(context),
+            *_why(context),
+        ),
+        order=(
+            STOP_ALL,
+            see_it_empty(members, context.group.group_id),
+            *_start_lines(),
+        ),
+        to_do=ids(context.members),
+        gate=_gate(context),
+        rollback=back_over_stop("the old configuration")
+        + ": an Empty KIP-848 group is replaced by a classic one",
+        cost=stop_and_start(
+            Stop(
+                snapshot=priced(context),
+                assignor=_server_side(context),
+                kip848=True,
+                speed=context.speed,
+            )
+        ),
+        # A person decides on an interruption: it is never called ready.
+        exit_code=4 if worst(tuple(common)) is Tri.CANNOT_TELL else 3,
+    )
+
+
+def _without_data(context: Context) -> Iterator[str]:
+    if user_data(context).allows is Tri.NO:
+        yield (
+            "what the assignor put into the assignments is handed out no more: see that the "
+            "application does without it"
+        )
+
+
+def _start(context: Context, common: tuple[Answer, ...]) -> Step:
+    """Of a group that has no members now: nobody is left who could be interrupted or refused."""
+    allows = worst(common)
+    return Step(
+        id=1,
+        title="The group has no members: " + start_all("group.protocol=consumer"),
+        kind=StepKind.CUT_OVER,
+        precondition="; ".join(["the group is Empty", *(answer.why for answer in common)]),
+        precondition_holds=allows,
+        config=tuple(
+            setting
+            for key in sorted(speak_kip848())
+            for setting in consumer_protocol_for(key, context.group.group_id)
+        ),
+        why=("an empty group is replaced by one of the new kind; committed offsets stay",),
+        order=tuple(_start_lines()),
+        gate=_gate(context),
+        rollback=back_over_stop("the old configuration"),
+        cost=Cost(
+            rebalances=1,
+            partitions_stopped=0,
+            partitions_moved=0,
+            text="nothing is consumed now, nor until the first members are back",
+        ),
+        exit_code=CODES[allows],
+    )
+
+
+def _start_lines() -> Iterator[str]:
+    yield start_all(
+        "group.protocol=consumer",
+        "one that comes with its old configuration first makes the group a classic one again",
+    )
+
+
+def _gate(context: Context) -> Gate:
+    return gate_of(
+        context,
+        shows="exit code 0, and nothing left to do",
+        needs=("every member's protocol is consumer", *expected_line(context)),
+        holds=Tri.NO,
+    )
+
+
+def _why(context: Context) -> Iterator[str]:
+    if context.elected == "range":
+        yield (
+            "nothing of partition.assignment.strategy is carried over: the broker's default is "
+            "uniform; range is asked for here (group.remote.assignor), because joins may rely on "
+            "co-partitioning: remove that if none does (RB408)"
+        )
+    static = [facts for facts in context.members if facts.member.instance_id is not None]
+    if static:
+        yield "a second process with the same instance id is now refused, not the first (RB407)"
+
+
+def _server_side(context: Context) -> str:
+    """The coordinator's assignor: range where it is asked for, else the group's or its default."""
+    if context.elected == "range":
+        return "range"
+    kip848 = context.group.type is GroupType.CONSUMER
+    default = default_server_side(context.snapshot)
+    return (context.group.assignor or default) if kip848 else default
+
+
+def _settings(context: Context, members: Sequence[Facts]) -> tuple[Setting, ...]:
+    made: list[Setting] = []
+    for key in sorted({facts.family for facts in members if facts.family}):
+        mine = [facts for facts in members if facts.family == key]
+        known = known_family(key)
+        old = [facts for facts in mine if too_old(facts) is Tri.YES]
+        unsure = any(too_old(facts) is Tri.CANNOT_TELL for facts in mine)
+        notes = []
+        if known is not None and (old or unsure):
+            title = "kafka-clients" if key == "java" else known.title
+            more = f": upgrade first ({context.named(old)})" if old else ""
+            notes.append(f"needs {title} {known.kip848_since} or later{more}")
+        made += (
+            noted(setting, notes)
+            for setting in consumer_protocol_for(
+                key,
+                context.group.group_id,
+                () if len(mine) == len(context.members) else [facts.name for facts in mine],
+                remote_assignor="range" if context.elected == "range" else None,
+                connector=context.sink is not None,
+            )
+        )
+    return tuple(made)

@@ -1,0 +1,1 @@
+"""Roll-outs and assignors computed offline: costs and what-ifs."""

@@ -1,0 +1,1 @@
+"""What each step of a plan costs: rebalances, downtime, duration."""

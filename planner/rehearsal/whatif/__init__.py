@@ -1,0 +1,1 @@
+"""What an assignor would do to a captured group."""

@@ -1,0 +1,252 @@
+"""The rebalances of a what-if, one after the other, until the group is at rest.
+
+EAGER: one rebalance a step, in which everything stops. COOPERATIVE (KIP-429): each member that had
+to give something up rejoins, until nobody has to. A KIP-848 coordinator computes one target, which
+the members reach one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from rebal.groups.assignors import Assignment, Spec
+from rebal.groups.assignors.client.kafka import KafkaAssignor
+from rebal.groups.assignors.server import ServerAssignor, Undecided
+from rebal.groups.custom import Violation, violations
+from rebal.groups.model import Record, TopicPartitions
+from rebal.planner.rehearsal.whatif.assignors import Choice
+from rebal.planner.rehearsal.whatif.changes import Step
+from rebal.planner.rehearsal.whatif.holdings import Share
+from rebal.planner.rehearsal.whatif.owners import Owners, moves
+from rebal.planner.rehearsal.whatif.spec import subscribed
+
+MOST_ROUNDS: Final = 100
+
+
+class RoundMember(Record, frozen=True, kw_only=True):
+    """What one member gives up and gets in one round; members without either are left out."""
+
+    member_id: str
+    revoked: TopicPartitions
+    assigned: TopicPartitions
+
+
+class Round(Record, frozen=True, kw_only=True):
+    """One rebalance (or one new target of a KIP-848 group); counts are partitions.
+
+    `why` is what set it off (empty: a follow-up of the round before, or the change of assignor).
+    `gone` had an owner that has left; `revoked` are given up by members that stay (under EAGER:
+    everything); `assigned` reach an owner that did not have them when the round began; members
+    `still_owned` the rest. Under EAGER `members` is empty.
+    """
+
+    number: int
+    why: str = ""
+    gone: int = 0
+    revoked: int
+    assigned: int
+    still_owned: int
+    members: tuple[RoundMember, ...] = ()
+
+
+class Run(NamedTuple):
+    """How it went: who is in the group at the end, every round, and what all of it stopped.
+
+    `before` and `after` are the owners at the start and at the end.
+    `eager_stops` is what stops when each step is one EAGER rebalance; `stops` what stops the way
+    the assignor works. `settled` is False where the last step did not come to rest; `again` is what
+    the next rebalance would take from its owners all the same. `undecided` are topics and
+    members whose order in a KIP-848 coordinator's tables nobody can know, where another order gives
+    another result.
+    """
+
+    spec: Spec
+    before: Owners
+    after: Owners
+    rounds: tuple[Round, ...]
+    stops: int
+    eager_stops: int
+    settled: bool
+    again: int
+    violations: tuple[Violation, ...] = ()
+    undecided: Undecided = Undecided()
+
+
+class Walk:
+    """The group on its way through the steps; nobody else should hold what it started with.
+
+    `numbers` has every member that takes part; `first` are the owners at the start. It stops after
+    `most_rounds`, over all steps.
+    """
+
+    def __init__(
+        self,
+        start: Spec,
+        first: Owners,
+        numbers: Mapping[str, int],
+        choice: Choice,
+        *,
+        most_rounds: int,
+    ) -> None:
+        self._choice = choice
+        self._most_rounds = most_rounds
+        self._numbers = numbers
+        self._spec = start
+        self.first = self._owners = first
+        self._result: Assignment = {}
+        self._rounds: list[Round] = []
+        self._stops = self._eager_stops = 0
+        self._settled = self._received = True
+        self._violations: dict[str, Violation] = {}
+        self._undecided = Undecided()
+
+    def take(self, step: Step) -> None:
+        """One step, until the group is at rest again.
+
+        Raises:
+            LeaderWouldFail: the real leader throws or never ends on the way.
+            CustomAssignorError: a custom assignor fails.
+        """
+        self._receive()
+        gone = self._apply(step)
+        why = step.why
+        self._settled = not self._spec.members
+        while not self._settled and len(self._rounds) < self._most_rounds:
+            self._settled = self._rebalance(why, gone)
+            why, gone = "", 0
+
+    def _apply(self, step: Step) -> int:
+        """What happens to the group; how many partitions have lost their owner by it."""
+        before = self._spec.members
+        self._spec = step.apply(self._spec)
+        stayed = {member.member_id for member in self._spec.members}
+        left = [member for member in before if member.member_id not in stayed]
+        gone = sum(len(member.owned) for member in left)
+        self._eager_stops += sum(len(member.owned) for member in before)
+        self._stops += gone
+        if left:
+            self._owners = self._state(
+                self._spec, {m.member_id: m.owned for m in self._spec.members}
+            )
+        return gone
+
+    def end(self) -> Run:
+        """What came of it."""
+        again = self._again()
+        return Run(
+            spec=subscribed(self._spec),
+            before=self.first,
+            after=self._owners,
+            rounds=tuple(self._rounds),
+            stops=self._stops,
+            eager_stops=self._eager_stops,
+            settled=self._settled,
+            again=again,
+            violations=tuple(self._violations.values()),
+            undecided=self._undecided,
+        )
+
+    def _rebalance(self, why: str, gone: int) -> bool:
+        choice = self._choice
+        self._receive()
+        sent, result = self._assigned()
+        if choice.custom:
+            for one in violations(sent, result, cooperative=choice.cooperative):
+                self._violations.setdefault(one.rule, one)
+            result = {m.member_id: result.get(m.member_id, []) for m in sent.members}
+        after = self._state(sent, result)
+        made = self._round(why, gone, after)
+        self._rounds.append(made)
+        self._stops += made.revoked
+        self._owners, self._result, self._received = after, result, False
+        return not choice.cooperative or choice.server_side or not made.revoked
+
+    def _assigned(self) -> tuple[Spec, Assignment]:
+        """What the members send, and what the leader makes of it."""
+        assignor, spec = self._choice.assignor, self._spec
+        if isinstance(assignor, KafkaAssignor):
+            return spec, assignor.assign_remembered(spec)
+        if isinstance(assignor, ServerAssignor):
+            result, undecided = assignor.assign_and_tell(spec)
+            self._undecided = Undecided(
+                self._undecided.topics | undecided.topics,
+                self._undecided.members | undecided.members,
+            )
+            return spec, result
+        members = (
+            replace(member, user_data=assignor.subscription_user_data(member))
+            for member in spec.members
+        )
+        sent = replace(spec, members=tuple(members))
+        return sent, assignor.assign(sent)
+
+    def _again(self) -> int:
+        """Kafka's own take something away again only where subscriptions differ."""
+        choice, spec = self._choice, self._spec
+        asked = isinstance(choice.assignor, KafkaAssignor) and choice.cooperative and self._settled
+        if not asked or len({member.topics for member in spec.members}) < 2:
+            return 0
+        self._receive()
+        _, result = self._assigned()
+        moved = moves(self._owners, self._state(self._spec, result))
+        return moved.gives.counts.total()
+
+    def _receive(self) -> None:
+        """The members take in the last result; all of them are then of one generation."""
+        if self._received:
+            return
+        self._received = True
+        members, result = self._spec.members, self._result
+        generation = max((member.generation or 0 for member in members), default=0) + 1
+        assignor = self._choice.assignor
+        self._spec = replace(
+            self._spec,
+            members=tuple(
+                # What Kafka's own members remember is asked for when they send it.
+                replace(member, owned=tuple(owned), generation=generation)
+                if isinstance(assignor, KafkaAssignor)
+                else assignor.on_assignment(member, owned, None, generation)
+                for member in members
+                for owned in (sorted(result[member.member_id]),)
+            ),
+        )
+
+    def _round(self, why: str, gone: int, after: Owners) -> Round:
+        before, number = self._owners, len(self._rounds) + 1
+        if not self._choice.cooperative:
+            return Round(
+                number=number,
+                why=why,
+                gone=gone,
+                revoked=before.total,
+                assigned=after.total,
+                still_owned=0,
+            )
+        gives, gets = moves(before, after)
+        revoked = gives.counts.total()
+        names = {n: name for name, n in self._numbers.items()}
+        by_now = {self._numbers[m.member_id]: m.member_id for m in self._spec.members}
+        return Round(
+            number=number,
+            why=why,
+            gone=gone,
+            revoked=revoked,
+            assigned=gets.counts.total(),
+            still_owned=before.total - revoked,
+            members=tuple(
+                RoundMember(
+                    member_id=by_now.get(n, names[n]),
+                    revoked=Share(gives, n),
+                    assigned=Share(gets, n),
+                )
+                for n in sorted(gives.counts.keys() | gets.counts.keys())
+            ),
+        )
+
+    def _state(self, spec: Spec, owned: Mapping[str, Sequence[tuple[str, int]]]) -> Owners:
+        return Owners(
+            spec.partitions, ((self._numbers[name], pairs) for name, pairs in owned.items())
+        )

@@ -1,0 +1,315 @@
+"""What an assignor would do to a group: `simulate` takes a snapshot and returns a `Simulation`.
+
+All members that are in the snapshot run the assignor and tell the leader what they own now; then
+happens what the what-if says (`whatif_changes`), and the group rebalances until it is at rest
+(`whatif_run`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from rebal.groups.assignors import LeaderWouldFail, Spec, SpecMember
+from rebal.groups.assignors.server import Undecided
+from rebal.groups.collector import no_collection
+from rebal.groups.custom import Violation
+from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Record, TopicPartitions
+from rebal.groups.snapshot.partitions import Partitions
+from rebal.planner.context import names
+from rebal.planner.rehearsal.whatif.assignors import Choice, CustomAssignors, chosen
+from rebal.planner.rehearsal.whatif.changes import Changes, Course, course
+from rebal.planner.rehearsal.whatif.holdings import Share
+from rebal.planner.rehearsal.whatif.leader import DEFAULT_TIMEOUT, LeaderTime, leader_time
+from rebal.planner.rehearsal.whatif.notes import assumes
+from rebal.planner.rehearsal.whatif.owners import Owners, compare
+from rebal.planner.rehearsal.whatif.run import MOST_ROUNDS, Round, Run, Walk
+from rebal.planner.rehearsal.whatif.spec import start_of, subscribed
+
+
+class Spread(Record, frozen=True, kw_only=True):
+    """The fewest and the most partitions that one member has, now and then."""
+
+    now_min: int
+    now_max: int
+    then_min: int
+    then_max: int
+
+
+class TopicSpread(Record, frozen=True, kw_only=True):
+    """One topic's `Spread`, over the members that subscribe to it; `partitions` is as it ends."""
+
+    topic: str
+    partitions: int
+    balance: Spread
+
+
+class MemberShift(Record, frozen=True, kw_only=True):
+    """One member, now and then; `name` is short and for people. Counts are partitions.
+
+    `then` is what it owns when the group is at rest again. What it `keeps` is in both, what it
+    `gives` only in `now`, what it `gets` only in `then`. `not_subscribed` are those of `then` in
+    topics that it did not subscribe to (a known oddity of the sticky assignors). `change` is
+    `joins` or `leaves` where it is not in the group all the time; a member that is restarted is
+    one member, by the id that it has now.
+    """
+
+    member_id: str
+    name: str
+    now: TopicPartitions
+    then: TopicPartitions
+    keeps: int
+    gives: int
+    gets: int
+    not_subscribed: TopicPartitions
+    change: str = ""
+
+
+class Failure(Record, frozen=True, kw_only=True):
+    """The real leader would throw or never end: no assignment goes out, nobody reads on."""
+
+    message: str
+    never_ends: bool
+    members: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+
+
+class Simulation(Record, frozen=True, kw_only=True):
+    """The answer. Partition counts: `moved` change their owner, `stays` do not, `started` have no
+    owner now and one then, `lost` the other way round.
+
+    `stops` is how many partitions stop, each time counted, the way the assignor works;
+    `eager_stops` when all members run EAGER and `cooperative_stops` when all run COOPERATIVE
+    (None: the assignor cannot). `rebalances` is until the group is at rest, `eager_rebalances` the
+    same under EAGER; `stable` is False where it does not come to rest in so many. `again` is how
+    many partitions the next rebalance takes from their owners though nothing has changed by then
+    (COOPERATIVE, subscriptions that differ). With a `failure` there is no result: members are as
+    now. `order` says in which order the members were handed to the assignor. `server_side`: a
+    KIP-848 coordinator computes it, each new target counting as a rebalance. `what_if` are the
+    changes in words; `violations` what a custom assignor does wrong.
+    """
+
+    group_id: str
+    captured_at: datetime
+    assignor: str
+    assignor_now: str | None
+    server_side: bool = False
+    protocol: RebalanceProtocol
+    what_if: tuple[str, ...] = ()
+    partitions: int
+    moved: int
+    stays: int
+    started: int
+    lost: int
+    balance: Spread
+    topics: tuple[TopicSpread, ...]
+    rebalances: int
+    eager_rebalances: int
+    stable: bool
+    again: int = 0
+    stops: int
+    eager_stops: int
+    cooperative_stops: int | None
+    members: tuple[MemberShift, ...]
+    rounds: tuple[Round, ...] = ()
+    leader: LeaderTime | None = None
+    failure: Failure | None = None
+    violations: tuple[Violation, ...] = ()
+    order: str = "as in the snapshot"
+    assumes: tuple[str, ...] = ()
+
+
+@no_collection()
+def simulate(
+    snapshot: GroupSnapshot,
+    assignor: str,
+    changes: Changes | None = None,
+    *,
+    custom: CustomAssignors | None = None,
+    most_rounds: int = MOST_ROUNDS,
+    rebalance_timeout: float = DEFAULT_TIMEOUT,
+) -> Simulation:
+    """What `assignor` would make of the group in `snapshot`, when `changes` happen.
+
+    `custom` are assignors by name that are not Kafka's own; `rebalance_timeout` is in seconds.
+
+    Raises:
+        UnknownAssignorError: there is no such assignor.
+        CannotSimulateError: the snapshot does not hold what is needed; the message says what.
+        WhatIfError: the group cannot undergo one of the changes.
+        CustomAssignorError: a custom assignor fails.
+    """
+    choice = chosen(assignor, snapshot, custom or {})
+    plan, numbers, walk = _begun(snapshot, changes or Changes(), choice, most_rounds)
+    made, failure = _walked(plan, walk)
+    # What the members own is a million pairs, and all that is wanted of it is in `made`.
+    del walk
+    before, after = made.before, made.after
+    kept = compare(before, after)
+    stays = kept.by_member.total()
+    shifts = _shifts(snapshot, plan, made, numbers, kept.by_member)
+    cooperative = choice.cooperative
+    return Simulation(
+        group_id=snapshot.group.group_id,
+        captured_at=snapshot.captured_at,
+        assignor=choice.name,
+        assignor_now=snapshot.group.assignor,
+        server_side=choice.server_side,
+        protocol=RebalanceProtocol.COOPERATIVE if cooperative else RebalanceProtocol.EAGER,
+        what_if=tuple(step.why for step in plan.steps if step.why),
+        partitions=before.total + after.total - kept.owned,
+        moved=kept.owned - stays,
+        stays=stays,
+        started=after.total - kept.owned,
+        lost=before.total - kept.owned,
+        balance=_spread(
+            (shift.keeps + shift.gives for shift in shifts if shift.change != "joins"),
+            (shift.keeps + shift.gets for shift in shifts if shift.change != "leaves"),
+        ),
+        topics=_topic_spreads(plan.start, made, numbers),
+        rebalances=len(made.rounds),
+        eager_rebalances=len(plan.steps),
+        stable=made.settled and failure is None,
+        again=made.again,
+        stops=made.stops if cooperative else made.eager_stops,
+        eager_stops=made.eager_stops,
+        cooperative_stops=made.stops if cooperative and failure is None else None,
+        members=shifts,
+        rounds=made.rounds,
+        leader=leader_time(made.spec, choice.name, rebalance_timeout),
+        failure=failure,
+        violations=made.violations,
+        assumes=assumes(
+            snapshot, choice, _named(made, _labels(snapshot, plan), numbers), plan.notes
+        ),
+    )
+
+
+def _labels(snapshot: GroupSnapshot, plan: Course) -> dict[str, str]:
+    """Member id → its short name, of those who are there and of those who are added."""
+    return {**names(snapshot.members), **plan.added}
+
+
+def _named(made: Run, labels: Mapping[str, str], numbers: Mapping[str, int]) -> Undecided:
+    """What is not known of the coordinator's tables, members by the names that the view has."""
+    by_number = {numbers[member_id]: label for member_id, label in labels.items()}
+    members = (by_number[numbers[member_id]] for member_id in made.undecided.members)
+    return Undecided(made.undecided.topics, frozenset(members))
+
+
+def _begun(
+    snapshot: GroupSnapshot, changes: Changes, choice: Choice, most_rounds: int
+) -> tuple[Course, Mapping[str, int], Walk]:
+    """What will happen, the members' numbers, and the group before it.
+
+    The walk alone holds what members own at the start, and lets go of it on the way.
+    """
+    spec, first = start_of(snapshot, server_side=choice.server_side)
+    plan = course(snapshot, spec, changes)
+    everyone = [*(member.member_id for member in spec.members), *plan.added]
+    numbers = {member_id: n for n, member_id in enumerate(everyone)}
+    for step in plan.steps:
+        numbers |= {new: numbers[old] for new, old in step.renamed.items()}
+    walk = Walk(plan.start, first, numbers, choice, most_rounds=most_rounds)
+    return plan._replace(start=subscribed(plan.start)), numbers, walk
+
+
+def _walked(plan: Course, walk: Walk) -> tuple[Run, Failure | None]:
+    """How it went; where the leader would fail, all stays as it is now."""
+    try:
+        for step in plan.steps:
+            walk.take(step)
+        return walk.end(), None
+    except LeaderWouldFail as error:
+        failure = Failure(
+            message=str(error),
+            never_ends=error.never_ends,
+            members=error.members,
+            topics=error.topics,
+        )
+    now = walk.first
+    return Run(plan.start, now, now, (), 0, now.total, settled=False, again=0), failure
+
+
+def _shifts(
+    snapshot: GroupSnapshot,
+    plan: Course,
+    made: Run,
+    numbers: Mapping[str, int],
+    kept: Mapping[int, int],
+) -> tuple[MemberShift, ...]:
+    before, after = made.before, made.after
+    present = {numbers[member.member_id]: member for member in made.spec.members}
+    labels = _labels(snapshot, plan)
+    had, has = before.sizes, after.sizes
+    odd = _not_subscribed(present, after)
+    shifts = []
+    for member_id, label in labels.items():
+        n = numbers[member_id]
+        shifts.append(
+            MemberShift(
+                member_id=member_id,
+                name=label,
+                now=Share(before, n),
+                then=Share(after, n),
+                keeps=kept[n],
+                gives=had[n] - kept[n],
+                gets=has[n] - kept[n],
+                not_subscribed=odd.get(n, {}),
+                change="joins" if member_id in plan.added else "" if n in present else "leaves",
+            )
+        )
+    return tuple(shifts)
+
+
+def _not_subscribed(
+    present: Mapping[int, SpecMember], after: Owners
+) -> dict[int, dict[str, Partitions]]:
+    """Of each member that owns any the topics that it did not subscribe to."""
+    takers = _takers(present.items())
+    made: dict[int, dict[str, Partitions]] = {}
+    for topic in sorted(after.rows.keys() | after.strange.keys()):
+        subscribers = takers.get(topic, frozenset())
+        if len(subscribers) == len(present):
+            continue  # There is nobody else.
+        for n in after.counts_in(topic).keys() - subscribers:
+            made.setdefault(n, {})[topic] = after.shares[n][topic]
+    return made
+
+
+def _spread(now: Iterable[int], then: Iterable[int]) -> Spread:
+    now, then = tuple(now) or (0,), tuple(then) or (0,)
+    return Spread(now_min=min(now), now_max=max(now), then_min=min(then), then_max=max(then))
+
+
+def _topic_spreads(start: Spec, made: Run, numbers: Mapping[str, int]) -> tuple[TopicSpread, ...]:
+    """Over a topic's subscribers, and whoever owns some of it all the same."""
+    now, then = (
+        _takers((numbers[member.member_id], member) for member in spec.members)
+        for spec in (start, made.spec)
+    )
+    counts = made.spec.partitions
+    spreads = []
+    for topic in sorted(counts):
+        sizes = []
+        for takers, owners in ((now, made.before), (then, made.after)):
+            owned = owners.counts_in(topic)
+            some = owned.keys() >= takers.get(topic, frozenset())
+            sizes.append([*owned.values()] if some else [0, *owned.values()])
+        if any(sizes):
+            spread = TopicSpread(topic=topic, partitions=counts[topic], balance=_spread(*sizes))
+            spreads.append(spread)
+    return tuple(spreads)
+
+
+def _takers(members: Iterable[tuple[int, SpecMember]]) -> dict[str, frozenset[int]]:
+    """Topic → its subscribers; members that subscribe alike are looked at together."""
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for n, member in members:
+        alike.setdefault(member.topics, []).append(n)
+    takers: dict[str, frozenset[int]] = {}
+    for topics, some in alike.items():
+        together = frozenset(some)
+        for topic in dict.fromkeys(topics):
+            takers[topic] = takers[topic] | together if topic in takers else together
+    return takers

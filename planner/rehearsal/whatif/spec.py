@@ -1,0 +1,182 @@
+"""A snapshot as an assignor's input, or one clear sentence why it cannot be one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from rebal.groups.assignors import Spec, SpecMember
+from rebal.groups.errors import RebalError
+from rebal.groups.model import GroupSnapshot, GroupType, Member
+from rebal.planner.rehearsal.whatif.owners import Owners
+
+TopicPartition = tuple[str, int]
+
+
+class CannotSimulateError(RebalError):
+    """The snapshot does not hold what an assignor needs; says what is missing and what to do."""
+
+
+def spec_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> Spec:
+    """What the assignor would be handed if the group rebalanced now.
+
+    Members are in the order of the snapshot, each with the partitions it owns now (topics, then
+    partitions ascending, as they are sent) and the group's generation; `user_data` is left out.
+    `server_side`: the assignor is the coordinator's, which looks at target assignments (KIP-848).
+
+    Raises:
+        CannotSimulateError: no consumer group that has such assignors, no members, a subscription
+            that is not known, no topic that is, partitions of a topic that the snapshot does not
+            describe, or a partition with two owners.
+    """
+    return start_of(snapshot, server_side=server_side)[0]
+
+
+def start_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> tuple[Spec, Owners]:
+    """`spec_of`, and who owns what, by the members' places in it."""
+    _check_group(snapshot, server_side)
+    generation = snapshot.group.generation
+    counts = {topic.name: topic.partitions for topic in snapshot.topics}
+    spec = Spec(
+        members=tuple(
+            SpecMember(
+                member_id=member.member_id,
+                topics=_topics(snapshot, member),
+                instance_id=member.instance_id,
+                rack=_rack(member),
+                owned=_owned(snapshot, member, counts, server_side),
+                generation=1 if generation is None else generation,
+            )
+            for member in snapshot.members
+        ),
+        partitions=counts,
+        replicas={topic.name: topic.replicas for topic in snapshot.topics},
+        racks={broker.broker_id: broker.rack for broker in snapshot.cluster.brokers},
+    )
+    _check_topics(snapshot, spec)
+    return spec, _owners(snapshot, spec)
+
+
+def subscribed(spec: Spec) -> Spec:
+    """`spec` without what its members own, which may be a million pairs."""
+    return replace(spec, members=tuple(replace(member, owned=()) for member in spec.members))
+
+
+def left_out(snapshot: GroupSnapshot) -> tuple[str, ...]:
+    """Topics that members subscribe to and the snapshot does not describe, sorted."""
+    known = {topic.name for topic in snapshot.topics}
+    return tuple(sorted(wanted(_topics(snapshot, member) for member in snapshot.members) - known))
+
+
+def wanted(subscriptions: Iterable[tuple[str, ...]]) -> set[str]:
+    """All topics that somebody subscribes to; thousands of members have few subscriptions."""
+    return set().union(*set(subscriptions))
+
+
+def _check_group(snapshot: GroupSnapshot, server_side: bool) -> None:
+    group = snapshot.group
+    if group.type is GroupType.CONSUMER and not server_side:
+        raise _refusal(
+            snapshot,
+            "it is a KIP-848 group: its broker assigns the partitions, by uniform or range, and "
+            "asks no client-side assignor",
+        )
+    if group.type in (GroupType.SHARE, GroupType.STREAMS):
+        raise _refusal(snapshot, f"it is a {group.type} group, which has no client-side assignor")
+    if group.protocol_type not in (None, "", "consumer"):
+        raise _refusal(
+            snapshot,
+            f"its protocol type is {group.protocol_type}, and only consumer groups have "
+            "partition assignors"
+            + (
+                "; what restarts of Connect workers cost: --assignor eager, compatible or sessioned"
+                if group.protocol_type == "connect"
+                else ""
+            ),
+        )
+    if not snapshot.members:
+        raise _refusal(
+            snapshot,
+            f"it has no members (state {group.state}); capture it while its members run: "
+            "rebal inspect GROUP --save",
+        )
+    if group.assignor == "stream" or any(
+        "stream" in member.assignors.list for member in snapshot.members
+    ):
+        raise _refusal(
+            snapshot,
+            "it is a Kafka Streams program, which brings its own assignor (stream) and can use "
+            "no other",
+        )
+
+
+def _topics(snapshot: GroupSnapshot, member: Member) -> tuple[str, ...]:
+    if member.subscription is not None:
+        return member.subscription.topics
+    if member.subscribed_topics:
+        return member.subscribed_topics
+    why = member.subscription_error
+    raise _refusal(
+        snapshot,
+        f"the subscription of member {member.member_id} "
+        + (f"cannot be read ({why.rstrip('.')})" if why else "is not in the snapshot")
+        + "; without its topics no assignment can be computed",
+    )
+
+
+def _rack(member: Member) -> str | None:
+    if member.rack is not None:
+        return member.rack
+    return member.subscription.rack_id if member.subscription is not None else None
+
+
+def _check_topics(snapshot: GroupSnapshot, spec: Spec) -> None:
+    names = sorted(wanted(member.topics for member in spec.members))
+    if not names:
+        raise _refusal(snapshot, "its members subscribe to no topic, so there is nothing to assign")
+    if not any(spec.partitions.get(name) for name in names):
+        raise _refusal(
+            snapshot,
+            f"the snapshot describes none of the topics that its members subscribe to "
+            f"({', '.join(names[:3])}{', …' if len(names) > 3 else ''}); capture the group with "
+            "the right to DESCRIBE its topics",
+        )
+
+
+def _owners(snapshot: GroupSnapshot, spec: Spec) -> Owners:
+    owners = Owners(spec.partitions, enumerate(member.owned for member in spec.members))
+    if owners.total != sum(len(member.owned) for member in spec.members):
+        first: dict[TopicPartition, str] = {}
+        for member in spec.members:
+            for topic, partition in member.owned:
+                other = first.setdefault((topic, partition), member.member_id)
+                if other != member.member_id:
+                    raise _refusal(
+                        snapshot,
+                        f"partition {partition} of {topic} has two owners, {other} and "
+                        f"{member.member_id}; capture the group again when it is Stable",
+                    )
+    return owners
+
+
+def _owned(
+    snapshot: GroupSnapshot, member: Member, counts: dict[str, int], server_side: bool
+) -> Sequence[TopicPartition]:
+    now = member.assignment
+    if server_side and member.target_assignment is not None:
+        now = member.target_assignment
+    unknown = sorted(topic for topic in now.keys() - counts.keys() if now[topic])
+    if unknown:
+        raise _refusal(
+            snapshot,
+            f"member {member.member_id} owns partitions of {', '.join(unknown[:3])}, which the "
+            "snapshot does not describe; capture the group with the right to DESCRIBE its topics",
+        )
+    owned = [(topic, number) for topic, numbers in now.items() for number in numbers]
+    owned.sort()
+    return tuple(owned)
+
+
+def _refusal(snapshot: GroupSnapshot, why: str) -> CannotSimulateError:
+    return CannotSimulateError(f"cannot simulate {snapshot.group.group_id}: {why}.")

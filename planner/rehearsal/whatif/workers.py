@@ -1,0 +1,121 @@
+"""What restarts of Connect workers would do to their group, under the protocols to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from rebal.groups.clients import worker_list
+from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Record
+from rebal.planner.context import names
+from rebal.planner.plan import Cost
+from rebal.planner.rehearsal.costs.connect import by_workers
+from rebal.planner.rehearsal.costs.cost import Restarts, Speed
+from rebal.planner.rehearsal.whatif.changes import WhatIfError
+
+
+class WorkersRun(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """What the restarts cost while every worker has this connect.protocol."""
+
+    protocol: str
+    cost: Cost
+
+
+class WorkersSimulation(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The restarts of `restarted` (names for people, in order), one by one or as its paces say.
+
+    `assignor_now` is the elected protocol as it is called on the wire.
+    """
+
+    group_id: str
+    assignor_now: str | None
+    workers: int
+    connectors: int
+    tasks: int
+    restarted: tuple[str, ...]
+    runs: tuple[WorkersRun, ...]
+
+
+def simulate_workers(
+    snapshot: GroupSnapshot, protocols: Sequence[str], restarted: Sequence[str] = ()
+) -> WorkersSimulation:
+    """The workers in `restarted` stop and come back (none named: each of them), as `Cost` tells.
+
+    Each of `protocols` (values of connect.protocol) starts from what the workers run now. Workers
+    are named by member id, client id or short name.
+
+    Raises:
+        WhatIfError: no Connect workers, not known what they run, or no such worker.
+    """
+    group = snapshot.group
+    running = [m.worker for m in snapshot.members if m.worker is not None]
+    if group.protocol_type != "connect":
+        raise WhatIfError(
+            f"{group.group_id} is no group of Connect workers: {', '.join(protocols)} is for them."
+        )
+    if (
+        not running
+        or len(running) < len(snapshot.members)
+        or any(worker.running is None for worker in running)
+    ):
+        raise WhatIfError(
+            f"cannot simulate {group.group_id}: what its workers run is not known; capture it "
+            "while it is Stable: rebal inspect GROUP --save."
+        )
+    labels = names(snapshot.members)
+    named = dict.fromkeys(_found(snapshot, labels, name) for name in restarted)
+    order = list(named or labels)
+    return WorkersSimulation(
+        group_id=group.group_id,
+        assignor_now=group.assignor,
+        workers=len(running),
+        connectors=sum(worker.connectors or 0 for worker in running),
+        tasks=sum(worker.tasks or 0 for worker in running),
+        restarted=tuple(labels[id_] for id_ in order),
+        runs=tuple(
+            WorkersRun(protocol=name, cost=_cost(_under(snapshot, name), order))
+            for name in protocols
+        ),
+    )
+
+
+def _under(snapshot: GroupSnapshot, protocol: str) -> GroupSnapshot:
+    """The group as if every worker had this connect.protocol."""
+    offers = worker_list(protocol) or ()
+    all_offer = AssignorList(knowledge=Knowledge.EXACT, list=offers)
+    return replace(
+        snapshot,
+        group=replace(snapshot.group, assignor=offers[0]),
+        members=tuple(replace(member, assignors=all_offer) for member in snapshot.members),
+    )
+
+
+def _cost(snapshot: GroupSnapshot, order: Sequence[str]) -> Cost:
+    eager = snapshot.group.assignor == "default"
+    return by_workers(
+        Restarts(
+            members=len(snapshot.members),
+            restarting=len(order),
+            static=0,
+            partitions=0,
+            eager=len(snapshot.members) if eager else 0,
+            eager_after=eager,
+            snapshot=snapshot,
+            order=tuple(order),
+            speed=Speed().at(snapshot.cluster),
+        )
+    )
+
+
+def _found(snapshot: GroupSnapshot, labels: dict[str, str], name: str) -> str:
+    found = [
+        member.member_id
+        for member in snapshot.members
+        if name in (member.member_id, member.client_id, labels[member.member_id])
+    ]
+    if len(found) != 1:
+        known = ", ".join(list(labels.values())[:6])
+        what = "no worker" if not found else f"{len(found)} workers"
+        raise WhatIfError(f"{what} {name[:100]}: name one of {known}, or give its member id.")
+    return found[0]

@@ -1,0 +1,1 @@
+"""Rules about the application's own code (RB3xx)."""

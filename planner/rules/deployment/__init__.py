@@ -1,0 +1,1 @@
+"""Rules about the deployment and its processes (RB6xx)."""

@@ -1,0 +1,42 @@
+"""RB603: processes that are killed before they have left the group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.planner.context import Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rehearsal.costs.timeouts import in_words, of_family
+from rebal.planner.rules.ahead import ahead
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB603",
+    Severity.ASK,
+    "Is there time to close the consumer before the process is killed",
+    reference="Kubernetes: terminationGracePeriodSeconds; KafkaConsumer.close",
+)
+def grace_period(context: Context) -> Iterator[Finding]:
+    """Closing a consumer means: finish the batch, commit, leave the group.
+
+    Why it matters: a process that is killed in the middle leaves without a word. Its partitions
+    stand still until session.timeout.ms has passed, its old list counts as long (RB116), and what
+    it had not committed is read again. In a roll-out that comes once for every restart.
+
+    How to find out: terminationGracePeriodSeconds (30 seconds if nobody set it) against how long
+    a batch and close take; a LeaveGroup of each stopped member in the broker's log.
+
+    How to answer it: raise the grace period above the longest batch plus the close timeout, and
+    stop polling when the signal comes.
+    """
+    if not context.planning or not context.classic:
+        return
+    dynamic = [facts for facts in ahead(context) if facts.member.instance_id is None]
+    if dynamic:
+        yield found(
+            "does each process get enough time to finish its batch, commit and leave the group "
+            "before it is killed? If not, every restart costs a session timeout "
+            f"({in_words([of_family(facts.member, facts.family) for facts in dynamic])}).",
+            members=dynamic,
+        )

@@ -1,0 +1,1 @@
+"""Rules about the evidence itself (RB9xx)."""

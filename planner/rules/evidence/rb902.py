@@ -1,0 +1,42 @@
+"""RB902: two pieces of evidence contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.groups.model import Tri
+from rebal.planner.context import Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.ahead import narrowing_step
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB902",
+    Severity.BLOCK,
+    "Two pieces of evidence contradict each other",
+    reference="rebal: how evidence is merged (groups/evidence/merge.py)",
+)
+def contradiction(context: Context) -> Iterator[Finding]:
+    """Sources say things of a member that cannot both be true.
+
+    Why it matters: something is not what it seems: a log of another cluster, a clock that is
+    wrong, two processes with one id, or a fault of rebal. To choose one side silently would be a
+    guess; so the list in question counts as not known.
+
+    How to find out: look at both sources, which are named with the times they speak of.
+
+    How to fix it: leave out the file that belongs to another group or time, or take the evidence
+    again, and make the plan again.
+    """
+    for item in context.snapshot.contradictions:
+        named = [facts for facts in context.members if facts.member.member_id == item.member_id]
+        whose = f"{named[0].name}: " if named else ""
+        yield found(
+            f"{whose}{item.what.rstrip('.')}.",
+            result=Tri.CANNOT_TELL,
+            members=named,
+            evidence=item.evidence,
+            fix="Take the evidence again, or leave out the file that is about something else.",
+            before_step=narrowing_step(context),
+        )

@@ -1,0 +1,75 @@
+"""RB904: clients were rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rebal.groups.model import GroupState, Tri
+from rebal.planner.admission.advice import start_fix
+from rebal.planner.admission.check import INCONSISTENT
+from rebal.planner.admission.rejected import label, rejected_again, still_out
+from rebal.planner.context import Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.ahead import narrowing_step
+from rebal.planner.rules.registry import found, rule
+
+_OPPOSITE: Final = {Tri.YES: Tri.NO, Tri.NO: Tri.YES, Tri.CANNOT_TELL: Tri.CANNOT_TELL}
+_OTHER_GROUP: Final = "Give that client a group id of its own."
+
+
+@rule(
+    "RB904",
+    Severity.BLOCK,
+    "A client was rejected, and still would be",
+    reference="Kafka protocol: INCONSISTENT_GROUP_PROTOCOL (23); KIP-429",
+)
+def rejected(context: Context) -> Iterator[Finding]:
+    """A log shows joins that the coordinator rejected for good (errors 23, 26, 81, 82).
+
+    Why it matters: a rejected Java or kafka-python consumer stops after the first rejection;
+    librdkafka and franz-go try again for ever while their process looks alive. The broker writes
+    no other line about it, and describe does not show who is not in the group: somebody may be
+    consuming nothing at all.
+
+    How to find out: JOIN_GROUP lines with errorCode 23 in the request log; in the client's log
+    "InconsistentGroupProtocolException" or "Inconsistent group protocol".
+
+    How to fix it: find the member that has nothing in common with the rejected list (RB102) and
+    restart that one with both assignors; then start the rejected one again.
+
+    It does not fire where today's members would admit the rejected list, nor where that very
+    client (its instance id; else its client id and address) has joined since.
+    """
+    if context.group.state is not GroupState.STABLE or not context.members:
+        return
+    for item in still_out(context):
+        again = rejected_again(context, item)
+        answer = _OPPOSITE[again.verdict] if item.error == INCONSISTENT else Tri.CANNOT_TELL
+        if answer is Tri.NO:
+            continue
+        causes = [facts for facts in context.members if facts.member.member_id in again.blame]
+        blame = ""
+        if causes and answer is Tri.YES:
+            verb = "supports" if len(causes) == 1 else "support"
+            blame = f"; {context.named(causes)} {verb} none of it"
+        count = "once" if item.times == 1 else f"{item.times} times"
+        still = "and would be rejected again" if answer is Tri.YES else "and may be rejected again"
+        who = label(item)
+        shown = f"[{', '.join(item.list)}]" if item.list else "a list that is not known"
+        yield found(
+            f"{who} was rejected {count} ({item.error}) with {shown} {still}{blame}"
+            f"{_stranger(context)}.",
+            result=answer,
+            members=causes if answer is Tri.YES else (),
+            evidence=(item.evidence,),
+            fix=start_fix(context, [who]) if context.classic else _OTHER_GROUP,
+            before_step=narrowing_step(context) if context.classic else None,
+        )
+
+
+def _stranger(context: Context) -> str:
+    """Return the kind of the group where its members are no plain consumers."""
+    if context.group.protocol_type == "connect":
+        return ": this is a group of Connect workers"
+    return ": this is a Kafka Streams group" if context.streams else ""

@@ -1,0 +1,48 @@
+"""RB907: a member's client family is known by circumstance only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.groups.model import Tri
+from rebal.planner.admission.advice import restart_fix
+from rebal.planner.context import Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.ahead import ahead
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB907",
+    Severity.WARN,
+    "A member's client library is known by circumstance only",
+    reference="KIP-511 (client name and version)",
+)
+def guessed_family(context: Context) -> Iterator[Finding]:
+    """The client library follows from what a member sends, not from its own word.
+
+    Why it matters: the shape of the subscription bytes, a default client id or an assignor's name
+    point to a library, but others can look the same. If the guess is wrong, the text in the plan
+    is for another client: that member will not start, or will ignore the setting. Nothing that is
+    called proven rests on such a guess.
+
+    How to find out: --request-log or --client-log names the software; or ask whoever builds it.
+
+    How to fix it: restart one member first and look at it; or settle it with --assume-family.
+    """
+    if not context.planning or not context.classic:
+        return
+    named = [
+        facts
+        for facts in ahead(context)
+        if (facts.family or facts.takes_mixed is Tri.YES) and not facts.family_proven
+    ]
+    if named:
+        guesses = {facts.family or " or ".join(facts.candidates) for facts in named}
+        families = ", ".join(sorted(guesses))
+        yield found(
+            f"{context.named(named)}: taken for {families} by circumstance only.",
+            members=named,
+            fix=restart_fix(context, named[:1], then=" first and see that it joins")
+            + f" Or settle it, with the right family: {context.assume(named)}.",
+        )

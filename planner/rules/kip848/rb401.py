@@ -1,0 +1,59 @@
+"""RB401: the brokers do not move a group between the classic and the consumer protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.groups.model import GroupType, Tri
+from rebal.planner.context import Context
+from rebal.planner.kip848 import POLICY, brokers, policy
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.kip848.online import moving_down, moving_up, speaks, unread
+from rebal.planner.rules.registry import rule
+
+
+@rule(
+    "RB401",
+    Severity.BLOCK,
+    "The brokers do not move this group to or from KIP-848",
+    reference="KIP-848; Kafka: docs/operations/consumer-rebalance-protocol; group.version",
+)
+def brokers_do_not_move(context: Context) -> Iterator[Finding]:
+    """KIP-848 needs brokers from 4.0 on, the feature group.version, and a policy that allows it.
+
+    Why it matters: without brokers and feature a member with group.protocol=consumer is refused at
+    its first heartbeat and stops; with group.consumer.migration.policy=disabled (or the wrong
+    direction) it is refused for as long as the group has classic members. On the way back classic
+    members are let in whatever the policy says, but the group stays a KIP-848 group, on the
+    broker's assignor, after the last other member has left.
+
+    How to find out: the broker's version, its finalised features and its settings, all of which a
+    live snapshot holds; reading settings needs DESCRIBE_CONFIGS on the cluster.
+
+    How to fix it: upgrade the brokers, then kafka-features.sh --bootstrap-server HOST:PORT
+    upgrade --feature group.version=1, and set group.consumer.migration.policy on every broker.
+    Where the policy cannot be changed, the offline way is left, and the plan takes it: a group
+    without members may change in any direction, and the rule is silent about the policy then.
+
+    Cannot tell: version, features or settings were not read. A scan of the offsets topic has no
+    settings; where it saw groups of the new kind, the brokers do have the feature.
+    """
+    up = moving_up(context)
+    if not up and not moving_down(context):
+        return
+    if up:
+        answer = brokers(context)
+        fix = (
+            "Upgrade the brokers to 4.0 or later, then kafka-features.sh --bootstrap-server "
+            "HOST:PORT upgrade --feature group.version=1 (describe shows what it is now)."
+        )
+        if answer.allows is Tri.CANNOT_TELL and not context.asked:
+            fix = unread(context)
+        yield from speaks(answer, fix)
+    converted = up and context.group.type is GroupType.CONSUMER
+    if context.members and not converted:
+        answer = policy(context, up=up)
+        fix = f"Set {POLICY} on every broker; or take the offline way: an Empty group may change."
+        if answer.allows is Tri.CANNOT_TELL:
+            fix = unread(context)
+        yield from speaks(answer, fix)

@@ -1,0 +1,49 @@
+"""RB402: more members than a KIP-848 group may have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.groups.model import Tri
+from rebal.planner.context import Context
+from rebal.planner.kip848 import fits, room
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.kip848.online import moving_up, speaks, still_classic, unread
+from rebal.planner.rules.registry import rule
+
+
+@rule(
+    "RB402",
+    Severity.BLOCK,
+    "The group has as many members as a KIP-848 group may have, or more",
+    reference="Kafka: group.consumer.max.size; GroupMetadataManager: validateOnlineUpgrade",
+)
+def too_many_members(context: Context) -> Iterator[Finding]:
+    """group.consumer.max.size limits groups of the new kind, and is not group.max.size.
+
+    Why it matters: with more members than that, who comes last is refused with
+    GROUP_MAX_SIZE_REACHED and stops: in a group that has members the first one that asks for the
+    new protocol, after a stop of all the last one. At exactly the limit a member is refused unless
+    the one it replaces has left first: a static member does not leave when it stops, and a surge
+    starts the new one before.
+
+    How to find out: count the members; the limit is in the broker's settings.
+
+    How to fix it: raise group.consumer.max.size on the brokers, or scale the group down for the
+    time of the change. At exactly the limit: maxSurge 0, stop each member cleanly before it starts
+    again, and let a static one stay away for longer than its session; or stop all, which the plan
+    says where nothing else is left.
+
+    Cannot tell: the settings were not read; or the group is exactly full, where it depends on
+    whether each old member has left before the new one comes.
+    """
+    classic = still_classic(context)
+    if not moving_up(context) or not classic:
+        return
+    answer = fits(context, up=True)
+    if answer.allows is Tri.YES:
+        answer = room(context, classic)
+    fix = "Raise group.consumer.max.size, or scale the group down for the change."
+    if not context.snapshot.cluster.settings:
+        fix = unread(context)
+    yield from speaks(answer, fix)

@@ -1,0 +1,43 @@
+"""RB403: assignments with user data are not converted to KIP-848."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.groups.model import Tri
+from rebal.planner.context import Context
+from rebal.planner.kip848 import user_data
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.kip848.online import moving_up, speaks
+from rebal.planner.rules.registry import rule
+
+
+@rule(
+    "RB403",
+    Severity.BLOCK,
+    "The assignor puts data of its own into the members' assignments",
+    reference="KAFKA-18134; apache/kafka#18046; Kafka: ConsumerGroup.fromClassicGroup",
+)
+def assignment_user_data(context: Context) -> Iterator[Finding]:
+    """A custom assignor hands its members more than partitions, and KIP-848 has no place for it.
+
+    Why it matters: the coordinator refuses to convert a group in which any member's assignment
+    holds user data: the first member with group.protocol=consumer is refused. And an application
+    that reads that data would get none.
+
+    How to find out: describing the group gives the bytes of every assignment; what the
+    assignors of Kafka's own clients hand out holds none.
+
+    How to fix it: move the classic group to an assignor of Kafka's own first (two bounces), see
+    that the application does without the data, and then go to KIP-848; or stop all members first:
+    an empty group has no assignments, and is replaced.
+
+    Cannot tell: the bytes of a member were not read.
+    """
+    if not moving_up(context) or not context.classic:
+        return
+    answer = user_data(context)
+    fix = "Move to one of Kafka's own assignors first: rebal plan-upgrade --to cooperative."
+    if answer.allows is Tri.CANNOT_TELL:
+        fix = "Take the snapshot again, live, with DESCRIBE on the group."
+    yield from speaks(answer, fix)

@@ -1,0 +1,60 @@
+"""RB408: a converted group gets the broker's assignor, not the one it had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.groups.model import GroupType, Member, Tri
+from rebal.planner.context import Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.kip848.online import moving_up
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB408",
+    Severity.WARN,
+    "Under KIP-848 range is not kept: the broker's default assignor takes over",
+    reference="KIP-848; Kafka: docs/operations/consumer-rebalance-protocol; group.remote.assignor",
+)
+def assignor_not_kept(context: Context) -> Iterator[Finding]:
+    """Nothing of partition.assignment.strategy is carried over to a KIP-848 group.
+
+    Why it matters: the group gets the first of the broker's group.consumer.assignors, `uniform`
+    where nobody changed that. Joins and caches that rely on range putting equal partition numbers
+    of two topics together go wrong silently (RB115).
+
+    How to find out: the elected assignor, the topics of each member, and what the code looks up.
+
+    How to fix it: set group.remote.assignor=range on every member in the same change that sets
+    group.protocol=consumer.
+
+    Cannot tell: the topics of a member are not known. It does not fire where the group is not on
+    range, where each member has one topic only, or where the broker's default is range.
+    """
+    if not moving_up(context) or context.elected != "range":
+        return
+    if context.group.type is GroupType.CONSUMER:
+        return
+    default = context.snapshot.cluster.settings.get("group.consumer.assignors", "uniform")
+    first = default.split(",")[0].strip()
+    if first == "range":
+        return
+    several = [facts for facts in context.members if len(_topics(facts.member)) > 1]
+    unknown = [facts for facts in context.members if not _topics(facts.member)]
+    for named, result in ((several, Tri.YES), (unknown, Tri.CANNOT_TELL)):
+        if named:
+            yield found(
+                f"{context.named(named)}: "
+                + ("several topics" if result is Tri.YES else "topics that are not known")
+                + f" on range now, and {first} after the change, which does not keep equal "
+                "partition numbers together.",
+                result=result,
+                members=named,
+                fix="Set group.remote.assignor=range on every member.",
+            )
+
+
+def _topics(member: Member) -> set[str]:
+    sent = member.subscription.topics if member.subscription else ()
+    return {*member.assignment, *member.subscribed_topics, *sent}

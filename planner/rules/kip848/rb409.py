@@ -1,0 +1,43 @@
+"""RB409: KIP-848 does not follow racks everywhere yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.planner.context import Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.kip848.online import moving_up
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB409",
+    Severity.WARN,
+    "Under KIP-848 the assignment does not follow racks as before",
+    reference="KAFKA-19387; Kafka: docs/operations/consumer-rebalance-protocol",
+)
+def racks(context: Context) -> Iterator[Finding]:
+    """The broker's assignors do not yet do what the clients' assignors do with client.rack.
+
+    Why it matters: members that read from a replica in their own rack may get partitions that
+    have none there: more traffic between racks, and more cost, with nothing that fails.
+
+    How to find out: members that send a rack (their subscription, or client.rack).
+
+    How to fix it: measure the traffic with the first members; stay on the classic protocol where
+    racks matter.
+    """
+    if not moving_up(context):
+        return
+    named = [
+        facts
+        for facts in context.members
+        if facts.member.rack or (facts.member.subscription and facts.member.subscription.rack_id)
+    ]
+    if named:
+        yield found(
+            f"{context.named(named)}: with a rack, and the broker's assignors do not "
+            "fully follow racks.",
+            members=named,
+            fix="Watch the traffic between racks after the first members.",
+        )

@@ -1,0 +1,83 @@
+"""RB412: a client that cannot speak KIP-848."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.groups.clients import NEVER, UNKNOWN, family
+from rebal.groups.model import Tri
+from rebal.planner.context import Context, Facts
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.kip848.online import moving_up, still_classic
+from rebal.planner.rules.registry import found, rule
+from rebal.planner.versions import exact_version
+
+
+@rule(
+    "RB412",
+    Severity.BLOCK,
+    "This client cannot use group.protocol=consumer",
+    reference="KIP-848; the clients' own change logs (groups/data/clients.yaml)",
+)
+def no_kip848_client(context: Context) -> Iterator[Finding]:
+    """A member's client library, or this version of it, does not speak KIP-848.
+
+    Why it matters: the setting is ignored or refused, and the member stays on the classic
+    protocol or does not start. A group of both kinds works, but it is not done, and the broker
+    keeps the classic members' lists and timeouts.
+
+    How to find out: the client software in the broker's request log or in the members' own logs.
+
+    How to fix it: upgrade the library first, in a rolling restart that changes nothing else (Java
+    4.0, librdkafka 2.12, franz-go 1.22), or leave the group on the classic protocol.
+
+    Cannot tell: which version a member runs, or from which version its client can, is not known.
+    Members whose client is not known at all are RB906's business.
+    """
+    if not moving_up(context):
+        return
+    ahead = still_classic(context)
+    for answer, what in (
+        (Tri.NO, "cannot use group.protocol=consumer"),
+        (Tri.CANNOT_TELL, "may or may not be able to use group.protocol=consumer"),
+    ):
+        named = [facts for facts in ahead if _can(facts) is answer]
+        if named:
+            clients = sorted({_client(facts) for facts in named})
+            yield found(
+                f"{context.named(named)}: {', '.join(clients)} {what}.",
+                result=Tri.YES if answer is Tri.NO else Tri.CANNOT_TELL,
+                members=named,
+                fix=_fix(named),
+            )
+
+
+def _can(facts: Facts) -> Tri:
+    known = family(facts.family)
+    if known is None:
+        return Tri.YES
+    if not facts.family_proven:
+        return Tri.CANNOT_TELL
+    if known.kip848_since == NEVER:
+        return Tri.NO
+    # A vendor's build (7.5.1-ccs) has numbers of its own.
+    plain = exact_version(facts.version) is not None
+    return known.kip848(facts.version) if plain else known.kip848(None)
+
+
+def _client(facts: Facts) -> str:
+    return " ".join(filter(None, [facts.family, facts.version]))
+
+
+def _fix(named: list[Facts]) -> str:
+    first = {}
+    for facts in named:
+        known = family(facts.family)
+        if known is not None and known.kip848_since not in (NEVER, UNKNOWN):
+            first[known.title] = known.kip848_since
+    if not first:
+        return (
+            "Move these members to a client that can, or leave the group on the classic protocol."
+        )
+    wanted = ", ".join(f"{title} {since}" for title, since in sorted(first.items()))
+    return f"First upgrade to {wanted} or later, in a rolling restart that changes nothing else."

@@ -1,0 +1,108 @@
+"""RB102: a member's list lacks the target when the old assignor is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.groups.model import Knowledge, Tri
+from rebal.planner.admission.advice import cure_fix, restart_fix
+from rebal.planner.context import CONSUMER, Context, Facts
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB102",
+    Severity.BLOCK,
+    "A member lacks the target assignor while others are about to drop the old one",
+    reference="Kafka upgrade notes for 2.4; KIP-429, compatibility and migration plan",
+)
+def forgotten_member(context: Context) -> Iterator[Finding]:
+    """A member was forgotten in the first bounce: its list lacks the target assignor.
+
+    Why it matters: the coordinator admits a member only if one assignor is in every list. While
+    one member has no cooperative-sticky, each member that restarts with [cooperative-sticky]
+    alone is refused (INCONSISTENT_GROUP_PROTOCOL) and stops for good. The forgotten member is not
+    the one that dies: it lives on, and ends up owning every partition. Java clients below 2.4
+    have no cooperative assignor at all and must be upgraded in the first bounce.
+
+    How to find out: the members' lists are in the broker's request log (JOIN_GROUP) and in the
+    members' own start-up logs; the probe says whether somebody lacks it, but not who.
+
+    How to fix it: restart the member that is named with the first bounce's list, and make the
+    plan again before the second bounce.
+
+    Does not fire while no member has the target yet: then the first bounce has not begun, and
+    its to-do list names everybody. Cannot tell: while the probe says that somebody lacks the
+    target, but the coordinator may have been loaded again since the last rebalance (RB113).
+    """
+    if not context.classic or not context.stable or context.goal == CONSUMER:
+        return
+    named = context.lacking
+    if named and len(named) < len(context.members):
+        yield found(
+            _who(context, named),
+            members=named,
+            evidence=(e for facts in named for e in facts.member.assignors.evidence),
+            fix=restart_fix(
+                context,
+                named,
+                _list(context),
+                then=f" before any member drops {context.keep or 'the old assignor'}",
+            ),
+            before_step=context.narrow_step,
+        )
+    elif not named and context.unsure and context.probed(context.target) is Tri.NO:
+        yield found(
+            f"the probe says that not every member supports {context.target}; it is one "
+            f"or more of {context.named(context.unsure)}. Each member that is restarted with "
+            f"[{context.target}] is refused and stops; those that lack it live on and end up "
+            "owning everything.",
+            members=context.unsure,
+            fix="Find out who: --request-log across the next restart, or --client-log.",
+            before_step=context.narrow_step,
+        )
+    elif not named and context.unsure and _void_no(context):
+        yield found(
+            f"the probe says that not every member supports {context.target}, but the "
+            "coordinator may have been loaded again since the last rebalance, and then its answer "
+            "says nothing of the members (RB113).",
+            result=Tri.CANNOT_TELL,
+            members=context.unsure,
+            fix=f"{cure_fix(context)} Then probe again.",
+            before_step=context.narrow_step,
+        )
+
+
+def _who(context: Context, named: tuple[Facts, ...]) -> str:
+    target = context.target
+    ready = [facts for facts in context.members if facts not in named]
+    causes = ", ".join(f"{facts.name} ({_running(facts, target)})" for facts in named[:6])
+    more = f" and {len(named) - 6} more" if len(named) > 6 else ""
+    one = len(named) == 1
+    return (
+        f"{causes}{more} would get every member that is restarted with [{target}] refused and "
+        f"stopped ({context.named(ready)}); {'it' if one else 'they'} would live on and end up "
+        "owning everything."
+    )
+
+
+def _running(facts: Facts, target: str) -> str:
+    known = facts.member.assignors
+    if known.knowledge is Knowledge.EXACT:
+        return f"[{', '.join(known.list)}]"
+    return f"no {target}"
+
+
+def _list(context: Context) -> tuple[str, ...]:
+    return tuple(filter(None, [context.target, context.keep]))
+
+
+def _void_no(context: Context) -> bool:
+    probe = context.snapshot.probe
+    return (
+        probe is not None
+        and not probe.refused
+        and any(a.assignor == context.target and a.supported is Tri.NO for a in probe.answers)
+        and context.reloaded is not Tri.NO
+    )

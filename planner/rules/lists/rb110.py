@@ -1,0 +1,62 @@
+"""RB110: how many rebalances a large roll-out means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rebal.groups.model import Tri
+from rebal.planner.context import CONSUMER, COOPERATIVE, Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rehearsal.costs.timeouts import in_words, of_family
+from rebal.planner.rules.registry import found, rule
+
+# Below that many restarts each step's own cost says enough.
+_MANY: Final = 20
+# A member that leaves and joins: two rounds; the follow-up round of a cooperative join: one more.
+_FIRST: Final = 2
+_SECOND: Final = 3
+
+
+@rule(
+    "RB110",
+    Severity.WARN,
+    "One by one, this roll-out means very many rebalances",
+    reference="KIP-429; Kafka: group.initial.rebalance.delay.ms, max.poll.interval.ms (arithmetic)",
+)
+def many_rebalances(context: Context) -> Iterator[Finding]:
+    """Each dynamic member that restarts costs about two rebalances in bounce 1, three in bounce 2.
+
+    Why it matters: in bounce 1 the whole group stops at each of them, and in bounce 2 all members
+    that are not restarted yet. A round lasts until the slowest member has joined: up to its
+    max.poll.interval.ms. A member that is killed, or cannot leave, adds its session timeout.
+
+    How to find out: multiply: members to restart x rebalances x how long one takes today (the
+    metric last-rebalance-seconds-ago and the coordinator's log show that).
+
+    How to fix it: restart several members at once, so that they share their rebalances; make sure
+    that each closes properly; or use static members, which cause none while they come back in
+    time. Each step's cost in the plan is counted for one by one.
+
+    It speaks from 20 dynamic members on, where a roll-out one by one takes hours.
+    """
+    if not context.planning or not context.stable or context.goal == CONSUMER:
+        return
+    ahead = [
+        facts
+        for facts in context.members
+        if facts not in context.settled and facts.member.instance_id is None
+    ]
+    rolling = not any(facts.takes_mixed is Tri.NO for facts in ahead)
+    if not context.classic or len(ahead) < _MANY or not rolling:
+        return
+    first = 0 if len(context.holding) == len(context.members) else _FIRST * len(ahead)
+    second = _SECOND if context.goal == COOPERATIVE else _FIRST
+    total = first + second * len(ahead)
+    own = in_words([of_family(facts.member, facts.family) for facts in ahead])
+    yield found(
+        f"{len(ahead)} members one by one mean about {total} rebalances, and a killed member adds "
+        f"its session each time: {own}.",
+        members=ahead,
+        fix="Batches share rebalances (--batch N shows the cost); each member must close properly.",
+    )

@@ -1,0 +1,87 @@
+"""RB112: a custom assignor whose rebalance protocols the plan rests on, and are not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rebal.groups.model import Knowledge, Tri
+from rebal.planner.admission.advice import restart_fix
+from rebal.planner.context import CONSUMER, COOPERATIVE_STICKY, EAGER, Context
+from rebal.planner.kinds import classes_of, custom
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB112",
+    Severity.BLOCK,
+    "The plan rests on a custom assignor's rebalance protocols, which are not known",
+    reference="KIP-429: ConsumerPartitionAssignor.supportedProtocols; ConsumerCoordinator.java",
+)
+def custom_assignor(context: Context) -> Iterator[Finding]:
+    """The plan would put a custom assignor beside another one, or end on it as the way back.
+
+    Why it matters: a consumer whose assignors have no rebalance protocol in common fails when it
+    is built. A custom assignor supports what its supportedProtocols() says: EAGER alone unless it
+    was changed. If that is COOPERATIVE alone, [range, custom] does not start. And a plan that ends
+    on a custom assignor ends on EAGER only if it supports nothing else. A class of the
+    application's own that has the name of Kafka's, such as range, is a custom assignor too.
+
+    On the way to cooperative-sticky nothing rests on it: that supports both protocols, so a list of
+    it and any other assignor starts, and is EAGER or COOPERATIVE as the other one allows. Nor does
+    it where a member runs such a list already.
+
+    How to find out: read supportedProtocols() of that class. Or look at a rebalance: members that
+    keep their partitions when they rejoin run COOPERATIVE, and rebal inspect shows it.
+
+    How to fix it: if it returns EAGER (to end on it: EAGER alone), accept it with
+    --ignore RB112 --reason "…", which the plan records. Any change of the custom assignor's own
+    code belongs in the first bounce of an upgrade, and in the second one of a downgrade.
+    """
+    if not context.planning or not context.classic or context.goal == CONSUMER:
+        return
+    ends = [name for name in (context.target, context.keep) if name is not None]
+    known = not custom(context.target) and context.target not in context.borrowed
+    if context.goal == EAGER and not known:
+        yield found(
+            f"the plan ends on {context.target}, {_which(context, context.target)}: whether its "
+            "members run EAGER then depends on its supportedProtocols().",
+            result=Tri.CANNOT_TELL,
+            fix='If it supports EAGER alone: --ignore RB112 --reason "it supports EAGER alone".',
+        )
+    elif COOPERATIVE_STICKY in {*ends} - context.borrowed or not _not_kafkas(context, ends):
+        return
+    elif (context.lacking or context.unsure) and not _runs_somewhere(context, ends):
+        yield found(
+            f"{_unknown(context, ends)}: a client whose list is [{', '.join(ends)}] starts only if "
+            "both support EAGER, or both COOPERATIVE.",
+            result=Tri.CANNOT_TELL,
+            fix='If they do: --ignore RB112 --reason "both support EAGER". '
+            + restart_fix(
+                context,
+                (*context.lacking, *context.unsure)[:1],
+                tuple(ends),
+                change="Or see it on one member.",
+            ),
+        )
+
+
+def _not_kafkas(context: Context, ends: Sequence[str]) -> list[str]:
+    return [name for name in ends if custom(name) or name in context.borrowed]
+
+
+def _unknown(context: Context, ends: Sequence[str]) -> str:
+    names = _not_kafkas(context, ends)
+    return f"{' or '.join(names)} is {_which(context, names[0])}"
+
+
+def _which(context: Context, name: str) -> str:
+    if name in context.borrowed:
+        return f"here a class that is not Kafka's own ({classes_of(context.snapshot)[name]})"
+    return "an assignor that is not known here"
+
+
+def _runs_somewhere(context: Context, ends: Sequence[str]) -> bool:
+    """Is a member seen to run a list with all of these?"""
+    known = (facts.member.assignors for facts in context.members)
+    return any(one.knowledge is Knowledge.EXACT and set(ends) <= set(one.list) for one in known)

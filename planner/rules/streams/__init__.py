@@ -1,0 +1,1 @@
+"""Rules about Kafka Streams and Kafka Connect (RB5xx)."""

@@ -1,0 +1,95 @@
+"""RB502: upgrade.from that was left set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.groups.model import RebalanceProtocol, Tri
+from rebal.groups.streams import EAGER_VALUES
+from rebal.planner.admission.advice import restart_fix
+from rebal.planner.context import EAGER, Context, Facts
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.programs import below_cooperative, running
+from rebal.planner.rules.registry import found, rule
+
+
+@rule(
+    "RB502",
+    Severity.WARN,
+    "upgrade.from may still be set on a Streams program",
+    reference="Kafka: docs/streams/upgrade-guide (upgrade.from); KIP-429",
+)
+def upgrade_from_left(context: Context) -> Iterator[Finding]:
+    """A Streams program that was upgraded in two bounces may never have had the second one.
+
+    Why it matters: with upgrade.from at 2.3 or less Streams stays EAGER and stops all tasks at each
+    rebalance, whatever its version (below 4.0, which does not start with it: RB506); with a later
+    value it goes on writing old formats. Nothing fails, so nobody notices.
+
+    How to find out: look for upgrade.from in the configuration (--inventory). The log of an
+    instance prints it at its start under `StreamsConfig values:`, and from 2.4 to 3.9 which
+    rebalance protocol is enabled (--client-log). A member that gave up all partitions when it
+    rejoined is EAGER (--request-log), one that kept some is COOPERATIVE.
+
+    How to fix it: remove upgrade.from and restart the instances one by one.
+    """
+    if not context.planning or not context.streams or not context.stable:
+        return
+    change = "Remove upgrade.from from the configuration."
+    old = [facts for facts in context.members if below_cooperative(context, facts) is Tri.YES]
+    # While somebody is below 2.4, and on the way down, an old value is what the plan asks for.
+    wanted = EAGER_VALUES if old or context.goal == EAGER else ()
+    declared = [facts for facts in context.members if _declared(facts) not in (None, *wanted)]
+    if declared:
+        values = sorted({str(_declared(facts)) for facts in declared})
+        yield found(
+            f"the configuration of {context.named(declared)} sets upgrade.from="
+            f"{', '.join(values)}: up to 2.3 it keeps an instance EAGER, later values keep old "
+            "formats.",
+            members=declared,
+            evidence=[f.member.declared.evidence for f in declared if f.member.declared],
+            fix=restart_fix(context, declared, change=change),
+        )
+    if wanted:
+        return
+    eager = [f for f in running(context, RebalanceProtocol.EAGER) if f not in declared]
+    if eager:
+        values = sorted({value for facts in eager if (value := _printed(facts))})
+        shown = f" ({', '.join(values)})" if values else ""
+        yield found(
+            f"upgrade.from was left set{shown}, with EAGER as its effect, on "
+            f"{context.named(eager)}: no instance is below 2.4.",
+            members=eager,
+            fix=restart_fix(context, eager, change=change),
+        )
+    later = [f for f in context.members if _printed(f) and f not in (*declared, *eager)]
+    if later:
+        values = sorted({str(_printed(facts)) for facts in later})
+        yield found(
+            f"{context.named(later)} runs with upgrade.from={', '.join(values)}, as its log says: "
+            "it is COOPERATIVE, and goes on writing old formats.",
+            members=later,
+            evidence=[item for f in later if f.member.ran for item in f.member.ran.evidence],
+            fix=restart_fix(context, later, change=change),
+        )
+    unknown = running(context, RebalanceProtocol.CANNOT_TELL)
+    if unknown and len(unknown) == len(context.members) and not declared:
+        yield found(
+            "no instance has kept partitions across a rebalance: upgrade.from may still be set, "
+            "which keeps them EAGER, or nothing was there to keep.",
+            result=Tri.CANNOT_TELL,
+            members=unknown,
+            fix=restart_fix(
+                context, unknown, change="Look for upgrade.from in the configuration; remove it."
+            ),
+        )
+
+
+def _printed(facts: Facts) -> str | None:
+    """What it runs with, where its log says so; empty where that is nothing."""
+    return facts.member.ran.upgrade_from if facts.member.ran is not None else None
+
+
+def _declared(facts: Facts) -> str | None:
+    declared = facts.member.declared
+    return declared.upgrade_from if declared is not None else None

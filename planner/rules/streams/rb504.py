@@ -1,0 +1,56 @@
+"""RB504: Connect workers use connect.protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.groups.model import Tri
+from rebal.planner.admission.advice import restart_fix
+from rebal.planner.context import Context
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.programs import INCREMENTAL, offers
+from rebal.planner.rules.registry import found, rule
+from rebal.planner.versions import client_faults
+
+
+@rule(
+    "RB504",
+    Severity.ASK,
+    "Connect workers use connect.protocol, not assignors",
+    reference="KIP-415; Kafka: DistributedConfig; KAFKA-12495 (fixed in 3.4.0)",
+)
+def connect(context: Context) -> Iterator[Finding]:
+    """The group is one of Connect workers.
+
+    Why it matters: workers share out connectors and tasks with protocols of their own: on the
+    wire `default` is eager, `compatible` and `sessioned` are incremental. The setting is
+    connect.protocol, and its default has been sessioned since 2.4.
+
+    How to find out: what rebal inspect shows as the assignor in use.
+
+    How to answer it: if it is `default`, some worker has connect.protocol=eager: the request log
+    across a rebalance shows which one offers nothing else, as does each worker's own log. Remove
+    that and restart the workers one by one. The sink tasks' groups (connect-NAME) are ordinary
+    consumer groups with a plan of their own. Workers before 3.4.0 are named: where some come and
+    go close together they can set off more rebalances than needed; upgrade them first.
+    """
+    if not context.planning or context.group.protocol_type != "connect":
+        return
+    now = context.group.assignor
+    eager = [f for f in context.members if offers(context, f, INCREMENTAL) is Tri.NO]
+    runs = {
+        "default": "they run eager",
+        "compatible": "they already rebalance incrementally, and not every worker offers sessioned",
+        "sessioned": "they already rebalance incrementally",
+    }.get(now or "", "which protocol they run is not known")
+    asks = (
+        f"{context.named(eager)} offers nothing else."
+        if eager
+        else "Is connect.protocol set on any of them?"
+    )
+    yield found(
+        f"these are Connect workers on {now or 'an unknown protocol'}: {runs}. {asks}",
+        members=eager,
+        fix=restart_fix(context, eager or context.members, change="Remove connect.protocol=eager."),
+    )
+    yield from client_faults(context, "RB504", family="connect")

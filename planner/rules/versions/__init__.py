@@ -1,0 +1,1 @@
+"""Rules about faults of client and broker versions (RB2xx)."""

@@ -1,0 +1,1 @@
+"""A plan held against the live group: members, steps, gates, dangers, journal."""

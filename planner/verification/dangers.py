@@ -1,0 +1,373 @@
+"""What must stop a roll-out: a refused member, a rebalance storm, an idle member, growing lag.
+
+Each danger has its own patience, so that what a normal restart looks like is none: a member's
+first seconds own nothing, each restart costs some rebalances, and lag rises while partitions move.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Final
+
+from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Refusal, Tri
+from rebal.planner.admission.advice import restart_fix
+from rebal.planner.admission.rejected import label, still_out
+from rebal.planner.aims import Aim
+from rebal.planner.context import Context, Facts
+from rebal.planner.plan import Plan
+from rebal.planner.verification.gates import aim_of, wide_list
+from rebal.planner.verification.journal import JournalEntry
+from rebal.planner.verification.members import MemberStanding, owned
+
+# A cooperative member gets its partitions in a second rebalance, after another has given them up.
+IDLE: Final = timedelta(seconds=30)
+# Streams moves a task with state when its copy has caught up, which it looks at every ten minutes
+# (probing.rebalance.interval.ms, KIP-441): an instance without local state waits for that.
+WARM: Final = timedelta(minutes=15)
+# Refused clients that retry do so within seconds; a container's crash loop waits up to minutes.
+RECENT: Final = timedelta(seconds=60)
+WINDOW: Final = timedelta(minutes=10)
+# The default of max.poll.interval.ms, which is as long as a rebalance may wait for a member.
+STUCK: Final = timedelta(minutes=5)
+LAG: Final = timedelta(minutes=2)
+CURABLE: Final = ("refused", "went-back")
+"""The dangers that an admitted restart ends; for any other nothing may be restarted."""
+_LEAST_LAG: Final = 1000
+# KIP-429: one rebalance for a leave, two for a cooperative join; some more for the unforeseen.
+_FOR_EACH: Final = 3
+_SPARE: Final = 4
+# Both bounces, and once more for each.
+_COMES_BACK: Final = 4
+
+
+class Danger(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """Something to stop for. `kind` is refused, storm, stuck, idle, lag or went-back."""
+
+    kind: str
+    message: str
+    fix: str
+    members: tuple[str, ...] = ()
+    since: Moment | None = None
+
+
+def dangers(
+    plan: Plan,
+    entries: Sequence[JournalEntry],
+    context: Context,
+    rejected: Sequence[Refusal],
+) -> tuple[Danger, ...]:
+    """All that shows now; `entries` are the earlier looks, oldest first, `rejected` the clients
+    that were rejected and are out."""
+    seen = [entry for entry in entries if entry.blind is None]
+    return (
+        *_refused(rejected, context),
+        *_storm(seen, context),
+        *_idle(plan, seen, context),
+        *_lag(seen, context.snapshot),
+    )
+
+
+def went_back(
+    plan: Plan, context: Context, number: int, views: Mapping[int, Sequence[MemberStanding]]
+) -> Iterator[Danger]:
+    """In a narrowing step, a member that lacks the target: whoever restarts next is refused."""
+    step = next((each for each in plan.steps if each.id == number), None)
+    if step is None or aim_of(plan, step) is not Aim.NARROW or not context.stable:
+        return
+    if not any(member.done is Tri.YES or member.restarted for member in views[number]):
+        return
+    lacking = context.lacking
+    widened = any(aim_of(plan, each) is Aim.WIDEN and each.id < number for each in plan.steps)
+    if lacking and (widened or len(lacking) < len(context.members)):
+        named = context.named(lacking)
+        yield Danger(
+            kind="went-back",
+            message=f"{named} runs without {context.target} while others drop the old assignor: "
+            f"each member restarted with [{context.target}] is refused and stops.",
+            fix=restart_fix(
+                context, lacking, wide_list(plan, context), then=" before any other restart"
+            ),
+            members=tuple(facts.member.member_id for facts in lacking),
+        )
+
+
+def new_refusals(plan: Plan, snapshot: GroupSnapshot) -> list[Refusal]:
+    """Those that came after the plan was made."""
+    before = set(plan.baseline.refusals)
+    return [
+        refusal
+        for refusal in snapshot.refusals
+        if refusal not in before and (refusal.at is None or refusal.at > plan.baseline.captured_at)
+    ]
+
+
+def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
+    """Return the newest rejection of each client that is out since: one each.
+
+    It is back when it was seen joining since (planner/admission/rejected.py), or, where no log
+    shows that, when nobody is missing any more.
+    """
+    # Who was out when the plan was made is out since; else an old rejection is history.
+    short = len(plan.baseline.members) < (plan.expected_members or 0)
+    full = not context.missing and len(context.members) >= (context.expected or 1)
+    now = context.snapshot.captured_at
+    return tuple(
+        one
+        for one in still_out(context)
+        if (one.at is None or short or one.at > plan.baseline.captured_at)
+        and (not full or _recent(one.at, now))
+    )
+
+
+def _refused(rejected: Sequence[Refusal], context: Context) -> Iterator[Danger]:
+    """Clients that were rejected and have not joined since."""
+    if not rejected:
+        return
+    whom = ", ".join(
+        dict.fromkeys(
+            f"{label(r)} " + (f"[{', '.join(r.list)}]" if r.list else "(its list is not known)")
+            for r in rejected
+        )
+    )
+    causes = [f for f in context.members if any(not _shares(f, r, context) for r in rejected)]
+    named = context.named(causes)
+    because = f", because {named} can have no assignor in common with it" if causes else ""
+    errors = ", ".join(sorted({r.error for r in rejected}))
+    many = f"{len(rejected)} clients were" if len(rejected) > 1 else "was"
+    yield Danger(
+        kind="refused",
+        message=f"{whom}: {many} rejected ({errors}){because}, and not seen joining since. A Java "
+        "or kafka-python client stops after one rejection; librdkafka and franz-go try again while "
+        "they look alive.",
+        fix="See next: the list that it is admitted with, or what must come before.",
+        members=tuple(facts.member.member_id for facts in causes),
+        since=rejected[0].at,
+    )
+
+
+def _recent(at: datetime | None, now: datetime) -> bool:
+    return at is not None and now - at < RECENT
+
+
+def _shares(facts: Facts, refusal: Refusal, context: Context) -> bool:
+    """Could this member's list have an assignor in common with the refused one?"""
+    return not refusal.list or any(
+        context.supports(facts, name) is not Tri.NO for name in refusal.list
+    )
+
+
+def _storm(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
+    now = context.snapshot.captured_at
+    window = [entry for entry in seen if now - entry.at <= WINDOW]
+    if not window:
+        return
+    unstable = _unstable_since(seen, context)
+    if unstable is not None and now - unstable >= STUCK:
+        yield Danger(
+            kind="stuck",
+            message=f"the group has not been Stable since {unstable:%H:%M:%SZ}: a member does not "
+            "come back to poll(), or members come and go.",
+            fix="Look for a member that is busy or hangs in its listener (max.poll.interval.ms).",
+            since=unstable,
+        )
+    rosters = [*(entry.ids for entry in window), _ids(context.snapshot)]
+    pairs = list(pairwise(rosters))
+    changes = sum(len(a ^ b) for a, b in pairs)
+    came = sum(len(b - a) for a, b in pairs)
+    generations = [entry.generation for entry in window] + [context.group.generation]
+    known = [number for number in generations if number is not None]
+    states = [entry.state for entry in window] + [str(context.group.state)]
+    rebalances = max(
+        known[-1] - known[0] if known else 0,
+        sum(a == "Stable" and b != "Stable" for a, b in pairwise(states)),
+    )
+    expected = context.expected or len(context.members)
+    if rebalances > _FOR_EACH * changes + _SPARE or came > _FOR_EACH * expected + _SPARE:
+        yield Danger(
+            kind="storm",
+            message=f"{rebalances} rebalances and {came} new member ids since "
+            f"{window[0].at:%H:%M:%SZ}: more than the restarts account for.",
+            fix="Stop restarting; look for members that leave and come back (max.poll.interval.ms, "
+            "session timeouts, a crash loop, an autoscaler).",
+            since=window[0].at,
+        )
+    else:
+        yield from _crash_loop(window, context)
+
+
+def _crash_loop(window: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
+    """One member alone that comes back again and again: few rebalances, and no roll-out."""
+    rosters = [
+        *([(m.instance_id, m.client_id, m.member_id) for m in entry.members] for entry in window),
+        [(m.instance_id, m.client_id, m.member_id) for m in context.snapshot.members],
+    ]
+    ids: dict[str, set[str]] = defaultdict(set)
+    shared: set[str] = set()
+    for roster in rosters:
+        often = Counter(instance or client for instance, client, _ in roster)
+        shared |= {name for name, count in often.items() if count > 1}
+        for instance, client, member_id in roster:
+            ids[instance or client].add(member_id)
+    loops = {
+        name: len(found) - 1
+        for name, found in ids.items()
+        if name not in shared and len(found) - 1 > _COMES_BACK
+    }
+    if loops:
+        said = ", ".join(f"{name} {times} times" for name, times in sorted(loops.items()))
+        yield Danger(
+            kind="storm",
+            message=f"came back with a new member id since {window[0].at:%H:%M:%SZ}: {said}. More "
+            "than the restarts account for: each stops the group's partitions again.",
+            fix="Stop restarting; look at why it ends (a crash loop, a liveness probe, a refusal).",
+            since=window[0].at,
+        )
+
+
+def _unstable_since(seen: Sequence[JournalEntry], context: Context) -> datetime | None:
+    quiet = (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
+    if context.group.state in quiet:
+        return None
+    since = context.snapshot.captured_at
+    for entry in reversed(seen):
+        if entry.state in quiet:
+            break
+        since = entry.at
+    return since
+
+
+def _idle(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
+    """Members that own nothing while another owns more than its fair share, for too long."""
+    if not context.stable:
+        return
+    idle = unfairly_idle(context.snapshot)
+    usual = 0 if plan.baseline.redacted else len(unfairly_idle(plan.baseline))
+    now = context.snapshot.captured_at
+    patience = WARM if context.streams else IDLE
+    late = [(m, since) for m, since in _idling(idle, seen, now) if now - since >= patience]
+    if len(late) <= usual:
+        return
+    labels = {facts.member.member_id: facts.name for facts in context.members}
+    who = ", ".join(
+        f"{labels[member.member_id]} (since {since:%H:%M:%SZ})" for member, since in late
+    )
+    one = len(late) == 1
+    yield Danger(
+        kind="idle",
+        message=f"{who} {'is' if one else 'are'} in the group and own{'s' if one else ''} nothing, "
+        "while others own several partitions: a member's first seconds are over.",
+        fix="Look at its log: its tasks should have caught up by now (KIP-441)."
+        if context.streams
+        else "Look at its rebalance callback: in a cooperative group it must use the incremental "
+        "calls (RB302), and its listener must take an assignment as an addition (RB301).",
+        members=tuple(member.member_id for member, _ in late),
+        since=min(since for _, since in late),
+    )
+
+
+def first_seconds(seen: Sequence[JournalEntry], context: Context) -> str | None:
+    """Who owns nothing yet, which is no danger before `IDLE` is over; None for nobody."""
+    now = context.snapshot.captured_at
+    if not context.stable:
+        return None
+    patience = WARM if context.streams else IDLE
+    labels = {facts.member.member_id: facts.name for facts in context.members}
+    fresh = [
+        f"{labels[member.member_id]} (since {since:%H:%M:%SZ})"
+        for member, since in _idling(unfairly_idle(context.snapshot), seen, now)
+        if now - since < patience
+    ]
+    return (
+        f"owns nothing yet: {', '.join(fresh)}; usual in a member's first seconds, a danger after "
+        f"{patience.seconds} s"
+        if fresh
+        else None
+    )
+
+
+def _idling(
+    idle: Sequence[Member], seen: Sequence[JournalEntry], now: datetime
+) -> list[tuple[Member, datetime]]:
+    return [(member, _idle_since(member, seen) or now) for member in idle]
+
+
+def unfairly_idle(snapshot: GroupSnapshot) -> list[Member]:
+    """Members with no partition, while another has two of the same topic that they could have.
+
+    Two of one topic mean that the topic has more partitions than members took: with range (which
+    deals out each topic by itself) and with all others somebody idle could have one.
+    """
+    several = {
+        topic
+        for member in snapshot.members
+        for topic, numbers in member.assignment.items()
+        if len(numbers) > 1
+    }
+    return [
+        member
+        for member in snapshot.members
+        if not owned(member) and (several & _wants(member) if _wants(member) else several)
+    ]
+
+
+def _wants(member: Member) -> set[str]:
+    topics = member.subscription.topics if member.subscription else ()
+    return {*topics, *member.subscribed_topics}
+
+
+def _idle_since(member: Member, seen: Sequence[JournalEntry]) -> datetime | None:
+    """Since when each look has shown it with nothing; None where no earlier look did."""
+    since = None
+    for entry in reversed(seen):
+        before = next((m for m in entry.members if m.member_id == member.member_id), None)
+        if before is None or before.partitions:
+            break
+        since = entry.at
+    return since
+
+
+def _lag(seen: Sequence[JournalEntry], snapshot: GroupSnapshot) -> Iterator[Danger]:
+    """Lag that rose at every look for two minutes, or commits that stand still while it rises."""
+    lag, committed = lag_of(snapshot)
+    now = snapshot.captured_at
+    if lag is None or committed is None:
+        return
+    since, last, still = None, lag, True
+    first = lag
+    for entry in reversed(seen):
+        if entry.lag is None or entry.committed is None or entry.lag >= last:
+            break
+        since, last, first = entry.at, entry.lag, entry.lag
+        still = still and entry.committed == committed
+        if now - since >= WINDOW:
+            break
+    if since is None or now - since < LAG:
+        return
+    if still or lag >= max(2 * first, first + _LEAST_LAG):
+        what = "nothing is committed" if still else "members do not keep up"
+        yield Danger(
+            kind="lag",
+            message=f"lag grows at every look since {since:%H:%M:%SZ}, from {first:,} to {lag:,} "
+            f"records: {what}.",
+            fix="See in the members' logs whether they process; go back one step if they do not.",
+            since=since,
+        )
+
+
+def lag_of(snapshot: GroupSnapshot) -> tuple[int | None, int | None]:
+    """Records behind and committed offsets, summed where both are known; None for none known."""
+    known = [
+        (each.committed, each.end)
+        for each in snapshot.lag
+        if each.committed is not None and each.end is not None
+    ]
+    if not known:
+        return None, None
+    return sum(max(0, end - at) for at, end in known), sum(at for at, _ in known)
+
+
+def _ids(snapshot: GroupSnapshot) -> frozenset[str]:
+    return frozenset(member.member_id for member in snapshot.members)
