@@ -128,7 +128,7 @@ def _pair(text: str) -> tuple[str, str]:
 @contextmanager
 def _as_usage() -> Iterator[None]:
     """What Java's client cannot do is said as what was typed wrong."""
-    from rebal.inspectors.kafka.errors import SettingError
+    from rebal.inspectors.errors import SettingError
 
     try:
         yield

@@ -23,10 +23,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from rebal.inspectors.connection.oauth import OAuth
+from rebal.inspectors.connection.auth import OAuth
 from rebal.inspectors.connection.properties import parse_properties
 from rebal.inspectors.connection.settings import Pem, Settings, layer, merge, typed
-from rebal.inspectors.kafka.errors import SettingError
+from rebal.inspectors.errors import SettingError
 
 CLIENT_ID: Final = "rebal"
 _ENV_PREFIX: Final = "REBAL_X_"
@@ -94,22 +94,6 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
             if secret:
                 text = text.replace(secret, "[secret]")
         return text
-
-    def to_confluent(self) -> dict[str, Any]:
-        """The settings as librdkafka spells them; secrets inside: never print it."""
-        from rebal.inspectors.connection.translate import to_confluent
-
-        return to_confluent(self)
-
-    def to_kafka_python(self) -> dict[str, Any]:
-        """The settings as kafka-python spells them; secrets inside: never print it.
-
-        Raises:
-            SettingError: something that only librdkafka reads, or a PEM that cannot be loaded.
-        """
-        from rebal.inspectors.connection.translate import to_kafka_python
-
-        return to_kafka_python(self)
 
 
 def resolve(  # noqa: PLR0917 - the sources of settings, in no order of rank

@@ -9,16 +9,15 @@ from typing import Any, Final
 
 import msgspec
 
-from rebal.inspectors.connection import oauth
-from rebal.inspectors.connection.jaas import parse_jaas
-from rebal.inspectors.kafka.errors import SettingError
+from rebal.inspectors.connection import auth
+from rebal.inspectors.errors import SettingError
 
 Settings = dict[str, str]
 
 _ALIASES: Final = {
     "sasl.mechanisms": "sasl.mechanism",
     "metadata.broker.list": "bootstrap.servers",
-    **oauth.ALIASES,
+    **auth.OAUTH_ALIASES,
 }
 _CA: Final = frozenset(
     {"ssl.ca.location", "ssl.ca.pem", "ssl.truststore.location", "ssl.truststore.certificates",
@@ -36,7 +35,7 @@ _LOGIN: Final = frozenset({"sasl.mechanism", "sasl.username", "sasl.password", "
 _OTHER: Final = frozenset(
     {"bootstrap.servers", "security.protocol", "ssl.endpoint.identification.algorithm"}
 )
-_KNOWN: Final = _CA | _IDENTITY | _LOGIN | _OTHER | oauth.KEYS
+_KNOWN: Final = _CA | _IDENTITY | _LOGIN | _OTHER | auth.OAUTH_KEYS
 # Keys of Kafka's clients that change nothing in what is read here; files of real services are full
 # of them, so they pass without a word.
 _IGNORED_NAMES: Final = """
@@ -72,13 +71,13 @@ _REFUSED: Final = {
     "sasl.client.callback.handler.class": "Java classes cannot be loaded here",
     "sasl.login.class": "Java classes cannot be loaded here",
     "sasl.kerberos.service.name": "Kerberos is not supported",
-    "sasl.oauthbearer.config": oauth.UNSECURED,
-    "enable.sasl.oauthbearer.unsecure.jwt": oauth.UNSECURED,
+    "sasl.oauthbearer.config": auth.NO_UNSIGNED,
+    "enable.sasl.oauthbearer.unsecure.jwt": auth.NO_UNSIGNED,
     "enable.ssl.certificate.verification": (
         "certificates are always checked; give the authority's certificate as ssl.ca.location"
     ),
 }
-_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", oauth.MECHANISM)
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", auth.OAUTHBEARER)
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -107,11 +106,11 @@ def layer(raw: Mapping[str, str], where: str) -> Settings:
         key = _ALIASES.get(raw_key, raw_key)
         if key in _REFUSED:
             raise SettingError(f"{where}: {raw_key} is not supported: {_REFUSED[key]}.")
-        if key in oauth.CLASSES:
-            if value.strip().rsplit(".", 1)[-1] in oauth.CLASSES[key]:
+        if key in auth.CALLBACK_CLASSES:
+            if value.strip().rsplit(".", 1)[-1] in auth.CALLBACK_CLASSES[key]:
                 continue
             raise SettingError(f"{where}: {raw_key}: Java classes cannot be loaded here.")
-        if key in _IGNORED or key.startswith(oauth.IGNORED):
+        if key in _IGNORED or key.startswith(auth.OAUTH_IGNORED):
             continue
         if key not in _KNOWN:
             near = difflib.get_close_matches(key, _KNOWN, 1, 0.8)
@@ -138,7 +137,7 @@ def merge(layers: Sequence[Settings]) -> Settings:
         found = dict(one)
         jaas = found.pop("sasl.jaas.config", None)
         if jaas is not None:
-            login = parse_jaas(jaas, _mechanism(mechanism) if mechanism else None)
+            login = auth.parse_jaas(jaas, _mechanism(mechanism) if mechanism else None)
             found = {**login, **found}
         for group in (_CA, _IDENTITY):
             if found.keys() & (group - _PASSWORDS):
@@ -163,8 +162,8 @@ def typed(settings: Settings) -> dict[str, Any]:
                 f"security.protocol={protocol} needs sasl.mechanism: {', '.join(_MECHANISMS)}."
             )
         made["mechanism"] = _mechanism(settings["sasl.mechanism"])
-        if made["mechanism"] == oauth.MECHANISM:
-            made["oauth"] = oauth.oauth_of(settings)
+        if made["mechanism"] == auth.OAUTHBEARER:
+            made["oauth"] = auth.oauth_of(settings)
         for name in ("username", "password") if "oauth" not in made else ():
             if f"sasl.{name}" not in settings:
                 raise SettingError(

@@ -7,20 +7,16 @@ import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rebal.inspectors.connection.auth import OAuth, token_of
+from rebal.inspectors.connection.config import CLIENT_ID, ClusterConfig
 from rebal.inspectors.connection.settings import Pem
-from rebal.inspectors.kafka.errors import SettingError
-
-if TYPE_CHECKING:
-    from rebal.inspectors.connection.config import ClusterConfig
-    from rebal.inspectors.connection.oauth import OAuth
+from rebal.inspectors.errors import SettingError
 
 
 def to_confluent(config: ClusterConfig) -> dict[str, Any]:
     """librdkafka's settings; its waits stay within `timeout_ms`."""
-    from rebal.inspectors.connection.config import CLIENT_ID
-
     made: dict[str, Any] = {
         "bootstrap.servers": config.bootstrap,
         "client.id": CLIENT_ID,
@@ -62,8 +58,6 @@ def to_kafka_python(config: ClusterConfig) -> dict[str, Any]:
     Raises:
         SettingError: a PKCS12 keystore (Python's TLS reads PEM only), or a PEM that does not load.
     """
-    from rebal.inspectors.connection.config import CLIENT_ID
-
     made: dict[str, Any] = {
         "bootstrap_servers": [f"{host}:{port}" for host, port in config.servers],
         "client_id": CLIENT_ID,
@@ -85,8 +79,6 @@ def _token_for_librdkafka(
     oauth: OAuth, timeout_ms: int, _: str
 ) -> tuple[str, float, str, dict[str, str]]:
     """Token, its end in seconds of the epoch, principal (not used by brokers), extensions."""
-    from rebal.inspectors.connection.tokens import token_of
-
     token = token_of(oauth, timeout_ms / 1000)
     return token.value, token.expires, "", dict(oauth.extensions)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypedDict
 
 from rebal.groups.clients import assignor_of, worker_list
-from rebal.inspectors.inventory.values import Environment, Flat, span_ms, words
+from rebal.inspectors.inventory.documents import Environment, Flat, span_ms, words
 
 _GROUP_ID: Final = "group.id"
 _STRATEGY: Final = "partition.assignment.strategy"

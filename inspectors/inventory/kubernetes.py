@@ -14,8 +14,14 @@ from typing import Final
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.inventory.clients import Client, clients_in
-from rebal.inspectors.inventory.documents import ENDINGS, documents
-from rebal.inspectors.inventory.values import POD_NAME, Environment, Flat, Tree
+from rebal.inspectors.inventory.documents import (
+    ENDINGS,
+    POD_NAME,
+    Environment,
+    Flat,
+    Tree,
+    documents,
+)
 
 Resource = dict[str, Tree]
 _WORKLOADS: Final = ("Deployment", "StatefulSet", "DaemonSet", "Rollout")

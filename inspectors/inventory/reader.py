@@ -19,9 +19,8 @@ from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import Evidence, Record, Source
 from rebal.inspectors.inventory.clients import Client, clients_in
-from rebal.inspectors.inventory.documents import ENDINGS, Document, documents
+from rebal.inspectors.inventory.documents import ENDINGS, Document, Environment, Flat, documents
 from rebal.inspectors.inventory.kubernetes import Resource, workloads_in
-from rebal.inspectors.inventory.values import Environment, Flat
 from rebal.inspectors.logs.text_input import TextInput, files_in
 
 _LARGEST_FILE: Final = 64 * 1024 * 1024

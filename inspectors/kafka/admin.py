@@ -33,10 +33,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from rebal.groups.model import Broker, GroupState, GroupType, Member, Topic
 from rebal.groups.snapshot.partitions import Partitions
 from rebal.groups.snapshot.replicas import Replicas
+from rebal.inspectors.connection.auth import forget
 from rebal.inspectors.connection.config import ClusterConfig
-from rebal.inspectors.connection.tokens import forget
+from rebal.inspectors.connection.translate import to_confluent
+from rebal.inspectors.errors import ConnectError, RequestError
 from rebal.inspectors.kafka.describe import CONSUMER, Described
-from rebal.inspectors.kafka.errors import ConnectError, RequestError
 from rebal.inspectors.kafka.wire import Deadline, seconds
 
 _T = TypeVar("_T")
@@ -79,7 +80,7 @@ class Admin:
         log = logging.Logger("librdkafka")
         log.addHandler(logging.NullHandler())
         try:
-            settings: dict[str, Any] = {**config.to_confluent(), "error_cb": hopeless.tell}
+            settings: dict[str, Any] = {**to_confluent(config), "error_cb": hopeless.tell}
             self._client = AdminClient(settings, logger=log)
         except KafkaException as error:
             message = config.scrub(error.args[0].str())

@@ -4,8 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 
-from rebal.groups.model import Cluster, Record
+from rebal.groups.model import Cluster, CoordinatorKind, Record
+
+_OTHER_GROUPS: Final = ("group.share.", "group.streams.")
+_SETTINGS: Final = frozenset({"process.roles", "inter.broker.protocol.version"})
+
+
+def coordinator_kind(cluster: Cluster) -> CoordinatorKind:
+    """Which coordinator elects: the Java one since 4.0, and in 3.7..3.9 where it is switched on."""
+    if (cluster.cluster_id or "").startswith("redpanda."):
+        return CoordinatorKind.UNKNOWN
+    release = _release(cluster.version)
+    if release is None:
+        return CoordinatorKind.UNKNOWN
+    if release >= (4, 0):
+        return CoordinatorKind.JAVA
+    if release < (3, 7):
+        return CoordinatorKind.SCALA
+    protocols = cluster.settings.get("group.coordinator.rebalance.protocols")
+    if protocols is None:
+        return CoordinatorKind.UNKNOWN
+    if cluster.settings.get("group.coordinator.new.enable") == "true" or "consumer" in protocols:
+        return CoordinatorKind.JAVA
+    return CoordinatorKind.SCALA
+
+
+def group_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings that matter to a plan: those of groups, and what tells how brokers are run."""
+    return {
+        name: value
+        for name, value in settings.items()
+        if (name.startswith("group.") and not name.startswith(_OTHER_GROUPS)) or name in _SETTINGS
+    }
+
+
+def _release(version: str | None) -> tuple[int, ...] | None:
+    if not version:
+        return None
+    return tuple(int(number) for number in version.split()[0].split("."))
 
 
 class SeenBrokers(Record, frozen=True, kw_only=True, omit_defaults=False):

@@ -18,12 +18,12 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from rebal.inspectors.connection.config import ClusterConfig
-from rebal.inspectors.kafka.errors import ConnectError, RequestError
+from rebal.inspectors.connection.translate import to_kafka_python
+from rebal.inspectors.errors import ConnectError, RequestError, error_name
 from rebal.inspectors.kafka.wire import (
     Connection,
     Deadline,
     api_key,
-    error_name,
     message,
     seconds,
 )
@@ -32,8 +32,26 @@ _T = TypeVar("_T")
 _RETRY: Final = frozenset(
     {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
 )
+# The newest metadata.version of each release (Kafka's MetadataVersion.LATEST_PRODUCTION).
+_BY_METADATA_VERSION: Final = {
+    7: "3.3", 8: "3.4", 11: "3.5", 14: "3.6", 19: "3.7", 20: "3.8", 21: "3.9", 25: "4.0", 27: "4.1",
+}  # fmt: skip
 _NO_ANSWER: Final = frozenset({"TIMED_OUT", "DISCONNECTED"})
 _CONNECT_ROUNDS: Final = 3
+
+
+def broker_version(connection: Connection) -> str | None:
+    """The broker's release as far as its protocol tells it, e.g. `4.1` or `4.2 or later`.
+
+    A KRaft broker names the newest metadata.version it knows, and each release has its own; else
+    it is the newest release whose requests it all speaks (a release that added none looks like
+    the one before it, hence `or later`).
+    """
+    known = connection.supported_features.get("metadata.version")
+    if known in _BY_METADATA_VERSION:
+        return _BY_METADATA_VERSION[known]
+    numbers = BrokerVersionData(api_versions=connection.versions).broker_version
+    return f"{'.'.join(map(str, numbers))} or later" if numbers else None
 
 
 class RawCluster:
@@ -232,7 +250,7 @@ def _first(
     are brokers that were seen before, to be tried last.
     """
     # Settings that cannot be loaded are not the network's fault: say them before any try.
-    config.to_kafka_python()
+    to_kafka_python(config)
     last: OSError | RequestError | None = None
     servers = list(dict.fromkeys((*config.servers, *known)))
     for turn in range(_CONNECT_ROUNDS):

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.consumer import OffsetFetchRequest
 from msgspec.structs import replace
 
 from rebal.groups.assignors.connect import Given, after, running_of, work_of
@@ -27,10 +28,15 @@ from rebal.groups.snapshot.partitions import Partitions
 from rebal.groups.wire.connect import decode_worker, decode_worker_assignment
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
 from rebal.groups.worker import WorkerState
+from rebal.inspectors.errors import RequestError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster, retry
-from rebal.inspectors.kafka.consumer_group_describe import ConsumerGroupDescribeRequest
-from rebal.inspectors.kafka.errors import RequestError
-from rebal.inspectors.kafka.wire import Connection, Deadline, error_name
+from rebal.inspectors.kafka.wire import (
+    Connection,
+    ConsumerGroupDescribeRequest,
+    Deadline,
+    api_key,
+    message,
+)
 
 CONSUMER: Final = "consumer"
 CONNECT: Final = "connect"
@@ -287,3 +293,44 @@ def _type(text: str | None) -> GroupType:
         return GroupType((text or "unknown").lower())
     except ValueError:
         return GroupType.UNKNOWN
+
+
+_EVERY_TOPIC: Final = 2
+_SEVERAL_GROUPS: Final = 8
+# From 10 on topics have ids and no names.
+_LAST_NAMED: Final = 9
+
+
+def committed_offsets(
+    raw: RawCluster, group_id: str, deadline: Deadline
+) -> dict[tuple[str, int], int | None]:
+    """Topic and partition → the committed offset, None where there is none.
+
+    Raises:
+        ConnectError: no broker can be reached.
+        RequestError: the coordinator's error, or no answer in time.
+    """
+
+    def ask(connection: Connection) -> Any:
+        low, high = connection.versions.get(api_key(OffsetFetchRequest), (0, -1))
+        version = min(high, _LAST_NAMED)
+        if version < max(low, _EVERY_TOPIC):
+            raise RequestError("UNSUPPORTED_VERSION", "the broker has no OffsetFetch by name.")
+        group = {"group_id": group_id, "topics": None}
+        fields = {"groups": [group]} if version >= _SEVERAL_GROUPS else group
+        response = connection.exchange(message(OffsetFetchRequest, version, **fields), deadline)
+        answer = response.groups[0] if version >= _SEVERAL_GROUPS else response
+        if answer.error_code:
+            name = error_name(answer.error_code)
+            raise RequestError(name, f"the offsets of {group_id}: {name}.")
+        return answer
+
+    answer = raw.on_coordinator(group_id, deadline, ask)
+    return {
+        (topic.name, part.partition_index): (
+            part.committed_offset if part.committed_offset >= 0 else None
+        )
+        for topic in answer.topics
+        for part in topic.partitions
+        if not part.error_code
+    }

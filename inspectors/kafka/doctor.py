@@ -14,14 +14,12 @@ from kafka.protocol.consumer.group import JoinGroupRequest
 
 from rebal.groups.model import GroupType, Record, Tri
 from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.errors import ConnectError, RequestError, SettingError
 from rebal.inspectors.kafka.admin import Admin
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.describe import Described, describe
-from rebal.inspectors.kafka.errors import ConnectError, RequestError, SettingError
-from rebal.inspectors.kafka.offsets import committed_offsets
+from rebal.inspectors.kafka.describe import Described, committed_offsets, describe
 from rebal.inspectors.kafka.probe import MIN_VERSION
-from rebal.inspectors.kafka.reload import rebalanced_since_load
-from rebal.inspectors.kafka.reload_log import OFFSETS_TOPIC
+from rebal.inspectors.kafka.reload import OFFSETS_TOPIC, rebalanced_since_load
 from rebal.inspectors.kafka.wire import Deadline
 
 # AclOperation's codes, as answers list them among the authorized operations.

@@ -31,10 +31,10 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.errors import ConnectError, RequestError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import CONSUMER, Described, describe, is_proven_classic
-from rebal.inspectors.kafka.errors import ConnectError, RequestError
-from rebal.inspectors.kafka.wire import Deadline, error_name, message
+from rebal.inspectors.kafka.wire import Deadline, message
 
 MIN_VERSION: Final = 5
 _MAX_VERSION: Final = 9

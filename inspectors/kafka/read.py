@@ -13,23 +13,276 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version as installed_version
 from typing import Final
 
 from kafka.protocol.admin.groups import ListGroupsRequest
+from msgspec.structs import replace
 
-from rebal.groups.model import GroupSnapshot, Record
+from rebal.groups import clients
+from rebal.groups.evidence.merge import merge
+from rebal.groups.model import (
+    Coordinator,
+    Evidence,
+    Group,
+    GroupSnapshot,
+    GroupType,
+    Member,
+    Probe,
+    Record,
+    Source,
+    Timeouts,
+    Topic,
+    Tri,
+)
+from rebal.groups.snapshot.lag import NO_LAG, Lag, Lags
 from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.replicas import Replicas
 from rebal.inspectors.connection.config import ClusterConfig
-from rebal.inspectors.kafka.admin import Admin
-from rebal.inspectors.kafka.brokers import SeenBrokers
+from rebal.inspectors.errors import (
+    ConnectError,
+    RequestError,
+    SelectionError,
+    error_name,
+)
+from rebal.inspectors.kafka.brokers import SeenBrokers, coordinator_kind
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.errors import ConnectError, RequestError, SelectionError, SettingError
-from rebal.inspectors.kafka.group import Session, read_group
-from rebal.inspectors.kafka.wire import Deadline, error_name, seconds
+from rebal.inspectors.kafka.describe import CONSUMER, Described, committed_offsets, describe
+from rebal.inspectors.kafka.probe import probe_group
+from rebal.inspectors.kafka.reload import (
+    OFFSETS_TOPIC,
+    Reading,
+    rebalanced_since_load,
+    seen_by_probe,
+)
+from rebal.inspectors.kafka.session import Session, connect
+from rebal.inspectors.kafka.wire import Deadline, seconds
+
+_NOT_ASKED: Final = "asked together with the probe only (--probe)"
+
+
+def read_group(
+    session: Session, group_id: str, *, probe: bool = False, assignors: Sequence[str] = ()
+) -> GroupSnapshot:
+    """The group as it is now, bounds of its members' lists included.
+
+    Raises:
+        RequestError: the group cannot be described.
+        ConnectError: the connection is lost for good.
+    """
+    deadline = Deadline(session.config.timeout_ms)
+    notes = list(session.notes)
+    described, host, port = _describe(session, group_id, deadline)
+    cluster, unread = session.cluster(described.coordinator_id, deadline)
+    notes += unread
+    members = tuple(_identified(member, described) for member in described.members)
+    topics, lag = _topics_and_lag(session, described, deadline, notes)
+    kind = coordinator_kind(cluster)
+    snapshot = GroupSnapshot(
+        group=Group(
+            group_id=group_id,
+            state=described.state,
+            type=described.type,
+            protocol_type=described.protocol_type,
+            assignor=described.assignor,
+            group_epoch=described.group_epoch,
+            assignment_epoch=described.assignment_epoch,
+            coordinator=Coordinator(
+                broker_id=described.coordinator_id,
+                host=host,
+                port=port,
+                kind=kind,
+                rebalanced_why=_NOT_ASKED if described.type is GroupType.CLASSIC else "",
+            ),
+        ),
+        captured_at=described.at,
+        captured_by=_captured_by(),
+        cluster=cluster,
+        evidence=(Evidence(source=Source.DESCRIBE, at=described.at, detail=_how(described)),),
+        members=members,
+        topics=topics,
+        lag=lag,
+        notes=tuple(notes),
+    )
+    if probe:
+        snapshot = _probed(session, snapshot, assignors)
+    return merge(snapshot, ())
+
+
+def assignors_to_ask(elected: str | None, more: Sequence[str]) -> tuple[str, ...]:
+    """What the probe asks for: the selected assignor, the names given, the known ones."""
+    # Those that "depend" belong to Connect workers and Streams.
+    known = [n for n, assignor in clients.assignors().items() if assignor.protocols != "depends"]
+    return tuple(dict.fromkeys([*([elected] if elected else []), *more, *known]))
+
+
+def _describe(session: Session, group_id: str, deadline: Deadline) -> tuple[Described, str, int]:
+    if session.raw is None:
+        assert session.admin is not None
+        return session.admin.describe(group_id, deadline)
+    described = describe(session.raw, group_id, deadline)
+    host, port, _ = session.raw.brokers.get(described.coordinator_id, ("", 0, None))
+    return described, host, port
+
+
+def _how(described: Described) -> str:
+    return "ConsumerGroupDescribe" if described.type is GroupType.CONSUMER else "DescribeGroups"
+
+
+@cache
+def _captured_by() -> str:
+    return f"rebal {installed_version('rebal')}"
+
+
+def _identified(member: Member, described: Described) -> Member:
+    if described.protocol_type != CONSUMER or described.type is not GroupType.CLASSIC:
+        return member
+    software = clients.identify(
+        member.client_id,
+        member.member_id,
+        member.subscription,
+        described.assignor,
+        described.group_id,
+    )
+    return member if software is None else replace(member, software=software)
+
+
+def _topics_and_lag(
+    session: Session, described: Described, deadline: Deadline, notes: list[str]
+) -> tuple[tuple[Topic, ...], Lags]:
+    owned = {
+        (topic, number)
+        for member in described.members
+        for topic, numbers in member.assignment.items()
+        for number in numbers
+    }
+    names = {topic for topic, _ in owned}
+    names |= {topic for member in described.members for topic in member.subscribed_topics}
+    topics = _topics(session, sorted(names), deadline, notes)
+    if session.admin is None:
+        return topics, NO_LAG
+    lag = NO_LAG
+    try:
+        committed = (
+            session.admin.committed(described.group_id, deadline)
+            if session.raw is None
+            else committed_offsets(session.raw, described.group_id, deadline)
+        )
+        ends = session.admin.ends(sorted(owned | committed.keys()), deadline)
+        lag = Lags(
+            Lag(topic=each[0], partition=each[1], committed=committed.get(each), end=ends.get(each))
+            for each in sorted(owned | committed.keys())
+        )
+    except (RequestError, ConnectError) as error:
+        notes.append(f"lag was not read: {error}")
+    return topics, lag
+
+
+def _topics(
+    session: Session, names: list[str], deadline: Deadline, notes: list[str]
+) -> tuple[Topic, ...]:
+    """The topics that can be read, before the lag: a broker that is down holds up its ends."""
+    try:
+        if session.admin is None:
+            return _raw_topics(session, names, deadline, notes)
+        try:
+            within = deadline if session.raw is None else deadline.share(2)
+            found, failed = session.admin.topics(names, within)
+        except (RequestError, ConnectError):
+            if session.raw is None:
+                raise
+            return _raw_topics(session, names, deadline, notes)
+    except (RequestError, ConnectError) as error:
+        notes.append(f"topics were not read: {error}")
+        return ()
+    notes += [_topic_note(name, error) for name, error in sorted(failed.items())]
+    return tuple(found)
+
+
+def _raw_topics(
+    session: Session, names: list[str], deadline: Deadline, notes: list[str]
+) -> tuple[Topic, ...]:
+    assert session.raw is not None
+    if not names:
+        return ()
+    found: list[Topic] = []
+    for topic in session.raw.metadata(names, deadline).topics:
+        if topic.error_code:
+            name = error_name(topic.error_code)
+            notes.append(_topic_note(topic.name, RequestError(name, name)))
+            continue
+        parts = sorted(topic.partitions, key=lambda part: part.partition_index)
+        replicas = Replicas(part.replica_nodes for part in parts)
+        found.append(Topic(name=topic.name, partitions=len(parts), replicas=replicas))
+    return tuple(sorted(found, key=lambda topic: topic.name))
+
+
+def _topic_note(name: str, error: RequestError) -> str:
+    if error.name == "TOPIC_AUTHORIZATION_FAILED":
+        return f"topic {name} was not read: allow DESCRIBE on it"
+    if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
+        return f"topic {name} does not exist"
+    return f"topic {name} was not read: {error}"
+
+
+def _probed(session: Session, snapshot: GroupSnapshot, assignors: Sequence[str]) -> GroupSnapshot:
+    group = snapshot.group
+    if session.raw is None:
+        why = "it is sent with kafka-python, which cannot log in here"
+        return replace(snapshot, probe=Probe(refused=why))
+    asked = assignors_to_ask(group.assignor, assignors)
+    probe = probe_group(session.raw, snapshot, asked)
+    if group.type is not GroupType.CLASSIC or group.protocol_type != CONSUMER:
+        return replace(snapshot, probe=probe)
+    reading = rebalanced_since_load(session.raw, group.group_id)
+    yes = [answer.assignor for answer in probe.answers if answer.supported is Tri.YES]
+    reading = seen_by_probe(reading, group.assignor, yes)
+    return _with_reading(replace(snapshot, probe=probe), reading)
+
+
+def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
+    coordinator = snapshot.group.coordinator
+    assert coordinator is not None
+    coordinator = replace(
+        coordinator,
+        rebalanced_since_load=reading.rebalanced,
+        rebalanced_why=reading.why,
+        loaded_at=_moment(reading.loaded_ms),
+        leader_epoch=reading.epoch,
+    )
+    if reading.generation is None:
+        return replace(snapshot, group=replace(snapshot.group, coordinator=coordinator))
+    group = replace(
+        snapshot.group,
+        coordinator=coordinator,
+        generation=reading.generation,
+        generation_at=_moment(reading.generation_ms),
+    )
+    seen = Evidence(
+        source=Source.OFFSETS_TOPIC, at=datetime.now(UTC), detail=f"generation {reading.generation}"
+    )
+    stored = {
+        one.member_id: Timeouts(
+            session_ms=one.session_timeout_ms,
+            # The first version of the record has none: the coordinator takes the session timeout.
+            rebalance_ms=one.rebalance_timeout_ms or one.session_timeout_ms,
+            evidence=(seen,),
+        )
+        for one in reading.members
+    }
+    members = tuple(
+        replace(member, timeouts=stored.get(member.member_id)) for member in snapshot.members
+    )
+    return replace(snapshot, group=group, members=members, evidence=(*snapshot.evidence, seen))
+
+
+def _moment(ms: int | None) -> datetime | None:
+    return None if ms is None or ms < 0 else datetime.fromtimestamp(ms / 1000, UTC)
+
 
 _THREADS: Final = 8
 _SILENT: Final = frozenset({"UNREACHABLE", "DISCONNECTED", "TIMED_OUT"})
-_OFFSETS_TOPIC: Final = "__consumer_offsets"
 _MESSAGES: Final = {
     "GROUP_ID_NOT_FOUND": ("not-found", "no such group"),
     "GROUP_AUTHORIZATION_FAILED": (
@@ -134,7 +387,7 @@ def read_groups(
     """
     if not group_ids:
         return []
-    with _connect(config) as session:
+    with connect(config) as session:
 
         def one(group_id: str) -> GroupSnapshot | GroupFailure:
             try:
@@ -161,7 +414,7 @@ def read_brokers(config: ClusterConfig) -> SeenBrokers:
         ConnectError: the cluster cannot be reached, or neither client can log in.
         RequestError: a broker cannot be asked.
     """
-    with _connect(config) as session:
+    with connect(config) as session:
         deadline = Deadline(config.timeout_ms)
         if session.raw is not None:
             first = min(session.raw.brokers)
@@ -182,65 +435,13 @@ def read_brokers(config: ClusterConfig) -> SeenBrokers:
 def _failure(group_id: str, error: RequestError, config: ClusterConfig) -> GroupFailure:
     kind, text = _MESSAGES.get(error.name, ("other", ""))
     within = seconds(config.timeout_ms)
-    text = text.format(within=within, topic=_OFFSETS_TOPIC) or str(error).rstrip(".")
+    text = text.format(within=within, topic=OFFSETS_TOPIC) or str(error).rstrip(".")
     return GroupFailure(group_id=group_id, message=f"{group_id}: {text}.", kind=kind)
-
-
-def _connect(config: ClusterConfig) -> Session:
-    """Both clients, or the one that can log in with a note about the other."""
-    deadline = Deadline(config.timeout_ms)
-    raw: RawCluster | None = RawCluster(config)
-    admin: Admin | None = None
-    raw_error: ConnectError | SettingError | RequestError | None = None
-    notes: list[str] = []
-    assert raw is not None
-    try:
-        raw.any(deadline)
-    except ConnectError as error:
-        # Nobody is there, or nobody that speaks Kafka, or no token is to be had: the other client
-        # would only take longer.
-        if error.kind in ("unreachable", "timeout", "protocol", "token"):
-            raise
-        raw_error = error
-    except (SettingError, RequestError) as error:
-        raw_error = error
-    try:
-        admin = _admin(config, deadline, tried=raw_error is not None)
-    except (ConnectError, RequestError) as error:
-        if raw_error is not None:
-            raw.close()
-            raise _both(raw_error) from None
-        notes.append(f"offsets, lag and settings were not read: {error}")
-        admin = None
-    if raw_error is not None:
-        raw.close()
-        raw = None
-        notes.append(
-            "the members' subscription bytes were not read and nothing was probed, because "
-            f"kafka-python cannot log in: {raw_error}"
-        )
-    return Session(config, raw, admin, tuple(notes))
-
-
-def _admin(config: ClusterConfig, deadline: Deadline, *, tried: bool) -> Admin:
-    """librdkafka's client, `tried` by one question."""
-    made = Admin(config)
-    try:
-        if tried:
-            made.cluster(deadline)
-    except BaseException:
-        made.close()
-        raise
-    return made
-
-
-def _both(error: ConnectError | SettingError | RequestError) -> Exception:
-    return ConnectError(str(error), "protocol") if isinstance(error, RequestError) else error
 
 
 def _list_groups(config: ClusterConfig) -> tuple[list[str], list[GroupFailure]]:
     """The ids of the groups that each broker coordinates, sorted, and who did not list theirs."""
-    with _connect(config) as session:
+    with connect(config) as session:
         deadline = Deadline(config.timeout_ms)
         if session.raw is None:
             assert session.admin is not None
@@ -278,13 +479,13 @@ def _leaderless(raw: RawCluster, config: ClusterConfig) -> list[GroupFailure]:
     A broker that the controller has given up is in no list of brokers any more.
     """
     try:
-        (topic,) = raw.metadata([_OFFSETS_TOPIC], Deadline(config.timeout_ms)).topics
+        (topic,) = raw.metadata([OFFSETS_TOPIC], Deadline(config.timeout_ms)).topics
     except (RequestError, ConnectError):
         return []
     lost = sorted(part.partition_index for part in topic.partitions if part.leader_id < 0)
     if not lost:
         return []
-    which = f"{len(lost)} of {len(topic.partitions)} partitions of {_OFFSETS_TOPIC} have no leader"
+    which = f"{len(lost)} of {len(topic.partitions)} partitions of {OFFSETS_TOPIC} have no leader"
     said = f"{which} ({Partitions(lost)}): the groups that are kept there are not listed."
     return [GroupFailure(group_id=None, message=said, kind="loading")]
 

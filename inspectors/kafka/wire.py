@@ -19,13 +19,16 @@ from typing import Any, Final
 
 import kafka.errors
 from kafka.net.sasl import get_sasl_mechanism
+from kafka.net.sasl.oauth import AbstractTokenProvider
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
+from rebal.inspectors.connection.auth import OAuth, forget, token_of
 from rebal.inspectors.connection.config import CLIENT_ID, ClusterConfig
-from rebal.inspectors.connection.tokens import TokenProvider, forget
-from rebal.inspectors.kafka.errors import ConnectError, RequestError
+from rebal.inspectors.connection.translate import to_kafka_python
+from rebal.inspectors.errors import ConnectError, RequestError, error_name
 
 _SOFTWARE: Final = "rebal"
 # What kafka-python raises of bytes that are no response: its own errors, and its codecs'.
@@ -62,24 +65,21 @@ class Deadline:
         return self.left() <= 0
 
 
-def error_name(code: int) -> str:
-    """Kafka's name of an error code (`GROUP_AUTHORIZATION_FAILED`); `NONE` is 0."""
-    if code == 0:
-        return "NONE"
-    return _NAMES.get(code) or f"ERROR_{code}"
+class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
+    """What kafka-python asks for a token, within `timeout` seconds."""
 
+    def __init__(self, oauth: OAuth, timeout: float) -> None:
+        super().__init__()
+        self._oauth = oauth
+        self._timeout = timeout
 
-def _error_names() -> dict[int, str]:
-    found: dict[int, str] = {}
-    for kind in vars(kafka.errors).values():
-        if isinstance(kind, type) and issubclass(kind, kafka.errors.BrokerResponseError):
-            errno, message = getattr(kind, "errno", None), getattr(kind, "message", None)
-            if isinstance(errno, int) and isinstance(message, str):
-                found[errno] = message
-    return found
+    def token(self) -> str:
+        """The token's text."""
+        return token_of(self._oauth, self._timeout).value
 
-
-_NAMES: Final = _error_names()
+    def extensions(self) -> dict[str, str]:
+        """SASL extensions (KIP-342)."""
+        return dict(self._oauth.extensions)
 
 
 class Connection:
@@ -91,7 +91,7 @@ class Connection:
         self.features: dict[str, int] = {}
         self.supported_features: dict[str, int] = {}
         self._lock = threading.Lock()
-        self._settings = config.to_kafka_python()
+        self._settings = to_kafka_python(config)
         self._parser = KafkaProtocol(client_id=CLIENT_ID)
         self._socket = self._open(host, port, config, deadline)
         try:
@@ -269,3 +269,90 @@ def _wrong_login(address: str, config: ClusterConfig) -> str:
         f"{address} refused the login of {config.username} with {config.mechanism} "
         "(wrong user name or password, or not set up for this mechanism). Check --command-config."
     )
+
+
+_KEY: Final = 69
+
+
+def _field(name: str, kind: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, "versions": "0+", **more}
+
+
+def _nullable(name: str) -> dict[str, Any]:
+    return _field(name, "string", nullableVersions="0+", default="null")
+
+
+def _assignment(name: str) -> dict[str, Any]:
+    partitions = [
+        _field("TopicId", "uuid"),
+        _field("TopicName", "string"),
+        _field("Partitions", "[]int32"),
+    ]
+    listed = _field("TopicPartitions", "[]TopicPartitions", fields=partitions)
+    return _field(name, "Assignment", fields=[listed])
+
+
+def _message(kind: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "apiKey": _KEY,
+        "type": kind,
+        "name": f"ConsumerGroupDescribe{kind.capitalize()}",
+        "validVersions": "0-1",
+        "flexibleVersions": "0+",
+        "fields": fields,
+    }
+
+
+_REQUEST: Final = _message(
+    "request", [_field("GroupIds", "[]string"), _field("IncludeAuthorizedOperations", "bool")]
+)
+_MEMBER: Final = [
+    _field("MemberId", "string"),
+    _nullable("InstanceId"),
+    _nullable("RackId"),
+    _field("MemberEpoch", "int32"),
+    _field("ClientId", "string"),
+    _field("ClientHost", "string"),
+    _field("SubscribedTopicNames", "[]string"),
+    _nullable("SubscribedTopicRegex"),
+    _assignment("Assignment"),
+    _assignment("TargetAssignment"),
+    _field("MemberType", "int8", versions="1+", default="-1", ignorable=True),
+]
+_GROUP: Final = [
+    _field("ErrorCode", "int16"),
+    _nullable("ErrorMessage"),
+    _field("GroupId", "string"),
+    _field("GroupState", "string"),
+    _field("GroupEpoch", "int32"),
+    _field("AssignmentEpoch", "int32"),
+    _field("AssignorName", "string"),
+    _field("Members", "[]Member", fields=_MEMBER),
+    _field("AuthorizedOperations", "int32", default="-2147483648"),
+]
+_RESPONSE: Final = _message(
+    "response",
+    [_field("ThrottleTimeMs", "int32"), _field("Groups", "[]DescribedGroup", fields=_GROUP)],
+)
+
+
+class DescribeGroupsRequest(ApiMessage):  # type: ignore[misc]
+    """ConsumerGroupDescribeRequest: `group_ids`, `include_authorized_operations`."""
+
+    @classmethod
+    def json_patch(cls, _json: dict[str, Any]) -> dict[str, Any]:
+        """The schema to use in place of the one that was loaded."""
+        return _REQUEST
+
+
+class DescribeGroupsResponse(ApiMessage):  # type: ignore[misc]
+    """ConsumerGroupDescribeResponse: `groups[]` with epochs, members and both assignments."""
+
+    @classmethod
+    def json_patch(cls, _json: dict[str, Any]) -> dict[str, Any]:
+        """The schema to use in place of the one that was loaded."""
+        return _RESPONSE
+
+
+ConsumerGroupDescribeRequest = DescribeGroupsRequest
+ConsumerGroupDescribeResponse = DescribeGroupsResponse

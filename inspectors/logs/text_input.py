@@ -14,7 +14,7 @@ from typing import IO, Any, Final
 
 from rebal.groups.errors import DocumentError
 
-Source = Path | IO[Any]
+TextSource = Path | IO[Any]
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _STDIN: Final = "-"
@@ -27,7 +27,7 @@ class TextInput:
     A gz stream that ends too early gives the lines it still holds and sets `cut_off`.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: TextSource) -> None:
         self._source = source
         self.cut_off = False
         # When the file was written last; None where it is no file.

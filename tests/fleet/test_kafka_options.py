@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from rebal.inspectors.connection.auth import OAuth
 from rebal.inspectors.connection.config import ClusterConfig
-from rebal.inspectors.connection.oauth import OAuth
 from rebal.inspectors.connection.settings import Pem
+from rebal.inspectors.errors import SettingError
 from rebal.inspectors.fleet.sources.kafka_options import (
     java_options,
     no_token,
     subject_claim,
     token_address,
 )
-from rebal.inspectors.kafka.errors import SettingError
 from tests.kafka.issuer import token
 
 KEY = "-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----"

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.inspectors.connection.config import ClusterConfig, parse_servers, resolve
-from rebal.inspectors.kafka.errors import SettingError
+from rebal.inspectors.connection.translate import to_confluent, to_kafka_python
+from rebal.inspectors.errors import SettingError
 
 SECRET = "hunter2-s3cret"
 JAAS = 'sasl.jaas.config=x.ScramLoginModule required username="a" password="b";'
@@ -109,14 +110,14 @@ def test_secrets_are_never_shown() -> None:
 
 def test_both_clients_get_the_same_login(tmp_path: Path) -> None:
     config = sasl("ssl.endpoint.identification.algorithm=")
-    confluent, python = config.to_confluent(), config.to_kafka_python()
+    confluent, python = to_confluent(config), to_kafka_python(config)
     assert confluent["sasl.password"] == python["sasl_plain_password"] == SECRET
     assert confluent["sasl.username"] == python["sasl_plain_username"] == "ann"
     assert confluent["sasl.mechanism"] == python["sasl_mechanism"] == "SCRAM-SHA-512"
     assert confluent["client.id"] == python["client_id"] == "rebal"
     assert confluent["ssl.endpoint.identification.algorithm"] == "none"
     assert python["ssl_context"].check_hostname is False
-    assert sasl().to_kafka_python()["ssl_context"].check_hostname is True
+    assert to_kafka_python(sasl())["ssl_context"].check_hostname is True
 
 
 def test_names_of_librdkafka_are_understood() -> None:
@@ -138,7 +139,7 @@ def test_a_pem_given_later_replaces_a_jks_store(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"JKS store cannot be read.*keytool.*ssl\.ca\.location"):
         made(command_config=file)
     config = made(f"ssl.ca.location={ca}", command_config=file)
-    assert config.to_confluent()["ssl.ca.location"] == str(ca)
+    assert to_confluent(config)["ssl.ca.location"] == str(ca)
 
 
 def test_what_services_have_in_their_files_passes(tmp_path: Path) -> None:
@@ -149,8 +150,8 @@ def test_what_services_have_in_their_files_passes(tmp_path: Path) -> None:
         "client.id=checkout-1\n"
     )
     config = made(command_config=file)
-    assert config.to_confluent()["client.id"] == "rebal"
-    assert "group.id" not in config.to_confluent()
+    assert to_confluent(config)["client.id"] == "rebal"
+    assert "group.id" not in to_confluent(config)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +246,7 @@ def test_a_token_endpoint_in_javas_spelling_and_in_librdkafkas(tmp_path: Path) -
     assert SECRET not in repr(java) + repr(java.oauth)
     assert "OAUTHBEARER as client me" in repr(java)
     assert SECRET not in java.scrub(f"no {SECRET}")
-    confluent = java.to_confluent()
+    confluent = to_confluent(java)
     assert callable(confluent["oauth_cb"])
     assert "sasl.username" not in confluent
     held = made(*OAUTH, f"{TOKENS}=file:///run/a%20token").oauth
@@ -275,9 +276,9 @@ def test_a_pkcs12_keystore_is_for_one_client_only(tmp_path: Path) -> None:
     store = tmp_path / "client.p12"
     store.write_bytes(b"x")
     config = made("security.protocol=SSL", f"ssl.keystore.location={store}")
-    assert config.to_confluent()["ssl.keystore.location"] == str(store)
+    assert to_confluent(config)["ssl.keystore.location"] == str(store)
     with pytest.raises(SettingError, match=r"PKCS12 is read by librdkafka only.*openssl pkcs12"):
-        config.to_kafka_python()
+        to_kafka_python(config)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.inspectors.connection.properties import parse_properties
-from rebal.inspectors.kafka.errors import SettingError
+from rebal.inspectors.errors import SettingError
 
 
 @pytest.mark.parametrize(

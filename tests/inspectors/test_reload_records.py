@@ -10,8 +10,15 @@ import pytest
 from rebal.groups.model import Tri
 from rebal.groups.wire.group_metadata import GroupMetadata, GroupMetadataMember
 from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
-from rebal.inspectors.kafka.reload import Earlier, Reading, judge, seen_by_probe
-from rebal.inspectors.kafka.reload_log import StoredGroup, group_metadata_key, offsets_partition
+from rebal.inspectors.kafka.reload import (
+    Earlier,
+    Reading,
+    StoredGroup,
+    group_metadata_key,
+    judge,
+    offsets_partition,
+    seen_by_probe,
+)
 
 CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "consumer_offsets.jsonl.gz"
 MEMBER = GroupMetadataMember(

@@ -18,8 +18,10 @@ from kafka.protocol.admin.groups import DescribeGroupsRequest
 
 from rebal.groups.model import GroupSnapshot
 from rebal.inspectors.connection.config import ClusterConfig, resolve
-from rebal.inspectors.kafka import group as live_group
-from rebal.inspectors.kafka.errors import ConnectError
+from rebal.inspectors.connection.translate import to_confluent
+from rebal.inspectors.errors import ConnectError
+from rebal.inspectors.kafka import admin
+from rebal.inspectors.kafka import read as live_group
 from rebal.inspectors.kafka.read import GroupFailure, read_groups
 from rebal.inspectors.kafka.wire import Connection, Deadline
 from tests.kafka.broker import Broker
@@ -169,9 +171,8 @@ def test_a_mechanism_that_the_broker_does_not_offer(
         return sent(self, request, deadline, **fields)
 
     monkeypatch.setattr(Connection, "send", other)
-    right = ClusterConfig.to_confluent
     monkeypatch.setattr(
-        ClusterConfig, "to_confluent", lambda self: {**right(self), "sasl.mechanism": "GSSAPI"}
+        admin, "to_confluent", lambda config: {**to_confluent(config), "sasl.mechanism": "GSSAPI"}
     )
     text = refused(wrong, "authentication")
     assert re.search(r"does not offer SASL PLAIN, it offers .*SCRAM-SHA-512", text)
@@ -281,7 +282,7 @@ def own() -> Iterator[Broker]:
 
 INTERRUPTED = """
 import os, signal, sys
-from rebal.inspectors import live_group
+from rebal.inspectors.kafka import read as live_group
 from rebal.inspectors.connection.config import resolve
 from rebal.inspectors.kafka.read import read_groups
 

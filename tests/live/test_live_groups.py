@@ -16,7 +16,7 @@ from rebal.groups.model import (
 from rebal.groups.protocol import group_protocol
 from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
 from rebal.groups.snapshot.partitions import Partitions
-from rebal.inspectors.kafka.errors import SelectionError
+from rebal.inspectors.errors import SelectionError
 from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups
 from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.kafka.broker import Broker

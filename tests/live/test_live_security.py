@@ -12,6 +12,8 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from rebal.groups.model import GroupSnapshot, Tri
 from rebal.inspectors.connection.config import ClusterConfig, resolve
+from rebal.inspectors.connection.translate import to_confluent, to_kafka_python
+from rebal.inspectors.kafka import admin
 from rebal.inspectors.kafka.doctor import DoctorReport, examine
 from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups
 from tests.kafka.broker import Broker
@@ -111,9 +113,8 @@ def test_without_librdkafka_the_description_and_the_probe_still_come(
     kafka41: Broker, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No broker lets one client in and not the other with equal settings; so it gets other ones.
-    right = ClusterConfig.to_confluent
     monkeypatch.setattr(
-        ClusterConfig, "to_confluent", lambda self: {**right(self), "sasl.password": "wrong"}
+        admin, "to_confluent", lambda config: {**to_confluent(config), "sasl.password": "wrong"}
     )
     found = read(config_of(kafka41, "SCRAM-SHA-256"), group, probe=True)
     assert found.members[0].subscription is not None
@@ -241,5 +242,5 @@ def test_no_secret_stays_in_a_file(
         ],
         None, None, {}, 8000,
     )  # fmt: skip
-    config.to_kafka_python()
+    to_kafka_python(config)
     assert list(tmp_path.iterdir()) == []

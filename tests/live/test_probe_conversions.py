@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 
 from rebal.groups.model import Group, GroupSnapshot, GroupType
+from rebal.inspectors.errors import RequestError
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import Described, describe
-from rebal.inspectors.kafka.errors import RequestError
 from rebal.inspectors.kafka.probe import join_request, probe_group
 from rebal.inspectors.kafka.wire import error_name
 from tests.kafka.broker import Broker

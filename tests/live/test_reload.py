@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from rebal.groups.model import GroupSnapshot, GroupState, Tri
+from rebal.inspectors.errors import ConnectError
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.errors import ConnectError
 from rebal.inspectors.kafka.read import read_groups
 from rebal.inspectors.kafka.reload import rebalanced_since_load
 from tests.kafka.broker import Broker

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import Consumer, TopicPartition
 
 from rebal.groups.model import Record
+from rebal.inspectors.connection.auth import token_of
 from rebal.inspectors.connection.config import ClusterConfig
-from rebal.inspectors.connection.tokens import token_of
+from rebal.inspectors.connection.translate import to_confluent
+from rebal.inspectors.errors import ConnectError, RequestError, SettingError
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.sources.captured import TOPIC, Source
 from rebal.inspectors.fleet.sources.kafka_options import java_options, subject_claim
 from rebal.inspectors.kafka.admin import Admin
 from rebal.inspectors.kafka.brokers import SeenBrokers
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.errors import ConnectError, RequestError, SettingError
 from rebal.inspectors.kafka.read import read_brokers
 from rebal.inspectors.kafka.wire import Deadline
 
@@ -138,7 +139,7 @@ def read_kafka(spark: SparkSession, config: ClusterConfig, what: KafkaRange) -> 
 
 def _holds_records(config: ClusterConfig, what: KafkaRange) -> bool:
     """Whether librdkafka finds a record in `what`; offsets alone may be markers of transactions."""
-    settings = config.to_confluent() | {
+    settings = to_confluent(config) | {
         "group.id": GROUP_PREFIX,
         "enable.auto.commit": False,
         "enable.partition.eof": True,

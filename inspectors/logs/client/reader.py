@@ -32,8 +32,7 @@ from rebal.groups.evidence.observations import (
 from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software, Source
 from rebal.groups.streams import protocol_by_setting
 from rebal.inspectors.logs.client import lines
-from rebal.inspectors.logs.client.classes import ClassNames, own_classes
-from rebal.inspectors.logs.client.configs import Config, Configs, Lookup
+from rebal.inspectors.logs.client.configs import ClassNames, Config, Configs, Lookup, own_classes
 from rebal.inspectors.logs.client.identity import Event, Kind, Lives
 from rebal.inspectors.logs.lines import Stamp, Zone
 from rebal.inspectors.logs.text_input import TextInput, files_in

@@ -1,0 +1,389 @@
+"""SASL/OAUTHBEARER as it is set: where tokens come from (KIP-768, KIP-1139), `oauth_of`.
+
+Java's spelling and librdkafka's are both taken. A token comes from an OAuth 2 endpoint by client
+credentials, or from a file that something else keeps fresh (`sasl.oauthbearer.token.endpoint.url`
+with `file:`). What a token is for, inspectors/connection/tokens.py has.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import ssl
+import threading
+import time
+import urllib.request
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote_plus, unquote, urlencode, urlsplit
+
+import msgspec
+
+from rebal.inspectors.errors import ConnectError, SettingError
+
+OAUTHBEARER: Final = "OAUTHBEARER"
+URL: Final = "sasl.oauthbearer.token.endpoint.url"
+CLIENT: Final = "sasl.oauthbearer.client.credentials.client.id"
+SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"
+SCOPE: Final = "sasl.oauthbearer.scope"
+EXTENSIONS: Final = "sasl.oauthbearer.extensions"
+AUTHORITY: Final = "https.ca.location"
+_METHOD: Final = "sasl.oauthbearer.method"
+_ENCODE: Final = "sasl.oauthbearer.header.urlencode"
+OAUTH_KEYS: Final = frozenset({URL, CLIENT, SECRET, SCOPE, EXTENSIONS, AUTHORITY, _METHOD, _ENCODE})
+OAUTH_ALIASES: Final = {
+    "sasl.oauthbearer.client.id": CLIENT,
+    "sasl.oauthbearer.client.secret": SECRET,
+}
+# What a token is checked against is the broker's to know.
+OAUTH_IGNORED: Final = (
+    "sasl.oauthbearer.jwks.",
+    "sasl.oauthbearer.expected.",
+    "sasl.oauthbearer.clock.skew.seconds",
+    "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.sub.claim.name",
+    "sasl.oauthbearer.jwt.validator.class",
+)
+# Java's own classes, which do what is done here.
+CALLBACK_CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
+    "sasl.login.callback.handler.class": ("OAuthBearerLoginCallbackHandler",),
+    "sasl.oauthbearer.jwt.retriever.class": (
+        "DefaultJwtRetriever",
+        "ClientCredentialsJwtRetriever",
+        "FileJwtRetriever",
+    ),
+}
+NO_UNSIGNED: Final = "unsigned tokens are for tests only: give a token endpoint or a token file"
+
+
+class OAuth(msgspec.Struct, frozen=True, kw_only=True):
+    """Where tokens come from; its repr leaves the secret out.
+
+    `file` is a token's file, read again at each login; else `url` is the endpoint, whose
+    certificate is checked against the authority in `ca` (None: the system's). `extensions` are SASL
+    extensions (KIP-342). `encode`: the client's id and secret are URL-encoded (KIP-1049).
+    """
+
+    file: str | None = None
+    url: str | None = None
+    client_id: str | None = None
+    client_secret: str | None = None
+    scope: str | None = None
+    extensions: tuple[tuple[str, str], ...] = ()
+    ca: str | None = None
+    encode: bool = False
+
+    def __repr__(self) -> str:
+        return f"OAuth({self.who})"
+
+    def __rich_repr__(self) -> Any:
+        """What rich prints: as little as repr."""
+        yield repr(self)
+
+    @property
+    def who(self) -> str:
+        """Whose token it is, as far as the settings say."""
+        return f"the token in {self.file}" if self.file else f"client {self.client_id}"
+
+
+def oauth_of(settings: Mapping[str, str]) -> OAuth:
+    """What the settings say of tokens.
+
+    Raises:
+        SettingError: no place where a token comes from, or one that cannot be used.
+    """
+    if settings.get(_METHOD, "oidc").strip().lower() != "oidc":
+        raise SettingError(f"{_METHOD}: {NO_UNSIGNED}.")
+    address = settings.get(URL, "").strip()
+    parts = urlsplit(address)
+    extensions = _extensions(settings.get(EXTENSIONS, ""))
+    if parts.scheme == "file":
+        return OAuth(file=_path(parts.path), extensions=extensions)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SettingError(
+            f"sasl.mechanism={OAUTHBEARER} needs {URL}: the address of a token endpoint "
+            "(https://…/token), or of a file that holds a token (file:///…)."
+        )
+    if "@" in parts.netloc:
+        raise SettingError(f"{URL}: a login does not belong there: set {CLIENT} and {SECRET}.")
+    for key in (CLIENT, SECRET):
+        if not settings.get(key):
+            raise SettingError(
+                f"sasl.mechanism={OAUTHBEARER} needs {key}, or clientId=… and clientSecret=… of "
+                "OAuthBearerLoginModule in sasl.jaas.config."
+            )
+    return OAuth(
+        url=address,
+        client_id=settings[CLIENT],
+        client_secret=settings[SECRET],
+        scope=settings.get(SCOPE) or None,
+        extensions=extensions,
+        ca=_authority(settings.get(AUTHORITY, "").strip()),
+        encode=settings.get(_ENCODE, "").strip().lower() == "true",
+    )
+
+
+def of_jaas(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of `OAuthBearerLoginModule` as settings.
+
+    Raises:
+        SettingError: they ask for unsigned tokens.
+    """
+    if any(name.startswith("unsecured") for name in options):
+        raise SettingError(f"sasl.jaas.config: {NO_UNSIGNED}.")
+    names = {"clientId": CLIENT, "clientSecret": SECRET, "scope": SCOPE}
+    found = {key: options[name] for name, key in names.items() if name in options}
+    extensions = [
+        f"{name.removeprefix('extension_')}={value}"
+        for name, value in options.items()
+        if name.startswith("extension_")
+    ]
+    return found | ({EXTENSIONS: ",".join(extensions)} if extensions else {})
+
+
+def _path(text: str) -> str:
+    path = unquote(text)
+    if not path:
+        raise SettingError(f"{URL}: expected file:///PATH of a file that holds a token.")
+    return path
+
+
+def _authority(text: str) -> str | None:
+    if not text:
+        return None
+    path = Path(text).expanduser()
+    try:
+        with path.open("rb"):
+            return str(path)
+    except OSError as error:
+        raise SettingError(f"{AUTHORITY}: cannot read {path}: {error.strerror}.") from None
+
+
+def _extensions(text: str) -> tuple[tuple[str, str], ...]:
+    found = []
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        name, equals, value = part.partition("=")
+        if not equals or not name.isalpha() or not value.isprintable():
+            raise SettingError(f"{EXTENSIONS}: expected name=value, and a comma between two.")
+        found.append((name, value))
+    return tuple(found)
+
+
+_CONFIG: Final = re.compile(
+    r"\s*(?P<module>[\w.$]+)\s+(?P<flag>\w+)(?P<options>(?:\s+[\w.]+\s*=\s*"
+    r"(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s;\"']+))*)\s*;\s*\Z",
+    re.DOTALL,
+)
+_OPTION: Final = re.compile(
+    r"([\w.]+)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s;\"']+)", re.DOTALL
+)
+_MODULES: Final = {
+    "PlainLoginModule": ("PLAIN",),
+    "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+    "OAuthBearerLoginModule": (OAUTHBEARER,),
+}
+_REFUSED: Final = {
+    "Krb5LoginModule": "Kerberos (GSSAPI)",
+    "IAMLoginModule": "AWS_MSK_IAM",
+}
+
+
+def parse_jaas(text: str, mechanism: str | None) -> dict[str, str]:
+    """The login of a `PlainLoginModule`, `ScramLoginModule` or `OAuthBearerLoginModule` line.
+
+    `mechanism` is `sasl.mechanism` (None: not set yet); the module must be the one it needs.
+
+    Raises:
+        SettingError: another login module (named), a module that does not fit the mechanism, or
+            text that is not a JAAS line. The text itself is never shown: it holds the password.
+    """
+    match = _CONFIG.match(text)
+    if match is None:
+        raise SettingError(
+            "sasl.jaas.config: expected one line such as `org.apache.kafka.common.security.scram."
+            'ScramLoginModule required username="…" password="…";` (mind the semicolon).'
+        )
+    module = match["module"].rsplit(".", 1)[-1]
+    if module in _REFUSED:
+        raise SettingError(
+            f"sasl.jaas.config: {module} ({_REFUSED[module]}) is not supported: use a listener "
+            "with PLAIN, SCRAM, OAUTHBEARER or mutual TLS."
+        )
+    if module not in _MODULES:
+        raise SettingError(
+            f"sasl.jaas.config: the login module {match['module']} is not known: "
+            "use PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule."
+        )
+    if mechanism is not None and mechanism not in _MODULES[module]:
+        raise SettingError(
+            f"sasl.jaas.config: {module} does not serve sasl.mechanism={mechanism}: "
+            f"it serves {' and '.join(_MODULES[module])}."
+        )
+    options = {key: _unquote(value) for key, value in _OPTION.findall(match["options"])}
+    if _MODULES[module] == (OAUTHBEARER,):
+        return of_jaas(options)
+    for needed in ("username", "password"):
+        if needed not in options:
+            raise SettingError(f"sasl.jaas.config: {module} needs {needed}=….")
+    return {f"sasl.{name}": options[name] for name in ("username", "password")}
+
+
+def _unquote(value: str) -> str:
+    if value[0] in "\"'":
+        return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
+    return value
+
+
+_USED: Final = 0.8
+_ASSUMED_LIFE: Final = 300.0
+_MOST: Final = 1 << 20
+# RFC 6750, section 2.1; nothing else may stand in a SASL message.
+_TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+
+
+class Token(msgspec.Struct, frozen=True):
+    """One access token; `expires` and `renew` are seconds of the epoch. Never print it."""
+
+    value: str
+    expires: float
+    renew: float
+
+    def __repr__(self) -> str:
+        return "Token([secret])"
+
+
+_KEPT: dict[OAuth, Token] = {}
+_LOCK: Final = threading.Lock()
+
+
+def token_of(oauth: OAuth, timeout: float) -> Token:
+    """A token that is good now, and for `timeout` seconds more where the endpoint gives such ones.
+
+    Raises:
+        ConnectError: the endpoint or the file gives none within `timeout` seconds, or an expired
+            one.
+    """
+    if oauth.file is not None:
+        return _from_file(oauth.file)
+    with _LOCK:
+        kept = _KEPT.get(oauth)
+        if kept is None or min(kept.renew, kept.expires - timeout) <= time.time():
+            kept = _KEPT[oauth] = _from_endpoint(oauth, timeout)
+        return kept
+
+
+def forget(oauth: OAuth) -> None:
+    """A broker has refused the token that was kept: the next login takes a new one."""
+    with _LOCK:
+        _KEPT.pop(oauth, None)
+
+
+def _from_file(name: str) -> Token:
+    try:
+        text = Path(name).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no token"
+        raise _refused(f"cannot read the token in {name}: {why}.") from None
+    token = _token(text, None, f"{name}: it holds no token")
+    if token.expires <= time.time():
+        at = datetime.fromtimestamp(token.expires, UTC)
+        raise _refused(f"the token in {name} expired at {at:%H:%M:%SZ}: put a fresh one there.")
+    return token
+
+
+def _from_endpoint(oauth: OAuth, timeout: float) -> Token:
+    where = f"the token endpoint {oauth.url}"
+    try:
+        with _opener(oauth).open(_request(oauth), timeout=max(0.1, timeout)) as answer:
+            body = json.loads(answer.read(_MOST))
+    except HTTPError as error:
+        raise _refused(f"{where} refused {oauth.who} ({_reason(error)}).") from None
+    except URLError as error:
+        why = getattr(error.reason, "strerror", None) or error.reason
+        raise _refused(f"cannot reach {where}: {str(why).lower()}.") from None
+    except TimeoutError:
+        raise _refused(f"{where} did not answer within {round(timeout, 1):g} s.") from None
+    except (OSError, HTTPException):
+        raise _refused(f"{where} closed the connection.") from None
+    except ValueError:
+        raise _refused(f"{where} did not answer in JSON.") from None
+    fields = body if isinstance(body, dict) else {}
+    life = fields.get("expires_in")
+    seconds = float(life) if isinstance(life, int | float) and 0 < life < 1e9 else None
+    token = _token(fields.get("access_token"), seconds, f"{where} answered without a token")
+    if token.expires <= time.time():
+        raise _refused(f"{where} gave a token that has expired already: compare the clocks.")
+    return token
+
+
+def _request(oauth: OAuth) -> urllib.request.Request:
+    """A client credentials grant (RFC 6749, section 4.4)."""
+    form = {"grant_type": "client_credentials"}
+    if oauth.scope is not None:
+        form["scope"] = oauth.scope
+    login = [oauth.client_id or "", oauth.client_secret or ""]
+    pair = ":".join(map(quote_plus, login) if oauth.encode else login)
+    headers = {
+        "Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}",
+        "Accept": "application/json",
+    }
+    return urllib.request.Request(oauth.url or "", urlencode(form).encode(), headers)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would take the secret to an address that nobody named."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """None: it is an answer like any other."""
+
+
+def _opener(oauth: OAuth) -> urllib.request.OpenerDirector:
+    try:
+        context = ssl.create_default_context(cafile=oauth.ca)
+    except ssl.SSLError:
+        raise _refused(f"{AUTHORITY}: {oauth.ca} holds no certificate in PEM.") from None
+    return urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
+
+
+def _reason(error: HTTPError) -> str:
+    """The status, and the endpoint's own error code (RFC 6749, section 5.2)."""
+    try:
+        code = json.loads(error.read(_MOST)).get("error")
+    except (OSError, HTTPException, ValueError, AttributeError):
+        code = None
+    named = f": {code}" if isinstance(code, str) and re.fullmatch(r"[\w.-]{1,60}", code) else ""
+    return f"{error.code}{named}"
+
+
+def _token(text: object, life: float | None, problem: str) -> Token:
+    if not isinstance(text, str) or not _TOKEN.fullmatch(text):
+        raise _refused(f"{problem}.")
+    now = time.time()
+    expires = _claimed_end(text) or now + (life or _ASSUMED_LIFE)
+    return Token(value=text, expires=expires, renew=now + (expires - now) * _USED)
+
+
+def claims_of(text: str) -> dict[str, Any]:
+    """The claims of a JWT; none for a token that only its issuer can read."""
+    parts = text.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except ValueError:
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+def _claimed_end(text: str) -> float | None:
+    end = claims_of(text).get("exp")
+    return float(end) if isinstance(end, int | float) and 0 < end < 1e11 else None
+
+
+def _refused(message: str) -> ConnectError:
+    return ConnectError(message, "token")

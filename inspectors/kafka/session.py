@@ -1,0 +1,148 @@
+"""The connections of both Kafka clients for one reading: `connect` makes a `Session`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from rebal.groups.model import (
+    Broker,
+    Cluster,
+)
+from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.errors import (
+    ConnectError,
+    RequestError,
+    SettingError,
+)
+from rebal.inspectors.kafka.admin import Admin
+from rebal.inspectors.kafka.brokers import group_settings
+from rebal.inspectors.kafka.cluster import RawCluster, broker_version
+from rebal.inspectors.kafka.wire import Deadline
+
+
+class Session:
+    """The connections of one reading; `raw` or `admin` is None where that client cannot log in."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        raw: RawCluster | None,
+        admin: Admin | None,
+        notes: tuple[str, ...],
+    ) -> None:
+        self.config = config
+        self.raw = raw
+        self.admin = admin
+        self.notes = notes
+        self._settings: dict[int, Mapping[str, str] | RequestError | ConnectError] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.raw is not None:
+            self.raw.close()
+        if self.admin is not None:
+            self.admin.close()
+
+    def settings(
+        self, broker_id: int, deadline: Deadline
+    ) -> Mapping[str, str] | RequestError | ConnectError:
+        """The broker's group-related settings, read once; an error is kept as well."""
+        with self._lock:
+            if broker_id not in self._settings:
+                try:
+                    assert self.admin is not None
+                    found = group_settings(self.admin.settings(broker_id, deadline))
+                    self._settings[broker_id] = found
+                except (RequestError, ConnectError) as error:
+                    self._settings[broker_id] = error
+            return self._settings[broker_id]
+
+    def cluster(self, broker_id: int, deadline: Deadline) -> tuple[Cluster, list[str]]:
+        """The cluster by what this broker says of it, and what could not be read.
+
+        Raises:
+            RequestError: the broker cannot be asked.
+            ConnectError: the connection is lost for good.
+        """
+        settings: Mapping[str, str] = {}
+        notes: list[str] = []
+        if self.admin is not None:
+            found = self.settings(broker_id, deadline)
+            if isinstance(found, RequestError) and "AUTHORIZATION" in found.name:
+                notes.append("broker settings were not read: allow DESCRIBE_CONFIGS on the cluster")
+            elif isinstance(found, RequestError | ConnectError):
+                notes.append(f"broker settings were not read: {found}")
+            else:
+                settings = found
+        if self.raw is None:
+            assert self.admin is not None
+            cluster_id, brokers = self.admin.cluster(deadline)
+            return Cluster(cluster_id=cluster_id, brokers=brokers, settings=settings), notes
+        connection = self.raw.node(broker_id, deadline)
+        cluster = Cluster(
+            cluster_id=self.raw.cluster_id,
+            brokers=tuple(
+                Broker(broker_id=number, rack=rack)
+                for number, (_, _, rack) in sorted(self.raw.brokers.items())
+            ),
+            version=broker_version(connection),
+            features=dict(sorted(connection.features.items())),
+            settings=settings,
+        )
+        return cluster, notes
+
+
+def connect(config: ClusterConfig) -> Session:
+    """Both clients, or the one that can log in with a note about the other."""
+    deadline = Deadline(config.timeout_ms)
+    raw: RawCluster | None = RawCluster(config)
+    admin: Admin | None = None
+    raw_error: ConnectError | SettingError | RequestError | None = None
+    notes: list[str] = []
+    assert raw is not None
+    try:
+        raw.any(deadline)
+    except ConnectError as error:
+        # Nobody is there, or nobody that speaks Kafka, or no token is to be had: the other client
+        # would only take longer.
+        if error.kind in ("unreachable", "timeout", "protocol", "token"):
+            raise
+        raw_error = error
+    except (SettingError, RequestError) as error:
+        raw_error = error
+    try:
+        admin = _admin(config, deadline, tried=raw_error is not None)
+    except (ConnectError, RequestError) as error:
+        if raw_error is not None:
+            raw.close()
+            raise _both(raw_error) from None
+        notes.append(f"offsets, lag and settings were not read: {error}")
+        admin = None
+    if raw_error is not None:
+        raw.close()
+        raw = None
+        notes.append(
+            "the members' subscription bytes were not read and nothing was probed, because "
+            f"kafka-python cannot log in: {raw_error}"
+        )
+    return Session(config, raw, admin, tuple(notes))
+
+
+def _admin(config: ClusterConfig, deadline: Deadline, *, tried: bool) -> Admin:
+    """librdkafka's client, `tried` by one question."""
+    made = Admin(config)
+    try:
+        if tried:
+            made.cluster(deadline)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _both(error: ConnectError | SettingError | RequestError) -> Exception:
+    return ConnectError(str(error), "protocol") if isinstance(error, RequestError) else error
