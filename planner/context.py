@@ -513,11 +513,6 @@ class Context:
         return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def vouching_rule(goal: str) -> str:
-    """Return the rule to ignore for vouching that own classes support what their names say."""
-    return "RB112" if goal == EAGER else "RB111"
-
-
 def ids(found: Iterable[Facts]) -> tuple[str, ...]:
     """Their member ids."""
     return tuple(facts.member.member_id for facts in found)

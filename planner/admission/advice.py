@@ -41,6 +41,7 @@ from rebal.planner.admission.wording import (
 from rebal.planner.clients import is_mixed
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.plan import Advice, Finding, ValidWhile
+from rebal.planner.rules import Risk
 
 # How many members are tried for one that is admitted, and how many withheld restarts are listed.
 _TRIED: Final = 50
@@ -56,7 +57,10 @@ _EVIDENCE: Final = {
     Needs.CONFLICT: ("client log", "request log"),
 }
 # What the user accepts by ignoring a rule, where the admission cannot be told.
-_ACCEPTS: Final = {"RB901": ("client log", "request log"), "RB113": ("probe",)}
+_ACCEPTS: Final = {
+    Risk.UNKNOWN_LISTS: ("client log", "request log"),
+    Risk.FORGOTTEN_LISTS: ("probe",),
+}
 
 
 def restart_of(
@@ -408,7 +412,7 @@ def acceptable(advice: Advice, ignore: Mapping[str, str]) -> bool:
 
     What is proven to be rejected is never accepted.
     """
-    kinds = {kind for rule, kinds in _ACCEPTS.items() if rule in ignore for kind in kinds}
+    kinds = {kind for risk, kinds in _ACCEPTS.items() if risk.accepted_in(ignore) for kind in kinds}
     return advice.verdict is Tri.CANNOT_TELL and bool(kinds & set(advice.evidence_needed))
 
 

@@ -22,16 +22,14 @@ from rebal.planner.clients import is_mixed, refuses_mixed
 from rebal.planner.context import Context, Facts
 from rebal.planner.kip848 import online
 from rebal.planner.plan import Advice, Finding, Plan, Severity, Step, StepKind, Verdict
-from rebal.planner.rules.next_start import will_not_start
-from rebal.planner.verification.findings import NOT_YET, decides
+from rebal.planner.rules import Risk, Trait, has, rules
+from rebal.planner.verification.findings import decides
 from rebal.planner.verification.gates import aim_of, wide_list
 from rebal.planner.verification.members import Missing
 from rebal.planner.verification.steps import StepStanding
 
 Actions = tuple[Advice, tuple[Advice, ...]]
 
-# The rules whose question the admission check answers itself.
-_ASKED: Final = ("RB102", "RB113", "RB901")
 _NO: Final = 3
 _NO_LIST: Final = "no list is known that these clients start with and that leads on"
 
@@ -112,7 +110,7 @@ def _of_aim(
     ignore: Mapping[str, str],
 ) -> Actions:
     aim = aim_of(plan, step)
-    if plan.path == "cut_over" and "RB104" not in ignore:
+    if plan.path == "cut_over" and not Risk.STOP.accepted_in(ignore):
         return advised.stop(step.precondition, step=step.id), ()
     if step.kind is StepKind.CUT_OVER:
         made, withheld = advised.cutting_over(
@@ -186,7 +184,7 @@ def next_action(
         return _bring_back(step, context, rejected, lists), ()
     if stopped_by:
         return advised.stop(stopped_by[0], step=step.id if step else None), ()
-    blocking = [f for f in findings if decides(f, Tri.YES) and f.rule not in _ASKED]
+    blocking = [f for f in findings if decides(f, Tri.YES) and not has(f, Trait.ADMISSION)]
     if blocking:
         return _blocked(plan, context, blocking[0]), ()
     if current is None or not plan.steps or step is None:
@@ -202,7 +200,8 @@ def next_action(
 
 def _blocked(plan: Plan, context: Context, finding: Finding) -> Advice:
     """Return what a blocking finding asks for: a new plan where this path is shut."""
-    if finding.rule == "RB104" and not will_not_start(context, finding):
+    stays = rules()[finding.rule].stays
+    if has(finding, Trait.OTHER_PATH) and not (stays and stays(context, finding)):
         return advised.replan(plan.group_id, finding.message)
     return advised.stop(finding.message, by=finding.rule)
 
@@ -219,14 +218,14 @@ def _in_step(
 ) -> Actions:
     by_id = {facts.member.member_id: facts for facts in context.members}
     later = next((each for each in plan.steps if each.id > step.id), None)
-    open_ = [f for f in findings if decides(f, Tri.CANNOT_TELL) and f.rule not in _ASKED]
+    open_ = [f for f in findings if decides(f, Tri.CANNOT_TELL) and not has(f, Trait.ADMISSION)]
     if current.gate is Tri.YES:
         if open_:
             return advised.open_question(open_[0], step=step.id), ()
         if later is None:
             return advised.nothing("the plan is carried out", step=step.id), ()
         return _or_outdated(plan, _begin(plan, later, context, ignore), outdated)
-    unasked = [f for f in open_ if f.rule not in NOT_YET]
+    unasked = [f for f in open_ if not has(f, Trait.PENDING)]
     if current.to_do and unasked:
         return advised.open_question(unasked[0], step=step.id), ()
     if current.to_do:
@@ -286,9 +285,11 @@ def _startable(
 ) -> list[tuple[str, ...]]:
     """Return those of `lists` that clients of these families start with, the elected one last.
 
-    An unknown client (None) takes no mixed list while RB906 asks for the members' clients.
+    An unknown client (None) takes no mixed list while a rule asks for the members' clients.
     """
-    asked = any(one.rule == "RB906" and decides(one, Tri.CANNOT_TELL) for one in findings)
+    asked = any(
+        has(one, Trait.CLIENT_UNKNOWN) and decides(one, Tri.CANNOT_TELL) for one in findings
+    )
     refuses = any(asked if key is None else refuses_mixed(key) for key in families)
     kept = [names for names in lists if not (refuses and is_mixed(names))]
     return [*kept, (context.elected,)] if context.elected else kept

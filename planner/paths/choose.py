@@ -12,7 +12,7 @@ from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Tri
 from rebal.groups.protocol import group_protocol
 from rebal.planner.admission.next_action import comes_before, first_action
 from rebal.planner.clients import stays_eager
-from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, vouching_rule
+from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
 from rebal.planner.goals import goal_of
 from rebal.planner.kip848 import Answer
 from rebal.planner.paths.connect import connect
@@ -29,8 +29,7 @@ from rebal.planner.paths.wording import not_checked, progress, summary
 from rebal.planner.plan import Accepted, Finding, Plan, Severity, Verdict
 from rebal.planner.rehearsal.costs.cost import CostModel, Speed
 from rebal.planner.rehearsal.costs.rounds import by_assignors
-from rebal.planner.rules import evaluate
-from rebal.planner.rules.next_start import will_not_start
+from rebal.planner.rules import Risk, Trait, evaluate, has, own_class_risk, rules
 
 _VERDICTS: Final = {0: Verdict.READY, 3: Verdict.BLOCKED, 4: Verdict.UNPROVEN}
 _TO: Final = {COOPERATIVE: "COOPERATIVE", EAGER: "EAGER", CONSUMER: "KIP-848"}
@@ -73,8 +72,8 @@ def make_plan(
         expect_members=expect_members,
         families=families,
         options=options,
-        remembers="RB113" in (ignore or {}),
-        own_classes=vouching_rule(goal.kind) in (ignore or {}),
+        remembers=Risk.FORGOTTEN_LISTS.accepted_in(ignore or {}),
+        own_classes=own_class_risk(goal.kind).accepted_in(ignore or {}),
         speed=speed,
         plan_file=plan_file,
     )
@@ -172,14 +171,7 @@ def _over_kip848(context: Context, back: bool) -> Way:
         steps=steps,
         next_step=1,
         reasons=reasons,
-        answers=(*(_OF_MEMBERS if stop else ()), *(() if everybody else _OF_NOBODY)),
     )
-
-
-# What keeps a group from being converted does not keep an Empty one from being replaced; and that
-# nobody is there is then what was asked for.
-_OF_MEMBERS: Final = ("RB401", "RB402", "RB403")
-_OF_NOBODY: Final = ("RB606", "RB905")
 
 
 def _of_consumers(context: Context) -> bool:
@@ -216,7 +208,6 @@ def _by_lists(context: Context, cost: CostModel) -> Way:
         steps=steps,
         next_step=number,
         reads_lists=path != "cut_over",
-        answers=("RB104",) if path == "mixed_families" else (),
     )
 
 
@@ -229,12 +220,13 @@ _TITLES: Final = {
 
 
 def _findings(context: Context, way: Way, ignore: Mapping[str, str] | None) -> tuple[Finding, ...]:
-    """What the rules say, without what this way answers; where it has no step, nothing of steps."""
+    """Return the rules' findings that this way leaves open; without a step, none of a step's."""
+    from_empty = way.next_step is not None and not context.members
     said = tuple(
         finding
         for finding in evaluate(context, ignore=ignore)
-        if finding.rule not in way.answers
-        or (finding.rule == "RB104" and will_not_start(context, finding))
+        if not rules()[finding.rule].dealt_with(way.path, context, finding)
+        and not (from_empty and has(finding, Trait.MISSING_MEMBERS))
     )
     if way.path != "none":
         return said

@@ -29,7 +29,6 @@ from rebal.planner.rehearsal.costs.cost import CostModel, Restarts
 from rebal.planner.rehearsal.costs.stop import see_it_empty
 from rebal.planner.settings import program_settings
 
-_ANSWERS: Final = ("RB905",)
 _DEFAULT: Final = ("default",)
 
 
@@ -40,14 +39,14 @@ def connect(context: Context, cost: CostModel) -> Way:
     if elected not in (*_DEFAULT, *INCREMENTAL):
         return Way(path="none", reasons=(f"{elected} is no protocol of Connect workers",))
     if not down and elected in INCREMENTAL:
-        return Way(path="finished", answers=_ANSWERS)
+        return Way(path="finished")
     incremental = {
         answer: [f for f in context.members if offers(context, f, INCREMENTAL) is answer]
         for answer in Tri
     }
     done = incremental[Tri.NO if down else Tri.YES]
     if down and len(done) == len(context.members):
-        return Way(path="finished", answers=_ANSWERS)
+        return Way(path="finished")
     seen = f", {len(done)} of {len(context.members)} workers seen changed" if done else ""
     return Way(
         path="connect_down" if down else "connect",
@@ -66,7 +65,6 @@ def connect(context: Context, cost: CostModel) -> Way:
             ),
         ),
         next_step=1,
-        answers=_ANSWERS,
     )
 
 

@@ -12,12 +12,13 @@ from rebal.groups.model import Tri
 from rebal.planner.context import Context
 from rebal.planner.paths.way import Way
 from rebal.planner.plan import Finding, Severity, Step
+from rebal.planner.rules import Risk
 
 # The exit codes of design.md, by what the next step's precondition answers.
 CODES: Final = {Tri.YES: 0, Tri.NO: 3, Tri.CANNOT_TELL: 4}
 _ANSWERS: Final = {code: answer for answer, code in CODES.items()}
-# The rules that speak for what a step reads of the members' lists: ignoring one accepts that.
-_SPEAKS: Final = {Tri.NO: "RB102", Tri.CANNOT_TELL: "RB901"}
+# What the user may accept of the members' lists that a step reads.
+_RISKS: Final = {Tri.NO: Risk.TARGET_MISSING, Tri.CANNOT_TELL: Risk.UNKNOWN_LISTS}
 
 
 def judged(
@@ -38,9 +39,10 @@ def judged(
     own = _ANSWERS[step.exit_code]
     holds = _worst({*_hindrances(findings, step.id), facts, own, step.precondition_holds})
     heeded = {own, *_hindrances(heard, step.id)}
-    if _SPEAKS.get(facts) not in ignore:
+    if facts in _RISKS and not _RISKS[facts].accepted_in(ignore):
         heeded.add(facts)
-    if narrows and step.unknown and not step.to_do and "RB901" not in ignore:
+    lists_accepted = Risk.UNKNOWN_LISTS.accepted_in(ignore)
+    if narrows and step.unknown and not step.to_do and not lists_accepted:
         heeded.add(Tri.CANNOT_TELL)
     return msgspec.structs.replace(step, precondition_holds=holds, exit_code=CODES[_worst(heeded)])
 

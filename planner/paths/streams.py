@@ -21,7 +21,6 @@ from rebal.planner.programs import above_eager, below_cooperative, comes_from, i
 from rebal.planner.rehearsal.costs.cost import CostModel
 from rebal.planner.settings import program_settings
 
-_ANSWERS: Final = ("RB501",)
 _JOINS: Final = (
     f"which versions can be in one group: below 2.4 and 2.4 to {BRIDGE}, with upgrade.from on the "
     f"newer ones; 2.4 to {BRIDGE} and 4.0 or later, without upgrade.from of 2.3 or less; never "
@@ -47,7 +46,7 @@ def streams(context: Context, cost: CostModel) -> Way:
     if old:
         return _up(context, cost, old, unknown, kept)
     if len(kept) == len(context.members):
-        return Way(path="finished", answers=_ANSWERS)
+        return Way(path="finished")
     reasons: tuple[str, ...] = ()
     if unknown:
         reasons = (
@@ -61,7 +60,6 @@ def streams(context: Context, cost: CostModel) -> Way:
         steps=(_remove(context, cost, 1, blocked=bool(unknown)),),
         next_step=1,
         reasons=reasons,
-        answers=_ANSWERS,
     )
 
 
@@ -116,7 +114,6 @@ def _up(
         progress=f"{len(new)} of {len(context.members)} on 2.4 or later",
         steps=(first, _remove(context, cost, 2, blocked=True)),
         next_step=1,
-        answers=_ANSWERS,
     )
 
 
@@ -175,7 +172,7 @@ def _remove(context: Context, cost: CostModel, number: int, *, blocked: bool) ->
 def _down(context: Context, cost: CostModel) -> Way:
     eager = running(context, RebalanceProtocol.EAGER)
     if len(eager) == len(context.members):
-        return Way(path="finished", answers=_ANSWERS)
+        return Way(path="finished")
     old = _below(context, Tri.YES)
     kept = running(context, RebalanceProtocol.COOPERATIVE)
     new = [facts for facts in context.members if above_eager(facts) is Tri.YES]
@@ -207,7 +204,6 @@ def _down(context: Context, cost: CostModel) -> Way:
         steps=steps,
         next_step=1,
         reasons=reasons,
-        answers=_ANSWERS,
     )
 
 

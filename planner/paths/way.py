@@ -11,8 +11,7 @@ class Way(Record, frozen=True, kw_only=True):
 
     `path` names it in documents, `title` in sentences; `progress` says how far it has come.
     `reads_lists`: its narrowing step needs every member's list. `reasons` say why the next step
-    cannot start, where no rule says it. `answers` are ids of rules that say "no step is planned"
-    of groups that this way is for: their findings are left out.
+    cannot start, where no rule says it.
     """
 
     path: str
@@ -22,4 +21,3 @@ class Way(Record, frozen=True, kw_only=True):
     next_step: int | None = None
     reads_lists: bool = False
     reasons: tuple[str, ...] = ()
-    answers: tuple[str, ...] = ()

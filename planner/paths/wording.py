@@ -8,6 +8,7 @@ from rebal.groups.model import GroupType, Source, Tri
 from rebal.planner.context import EAGER, Context
 from rebal.planner.paths.way import Way
 from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules import Risk
 from rebal.planner.versions import unchecked_versions
 
 
@@ -40,12 +41,13 @@ def summary(context: Context, way: Way, code: int, findings: Sequence[Finding]) 
         return here + ("can start" if not _begun(context, way) else "can go on")
     why_not = next(iter(way.reasons), "")
     if code == 3:
-        return here + f"is blocked: {by or why_not or 'RB102'}"
+        return here + f"is blocked: {by or why_not or Risk.TARGET_MISSING.rule}"
     count = len(context.unsure) or len(context.members) - len(context.settled)
     unknown = f"{count} member{'' if count == 1 else 's'} unknown"
     if why_not and not by:
         return here + f"cannot be proven yet: {why_not}"
-    return here + f"cannot be proven yet: {unknown if 'RB901' in by or not by else by}"
+    counted = not by or Risk.UNKNOWN_LISTS.rule in by
+    return here + f"cannot be proven yet: {unknown if counted else by}"
 
 
 def not_checked(context: Context) -> tuple[str, ...]:

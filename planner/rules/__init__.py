@@ -1,6 +1,25 @@
-"""Rules, one module a hazard: `evaluate` says what they find of a group."""
+"""Rules, one module a hazard: `evaluate` returns their findings on a group."""
 
-from rebal.planner.rules.evaluation import evaluate
-from rebal.planner.rules.registry import DuplicateRuleError, Rule, rule, rules
+from rebal.planner.rules.registry import (
+    DuplicateRuleError,
+    Risk,
+    Rule,
+    Trait,
+    evaluate,
+    has,
+    own_class_risk,
+    rule,
+    rules,
+)
 
-__all__ = ["DuplicateRuleError", "Rule", "evaluate", "rule", "rules"]
+__all__ = [
+    "DuplicateRuleError",
+    "Risk",
+    "Rule",
+    "Trait",
+    "evaluate",
+    "has",
+    "own_class_risk",
+    "rule",
+    "rules",
+]

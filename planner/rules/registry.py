@@ -1,75 +1,119 @@
-"""What a rule is, and the one place that knows them all.
+"""Rules: how a rule is declared, what it declares of itself, and all rules over one group.
 
 A rule is a function `(Context) -> iterable of Finding` under `@rule(...)`, alone in a module named
-by its id (`rb102.py`). Its docstring is its documentation: what it means, why, how to find out,
-how to fix it. The function leaves `rule`, `severity` and `reference` of its findings to the
-decorator. Ids never change meaning.
+by its id (`rb102.py`). Its docstring is its documentation: what it means, why it matters, how to
+find out, how to fix it. Rules that differ only in data are declared in version_faults.yaml. The
+function leaves `rule`, `severity` and `reference` of its findings to the decorator. Ids never
+change meaning, and no other module names one: plans and `rebal verify` ask for a rule's `Trait`,
+its `Risk`, or the paths that deal with it.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from rebal.groups.model import Evidence, Tri
-from rebal.planner.context import Context, Facts, ids
+from rebal.groups.model import Evidence, GroupSnapshot, Tri
+from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.plan import Finding, Severity
 
 Check = Callable[[Context], Iterable[Finding]]
 _ID: Final = re.compile(r"RB\d{3}")
-_found: Final[dict[str, Rule]] = {}
+_ORDER: Final = (Severity.BLOCK, Severity.WARN, Severity.ASK)
+_registered: Final[dict[str, Rule]] = {}
 
 
-class Rule(Protocol):
-    """One hazard: its id, how bad it is, its documentation, and its condition on the evidence."""
+class Trait(StrEnum):
+    """How plans and `rebal verify` treat the findings of a rule, beside its severity."""
+
+    NEXT_START = "next start"
+    """It concerns the next start of a member, so it counts after the last step too."""
+    PASSING = "passing"
+    """Every roll-out passes through this state: verify does not report it as new."""
+    PENDING = "pending"
+    """Members or evidence are missing: a gate stays open, and nothing is in danger."""
+    EVERY_LOOK = "every look"
+    """Verify reports it each time, whether the plan had it or not."""
+    HISTORY = "history"
+    """Verify decides it from all its looks, not from the last one."""
+    ADMISSION = "admission"
+    """The admission check answers it for each restart."""
+    OTHER_PATH = "other path"
+    """Where it is found after the plan was made, a new plan takes another path."""
+    CLIENT_UNKNOWN = "client unknown"
+    """It asks which client a member uses, and so which assignor lists the member accepts."""
+    MISSING_MEMBERS = "missing members"
+    """It reports missing members; a path that starts from an Empty group expects none."""
+
+
+class Risk(StrEnum):
+    """What a user accepts with `--ignore RULE --reason TEXT`."""
+
+    TARGET_MISSING = "a list lacks the target"
+    UNKNOWN_LISTS = "lists are not known"
+    FORGOTTEN_LISTS = "the coordinator may have forgotten lists"
+    STOP = "the group is stopped"
+    OWN_COOPERATIVE = "an assignor of the application's own supports COOPERATIVE"
+    OWN_EAGER = "an assignor of the application's own supports EAGER"
 
     @property
-    def id(self) -> str:
-        """`RB102`; never reused, never another meaning."""
+    def rule(self) -> str:
+        """The id of the rule to ignore."""
+        return next(known.id for known in rules().values() if known.accepts is self)
 
-    @property
-    def severity(self) -> Severity:
-        """How bad it is where it fires."""
-
-    @property
-    def title(self) -> str:
-        """One line."""
-
-    @property
-    def reference(self) -> str:
-        """Where the condition is written down."""
-
-    @property
-    def doc(self) -> str:
-        """What `rebal explain` prints."""
-
-    def check(self, context: Context) -> tuple[Finding, ...]:
-        """Findings where the rule fires (yes) or cannot tell; nothing where it does not fire."""
+    def accepted_in(self, ignore: Collection[str]) -> bool:
+        """Return whether the ignored rules accept it."""
+        return self.rule in ignore
 
 
-class _Rule(msgspec.Struct, frozen=True, kw_only=True):
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """One hazard: its id, severity and documentation, its condition, and how findings count.
+
+    `answered_by` are the paths that a plan takes because of this hazard: they leave its findings
+    out. `handled_by` are paths whose plan reports it and whose steps deal with it: verify does not
+    repeat it. A finding for which `stays` is true is reported on these paths too.
+    """
+
     id: str
     severity: Severity
     title: str
     reference: str
     doc: str
     condition: Check
+    traits: frozenset[Trait] = frozenset()
+    accepts: Risk | None = None
+    answered_by: frozenset[str] = frozenset()
+    handled_by: frozenset[str] = frozenset()
+    stays: Callable[[Context, Finding], bool] | None = None
 
     def check(self, context: Context) -> tuple[Finding, ...]:
+        """Return the findings where the rule fires (yes) or cannot tell; none where it does not."""
         return tuple(
             msgspec.structs.replace(
                 finding, rule=self.id, severity=self.severity, reference=self.reference
             )
             for finding in self.condition(context)
         )
+
+    def dealt_with(
+        self, path: str, context: Context, finding: Finding, *, verifying: bool = False
+    ) -> bool:
+        """Return whether `path` deals with this finding, so that it is not reported."""
+        paths = self.answered_by | self.handled_by if verifying else self.answered_by
+        return path in paths and not (self.stays is not None and self.stays(context, finding))
+
+
+class DuplicateRuleError(Exception):
+    """Two rules want the same id."""
 
 
 def found(
@@ -81,7 +125,7 @@ def found(
     fix: str = "",
     before_step: int | None = None,
 ) -> Finding:
-    """What a condition says; its rule's id, severity and reference are added by `Rule.check`."""
+    """Return a condition's finding; `Rule.check` adds the rule's id, severity and reference."""
     return Finding(
         rule="",
         severity=Severity.WARN,
@@ -94,46 +138,105 @@ def found(
     )
 
 
-class DuplicateRuleError(Exception):
-    """Two rules want the same id."""
+def register(made: Rule) -> None:
+    """Add a rule to those that `rules` returns.
+
+    Raises:
+        DuplicateRuleError: the id is taken.
+        ValueError: not an id, or the rule has no documentation.
+    """
+    if not _ID.fullmatch(made.id) or not made.doc:
+        raise ValueError(f"{made.id}: a rule needs an id such as RB102 and a docstring")
+    if made.id in _registered:
+        raise DuplicateRuleError(f"{made.id} is already: {_registered[made.id].title}")
+    _registered[made.id] = made
 
 
-def rule(id_: str, severity: Severity, title: str, *, reference: str) -> Callable[[Check], Check]:
-    """Register the decorated condition as the rule `id_`.
+def rule(
+    id_: str,
+    severity: Severity,
+    title: str,
+    *,
+    reference: str,
+    traits: Collection[Trait] = (),
+    accepts: Risk | None = None,
+    answered_by: Collection[str] = (),
+    handled_by: Collection[str] = (),
+    stays: Callable[[Context, Finding], bool] | None = None,
+) -> Callable[[Check], Check]:
+    """Register the decorated condition as the rule `id_`; its docstring documents the rule.
 
     Raises:
         DuplicateRuleError: the id is taken.
         ValueError: not an id, or the function has no docstring.
     """
 
-    def register(condition: Check) -> Check:
-        doc = inspect.getdoc(condition)
-        if not _ID.fullmatch(id_) or not doc:
-            raise ValueError(f"{id_}: a rule needs an id such as RB102 and a docstring")
-        if id_ in _found:
-            raise DuplicateRuleError(f"{id_} is already: {_found[id_].title}")
-        _found[id_] = _Rule(
-            id=id_,
-            severity=severity,
-            title=title,
-            reference=reference,
-            doc=doc,
-            condition=condition,
+    def decorate(condition: Check) -> Check:
+        register(
+            Rule(
+                id=id_,
+                severity=severity,
+                title=title,
+                reference=reference,
+                doc=inspect.getdoc(condition) or "",
+                condition=condition,
+                traits=frozenset(traits),
+                accepts=accepts,
+                answered_by=frozenset(answered_by),
+                handled_by=frozenset(handled_by),
+                stays=stays,
+            )
         )
         return condition
 
-    return register
-
-
-def rules() -> Mapping[str, Rule]:
-    """All rules by id, in the order of their ids."""
-    _load_all()
-    return MappingProxyType(dict(sorted(_found.items())))
+    return decorate
 
 
 @cache
-def _load_all() -> None:
+def rules() -> Mapping[str, Rule]:
+    """Return all rules by id, in the order of their ids."""
     package = import_module("rebal.planner.rules")
     for module in walk_packages(package.__path__, f"{package.__name__}."):
-        if re.search(r"\.rb\d{3}$", module.name):
+        if re.search(r"\.(rb\d{3}|version_faults)$", module.name):
             import_module(module.name)
+    return MappingProxyType(dict(sorted(_registered.items())))
+
+
+def has(finding: Finding, trait: Trait) -> bool:
+    """Return whether the finding's rule declares `trait`."""
+    return trait in rules()[finding.rule].traits
+
+
+def own_class_risk(goal: str) -> Risk:
+    """Return the risk of trusting the name of a class that is not Kafka's own, for this goal."""
+    return Risk.OWN_EAGER if goal == EAGER else Risk.OWN_COOPERATIVE
+
+
+def evaluate(
+    group: GroupSnapshot | Context, *, ignore: Mapping[str, str] | None = None
+) -> tuple[Finding, ...]:
+    """Return the findings of all rules on `group`, the gravest first.
+
+    A snapshot is judged as it stands, with no plan in mind (`rebal inspect`); a `Context` made
+    with `planning` also gets what matters only to the steps of its plan. `ignore` is rule id →
+    reason: such findings are marked, come last, and count for nothing.
+    """
+    context = group if isinstance(group, Context) else Context(group)
+    made = [finding for known in rules().values() for finding in known.check(context)]
+    if ignore:
+        made = [
+            msgspec.structs.replace(finding, ignored=ignore[finding.rule])
+            if finding.rule in ignore
+            else finding
+            for finding in made
+        ]
+    return tuple(sorted(made, key=_rank))
+
+
+def _rank(finding: Finding) -> tuple[bool, int, bool, str]:
+    return (
+        finding.ignored is not None,
+        _ORDER.index(finding.severity),
+        finding.result is not Tri.YES,
+        finding.rule,
+    )

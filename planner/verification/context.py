@@ -22,8 +22,9 @@ from rebal.groups.model import (
     Source,
 )
 from rebal.planner.aims import Aim
-from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, vouching_rule
+from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
 from rebal.planner.plan import Accepted, Plan
+from rebal.planner.rules import Risk, own_class_risk
 from rebal.planner.verification.gates import aim_of
 from rebal.planner.verification.journal import JournalEntry
 
@@ -40,16 +41,17 @@ class PlanContext(Context):
         expected: int | None,
         accepted: Accepted,
     ) -> None:
+        goal = _GOALS.get(plan.to, COOPERATIVE)
         super().__init__(
             snapshot,
-            goal=_GOALS.get(plan.to, COOPERATIVE),
+            goal=goal,
             target=plan.target,
             only_target=plan.only_target,
             planning=True,
             expect_members=expected,
             families=accepted.families,
-            remembers="RB113" in accepted.ignore,
-            own_classes=vouching_rule(_GOALS.get(plan.to, COOPERATIVE)) in accepted.ignore,
+            remembers=Risk.FORGOTTEN_LISTS.accepted_in(accepted.ignore),
+            own_classes=own_class_risk(goal).accepted_in(accepted.ignore),
         )
         self._plan = plan
 

@@ -11,6 +11,7 @@ from rebal.planner.admission.advice import acceptable, restart_of
 from rebal.planner.aims import Aim
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Plan, Step, StepKind
+from rebal.planner.rules import Risk
 from rebal.planner.verification.gates import aim_of
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.members import Ledger, MemberStanding, Missing, left_out
@@ -71,8 +72,10 @@ def step_standing(
     by_hand = [member for member in by[Tri.CANNOT_TELL] if member.by_hand]
     unseen = [member for member in by[Tri.CANNOT_TELL] if not member.by_hand]
     by_lists = aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC)
-    if unseen and by_lists and "RB901" in ignore and not any(m.proven for m in unseen):
-        accepted.append(f"not known: {_named(unseen)} (RB901 is ignored: {ignore['RB901']})")
+    lists_accepted = by_lists and Risk.UNKNOWN_LISTS.accepted_in(ignore)
+    if unseen and lists_accepted and not any(m.proven for m in unseen):
+        rule = Risk.UNKNOWN_LISTS.rule
+        accepted.append(f"not known: {_named(unseen)} ({rule} is ignored: {ignore[rule]})")
     elif unseen:
         open_.append(f"not known: {_named(unseen)}")
     if by_hand:
@@ -85,7 +88,8 @@ def step_standing(
     elif any(item.member_id in (None, *_ids(members)) for item in context.snapshot.contradictions):
         open_.append("evidence about its members is at odds: see rebal inspect")
     elif not refuted and not open_ and aim in (Aim.WIDEN, Aim.REFRESH):
-        (accepted if "RB113" in ignore else open_).extend(_remembered(plan, step, context, ignore))
+        forgetting = Risk.FORGOTTEN_LISTS.accepted_in(ignore)
+        (accepted if forgetting else open_).extend(_remembered(plan, step, context, ignore))
     if context.snapshot.captured_at < plan.baseline.captured_at - _CLOCKS:
         open_.append("this look is older than the plan: take a new one")
     return StepStanding(
@@ -164,7 +168,7 @@ def _settled(context: Context, aim: Aim) -> bool:
 def _remembered(
     plan: Plan, step: Step, context: Context, ignore: Mapping[str, str]
 ) -> Iterator[str]:
-    """RB113: would the coordinator admit the first restart of the next, narrowing step?"""
+    """Would the coordinator admit the first restart of the next, narrowing step?"""
     later = next((other for other in plan.steps if other.id > step.id), None)
     if later is None or aim_of(plan, later) is not Aim.NARROW:
         return
@@ -172,7 +176,8 @@ def _remembered(
     found = [restart_of(context, facts, later.target_list) for facts in left[:1]]
     for one in found:
         if one.verdict is not Tri.YES and not acceptable(one, ignore):
-            yield f"step {later.id} is not proven to be admitted: {one.reason} (RB113)"
+            rule = Risk.FORGOTTEN_LISTS.rule
+            yield f"step {later.id} is not proven to be admitted: {one.reason} ({rule})"
 
 
 def _named(members: Sequence[MemberStanding], most: int = 6) -> str:

@@ -18,6 +18,7 @@ from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
 from rebal.planner.admission.next_action import comes_before, next_action
 from rebal.planner.admission.wording import NONE, START, sentence
 from rebal.planner.plan import Accepted, Advice, Finding, Plan
+from rebal.planner.rules import Trait, has
 from rebal.planner.verification.context import (
     assumed,
     context_of,
@@ -261,7 +262,7 @@ def entry_of(
 
 def _with_its_start(finding: Finding, advice: Advice, snapshot: GroupSnapshot) -> Finding:
     """Return the finding of missing members with the start that `advice` names."""
-    if finding.rule != "RB606":
+    if not has(finding, Trait.MISSING_MEMBERS):
         return finding
     gone = f"If they are gone for good: --expect-members {len(snapshot.members)}."
     return replace(finding, fix=f"{sentence(advice)} {gone}")

@@ -11,6 +11,7 @@ from rebal.cli.output import shown
 from rebal.cli.render.common import Column, FittingTable, count, evidence_text, facts
 from rebal.cli.render.plans.screen import beside
 from rebal.groups.model import Tri
+from rebal.planner.rules import Trait, has
 from rebal.planner.verification.findings import decides
 from rebal.planner.verification.members import MemberStanding
 
@@ -123,7 +124,7 @@ def _spoken(standing: Standing) -> list[tuple[Finding, int]]:
     """
     found: dict[str, list[Finding]] = {}
     for finding in standing.findings:
-        if finding.rule != "RB606" or not standing.missing:
+        if not has(finding, Trait.MISSING_MEMBERS) or not standing.missing:
             found.setdefault(finding.rule, []).append(finding)
     return [(same[0], len(same) - 1) for same in found.values()]
 

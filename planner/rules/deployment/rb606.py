@@ -9,7 +9,7 @@ from rebal.planner.admission.advice import start_fix
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.ahead import narrowing_step
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Trait, found, rule
 
 
 @rule(
@@ -17,6 +17,7 @@ from rebal.planner.rules.registry import found, rule
     Severity.BLOCK,
     "Fewer members are in the group than are expected",
     reference="JoinGroup probe and DescribeGroups: both see present members only",
+    traits={Trait.PENDING, Trait.EVERY_LOOK, Trait.MISSING_MEMBERS},
 )
 def members_missing(context: Context) -> Iterator[Finding]:
     """Somebody who belongs to the group is not in it.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Trait, found, rule
 
 
 @rule(
@@ -14,6 +14,7 @@ from rebal.planner.rules.registry import found, rule
     Severity.WARN,
     "More members are in the group than are expected",
     reference="PostHog/posthog#60560 (one group shared by two services)",
+    traits={Trait.EVERY_LOOK},
 )
 def members_too_many(context: Context) -> Iterator[Finding]:
     """The group has members that nobody counted.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rebal.groups.model import Knowledge, Tri
 from rebal.planner.context import CONSUMER, Context, Facts
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Risk, Trait, found, rule
 
 
 @rule(
@@ -15,6 +15,8 @@ from rebal.planner.rules.registry import found, rule
     Severity.BLOCK,
     "A member's assignor list is not known",
     reference="Kafka protocol, DescribeGroups; KIP-412 (dynamic broker log levels)",
+    traits={Trait.PENDING, Trait.ADMISSION},
+    accepts=Risk.UNKNOWN_LISTS,
 )
 def unknown_list(context: Context) -> Iterator[Finding]:
     """The evidence does not say which assignors a member supports.

@@ -8,7 +8,7 @@ from rebal.groups.model import Tri
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.ahead import narrowing_step
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Trait, found, rule
 
 
 @rule(
@@ -16,6 +16,7 @@ from rebal.planner.rules.registry import found, rule
     Severity.BLOCK,
     "Two pieces of evidence contradict each other",
     reference="rebal: how evidence is merged (groups/evidence/merge.py)",
+    traits={Trait.PENDING},
 )
 def contradiction(context: Context) -> Iterator[Finding]:
     """Sources say things of a member that cannot both be true.

@@ -12,7 +12,7 @@ from rebal.planner.admission.advice import restart_fix
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.next_start import unnamed
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Trait, found, rule
 
 _CLOCKS: Final = timedelta(minutes=1)
 
@@ -23,6 +23,7 @@ _CLOCKS: Final = timedelta(minutes=1)
     "A member does not run what its configuration says",
     reference="Kafka: ConsumerConfig is read once, when the consumer is built; Spring for Apache "
     "Kafka: ConsumerFactory and @KafkaListener(properties) win over spring.kafka.*",
+    traits={Trait.PASSING},
 )
 def changed_not_restarted(context: Context) -> Iterator[Finding]:
     """A member's configuration file and the list that it runs differ.

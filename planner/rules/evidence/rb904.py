@@ -12,7 +12,7 @@ from rebal.planner.admission.rejected import label, rejected_again, still_out
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.ahead import narrowing_step
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Trait, found, rule
 
 _OPPOSITE: Final = {Tri.YES: Tri.NO, Tri.NO: Tri.YES, Tri.CANNOT_TELL: Tri.CANNOT_TELL}
 _OTHER_GROUP: Final = "Give that client a group id of its own."
@@ -23,6 +23,7 @@ _OTHER_GROUP: Final = "Give that client a group id of its own."
     Severity.BLOCK,
     "A client was rejected, and still would be",
     reference="Kafka protocol: INCONSISTENT_GROUP_PROTOCOL (23); KIP-429",
+    traits={Trait.HISTORY},
 )
 def rejected(context: Context) -> Iterator[Finding]:
     """A log shows joins that the coordinator rejected for good (errors 23, 26, 81, 82).

@@ -8,7 +8,7 @@ from rebal.groups.model import GroupState, GroupType, Tri
 from rebal.planner.admission.wording import START_EMPTY
 from rebal.planner.context import CONSUMER, Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Trait, found, rule
 
 
 @rule(
@@ -16,6 +16,7 @@ from rebal.planner.rules.registry import found, rule
     Severity.BLOCK,
     "This group is not one, or not in a state, that a plan can start from",
     reference="Kafka: group states and types; KIP-848; KIP-932; KIP-1071",
+    traits={Trait.HISTORY, Trait.MISSING_MEMBERS},
 )
 def nothing_to_plan_from(context: Context) -> Iterator[Finding]:
     """Plans are made for groups of consumers or of Connect workers, Stable and with members.

@@ -8,7 +8,7 @@ from rebal.groups.model import Tri
 from rebal.planner.context import CONSUMER, Context, Facts
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.ahead import ahead
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Trait, found, rule
 
 
 @rule(
@@ -16,6 +16,7 @@ from rebal.planner.rules.registry import found, rule
     Severity.BLOCK,
     "A member's client library is not known",
     reference="KIP-511 (client name and version); hazards RB104 and RB105",
+    traits={Trait.CLIENT_UNKNOWN},
 )
 def unknown_family(context: Context) -> Iterator[Finding]:
     """Nothing says which client library a member uses.

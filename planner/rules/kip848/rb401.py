@@ -17,6 +17,7 @@ from rebal.planner.rules.registry import rule
     Severity.BLOCK,
     "The brokers do not move this group to or from KIP-848",
     reference="KIP-848; Kafka: docs/operations/consumer-rebalance-protocol; group.version",
+    answered_by={"kip848_offline", "kip848_back_offline"},
 )
 def brokers_do_not_move(context: Context) -> Iterator[Finding]:
     """KIP-848 needs brokers from 4.0 on, the feature group.version, and a policy that allows it.

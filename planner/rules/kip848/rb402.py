@@ -17,6 +17,7 @@ from rebal.planner.rules.registry import rule
     Severity.BLOCK,
     "The group has as many members as a KIP-848 group may have, or more",
     reference="Kafka: group.consumer.max.size; GroupMetadataManager: validateOnlineUpgrade",
+    answered_by={"kip848_offline"},
 )
 def too_many_members(context: Context) -> Iterator[Finding]:
     """group.consumer.max.size limits groups of the new kind, and is not group.max.size.

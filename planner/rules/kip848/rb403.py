@@ -17,6 +17,7 @@ from rebal.planner.rules.registry import rule
     Severity.BLOCK,
     "The assignor puts data of its own into the members' assignments",
     reference="KAFKA-18134; apache/kafka#18046; Kafka: ConsumerGroup.fromClassicGroup",
+    answered_by={"kip848_offline"},
 )
 def assignment_user_data(context: Context) -> Iterator[Finding]:
     """A custom assignor hands its members more than partitions, and KIP-848 has no place for it.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Trait, found, rule
 
 
 @rule(
@@ -14,6 +14,7 @@ from rebal.planner.rules.registry import found, rule
     Severity.BLOCK,
     "A configuration with group.protocol=consumer still has classic settings",
     reference="KIP-848; Kafka: docs/operations/consumer-rebalance-protocol; Wolverine#3486",
+    traits={Trait.NEXT_START},
 )
 def classic_settings(context: Context) -> Iterator[Finding]:
     """The client refuses to be built with group.protocol=consumer and any of three settings.

@@ -8,7 +8,7 @@ from rebal.groups.model import Tri
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.next_start import Mistake, next_starts
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Trait, found, rule
 
 
 @rule(
@@ -16,6 +16,7 @@ from rebal.planner.rules.registry import found, rule
     Severity.BLOCK,
     "The list of a member's next start has no assignor in common with the group",
     reference="Kafka, group coordinator: ClassicGroup.supportsProtocols; IBM/sarama#2136",
+    traits={Trait.NEXT_START},
 )
 def nothing_common(context: Context) -> Iterator[Finding]:
     """A member's configuration holds a list that the group refuses today.

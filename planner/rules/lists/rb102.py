@@ -8,7 +8,7 @@ from rebal.groups.model import Knowledge, Tri
 from rebal.planner.admission.advice import cure_fix, restart_fix
 from rebal.planner.context import CONSUMER, Context, Facts
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Risk, Trait, found, rule
 
 
 @rule(
@@ -16,6 +16,8 @@ from rebal.planner.rules.registry import found, rule
     Severity.BLOCK,
     "A member lacks the target assignor while others are about to drop the old one",
     reference="Kafka upgrade notes for 2.4; KIP-429, compatibility and migration plan",
+    traits={Trait.ADMISSION},
+    accepts=Risk.TARGET_MISSING,
 )
 def forgotten_member(context: Context) -> Iterator[Finding]:
     """A member was forgotten in the first bounce: its list lacks the target assignor.

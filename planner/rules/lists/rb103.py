@@ -8,7 +8,7 @@ from rebal.groups.model import Tri
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.next_start import Mistake, next_starts
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Trait, found, rule
 
 
 @rule(
@@ -16,6 +16,7 @@ from rebal.planner.rules.registry import found, rule
     Severity.BLOCK,
     "The first bounce drops range, which was only the default until now",
     reference="Kafka upgrade notes for 2.4 and 3.0 (KIP-726)",
+    traits={Trait.NEXT_START},
 )
 def dropped_default(context: Context) -> Iterator[Finding]:
     """A Java client below 3.0 gets a list without `range`, while the others still need it.

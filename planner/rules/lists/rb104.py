@@ -9,7 +9,8 @@ from rebal.planner.admission.advice import cut_over_fix
 from rebal.planner.clients import cooperative, refuses_mixed, speak_kip848, stays_eager
 from rebal.planner.context import CONSUMER, COOPERATIVE, Context, Facts
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.next_start import will_not_start
+from rebal.planner.rules.registry import Risk, Trait, found, rule
 
 
 @rule(
@@ -17,6 +18,11 @@ from rebal.planner.rules.registry import found, rule
     Severity.BLOCK,
     "This client refuses a list of eager and cooperative assignors",
     reference="librdkafka: src/rdkafka_assignor.c; confluentinc/librdkafka#3589, #4368",
+    traits={Trait.NEXT_START, Trait.OTHER_PATH},
+    accepts=Risk.STOP,
+    answered_by={"mixed_families"},
+    handled_by={"cut_over"},
+    stays=will_not_start,
 )
 def no_mixed_list(context: Context) -> Iterator[Finding]:
     """librdkafka and its bindings, and kafka-python, take no mixed list: no rolling way exists.

@@ -10,7 +10,7 @@ from rebal.planner.clients import cooperative
 from rebal.planner.context import CONSUMER, EAGER, Context, Facts
 from rebal.planner.kinds import kept_partitions
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Trait, found, rule
 
 
 @rule(
@@ -18,6 +18,7 @@ from rebal.planner.rules.registry import found, rule
     Severity.WARN,
     "A Java member with a mixed list stays EAGER, whatever is elected",
     reference="Kafka: ConsumerCoordinator (the highest protocol common to its own list); KIP-429",
+    traits={Trait.PASSING},
 )
 def still_eager(context: Context) -> Iterator[Finding]:
     """The group elected a cooperative assignor, and members with mixed lists still run EAGER.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rebal.groups.model import Tri
 from rebal.planner.context import CONSUMER, Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Trait, found, rule
 
 
 @rule(
@@ -15,6 +15,7 @@ from rebal.planner.rules.registry import found, rule
     Severity.WARN,
     "The target does not come first in a mixed list",
     reference="Kafka: GroupMetadataManager (what a load restores); KIP-429",
+    traits={Trait.PASSING},
 )
 def target_not_first(context: Context) -> Iterator[Finding]:
     """A member prefers the old assignor to the target in its mixed list.

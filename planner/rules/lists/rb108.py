@@ -8,7 +8,7 @@ from rebal.groups.model import Tri
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.next_start import Mistake, next_starts
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Trait, found, rule
 
 
 @rule(
@@ -16,6 +16,7 @@ from rebal.planner.rules.registry import found, rule
     Severity.BLOCK,
     "An eager-only list is about to join a cooperative group",
     reference="KIP-429, compatibility and migration plan (downgrade); twmb/franz-go#384, #1367",
+    traits={Trait.NEXT_START},
 )
 def straight_back(context: Context) -> Iterator[Finding]:
     """A member's next start uses eager assignors only, while the group runs a cooperative one.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rebal.planner.context import CONSUMER, Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Trait, found, rule
 
 
 @rule(
@@ -14,6 +14,7 @@ from rebal.planner.rules.registry import found, rule
     Severity.WARN,
     "A static member that restarts in time causes no rebalance",
     reference="KIP-345; KIP-814; KAFKA-10284; GroupMetadataManager: updateStaticMemberAndRebalance",
+    traits={Trait.PASSING},
 )
 def static_members(context: Context) -> Iterator[Finding]:
     """Members with a group.instance.id come back within session.timeout.ms as if never away.

@@ -9,7 +9,7 @@ from rebal.groups.model import Tri
 from rebal.planner.context import CONSUMER, COOPERATIVE, Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rehearsal.costs.timeouts import in_words, of_family
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Trait, found, rule
 
 # Below that many restarts each step's own cost says enough.
 _MANY: Final = 20
@@ -23,6 +23,7 @@ _SECOND: Final = 3
     Severity.WARN,
     "One by one, this roll-out means very many rebalances",
     reference="KIP-429; Kafka: group.initial.rebalance.delay.ms, max.poll.interval.ms (arithmetic)",
+    traits={Trait.PASSING},
 )
 def many_rebalances(context: Context) -> Iterator[Finding]:
     """Each dynamic member that restarts costs about two rebalances in bounce 1, three in bounce 2.

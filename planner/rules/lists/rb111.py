@@ -9,7 +9,7 @@ from rebal.groups.model import Tri
 from rebal.planner.context import COOPERATIVE, Context
 from rebal.planner.kinds import custom, runs_cooperative
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Risk, found, rule
 
 
 @rule(
@@ -17,6 +17,7 @@ from rebal.planner.rules.registry import found, rule
     Severity.BLOCK,
     "A custom assignor keeps its name on both sides of the change",
     reference="KIP-429, compatibility and migration plan (custom assignors; why two bounces)",
+    accepts=Risk.OWN_COOPERATIVE,
 )
 def same_name(context: Context) -> Iterator[Finding]:
     """The group's custom assignor is to become cooperative without another name.

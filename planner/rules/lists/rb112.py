@@ -9,7 +9,7 @@ from rebal.planner.admission.advice import restart_fix
 from rebal.planner.context import CONSUMER, COOPERATIVE_STICKY, EAGER, Context
 from rebal.planner.kinds import classes_of, custom
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Risk, found, rule
 
 
 @rule(
@@ -17,6 +17,7 @@ from rebal.planner.rules.registry import found, rule
     Severity.BLOCK,
     "The plan rests on a custom assignor's rebalance protocols, which are not known",
     reference="KIP-429: ConsumerPartitionAssignor.supportedProtocols; ConsumerCoordinator.java",
+    accepts=Risk.OWN_EAGER,
 )
 def custom_assignor(context: Context) -> Iterator[Finding]:
     """The plan would put a custom assignor beside another one, or end on it as the way back.

@@ -8,7 +8,7 @@ from rebal.groups.model import Tri
 from rebal.planner.admission.advice import cure_fix
 from rebal.planner.context import CONSUMER, Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Risk, Trait, found, rule
 
 
 @rule(
@@ -16,6 +16,8 @@ from rebal.planner.rules.registry import found, rule
     Severity.BLOCK,
     "The coordinator was loaded again, and no rebalance has completed since",
     reference="Kafka: GroupMetadataManager, replay of GroupMetadataValue; seen on 4.1.1",
+    traits={Trait.ADMISSION},
+    accepts=Risk.FORGOTTEN_LISTS,
 )
 def reloaded(context: Context) -> Iterator[Finding]:
     """The coordinator's memory may hold nothing but the elected assignor for every member.

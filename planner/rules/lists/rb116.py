@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rebal.planner.context import CONSUMER, Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Trait, found, rule
 
 
 @rule(
@@ -14,6 +14,7 @@ from rebal.planner.rules.registry import found, rule
     Severity.WARN,
     "The deployment starts new members before the old ones have left",
     reference="Kafka: session.timeout.ms; Kubernetes: Deployment, maxSurge",
+    traits={Trait.PASSING},
 )
 def surge(context: Context) -> Iterator[Finding]:
     """While old and new are both in the group, the old one's list counts.

@@ -14,6 +14,7 @@ from rebal.planner.rules.registry import found, rule
     Severity.BLOCK,
     "Kafka Streams never takes partition.assignment.strategy",
     reference="Kafka Streams upgrade guide (upgrade.from); KIP-429; KIP-1124",
+    answered_by={"finished", "streams_one_bounce", "streams_two_bounces", "streams_down"},
 )
 def streams(context: Context) -> Iterator[Finding]:
     """The group is a Kafka Streams program: it has its own assignor, and its own upgrade switch.

@@ -18,6 +18,7 @@ from rebal.planner.rules.registry import found, rule
     Severity.WARN,
     "upgrade.from may still be set on a Streams program",
     reference="Kafka: docs/streams/upgrade-guide (upgrade.from); KIP-429",
+    handled_by={"streams_one_bounce", "streams_two_bounces", "streams_down"},
 )
 def upgrade_from_left(context: Context) -> Iterator[Finding]:
     """A Streams program that was upgraded in two bounces may never have had the second one.
