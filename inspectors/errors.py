@@ -83,12 +83,14 @@ class RequestError(RebalError):
     """One request that a broker answered with an error or did not answer in time.
 
     `name` is Kafka's error name (`GROUP_AUTHORIZATION_FAILED`). Where no answer came, it is
-    `TIMED_OUT`, `DISCONNECTED`, `UNREACHABLE` or `UNSUPPORTED_VERSION`.
+    `TIMED_OUT`, `DISCONNECTED`, `UNREACHABLE` or `UNSUPPORTED_VERSION`. `reason` is a clause for
+    other sentences to embed; the message is that clause with a full stop.
     """
 
-    def __init__(self, name: str, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{reason}.")
         self.name = name
+        self.reason = reason
 
 
 class SelectionError(RebalError):

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
+import yaml
 
 from rebal.inspectors.connection.auth import OAuth
 from rebal.inspectors.connection.properties import parse_properties
@@ -199,8 +200,6 @@ def _from_overrides(overrides: Sequence[str]) -> dict[str, str]:
 def _profile(name: str | None, env: Mapping[str, str]) -> dict[str, str]:
     if not name:
         return {}
-    import yaml
-
     base = Path(env.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
     path = _path(env.get("REBAL_CONFIG")) or base / "rebal" / "config.yaml"
     try:

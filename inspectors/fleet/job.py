@@ -180,7 +180,7 @@ def _in_words(error: Exception, order: ScanOrder) -> str:
         if "AuthorizationException" in text:
             from rebal.inspectors.fleet.sources.kafka import needed_rights
 
-            return f"this user may not read the records of __consumer_offsets: {needed_rights()}"
+            return f"this user may not read the records of __consumer_offsets: {needed_rights()}."
         if order.config.oauth is not None and any(sign in text for sign in _NO_TOKEN):
             from rebal.inspectors.fleet.sources.kafka_options import no_token
 

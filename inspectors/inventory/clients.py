@@ -8,7 +8,7 @@ are all a scope and `group.id`. One scope is one consumer.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypedDict
 
@@ -88,6 +88,10 @@ _INDEX: Final = re.compile(r"\[(\d+)\]\Z")
 _MILLISECONDS: Final = re.compile(r"[1-9][0-9]{0,9}")
 
 
+Note = Callable[[str], None]
+"""Records what is not known: a clause whose subject is the file or the container."""
+
+
 class _Timeouts(TypedDict):
     session_timeout_ms: int | None
     max_poll_interval_ms: int | None
@@ -115,44 +119,38 @@ class Client:
 
 
 @dataclass
-class Clients:
-    """The consumers of one process, and what could not be understood (half a sentence each)."""
-
-    found: list[Client] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-@dataclass
 class _Scope:
     values: dict[str, str] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)
     java: bool = False
 
 
-def clients_in(layers: Sequence[Flat], environment: Environment) -> Clients:
-    """The consumers that `layers` describe; a later layer overrides an earlier one."""
-    made = Clients()
+def noter(where: str, notes: list[str]) -> Note:
+    """Return a function that adds a clause about `where` to `notes` as a sentence."""
+    return lambda clause: notes.append(f"{where} {clause}.")
+
+
+def clients_in(layers: Sequence[Flat], environment: Environment, note: Note) -> list[Client]:
+    """Return the consumers that `layers` describe; a later layer overrides an earlier one."""
     together: Flat = {}
     for layer in layers:
         together |= layer
     if any("".join(words(key)).endswith(_CONNECT_WORKER) for key in together):
-        worker = _worker(together, environment, made.notes)
-        made.found += [] if worker is None else [worker]
-        return made
+        worker = _worker(together, environment, note)
+        return [] if worker is None else [worker]
     scopes: dict[tuple[str, ...], _Scope] = {}
     for rank, layer in enumerate(layers):
         for key, value in _with_lists(layer).items():
             _put(key, value, rank, scopes)
-    for path in sorted(scopes):
-        if _describes_a_consumer(path, scopes):
-            client = _client(path, scopes, together, environment, made.notes)
-            if client is not None:
-                made.found.append(client)
-    made.found = _merged(made.found)
-    return made
+    clients = (
+        _client(path, scopes, together, environment, note)
+        for path in sorted(scopes)
+        if _describes_a_consumer(path, scopes)
+    )
+    return _merged([client for client in clients if client is not None])
 
 
-def _worker(beside: Flat, environment: Environment, notes: list[str]) -> Client | None:
+def _worker(beside: Flat, environment: Environment, note: Note) -> Client | None:
     """The Connect worker of these settings: its list is what connect.protocol makes it offer."""
     known: dict[str, str | None] = {}
     for key, raw in beside.items():
@@ -164,7 +162,7 @@ def _worker(beside: Flat, environment: Environment, notes: list[str]) -> Client 
     protocol = known.get(_WORKER_PROTOCOL)
     offers = worker_list(protocol) if protocol is not None else None
     if _WORKER_PROTOCOL in known and offers is None:
-        notes.append("is of a Connect worker whose connect.protocol cannot be told; it is left out")
+        note("has a Connect worker with an unknown connect.protocol, which is left out")
         return None
     held_back = known.get(_HELD_BACK)
     return Client(
@@ -239,7 +237,7 @@ def _client(
     scopes: dict[tuple[str, ...], _Scope],
     beside: Flat,
     environment: Environment,
-    notes: list[str],
+    note: Note,
 ) -> Client | None:
     scope = scopes[path]
     values: dict[str, str] = {}
@@ -253,10 +251,10 @@ def _client(
         known[name] = environment.resolve(raw, beside)
         unread = (_SERVERS, _POLL, *_CLASSIC_ONLY, *_SPANS.values())
         if known[name] is None and name not in unread:
-            notes.append(f"sets {name} from a placeholder whose value is not known")
+            note(f"sets {name} from a placeholder whose value is not known")
     if any(name in values and known[name] is None for name in (_STRATEGY, _PROTOCOL)):
         # Unknown must not pass for unset: an unset list means the client's default.
-        notes.append("is left out for that: what its next start will use cannot be told")
+        note("has a consumer whose next assignor list is not known, which is left out")
         return None
     if _APPLICATION_ID in known and _GROUP_ID not in known:
         return Client(

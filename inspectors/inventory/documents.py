@@ -50,19 +50,19 @@ def flatten(tree: Tree) -> Flat:
     YAML merge keys (`<<`) are followed; what is null or empty is left out.
 
     Raises:
-        DocumentError: nested deeper than any configuration, or made too large by YAML aliases.
+        _OverflowError: nested deeper than any configuration, or made too large by YAML aliases.
     """
     flat: Flat = {}
     for seen, (key, value) in enumerate(_leaves(tree, "", 0)):
         if seen > _MOST_SETTINGS:
-            raise DocumentError("more settings than any configuration file has")
+            raise _OverflowError("more settings than any configuration file has")
         flat[key] = value
     return flat
 
 
 def _leaves(tree: Tree, path: str, depth: int) -> Iterator[tuple[str, str]]:
     if depth > _DEEPEST:
-        raise DocumentError("nested deeper than any configuration file is")
+        raise _OverflowError("nested deeper than any configuration file is")
     if isinstance(tree, dict):
         if "<<" in tree:
             merged = tree["<<"]
@@ -138,6 +138,18 @@ _PROFILE_NAME: Final = re.compile(r"(?:application|bootstrap)-([\w-]+)\.(?:ya?ml
 _SEPARATOR: Final = re.compile(r"[#!]---\s*\Z")
 
 
+class UnreadableDocument(DocumentError):  # noqa: N818 - named for what it is, as its base is
+    """A text that is no document of its format; `reason` is a clause for other sentences."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name}: {reason}.")
+        self.reason = reason
+
+
+class _OverflowError(Exception):
+    """A document with more settings or a deeper nesting than any configuration has."""
+
+
 @dataclass(frozen=True)
 class Document:
     """One document of a file: a Kubernetes object (`resource`), or settings made flat.
@@ -154,10 +166,10 @@ def documents(text: str, name: str) -> list[Document]:
     """The documents in the file called `name`; its ending says the format, else the text does.
 
     Raises:
-        DocumentError: not the format, or nothing that looks like settings.
+        UnreadableDocument: not the format, or nothing that looks like settings.
     """
     if "\x00" in text:
-        raise DocumentError(f"{name}: is a binary file; name a properties, YAML or JSON file.")
+        raise UnreadableDocument(name, "is a binary file; name a properties, YAML or JSON file")
     ending = name.rpartition(".")[2].lower()
     named = _PROFILE_NAME.search(name)
     profile = named[1] if named else None
@@ -170,13 +182,13 @@ def documents(text: str, name: str) -> list[Document]:
         return _trees(_yaml(text, name), name, profile)
     try:
         trees = _yaml(text, name)
-    except DocumentError:
+    except UnreadableDocument:
         trees = []
     if any(isinstance(tree, dict) for tree in trees):
         return _trees(trees, name, profile)
     made = _properties(text, profile)
     if not any(document.settings for document in made):
-        raise DocumentError(f"{name}: holds no settings; name a properties, YAML or JSON file.")
+        raise UnreadableDocument(name, "holds no settings; name a properties, YAML or JSON file")
     return made
 
 
@@ -189,8 +201,8 @@ def _trees(trees: list[Tree], name: str, profile: str | None) -> list[Document]:
                 continue
             try:
                 flat = flatten(part)
-            except DocumentError as error:
-                raise DocumentError(f"{name}: {error}.") from None
+            except _OverflowError as error:
+                raise UnreadableDocument(name, str(error)) from None
             made.append(Document(settings=flat, profile=_profile(flat) or profile))
     return made
 
@@ -216,19 +228,21 @@ def _yaml(text: str, name: str) -> list[Tree]:
         return list(yaml.load_all(text, Loader=loader))
     except yaml.MarkedYAMLError as error:
         line = f" (line {error.problem_mark.line + 1})" if error.problem_mark else ""
-        raise DocumentError(f"{name}: not valid YAML: {error.problem}{line}.") from None
+        raise UnreadableDocument(name, f"not valid YAML: {error.problem}{line}") from None
     except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
         reason = str(error).splitlines()[0] if str(error) else "nested too deep"
-        raise DocumentError(f"{name}: not valid YAML: {reason}.") from None
+        raise UnreadableDocument(name, f"not valid YAML: {reason}") from None
 
 
 def _json(text: str, name: str) -> Tree:
     try:
         return _texts(json.loads(text), 0)
     except json.JSONDecodeError as error:
-        raise DocumentError(f"{name}: not valid JSON: {error.msg} (line {error.lineno}).") from None
+        raise UnreadableDocument(
+            name, f"not valid JSON: {error.msg} (line {error.lineno})"
+        ) from None
     except (ValueError, RecursionError):
-        raise DocumentError(f"{name}: not valid JSON: a number or nesting too large.") from None
+        raise UnreadableDocument(name, "not valid JSON: a number or nesting too large") from None
 
 
 def _texts(value: Any, depth: int) -> Tree:

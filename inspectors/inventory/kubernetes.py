@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from rebal.groups.errors import DocumentError
-from rebal.inspectors.inventory.clients import Client, clients_in
+from rebal.inspectors.inventory.clients import Client, clients_in, noter
 from rebal.inspectors.inventory.documents import (
     ENDINGS,
     POD_NAME,
     Environment,
     Flat,
     Tree,
+    UnreadableDocument,
     documents,
 )
 
@@ -91,9 +91,9 @@ def _workload(
         reading = _Container(container, pod, namespace, maps, where)
         layers = reading.layers()
         used |= reading.used
-        clients = clients_in(layers, reading.environment())
-        made.notes += [f"{where} {note}." for note in (*reading.notes, *clients.notes)]
-        for client in clients.found:
+        clients = clients_in(layers, reading.environment(), reading.note)
+        made.notes += reading.notes
+        for client in clients:
             made.found += _instances(client, where, resource, spec)
 
 
@@ -147,13 +147,12 @@ def _loose_map(source: str, resource: Resource, made: Workloads) -> None:
         where = f"{source}: ConfigMap {name}, {key}"
         try:
             layers = [d.settings for d in documents(text, key) if d.profile is None]
-        except DocumentError as error:
+        except UnreadableDocument as error:
             if _ABOUT_KAFKA.search(text):
-                made.notes.append(f"{where} cannot be read: {error}")
+                made.notes.append(f"{where} cannot be read: {error.reason}.")
             continue
-        clients = clients_in(layers, Environment())
-        made.notes += [f"{where} {note}." for note in clients.notes]
-        made.found += [Workload(where, client, None, None) for client in clients.found]
+        clients = clients_in(layers, Environment(), noter(where, made.notes))
+        made.found += [Workload(where, client, None, None) for client in clients]
 
 
 class _Container:
@@ -168,12 +167,12 @@ class _Container:
         where: str,
     ) -> None:
         self.notes: list[str] = []
+        self.note = noter(where, self.notes)
         self.used: set[tuple[str, str]] = set()
         self._container = container
         self._pod = pod
         self._namespace = namespace
         self._maps = maps
-        self._where = where
         self._complete = True
         self._variables: dict[str, str | None] = {"HOSTNAME": POD_NAME}
         self._read_environment()
@@ -193,8 +192,8 @@ class _Container:
                 inline = {
                     k: v for d in documents(body, "inline.json") for k, v in d.settings.items()
                 }
-            except DocumentError:
-                self.notes.append("has a SPRING_APPLICATION_JSON that is no valid JSON")
+            except UnreadableDocument:
+                self.note("has a SPRING_APPLICATION_JSON that is no valid JSON")
         return [*self._files(), named, inline, self._arguments()]
 
     def _read_environment(self) -> None:
@@ -205,7 +204,7 @@ class _Container:
             if data is None:
                 self._complete = False
                 if reference and _text(reference.get("optional")) != "true":
-                    self.notes.append(
+                    self.note(
                         f"takes its environment from ConfigMap {_text(reference.get('name'))}, "
                         "which is not in the input"
                     )
@@ -231,7 +230,7 @@ class _Container:
         data = self._map(_text(reference.get("name")))
         found = None if data is None else _text(data.get(_text(reference.get("key")) or ""))
         if found is None and _ABOUT_KAFKA.search(name):
-            self.notes.append(
+            self.note(
                 f"takes {name} from ConfigMap {_text(reference.get('name'))}, "
                 "which is not in the input or lacks the key"
             )
@@ -275,10 +274,9 @@ class _Container:
                         continue
                     try:
                         found = documents(text, key)
-                    except DocumentError as error:
+                    except UnreadableDocument as error:
                         if _ABOUT_KAFKA.search(text):
-                            why = str(error).removesuffix(".")
-                            self.notes.append(f"mounts a file that cannot be read: {why}")
+                            self.note(f"mounts {key}, which cannot be read: {error.reason}")
                         continue
                     base += [d.settings for d in found if d.profile is None]
                     profiled += [(d.profile, d.settings) for d in found if d.profile is not None]

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import Evidence, Record, Source
-from rebal.inspectors.inventory.clients import Client, clients_in
+from rebal.inspectors.inventory.clients import Client, clients_in, noter
 from rebal.inspectors.inventory.documents import ENDINGS, Document, Environment, Flat, documents
 from rebal.inspectors.inventory.kubernetes import Resource, workloads_in
 from rebal.inspectors.logs.text_input import TextInput, files_in
@@ -119,11 +119,10 @@ def _clients(
     if not layers:
         return []
     where = layers[-1][0] + (f" (profile {profile})" if profile else "")
-    clients = clients_in([flat for _, flat in layers], Environment())
-    notes += [f"{where} {note}." for note in clients.notes]
+    clients = clients_in([flat for _, flat in layers], Environment(), noter(where, notes))
     written = [at for name, _ in layers if (at := _written(name)) is not None]
     seen = _seen(where, max(written, default=None))
-    return [replace(_declared(where, c, None, None), evidence=seen) for c in clients.found]
+    return [replace(_declared(where, c, None, None), evidence=seen) for c in clients]
 
 
 def _written(name: str) -> datetime | None:

@@ -111,7 +111,7 @@ class Admin:
         seen = self._wait(futures[group_id], deadline)
         state = _STATES.get(seen.state.name.replace("_", ""), GroupState.UNKNOWN)
         if state is GroupState.DEAD:
-            raise RequestError("GROUP_ID_NOT_FOUND", f"{group_id}: no such group.")
+            raise RequestError("GROUP_ID_NOT_FOUND", f"{group_id}: no such group")
         described = Described(
             group_id=group_id,
             type=GroupType(seen.type.name.lower()),
@@ -266,11 +266,11 @@ class Admin:
             if name in ("_TIMED_OUT", "_TRANSPORT"):
                 return self._late(deadline)
             name = name.removeprefix("_")
-        return RequestError(name, self._config.scrub(error.args[0].str()))
+        return RequestError(name, self._config.scrub(error.args[0].str()).rstrip("."))
 
     def _late(self, deadline: Deadline) -> RequestError:
         within = seconds(deadline.timeout_ms)
-        return RequestError("TIMED_OUT", f"librdkafka had no answer within {within}.")
+        return RequestError("TIMED_OUT", f"librdkafka had no answer within {within}")
 
 
 def _by_topic(partitions: Sequence[Any]) -> dict[str, Partitions]:

@@ -107,7 +107,9 @@ class RawCluster:
             if broker_id not in self.brokers:
                 self._read_brokers(bootstrap, deadline)
             if broker_id not in self.brokers:
-                raise RequestError("BROKER_NOT_AVAILABLE", f"broker {broker_id} is not there.")
+                raise RequestError(
+                    "BROKER_NOT_AVAILABLE", f"broker {broker_id} is not in the cluster"
+                )
             host, port, _ = self.brokers[broker_id]
             gate = self._gates.setdefault(broker_id, threading.Lock())
         # Whoever asks another broker does not wait for this one to be connected.
@@ -173,7 +175,7 @@ class RawCluster:
             answer = response.coordinators[0] if response.coordinators else response
             if answer.error_code:
                 name = error_name(answer.error_code)
-                raise RequestError(name, f"no coordinator for {group_id}: {name}.")
+                raise RequestError(name, f"no coordinator for {group_id}: {name}")
             self.brokers.setdefault(answer.node_id, (answer.host, answer.port, None))
             return int(answer.node_id)
 
@@ -279,7 +281,7 @@ def _first(
             "timeout",
         )
     refused = isinstance(last, OSError)
-    reason = _os_reason(last) if isinstance(last, OSError) else str(last).rstrip(".")
+    reason = _os_reason(last) if isinstance(last, OSError) else last.reason
     raise ConnectError(
         f"cannot reach any of {config.bootstrap} within {within} ({reason}). "
         f"Check -b or --command-config{'' if refused else _protocol_hint(config)}.",
@@ -290,7 +292,7 @@ def _first(
 def _unreachable(broker_id: int, host: str, port: int, reason: str | None) -> RequestError:
     """`reason` is None where no answer came in time."""
     name = "TIMED_OUT" if reason is None else "UNREACHABLE"
-    text = f"broker {broker_id} at {host}:{port} cannot be reached ({reason or 'no answer'})."
+    text = f"broker {broker_id} at {host}:{port} cannot be reached ({reason or 'no answer'})"
     return RequestError(name, text)
 
 

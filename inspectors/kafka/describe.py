@@ -103,7 +103,7 @@ def is_proven_classic(
 def _check(code: int, message: str | None, group_id: str) -> None:
     if code:
         name = error_name(code)
-        raise RequestError(name, f"{group_id}: {message or name}")
+        raise RequestError(name, f"{group_id}: {(message or name).rstrip('.')}")
 
 
 def _operations(field: int) -> frozenset[int] | None:
@@ -267,7 +267,7 @@ def _listed(connection: Connection, broker: int, group_id: str, deadline: Deadli
                 coordinator_id=broker,
                 protocol_type=group.protocol_type,
             )
-    raise RequestError(_NOT_THERE, f"{group_id}: no such group.")
+    raise RequestError(_NOT_THERE, f"{group_id}: no such group")
 
 
 def _sorted(members: Iterable[Any]) -> list[Any]:
@@ -315,14 +315,14 @@ def committed_offsets(
         low, high = connection.versions.get(api_key(OffsetFetchRequest), (0, -1))
         version = min(high, _LAST_NAMED)
         if version < max(low, _EVERY_TOPIC):
-            raise RequestError("UNSUPPORTED_VERSION", "the broker has no OffsetFetch by name.")
+            raise RequestError("UNSUPPORTED_VERSION", "the broker has no OffsetFetch by topic name")
         group = {"group_id": group_id, "topics": None}
         fields = {"groups": [group]} if version >= _SEVERAL_GROUPS else group
         response = connection.exchange(message(OffsetFetchRequest, version, **fields), deadline)
         answer = response.groups[0] if version >= _SEVERAL_GROUPS else response
         if answer.error_code:
             name = error_name(answer.error_code)
-            raise RequestError(name, f"the offsets of {group_id}: {name}.")
+            raise RequestError(name, f"the offsets of {group_id}: {name}")
         return answer
 
     answer = raw.on_coordinator(group_id, deadline, ask)

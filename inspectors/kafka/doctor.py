@@ -136,11 +136,11 @@ class _Examination:
             available, why = result.available, str(result)
         except RequestError as error:
             available = Tri.NO if "AUTHORIZATION" in error.name else Tri.CANNOT_TELL
-            why = str(error).rstrip(".")
+            why = error.reason
         except (ConnectError, SettingError) as error:
             if isinstance(error, ConnectError) and error.kind in ("unreachable", "timeout"):
                 raise
-            available, why = Tri.NO, str(error).rstrip(".")
+            available, why = Tri.NO, str(error)
         is_in = self._raw_is_in or self._admin is not None
         line = self._acl(*grant) if grant and is_in else ""
         return DoctorRow(source=source, available=available, why=why, adds=adds, grant=line)
@@ -310,13 +310,13 @@ def _no_group(error: RequestError, group: str) -> _Unavailable:
         return _Unavailable(Tri.CANNOT_TELL, f"there is no group {group}")
     if error.name == "GROUP_AUTHORIZATION_FAILED":
         return _Unavailable(Tri.NO, "no DESCRIBE on the group")
-    return _Unavailable(Tri.CANNOT_TELL, str(error).rstrip("."))
+    return _Unavailable(Tri.CANNOT_TELL, error.reason)
 
 
 def _topic(name: str, error: RequestError) -> _Unavailable:
     if error.name == "TOPIC_AUTHORIZATION_FAILED":
         return _Unavailable(Tri.NO, f"no DESCRIBE on {name}")
-    return _Unavailable(Tri.CANNOT_TELL, f"{name}: {error}")
+    return _Unavailable(Tri.CANNOT_TELL, f"{name}: {error.reason}")
 
 
 def _principal(config: ClusterConfig) -> str:

@@ -79,7 +79,7 @@ def probe_group(
     except _VoidError as why:
         return Probe(refused=str(why))
     except RequestError as error:
-        return Probe(refused=f"the group could not be described around the probe: {error}")
+        return Probe(refused=f"the group could not be described around the probe: {error.reason}")
     return Probe(answers=tuple(answers))
 
 

@@ -175,7 +175,7 @@ def _topics_and_lag(
             for each in sorted(owned | committed.keys())
         )
     except (RequestError, ConnectError) as error:
-        notes.append(f"lag was not read: {error}")
+        notes.append(f"lag was not read: {_reason(error)}")
     return topics, lag
 
 
@@ -194,7 +194,7 @@ def _topics(
                 raise
             return _raw_topics(session, names, deadline, notes)
     except (RequestError, ConnectError) as error:
-        notes.append(f"topics were not read: {error}")
+        notes.append(f"topics were not read: {_reason(error)}")
         return ()
     notes += [_topic_note(name, error) for name, error in sorted(failed.items())]
     return tuple(found)
@@ -223,7 +223,7 @@ def _topic_note(name: str, error: RequestError) -> str:
         return f"topic {name} was not read: allow DESCRIBE on it"
     if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
         return f"topic {name} does not exist"
-    return f"topic {name} was not read: {error}"
+    return f"topic {name} was not read: {error.reason}"
 
 
 def _probed(session: Session, snapshot: GroupSnapshot, assignors: Sequence[str]) -> GroupSnapshot:
@@ -435,7 +435,7 @@ def read_brokers(config: ClusterConfig) -> SeenBrokers:
 def _failure(group_id: str, error: RequestError, config: ClusterConfig) -> GroupFailure:
     kind, text = _MESSAGES.get(error.name, ("other", ""))
     within = seconds(config.timeout_ms)
-    text = text.format(within=within, topic=OFFSETS_TOPIC) or str(error).rstrip(".")
+    text = text.format(within=within, topic=OFFSETS_TOPIC) or error.reason
     return GroupFailure(group_id=group_id, message=f"{group_id}: {text}.", kind=kind)
 
 
@@ -467,7 +467,7 @@ def _listed_by(raw: RawCluster, broker_id: int, config: ClusterConfig) -> set[st
     try:
         answer = raw.node(broker_id, deadline).send(ListGroupsRequest, deadline)
     except (RequestError, ConnectError) as error:
-        return _unlisted(broker_id, str(error), silent=getattr(error, "name", "") in _SILENT)
+        return _unlisted(broker_id, _reason(error), silent=getattr(error, "name", "") in _SILENT)
     if answer.error_code:
         return _unlisted(broker_id, error_name(answer.error_code))
     return {group.group_id for group in answer.groups}
@@ -490,8 +490,12 @@ def _leaderless(raw: RawCluster, config: ClusterConfig) -> list[GroupFailure]:
     return [GroupFailure(group_id=None, message=said, kind="loading")]
 
 
+def _reason(error: RequestError | ConnectError) -> str:
+    """Return the error as the end of a note or failure."""
+    return error.reason if isinstance(error, RequestError) else str(error)
+
+
 def _unlisted(broker_id: int | None, why: str, *, silent: bool = False) -> GroupFailure:
-    why = why.rstrip(".")
     if silent:
         text = f"{why}: the groups that it coordinates are not listed."
     else:

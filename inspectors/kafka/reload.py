@@ -239,7 +239,7 @@ def _value(value: bytes | None) -> GroupMetadata | None:
     try:
         return decode_group_metadata(bytes(value))
     except WireError as error:
-        raise RequestError("CORRUPT_MESSAGE", str(error)) from None
+        raise RequestError("CORRUPT_MESSAGE", f"a record is damaged ({error})") from None
 
 
 class Reading(NamedTuple):
@@ -291,7 +291,7 @@ def rebalanced_since_load(
                 Tri.CANNOT_TELL,
                 f"no right to read {OFFSETS_TOPIC}: allow READ and DESCRIBE on that topic",
             )
-        return Reading(Tri.CANNOT_TELL, f"{OFFSETS_TOPIC} could not be read: {error}")
+        return Reading(Tri.CANNOT_TELL, f"{OFFSETS_TOPIC} could not be read: {error.reason}")
 
 
 def seen_by_probe(reading: Reading, elected: str | None, supported: Iterable[str]) -> Reading:

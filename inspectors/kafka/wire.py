@@ -119,7 +119,7 @@ class Connection:
         name = request.__name__.removesuffix("Request")
         if version < max(low, min_version):
             raise RequestError(
-                "UNSUPPORTED_VERSION", f"the broker {self.address} has no {name} v{min_version}."
+                "UNSUPPORTED_VERSION", f"the broker {self.address} has no {name} v{min_version}"
             )
         return self.exchange(message(request, version, **fields), deadline)
 
@@ -129,7 +129,7 @@ class Connection:
             raise RequestError("TIMED_OUT", self._late(deadline))
         try:
             if self.closed:
-                raise RequestError("DISCONNECTED", f"the connection to {self.address} was closed.")
+                raise RequestError("DISCONNECTED", f"the connection to {self.address} was closed")
             self._parser.send_request(request)
             self._socket.settimeout(max(0.001, deadline.left()))
             self._socket.sendall(self._parser.send_bytes())
@@ -146,7 +146,7 @@ class Connection:
         except (OSError, kafka.errors.KafkaError):
             self.close()
             raise RequestError(
-                "DISCONNECTED", f"the broker {self.address} closed the connection."
+                "DISCONNECTED", f"the broker {self.address} closed the connection"
             ) from None
         finally:
             self._lock.release()
@@ -157,7 +157,7 @@ class Connection:
         except _NOT_KAFKA:
             self.close()
             raise RequestError(
-                "CORRUPT_MESSAGE", f"what {self.address} answers is not Kafka's protocol."
+                "CORRUPT_MESSAGE", f"{self.address} does not answer in Kafka's protocol"
             ) from None
 
     @property
@@ -173,7 +173,7 @@ class Connection:
             self._socket.close()
 
     def _late(self, deadline: Deadline) -> str:
-        return f"the broker {self.address} did not answer within {seconds(deadline.timeout_ms)}."
+        return f"the broker {self.address} did not answer within {seconds(deadline.timeout_ms)}"
 
     def _open(
         self, host: str, port: int, config: ClusterConfig, deadline: Deadline
@@ -201,7 +201,7 @@ class Connection:
                 break
             if error_name(response.error_code) != "UNSUPPORTED_VERSION" or version == 0:
                 raise RequestError(
-                    error_name(response.error_code), f"{self.address} refused ApiVersions."
+                    error_name(response.error_code), f"{self.address} rejected ApiVersions"
                 )
             known = {key.api_key: key.max_version for key in response.api_keys}
             version = min(version - 1, known.get(api_key(ApiVersionsRequest), 0))

@@ -75,12 +75,6 @@ def stamp_of(prefix: str, zone: Zone = NO_OFFSET) -> Stamp | None:
     return best
 
 
-def time_of(prefix: str, zone: Zone = NO_OFFSET) -> datetime | None:
-    """The time of `stamp_of`."""
-    stamp = stamp_of(prefix, zone)
-    return None if stamp is None else stamp.at
-
-
 def better(one: Stamp | None, other: Stamp | None) -> Stamp | None:
     """The first of the two that is there, but one with a zone before one without."""
     if one is None or (one.local and other is not None and not other.local):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rebal.inspectors.logs.lines import NO_OFFSET, time_of
+from rebal.inspectors.logs.lines import NO_OFFSET, stamp_of
 from rebal.inspectors.logs.requests.lines import (
     MARK,
     Request,
@@ -101,7 +101,8 @@ def test_a_line_that_ends_before_its_name_is_cut_off() -> None:
 def test_times_are_the_same_by_the_short_way(prefix: bytes, seconds: float | None) -> None:
     found = parse(prefix + MARK + body("JOIN_GROUP").encode(), "log:1", timedelta(hours=1))
     assert isinstance(found, Request)
-    assert found.at == time_of(prefix.decode(), timedelta(hours=1))
+    stamp = stamp_of(prefix.decode(), timedelta(hours=1))
+    assert found.at == (stamp and stamp.at)
     if seconds is None:
         assert found.at is None
     elif b"Z" not in prefix:

@@ -74,7 +74,7 @@ def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
             raise RequestError(
                 "OFFSET_OUT_OF_RANGE",
                 f"{TOPIC}: partition {partition} ends at {end}, before the {start} that the last "
-                "scan came to: it was made anew or is another cluster's; scan again with --full.",
+                "scan came to: it was made anew or is another cluster's; scan again with --full",
             )
         if stable < end:
             notes.append(
@@ -182,12 +182,12 @@ def _reach(config: ClusterConfig) -> None:
 def _refused(error: RequestError) -> RequestError:
     words = {
         "UNKNOWN_TOPIC_OR_PART": (
-            f"the cluster has no topic {TOPIC}: no group has ever joined or committed there."
+            f"the cluster has no topic {TOPIC}: no group has ever joined or committed there"
         ),
         "TOPIC_AUTHORIZATION_FAILED": f"{TOPIC}: this user may not describe it: {needed_rights()}",
     }
     words["UNKNOWN_TOPIC_OR_PARTITION"] = words["UNKNOWN_TOPIC_OR_PART"]
-    return RequestError(error.name, words.get(error.name, f"{TOPIC}: {error}"))
+    return RequestError(error.name, words.get(error.name, f"{TOPIC}: {error.reason}"))
 
 
 def needed_rights() -> str:
@@ -195,5 +195,5 @@ def needed_rights() -> str:
     return (
         "grant kafka-acls.sh --add --allow-principal User:… --operation READ "
         f"--topic {TOPIC}, and --operation READ --group {GROUP_PREFIX} "
-        "--resource-pattern-type prefixed (Spark's consumer has such a name; no group is made)."
+        "--resource-pattern-type prefixed (Spark's consumer has such a name; no group is made)"
     )
