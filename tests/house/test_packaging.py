@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-ROOMS = ("cli", "planner", "inspectors", "groups")
+from tests.house.modules import ROOMS, ROOT
+
 DATA_ENDINGS = {".yaml", ".json", ".typed", ".md", ".html", ".css", ".js"}
 
 
