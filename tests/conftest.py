@@ -2,6 +2,9 @@
 
 `--shuffle SEED` runs the files of tests in another order: none may need what an earlier one left.
 
+`HYPOTHESIS_PROFILE` chooses `quick` (a fifth of the examples) or `ci`, which CI=true chooses too;
+a test asks for its number of examples with `tests.examples.examples`.
+
 `live` tests are skipped, with the reason, where no Java 17 is found or REBAL_LIVE=0; with CI=true
 they run or fail. `full` tests run only with REBAL_FULL=1. The packages that start processes are
 imported by the fixtures that need them, so the pure tests need nothing of them.
@@ -51,10 +54,18 @@ def pytest_configure() -> None:
             del os.environ[name]
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    _load_hypothesis_profile()
+
+
+def _load_hypothesis_profile() -> None:
     # How long an example takes says more of the machine than of the code.
     slow = [hypothesis.HealthCheck.too_slow]
-    hypothesis.settings.register_profile("rebal", deadline=None, suppress_health_check=slow)
-    hypothesis.settings.load_profile("rebal")
+    register = hypothesis.settings.register_profile
+    register("rebal", deadline=None, suppress_health_check=slow)
+    register("quick", hypothesis.settings.get_profile("rebal"), max_examples=20)
+    register("ci", hypothesis.settings.get_profile("rebal"), print_blob=True)
+    default = "ci" if os.environ.get("CI", "").lower() == "true" else "rebal"
+    hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", default))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

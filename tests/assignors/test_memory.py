@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from rebal.groups.assignors.client.kafka import ASSIGNORS
 from rebal.groups.assignors.client.memory import Memories
 from rebal.groups.assignors.client.problem import Problem
 from rebal.groups.wire.sticky import StickyUserData, decode_sticky, encode_sticky
+from tests.examples import examples
 
 TOPICS = ("orders", "payments", "a", "no-such-topic")
 partitions = st.tuples(st.sampled_from(TOPICS), st.integers(-1, 12))
@@ -47,7 +48,7 @@ def by_the_codec(problem: Problem, data: bytes | None) -> tuple[list[int], int]:
     return problem.codes(read.previous), -1 if read.generation is None else read.generation
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.one_of(sent, damaged(), st.binary(max_size=40), st.none()))
 def test_any_bytes_are_read_as_the_codec_reads_them(data: bytes | None) -> None:
     for some in (problem(), problem("t-é\ufffd")):
@@ -93,7 +94,7 @@ def outcome(assign: Callable[[Spec], Assignment], spec: Spec) -> object:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=200)
+@examples(200)
 @given(spec=claims())
 def test_what_is_remembered_need_not_be_sent(name: str, spec: Spec) -> None:
     """The way without bytes gives what the members' own user data gives, whatever they claim."""

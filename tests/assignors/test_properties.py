@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import event, given, reject, settings
+from hypothesis import event, given, reject
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rebal.groups.assignors import NAMES, Assignment, Spec, SpecMember, assign, get
+from tests.examples import examples
 
 TOPICS = ("orders", "payments", "clicks", "audit.v1", "t-é")
 ROUNDS = 50
@@ -113,7 +114,7 @@ def test_nobody_could_take_from_one_with_two_more(name: str, spec: Spec) -> None
 
 
 @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
-@settings(max_examples=60)
+@examples(60)
 @given(spec=specs(), data=st.data())
 def test_who_stays_keeps_what_it_may(name: str, spec: Spec, data: st.DataObject) -> None:
     """When members leave, those that stay lose nothing (subscriptions alike)."""

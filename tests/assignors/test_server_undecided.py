@@ -7,13 +7,14 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import permutations, product
 
-from hypothesis import assume, event, given, settings
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from rebal.groups.assignors import Spec, SpecMember
 from rebal.groups.assignors.server import server_assignor
 from rebal.groups.assignors.server.server import ServerProblem, Slots, Targets
 from rebal.groups.assignors.server.uniform import assign_uniform
+from tests.examples import examples
 
 TOPICS = ("a", "b", "c")
 Result = tuple[frozenset[int], ...]
@@ -182,7 +183,7 @@ def test_it_speaks_of_members_exactly_when_another_order_gives_another_result(gi
     assert bool(members) == (len(results) > 1)
 
 
-@settings(max_examples=300 if os.environ.get("REBAL_FULL") == "1" else 80)
+@examples(300 if os.environ.get("REBAL_FULL") == "1" else 80)
 @given(groups(mixed=True))
 def test_it_speaks_of_members_with_different_topics_too(given_: Spec) -> None:
     results, members = every_result(given_)

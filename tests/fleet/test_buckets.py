@@ -24,6 +24,7 @@ from rebal.inspectors.fleet.buckets import (
 )
 from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.schemas import INPUTS
+from tests.examples import examples
 
 ORDER = ("group_id", "at", "position")
 GROUPS = [f"group-{n}" for n in range(40)]
@@ -51,9 +52,7 @@ def sort_key(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["group_id"], row["at"], row["position"]
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     tasks=st.lists(
         st.lists(

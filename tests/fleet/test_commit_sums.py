@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.inspectors.fleet.commits import sums as commit_sums
@@ -20,6 +20,7 @@ from rebal.inspectors.fleet.commits.table import again, merge_commits, write_com
 from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS
 from rebal.inspectors.fleet.sources.captured import SOURCE
+from tests.examples import examples
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = 1_790_000_000_000
@@ -109,7 +110,7 @@ def told(table: pa.Table) -> dict[tuple[str, str, int], dict[str, Any]]:
     }
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(commits, min_size=1, max_size=60), st.randoms(), st.integers(1, 4))
 def test_any_split_gives_what_one_after_the_other_gives(
     drawn: list[Commit], random: Any, tasks: int

@@ -22,6 +22,7 @@ from rebal.groups.wire.group_metadata import (
 from rebal.inspectors.fleet.timeline.members import Head, Seen, sums_of
 from rebal.inspectors.fleet.timeline.reader import Value, ValueReader
 from rebal.inspectors.fleet.timeline.values import UNTOLD, Values
+from tests.examples import examples
 from tests.fleet.timeline_input import record, tables
 from tests.groups.test_group_metadata import written
 
@@ -306,7 +307,7 @@ def test_of_values_as_brokers_write_them_only_what_changed_is_told(
     assert len(second.fresh) == len(second.dropped()) == 3
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(histories())
 def test_what_changed_makes_the_tables_that_all_members_would(
     history: list[GroupMetadata],
@@ -332,7 +333,7 @@ def without_changes(self: ValueReader, *given: Any) -> dict[int, Value]:
     return found
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(histories())
 def test_values_that_wait_for_late_ones_say_what_they_said(history: list[GroupMetadata]) -> None:
     def rows_of_members(apart: int) -> list[tuple[Any, ...]]:
@@ -345,7 +346,7 @@ def test_values_that_wait_for_late_ones_say_what_they_said(history: list[GroupMe
     assert rows_of_members(1_000_000) == rows_of_members(60_000_000)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(histories(), min_size=1, max_size=3), st.data())
 def test_batches_of_any_size_make_the_same_tables(
     groups: list[list[GroupMetadata]], data: st.DataObject

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rebal.groups.snapshot import plain_yaml
 from rebal.groups.snapshot.partitions import Partitions
 from rebal.groups.snapshot.plain_yaml import PlainLoader, read_yaml
+from tests.examples import examples
 
 WORDS = st.sampled_from(
     [
@@ -73,7 +74,7 @@ LONG_LINES = st.lists(st.tuples(BEGINNINGS, LONG | SHORT), max_size=7).map(
 )
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(LONG_LINES)
 @example(f"a: {WORDS_OF_A_LINE[0]}\nb: {WORDS_OF_A_LINE[0]}\n")
 @example(f"a: {WORDS_OF_A_LINE[0]}\n  and more\n")

@@ -31,6 +31,7 @@ from rebal.groups.snapshot.documents import dump_snapshot, file_stem, format_of,
 from rebal.groups.snapshot.lag import Lag, Lags
 from rebal.groups.snapshot.partitions import Partitions
 from rebal.groups.snapshot.replicas import Replicas
+from tests.examples import examples
 
 AT = datetime(2026, 11, 20, 9, 12, 3, 250_000, tzinfo=UTC)
 SMALL = GroupSnapshot(
@@ -107,7 +108,7 @@ def of_type(node: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one line a 
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
-@settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(examples(40), suppress_health_check=list(HealthCheck))
 @given(snapshot=any_of(GroupSnapshot))
 def test_any_snapshot_reads_back_and_has_one_text(form: Any, snapshot: GroupSnapshot) -> None:
     text = dump_snapshot(snapshot, form)

@@ -10,11 +10,12 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.evidence.observations import Joined, Refused
 from rebal.inspectors.logs.client.reader import ClientLogReading, read_client_logs
+from tests.examples import examples
 
 NAMES = {"range": "RangeAssignor", "cooperative-sticky": "CooperativeStickyAssignor"}
 COOP, RANGE = "cooperative-sticky", "range"
@@ -205,7 +206,7 @@ POD = st.tuples(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.sampled_from(["2.8.2", "3.1.2", "3.9.1"]),
     st.lists(POD, min_size=1, max_size=4),

@@ -134,7 +134,11 @@ def _run_kafka_python(report: _Reporter, settings: dict[str, Any], topics: list[
 
 
 async def _run_aiokafka(report: _Reporter, settings: dict[str, Any], topics: list[str]) -> int:
-    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+    # Installed beside the live tests (tests/kafka/clients.py), not in the locked environment.
+    from aiokafka import (  # pyright: ignore[reportMissingImports]
+        AIOKafkaConsumer,
+        ConsumerRebalanceListener,
+    )
 
     class Listener(ConsumerRebalanceListener):
         async def on_partitions_revoked(self, revoked: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from rebal.planner.rehearsal.costs.cost import Speed
 from rebal.planner.rehearsal.costs.online import Move, default_server_side, move_online
 from rebal.planner.rehearsal.costs.some import Some, stop_some
 from rebal.planner.rehearsal.costs.stop import Stop, empty_after, see_it_empty, stop_and_start
+from tests.examples import examples
 from tests.planner.builder import group_of
 
 SPEED = Speed(restart=30, rebalance=3, first=3, reconcile=5)
@@ -319,7 +320,7 @@ def test_of_a_large_group_the_start_is_rehearsed_at_the_paces_that_are_quick_to_
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_the_worst_is_never_better_than_what_is_expected(data: st.DataObject) -> None:
     count, partitions = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 12))
     members = [

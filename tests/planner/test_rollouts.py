@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.model import CoordinatorKind
 from rebal.groups.vote import candidates, elect
 from rebal.planner.paths import make_plan
+from tests.examples import examples
 from tests.planner.builder import group_of
 
 NAMES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
@@ -62,7 +63,7 @@ def seen(
     }
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(data=st.data(), goal=st.sampled_from(["cooperative", "eager"]), shows=st.booleans())
 def test_whoever_follows_a_ready_plan_is_never_refused(
     data: st.DataObject, goal: str, shows: bool
@@ -103,7 +104,7 @@ def test_whoever_follows_a_ready_plan_is_never_refused(
         assert plan.exit_code == 0, (plan.summary, plan.findings)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(members=groups(), goal=st.sampled_from(["cooperative", "eager"]))
 def test_with_every_list_known_the_plan_leads_to_the_end(
     members: list[dict[str, Any]], goal: str

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.evidence.merge import merge
@@ -16,6 +16,7 @@ from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.verify import Standing, entry_of, verify
+from tests.examples import examples
 from tests.planner.builder import AT, group_of
 
 TARGET = "cooperative-sticky"
@@ -140,7 +141,7 @@ def check(service: Service, plan: Plan, standing: Standing) -> None:
             assert candidates([*service.memory.values(), later.target_list]), standing
 
 
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @given(data=st.data())
 def test_verify_never_says_more_than_the_truth(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 4))
@@ -211,7 +212,7 @@ def check_mixed(service: Service, plan: Plan, standing: Standing) -> None:
         assert candidates([*stays, [TARGET]]), standing
 
 
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @given(data=st.data())
 def test_with_members_that_take_no_part_it_never_says_more_either(data: st.DataObject) -> None:
     size = data.draw(st.integers(2, 4))

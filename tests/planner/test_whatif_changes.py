@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -22,6 +22,7 @@ from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
 from rebal.planner.rehearsal.whatif.leader import leader_time
 from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
 from rebal.planner.rehearsal.whatif.spec import CannotSimulateError, spec_of
+from tests.examples import examples
 from tests.planner.owners import group, member
 
 CLIENT_SIDE = ["range", "roundrobin", "sticky", "cooperative-sticky"]
@@ -250,7 +251,7 @@ def what_ifs(draw: st.DrawFn) -> tuple[GroupSnapshot, Changes]:
 
 
 @pytest.mark.parametrize("assignor", ALL)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(case=what_ifs())
 def test_what_always_holds(assignor: str, case: tuple[GroupSnapshot, Changes]) -> None:
     snapshot, changes = case
@@ -284,7 +285,7 @@ def server_specs(draw: st.DrawFn):
     return spec_of(snapshot, server_side=True)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(spec=server_specs())
 def test_uniform_is_balanced_and_at_rest_once_computed(spec) -> None:
     assignor = server_assignor("uniform")
