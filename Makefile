@@ -4,23 +4,30 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
+# Links that show the rooms as rebal.*, as an installed rebal does: for mypy, pyright and editors.
+LINKS  := build/typing/rebal
 
-.PHONY: help demo test test-fast test-full lint types bench lock clean
+.PHONY: help demo test test-fast test-full coverage lint types bench lock clean
 
 help:
 	@echo "make demo       the main job on bundled, really captured groups (no Kafka, no Java)"
 	@echo "make test       the tests; the live ones start Kafka on loopback and need Java 17"
 	@echo "make test-fast  the tests without Java, under a minute"
 	@echo "make test-full  every path and version, long stories included: two to three hours"
+	@echo "make coverage   the share of the statements that the tests without Java run"
 	@echo "make lint types bench lock clean"
 
-$(READY): pyproject.toml requirements.lock
+$(READY): pyproject.toml requirements.lock | $(LINKS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "rebal needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
+
+$(LINKS):
+	@mkdir -p $@
+	@for room in cli groups inspectors planner; do ln -sfn ../../../$$room $@/$$room; done
 
 demo: $(READY)
 	@$(BIN)/rebal demo
@@ -35,20 +42,27 @@ test: $(READY)
 	$(PYTEST) -m "live or package" --durations=0 --durations-min=0.05 && exit $$pure
 
 test-fast: $(READY)
-	$(PYTEST) -n auto -m "not live and not package and not slow"
+	HYPOTHESIS_PROFILE=quick $(PYTEST) -n auto -m "not live and not package and not slow"
 
 test-full: $(READY)
 	REBAL_FULL=1 $(PYTEST) --durations=0 --durations-min=0.05
+
+coverage: $(READY)
+	rm -rf build/coverage
+	$(BIN)/coverage run -m pytest -n auto -m "not live and not package" -q
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# mypy sees the rooms as rebal.* through a folder of links, as an installed rebal does.
+# Both at once, each on a core of its own; pyright only resolves the imports, as an editor does.
 types: $(READY)
-	@mkdir -p build/typing/rebal
-	@for room in cli groups inspectors planner; do ln -sfn ../../../$$room build/typing/rebal/$$room; done
-	MYPYPATH=build/typing $(BIN)/mypy --strict --explicit-package-bases -p rebal
+	@$(BIN)/basedpyright >build/pyright.log 2>&1 & resolving=$$!; \
+	MYPYPATH=build/typing $(BIN)/mypy --strict --explicit-package-bases -p rebal; typed=$$?; \
+	wait $$resolving; resolved=$$?; cat build/pyright.log; \
+	test $$typed = 0 && test $$resolved = 0
 
 bench: $(READY)
 	$(BIN)/python -m bench
