@@ -9,18 +9,13 @@ KNOWN: list[set[str]] = [
     {"rebal.cli.commands.plan_cmd", "rebal.cli.commands.plan_many"},
     {"rebal.cli.commands.verify_cmd", "rebal.cli.render.verification.live"},
     {"rebal.cli.options", "rebal.cli.scanned"},
-    {"rebal.inspectors.connection.config", "rebal.inspectors.connection.translate"},
     {"rebal.inspectors.fleet.sources.captured", "rebal.inspectors.fleet.sources.parquet"},
     {
         "rebal.inspectors.fleet.timeline.member_rows",
         "rebal.inspectors.fleet.timeline.members",
         "rebal.inspectors.fleet.timeline.rows",
     },
-    {
-        "rebal.planner.admission.memory",
-        "rebal.planner.admission.rejected",
-        "rebal.planner.context",
-    },
+    {"rebal.planner.admission.memory", "rebal.planner.admission.rejected", "rebal.planner.context"},
 ]
 
 
