@@ -9,7 +9,7 @@ from rebal.planner.context import EAGER, Context
 from rebal.planner.paths.way import Way
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules import Risk
-from rebal.planner.versions import unchecked_versions
+from rebal.planner.rules.version_faults import unchecked_versions
 
 
 def summary(context: Context, way: Way, code: int, findings: Sequence[Finding]) -> str:

@@ -9,26 +9,17 @@ import pytest
 from rebal.groups.clients import families
 from rebal.groups.model import Tri
 from rebal.planner.rules import evaluate, rules
-from rebal.planner.versions import (
-    BROKER,
-    Fault,
-    exact_version,
-    faults,
-    in_broker,
-    unchecked_versions,
-)
+from rebal.planner.rules.version_faults import BROKER, table, unchecked_versions
+from rebal.planner.versions import Fault, exact_version
 from tests.planner.builder import context_of
 
 
 def fault(fixed: Any, since: str = "2.4.0") -> Fault:
     return Fault(
-        rule="RB000",
         issue="none",
-        of="java",
         since=since,
         fixed=fixed,
-        when="always",
-        what="it breaks",
+        effect="it breaks",
         source="none",
     )
 
@@ -94,16 +85,19 @@ def test_exact_versions(text: str | None, version: tuple[int, ...] | None) -> No
     ],
 )
 def test_a_broker_that_says_its_line_only(said: str | None, there: Tri) -> None:
-    assert in_broker(fault(("4.0.2", "4.1.1"), since="4.0.0"), said) is there
+    assert fault(("4.0.2", "4.1.1"), since="4.0.0").in_broker(said) is there
 
 
 def test_the_table_names_rules_and_clients_that_exist() -> None:
-    assert {one.rule for one in faults()} <= set(rules())
-    assert {one.of for one in faults()} <= {*families(), BROKER}
-    assert len({(one.rule, one.issue, one.of) for one in faults()}) == len(faults())
-    for one in faults():
+    sets = table().sets
+    assert {one.id for one in sets} <= set(rules())
+    assert len({one.id for one in sets}) == len(sets)
+    assert {one.software for one in sets} <= {*families(), BROKER}
+    for known in sets:
+        assert len({one.issue for one in known.faults}) == len(known.faults) > 0
+    for one in (each for known in sets for each in known.faults):
         assert one.source
-        assert one.what
+        assert one.effect
         if isinstance(one.fixed, tuple):
             assert list(one.fixed) == sorted(one.fixed, key=exact_version)
             assert one.in_version(exact_version(one.fixed[-1]) or ()) is Tri.NO
@@ -130,7 +124,7 @@ def test_what_was_not_checked_is_named() -> None:
     assert unchecked_versions(context_of(known)) == ()
     assert unchecked_versions(context_of({**known, "cluster": {"version": "4.0"}})) == ()
     assert unchecked_versions(context_of({**known, "cluster": {"version": "2.8"}})) == (
-        "known faults of the broker's patch release: it says 2.8 only",
+        "known faults of the broker's patch release: only 2.8 is known",
     )
     spec = {
         "goal": "consumer",
@@ -142,10 +136,10 @@ def test_what_was_not_checked_is_named() -> None:
     }
     said = unchecked_versions(context_of(spec))
     assert said == (
-        "known faults of the client versions of a: its version is not exactly known",
-        "known faults of kafkajs: there is no table of them",
-        "known faults of the broker's patch release: it says 4.0 only",
+        "known faults of the client version of a: no exact version is known",
+        "known faults of kafkajs: rebal has no list of them",
+        "known faults of the broker's patch release: only 4.0 is known",
     )
     assert unchecked_versions(context_of({"members": [{"id": "a"}]})) == (
-        "known faults of the broker's version: it is not known",
+        "known faults of the broker version: the version is unknown",
     )

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rebal.planner.context import EAGER, Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.ahead import ahead, narrowing_step
 from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.scope import ahead, narrowing_step
 
 
 @rule(

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rehearsal.costs.timeouts import in_words, of_family
-from rebal.planner.rules.ahead import ahead
 from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.scope import ahead
 
 
 @rule(

@@ -7,8 +7,8 @@ from typing import Final
 
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.ahead import ahead
 from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.scope import ahead
 
 _NONE: Final = (None, "0", "0%")
 

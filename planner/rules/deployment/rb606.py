@@ -8,8 +8,8 @@ from rebal.groups.model import Tri
 from rebal.planner.admission.advice import start_fix
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.ahead import narrowing_step
 from rebal.planner.rules.registry import Trait, found, rule
+from rebal.planner.rules.scope import narrowing_step
 
 
 @rule(

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rebal.groups.model import Tri
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.ahead import narrowing_step
 from rebal.planner.rules.registry import Trait, found, rule
+from rebal.planner.rules.scope import narrowing_step
 
 
 @rule(

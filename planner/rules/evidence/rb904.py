@@ -11,8 +11,8 @@ from rebal.planner.admission.check import INCONSISTENT
 from rebal.planner.admission.rejected import label, rejected_again, still_out
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.ahead import narrowing_step
 from rebal.planner.rules.registry import Trait, found, rule
+from rebal.planner.rules.scope import narrowing_step
 
 _OPPOSITE: Final = {Tri.YES: Tri.NO, Tri.NO: Tri.YES, Tri.CANNOT_TELL: Tri.CANNOT_TELL}
 _OTHER_GROUP: Final = "Give that client a group id of its own."

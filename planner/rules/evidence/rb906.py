@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rebal.groups.model import Tri
 from rebal.planner.context import CONSUMER, Context, Facts
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.ahead import ahead
 from rebal.planner.rules.registry import Trait, found, rule
+from rebal.planner.rules.scope import ahead
 
 
 @rule(

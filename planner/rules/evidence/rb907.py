@@ -8,8 +8,8 @@ from rebal.groups.model import Tri
 from rebal.planner.admission.advice import restart_fix
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.ahead import ahead
 from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.scope import ahead
 
 
 @rule(

@@ -8,8 +8,8 @@ from rebal.groups.model import GroupType, Tri
 from rebal.planner.context import Context
 from rebal.planner.kip848 import POLICY, brokers, policy
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.kip848.online import moving_down, moving_up, speaks, unread
 from rebal.planner.rules.registry import rule
+from rebal.planner.rules.scope import from_consumer, read_brokers, to_consumer, unless_allowed
 
 
 @rule(
@@ -39,8 +39,8 @@ def brokers_do_not_move(context: Context) -> Iterator[Finding]:
     Cannot tell: version, features or settings were not read. A scan of the offsets topic has no
     settings; where it saw groups of the new kind, the brokers do have the feature.
     """
-    up = moving_up(context)
-    if not up and not moving_down(context):
+    up = to_consumer(context)
+    if not up and not from_consumer(context):
         return
     if up:
         answer = brokers(context)
@@ -49,12 +49,12 @@ def brokers_do_not_move(context: Context) -> Iterator[Finding]:
             "HOST:PORT upgrade --feature group.version=1 (describe shows what it is now)."
         )
         if answer.allows is Tri.CANNOT_TELL and not context.asked:
-            fix = unread(context)
-        yield from speaks(answer, fix)
+            fix = read_brokers(context)
+        yield from unless_allowed(answer, fix)
     converted = up and context.group.type is GroupType.CONSUMER
     if context.members and not converted:
         answer = policy(context, up=up)
         fix = f"Set {POLICY} on every broker; or take the offline way: an Empty group may change."
         if answer.allows is Tri.CANNOT_TELL:
-            fix = unread(context)
-        yield from speaks(answer, fix)
+            fix = read_brokers(context)
+        yield from unless_allowed(answer, fix)

@@ -8,8 +8,8 @@ from rebal.groups.model import Tri
 from rebal.planner.context import Context
 from rebal.planner.kip848 import fits, room
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.kip848.online import moving_up, speaks, still_classic, unread
 from rebal.planner.rules.registry import rule
+from rebal.planner.rules.scope import read_brokers, still_classic, to_consumer, unless_allowed
 
 
 @rule(
@@ -39,12 +39,12 @@ def too_many_members(context: Context) -> Iterator[Finding]:
     whether each old member has left before the new one comes.
     """
     classic = still_classic(context)
-    if not moving_up(context) or not classic:
+    if not to_consumer(context) or not classic:
         return
     answer = fits(context, up=True)
     if answer.allows is Tri.YES:
         answer = room(context, classic)
     fix = "Raise group.consumer.max.size, or scale the group down for the change."
     if not context.snapshot.cluster.settings:
-        fix = unread(context)
-    yield from speaks(answer, fix)
+        fix = read_brokers(context)
+    yield from unless_allowed(answer, fix)

@@ -8,8 +8,8 @@ from rebal.groups.model import Tri
 from rebal.planner.context import Context
 from rebal.planner.kip848 import user_data
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.kip848.online import moving_up, speaks
 from rebal.planner.rules.registry import rule
+from rebal.planner.rules.scope import to_consumer, unless_allowed
 
 
 @rule(
@@ -35,10 +35,10 @@ def assignment_user_data(context: Context) -> Iterator[Finding]:
 
     Cannot tell: the bytes of a member were not read.
     """
-    if not moving_up(context) or not context.classic:
+    if not to_consumer(context) or not context.classic:
         return
     answer = user_data(context)
     fix = "Move to one of Kafka's own assignors first: rebal plan-upgrade --to cooperative."
     if answer.allows is Tri.CANNOT_TELL:
         fix = "Take the snapshot again, live, with DESCRIBE on the group."
-    yield from speaks(answer, fix)
+    yield from unless_allowed(answer, fix)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
-from rebal.planner.versions import broker_faults
+from rebal.planner.rules.version_faults import faults_of, version_findings
 
 
 @rule(
@@ -38,4 +38,4 @@ def no_consumer_protocol(context: Context) -> Iterator[Finding]:
             "this is a Kafka Streams program: its way is KIP-1071 (group.protocol=streams), not "
             "group.protocol=consumer."
         )
-        yield from broker_faults(context, "RB404")
+        yield from version_findings(context, faults_of("RB404"))

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rebal.groups.model import GroupType, Tri
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.kip848.online import moving_up, still_classic
 from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.scope import still_classic, to_consumer
 
 
 @rule(
@@ -33,7 +33,7 @@ def regular_expression(context: Context) -> Iterator[Finding]:
     Cannot tell: for members of librdkafka that still speak the classic protocol. Fires: for a
     member whose expression the broker already has while others are still to come.
     """
-    if not moving_up(context):
+    if not to_consumer(context):
         return
     classic = still_classic(context)
     ahead = [facts for facts in context.members if facts.member.subscribed_regex]

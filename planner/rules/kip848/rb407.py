@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.kip848.online import moving_up, still_classic
 from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.scope import still_classic, to_consumer
 
 
 @rule(
@@ -28,7 +28,7 @@ def newcomer_is_refused(context: Context) -> Iterator[Finding]:
     How to fix it: stop the old process before the new one starts (a StatefulSet, Recreate, or
     maxSurge 0), and let it close properly.
     """
-    if not moving_up(context):
+    if not to_consumer(context):
         return
     static = [f for f in still_classic(context) if f.member.instance_id is not None]
     if static:

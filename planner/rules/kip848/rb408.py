@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rebal.groups.model import GroupType, Member, Tri
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.kip848.online import moving_up
 from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.scope import to_consumer
 
 
 @rule(
@@ -32,7 +32,7 @@ def assignor_not_kept(context: Context) -> Iterator[Finding]:
     Cannot tell: the topics of a member are not known. It does not fire where the group is not on
     range, where each member has one topic only, or where the broker's default is range.
     """
-    if not moving_up(context) or context.elected != "range":
+    if not to_consumer(context) or context.elected != "range":
         return
     if context.group.type is GroupType.CONSUMER:
         return

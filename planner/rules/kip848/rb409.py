@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.kip848.online import moving_up
 from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.scope import to_consumer
 
 
 @rule(
@@ -27,7 +27,7 @@ def racks(context: Context) -> Iterator[Finding]:
     How to fix it: measure the traffic with the first members; stay on the classic protocol where
     racks matter.
     """
-    if not moving_up(context):
+    if not to_consumer(context):
         return
     named = [
         facts

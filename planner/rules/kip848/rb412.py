@@ -8,8 +8,8 @@ from rebal.groups.clients import NEVER, UNKNOWN, family
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.kip848.online import moving_up, still_classic
 from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.scope import still_classic, to_consumer
 from rebal.planner.versions import exact_version
 
 
@@ -34,7 +34,7 @@ def no_kip848_client(context: Context) -> Iterator[Finding]:
     Cannot tell: which version a member runs, or from which version its client can, is not known.
     Members whose client is not known at all are RB906's business.
     """
-    if not moving_up(context):
+    if not to_consumer(context):
         return
     ahead = still_classic(context)
     for answer, what in (

@@ -8,7 +8,8 @@ from rebal.groups.model import Tri
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
-from rebal.planner.versions import cooperates, exact_version
+from rebal.planner.rules.scope import to_cooperative
+from rebal.planner.versions import exact_version
 
 
 @rule(
@@ -35,7 +36,7 @@ def mixed_languages(context: Context) -> Iterator[Finding]:
     Cannot tell is all that it says: which member leads is the coordinator's choice at each
     generation, and describing a group does not show it.
     """
-    if not cooperates(context):
+    if not to_cooperative(context):
         return
     java = [facts for facts in context.members if _reads_four_bytes(facts.family, facts.version)]
     go = [facts for facts in context.members if facts.family == "franz-go"]

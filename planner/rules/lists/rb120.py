@@ -9,8 +9,8 @@ from typing import Final
 from rebal.groups.model import Departed, Tri
 from rebal.planner.context import CONSUMER, Context
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.ahead import ahead
 from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.scope import ahead
 
 _NAMED: Final = 3
 

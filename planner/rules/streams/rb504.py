@@ -10,7 +10,7 @@ from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.programs import INCREMENTAL, offers
 from rebal.planner.rules.registry import found, rule
-from rebal.planner.versions import client_faults
+from rebal.planner.rules.version_faults import faults_of, version_findings
 
 
 @rule(
@@ -53,4 +53,4 @@ def connect(context: Context) -> Iterator[Finding]:
         members=eager,
         fix=restart_fix(context, eager or context.members, change="Remove connect.protocol=eager."),
     )
-    yield from client_faults(context, "RB504", family="connect")
+    yield from version_findings(context, faults_of("RB504"))

@@ -1,0 +1,75 @@
+"""What rules share: when they apply, which members a plan still changes, and before which step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebal.groups.model import GroupType, Tri
+from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, Facts
+from rebal.planner.kip848 import Answer
+from rebal.planner.plan import Finding
+from rebal.planner.rules.registry import found
+
+
+def to_cooperative(context: Context) -> bool:
+    """Return whether a plan to COOPERATIVE is being made that has steps left.
+
+    A group that runs well, cooperative or not, gets no warnings about its clients' versions.
+    """
+    return (
+        context.planning
+        and context.classic
+        and context.goal == COOPERATIVE
+        and len(context.settled) < len(context.members)
+    )
+
+
+def to_consumer(context: Context) -> bool:
+    """Return whether a plan is being made to move consumers to KIP-848 (not Streams or Connect)."""
+    return (
+        context.planning
+        and context.goal == CONSUMER
+        and context.group.type in (GroupType.CLASSIC, GroupType.UNKNOWN, GroupType.CONSUMER)
+        and context.group.protocol_type in ("consumer", None)
+        and not context.streams
+    )
+
+
+def from_consumer(context: Context) -> bool:
+    """Return whether a plan is being made to move a KIP-848 group back to a classic assignor.
+
+    The goal `cooperative` alone is no such move: a KIP-848 group moves single partitions as it is.
+    """
+    back = context.goal == EAGER or (context.only_target and context.goal != CONSUMER)
+    return context.planning and context.group.type is GroupType.CONSUMER and back
+
+
+def still_classic(context: Context) -> tuple[Facts, ...]:
+    """Return the members that use the classic protocol; of a KIP-848 group, those known to."""
+    if context.group.type is not GroupType.CONSUMER:
+        return context.members
+    return tuple(f for f in context.members if f.member.protocol_type == "classic")
+
+
+def ahead(context: Context) -> tuple[Facts, ...]:
+    """Return the members that the plan's steps still change."""
+    return still_classic(context) if context.goal == CONSUMER else context.ahead
+
+
+def narrowing_step(context: Context) -> int | None:
+    """Return the step that drops the old assignor; None (every step) where none is dropped."""
+    return None if context.goal == CONSUMER else context.narrow_step
+
+
+def unless_allowed(answer: Answer, fix: str) -> Iterator[Finding]:
+    """Yield the finding of a condition that does not allow the path; none where it does."""
+    if answer.allows is not Tri.YES:
+        result = Tri.YES if answer.allows is Tri.NO else Tri.CANNOT_TELL
+        yield found(f"{answer.why}.", result=result, members=answer.members, fix=fix)
+
+
+def read_brokers(context: Context) -> str:
+    """Return how to read what only the brokers report."""
+    if context.asked:
+        return "Allow DESCRIBE_CONFIGS on the cluster and take the snapshot again."
+    return "Name a broker with -b HOST:PORT. Reading its settings needs DESCRIBE_CONFIGS."

@@ -1,0 +1,272 @@
+"""The rules that differ only in data: known faults of client and broker versions.
+
+version_faults.yaml declares them, with their documentation. A fault is reported only where an exact
+version has it; `unchecked_versions` lists what could not be checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from textwrap import fill
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+import yaml
+
+from rebal.groups.model import GroupType, Record, Tri
+from rebal.planner.context import CONSUMER, Context, Facts
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules.registry import Rule, found, register
+from rebal.planner.rules.scope import from_consumer, to_consumer, to_cooperative
+from rebal.planner.versions import Fault, Version, exact_version, numbers, shown
+
+BROKER: Final = "broker"
+_TITLES: Final = {"java": "Java", "streams": "Streams", "connect": "Connect"}
+# Streams and Connect call themselves Java: the group tells them apart.
+_PROGRAMS: Final = ("streams", "connect")
+_CONDITIONS: Final[Mapping[str, Callable[[Context], bool]]] = MappingProxyType(
+    {
+        "to-cooperative": to_cooperative,
+        "classic-plan": lambda context: context.planning and context.classic,
+        "to-consumer": to_consumer,
+        "to-or-from-consumer": lambda context: to_consumer(context) or from_consumer(context),
+        "streams": lambda context: context.streams,
+    }
+)
+
+
+class FaultSet(Record, frozen=True, kw_only=True):
+    """The known faults that one rule reports; version_faults.yaml explains the fields."""
+
+    id: str
+    software: str
+    faults: tuple[Fault, ...]
+    kip848: bool = False
+    bounded: bool = False
+    workaround: str = ""
+
+
+class FaultRule(FaultSet, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rule that is all data."""
+
+    title: str
+    severity: Severity
+    reference: str
+    applies: str
+    summary: str
+    why: str
+    fix: str
+
+
+class FaultTable(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The document version_faults.yaml."""
+
+    how_to_find_out: dict[str, str]
+    conditions: dict[str, str]
+    rules: tuple[FaultRule, ...]
+    others: tuple[FaultSet, ...]
+
+    @property
+    def sets(self) -> tuple[FaultSet, ...]:
+        """The faults of all rules."""
+        return (*self.rules, *self.others)
+
+
+@cache
+def table() -> FaultTable:
+    """Return all known faults, and the rules that are data."""
+    text = files("rebal.planner.rules").joinpath("version_faults.yaml").read_text(encoding="utf-8")
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return msgspec.convert(yaml.load(text, Loader=loader), FaultTable)
+
+
+def faults_of(rule_id: str) -> FaultSet:
+    """Return the faults that a rule reports."""
+    return next(one for one in table().sets if one.id == rule_id)
+
+
+def version_findings(context: Context, known: FaultSet) -> Iterator[Finding]:
+    """Yield at most one finding for the members, or the brokers, with faults of this set.
+
+    A version that is not exactly known gives none. A bounded set adds one for the members whose
+    bytes prove that their version has a fault.
+    """
+    if known.software == BROKER:
+        yield from _broker_finding(context, known)
+        return
+    yield from _client_finding(context, known)
+    if known.bounded:
+        yield from _bounded_findings(context, known)
+
+
+def unchecked_versions(context: Context) -> tuple[str, ...]:
+    """Return what could not be compared with the known faults, as clauses for a plan."""
+    made = []
+    open_ = [facts for facts in context.members if _version(facts, None) is None]
+    if open_:
+        made.append(
+            f"known faults of the client {'version' if len(open_) == 1 else 'versions'} of "
+            f"{context.named(open_)}: no exact version is known"
+        )
+    listed = {one.software for one in table().sets}
+    others = sorted({f.family for f in context.members if f.family and f.family not in listed})
+    if others:
+        made.append(f"known faults of {', '.join(others)}: rebal has no list of them")
+    version = context.snapshot.cluster.version
+    kip848 = context.goal == CONSUMER or context.group.type is GroupType.CONSUMER
+    if version is None:
+        made.append("known faults of the broker version: the version is unknown")
+    elif any(
+        isinstance(fault.fixed, tuple)
+        and _holds(context, fault)
+        and fault.in_broker(version) is Tri.CANNOT_TELL
+        for one in table().sets
+        if one.software == BROKER and one.kip848 is kip848
+        for fault in one.faults
+    ):
+        made.append(f"known faults of the broker's patch release: only {version} is known")
+    return tuple(made)
+
+
+def _client_finding(context: Context, known: FaultSet) -> Iterator[Finding]:
+    family = known.software if known.software in _PROGRAMS else None
+    faults = [fault for fault in known.faults if _holds(context, fault)]
+    hit: list[Facts] = []
+    there: dict[Fault, None] = {}
+    versions: list[Version] = []
+    # Members of one release have the same faults, and a group has few releases.
+    faulty: dict[Version, list[Fault]] = {}
+    for facts in context.members:
+        version = _version(facts, family)
+        if version is None or (family is None and facts.family != known.software):
+            continue
+        if version not in faulty:
+            faulty[version] = [fault for fault in faults if fault.in_version(version) is Tri.YES]
+        if faulty[version]:
+            hit.append(facts)
+            versions.append(version)
+            there |= dict.fromkeys(faulty[version])
+    if hit:
+        title = _TITLES.get(known.software, known.software)
+        releases = ", ".join(map(shown, sorted(set(versions))))
+        yield found(
+            f"{context.named(hit)} ({title} {releases}): {_listed(there)}.",
+            members=hit,
+            fix=_upgrade(title, there, known, lambda version: max(versions) < version),
+        )
+
+
+def _broker_finding(context: Context, known: FaultSet) -> Iterator[Finding]:
+    version = context.snapshot.cluster.version
+    there = [
+        fault
+        for fault in known.faults
+        if _holds(context, fault) and fault.in_broker(version) is Tri.YES
+    ]
+    if there:
+        yield found(
+            f"the brokers ({version}): {_listed(there)}.",
+            fix=_upgrade("the brokers", there, known, lambda _: True),
+        )
+
+
+def _bounded_findings(context: Context, known: FaultSet) -> Iterator[Finding]:
+    title = _TITLES.get(known.software, known.software)
+    for fault in known.faults:
+        if isinstance(fault.fixed, str):
+            continue
+        limit = fault.fixed[-1]
+        bounded = [
+            facts
+            for facts in context.members
+            if facts.version is None
+            and facts.older_than(limit) is Tri.YES
+            and facts.older_than(fault.since) is Tri.NO
+        ]
+        if bounded:
+            yield found(
+                f"{context.named(bounded)} ({title} below {limit}, by the bytes "
+                f"{'it sends' if len(bounded) == 1 else 'they send'}): {fault.effect} "
+                f"({fault.issue}).",
+                members=bounded,
+                fix=f"Upgrade {title} to {limit} or later.",
+            )
+
+
+def _version(facts: Facts, family: str | None) -> Version | None:
+    known = facts.family_proven or family is not None
+    return exact_version(facts.version) if known else None
+
+
+def _holds(context: Context, fault: Fault) -> bool:
+    """Return whether the group has what the fault requires."""
+    members = context.snapshot.members
+    if fault.requires == "racks":
+        return any(m.rack or (m.subscription and m.subscription.rack_id) for m in members)
+    if fault.requires == "static":
+        return any(member.instance_id is not None for member in members)
+    if fault.requires == "several-topics":
+        topics = {topic for m in members for topic in (*m.assignment, *m.subscribed_topics)}
+        sent = {topic for m in members if m.subscription for topic in m.subscription.topics}
+        return len(topics | sent) > 1
+    return True
+
+
+def _listed(there: Iterable[Fault]) -> str:
+    return "; ".join(f"{fault.effect} ({fault.issue}{_until(fault)})" for fault in there)
+
+
+def _until(fault: Fault) -> str:
+    if isinstance(fault.fixed, str):
+        return ", not fixed in any release" if fault.fixed == "open" else ""
+    *others, last = fault.fixed
+    return f", fixed in {', '.join(others)} and {last}" if others else f", fixed in {last}"
+
+
+def _upgrade(
+    what: str, there: Iterable[Fault], known: FaultSet, newer: Callable[[Version], bool]
+) -> str:
+    """Return the advice to use the first release that is free of all these faults."""
+    listed = list(there)
+    fixes = {numbers(text) for f in listed if isinstance(f.fixed, tuple) for text in f.fixed}
+    free = [
+        fix
+        for fix in sorted(fixes)
+        if newer(fix) and all(fault.in_version(fix) is Tri.NO for fault in listed)
+    ]
+    return f"Upgrade {what} to {shown(free[0])} or later." if free else known.workaround
+
+
+def _documented(one: FaultRule) -> str:
+    """Return the documentation that `rebal explain` prints."""
+    paragraphs = (
+        one.summary,
+        f"Why it matters: {one.why}",
+        f"How to find out: {table().how_to_find_out[one.software]}",
+        f"How to fix it: {one.fix}",
+        table().conditions[one.applies],
+    )
+    return "\n\n".join(
+        fill(text, 96, break_long_words=False, break_on_hyphens=False) for text in paragraphs
+    )
+
+
+def _check(one: FaultRule) -> Callable[[Context], Iterator[Finding]]:
+    applies = _CONDITIONS[one.applies]
+    return lambda context: version_findings(context, one) if applies(context) else iter(())
+
+
+for _one in table().rules:
+    register(
+        Rule(
+            id=_one.id,
+            severity=_one.severity,
+            title=_one.title,
+            reference=_one.reference,
+            doc=_documented(_one),
+            condition=_check(_one),
+        )
+    )

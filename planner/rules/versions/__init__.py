@@ -1,1 +1,0 @@
-"""Rules about faults of client and broker versions (RB2xx)."""
