@@ -35,7 +35,6 @@ SHORT = {
     "planner/paths/priced.py",
     "planner/paths/two_bounces.py",
     "planner/paths/way.py",
-    "planner/rules/ahead.py",
     "planner/verification/done.py",
 }
 # What a pure room must not reach for: files, processes, sockets, the clock's sleep.
