@@ -6,7 +6,8 @@
     verify        commands/verify_cmd.py      where a roll-out stands, and whether its gate holds
     simulate      commands/simulate_cmd.py    an assignor, offline, against a snapshot
     explain       commands/explain_cmd.py     what a rule says, and why
-    fleet         commands/fleet_cmd.py       all groups of a cluster, from its history
+    fleet scan    commands/fleet_scan_cmd.py    a cluster's history, into tables
+    fleet report  commands/fleet_report_cmd.py  its groups, in the order to take them
     demo          commands/demo_cmd.py        all of it on bundled groups
 
 A command's module is imported when the command is typed, and not before: `rebal --help` loads
@@ -24,21 +25,39 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from rebal.cli.errors import DONE, FAILED, STOPPED, USAGE, exit_code
-from rebal.cli.lazy import lazy_group
+from rebal.cli.lazy import Entry, lazy_group
 from rebal.groups.errors import RebalError
 
 if TYPE_CHECKING:
     from typer.core import TyperGroup
 
 COMMANDS: Final = (
-    ("inspect", "inspect_cmd", "Show what a group really runs, with evidence for each fact."),
-    ("doctor", "doctor_cmd", "Show which evidence you can get, and what grants the rest."),
-    ("plan-upgrade", "plan_cmd", "Plan the way to COOPERATIVE, step by step, each with its gate."),
-    ("verify", "verify_cmd", "Hold a plan's current step against the live group."),
-    ("simulate", "simulate_cmd", "Show what another assignor would do to a group; nothing moves."),
-    ("explain", "explain_cmd", "Explain a rule: what it found, why it matters, what to do."),
-    ("fleet", "fleet_cmd", "Read a whole cluster's history, and plan for all its groups."),
-    ("demo", "demo_cmd", "Walk through all of it on bundled groups; needs no Kafka."),
+    Entry("inspect", "inspect_cmd", "Show what a group really runs, with evidence for each fact."),
+    Entry("doctor", "doctor_cmd", "Show which evidence you can get, and what grants the rest."),
+    Entry(
+        "plan-upgrade", "plan_cmd", "Plan the way to COOPERATIVE, step by step, each with its gate."
+    ),
+    Entry("verify", "verify_cmd", "Hold a plan's current step against the live group."),
+    Entry(
+        "simulate", "simulate_cmd", "Show what another assignor would do to a group; nothing moves."
+    ),
+    Entry("explain", "explain_cmd", "Explain a rule: what it found, why it matters, what to do."),
+    Entry(
+        "fleet",
+        "",
+        "Read a whole cluster's history, and plan for all its groups.",
+        (
+            Entry(
+                "scan", "fleet_scan_cmd", "Read the history of all groups into tables, in one pass."
+            ),
+            Entry(
+                "report",
+                "fleet_report_cmd",
+                "Show which groups are ready, and in which order to take them.",
+            ),
+        ),
+    ),
+    Entry("demo", "demo_cmd", "Walk through all of it on bundled groups; needs no Kafka."),
 )
 # typer exports only the leaves of its usage errors; every version raises others of this base too.
 _TYPED_WRONG: Final[type[Exception]] = next(

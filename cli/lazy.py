@@ -1,42 +1,31 @@
-"""Commands whose modules are imported when they are typed, and not before."""
+"""How the command line loads its commands: each is imported when it is typed, and not before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from rebal.cli.greedy import GreedyCommand
 
+class Entry(NamedTuple):
+    """A command's name, its module in `rebal.cli.commands`, and one line of help.
 
-class LazyCommand(TyperCommand):
-    """A name and one line of help that become the real command when it is typed.
-
-    A module with several commands under one name builds their group by its own `build`.
+    An entry with commands `under` it has no module.
     """
 
-    def __init__(self, name: str, module: str, summary: str) -> None:
-        super().__init__(name, help=summary, short_help=summary, rich_markup_mode=None)
-        self._module = f"rebal.cli.commands.{module}"
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
-    ) -> Any:
-        """The real command's context: what is parsed and run from here on is the real command."""
-        module = import_module(self._module)
-        if hasattr(module, "build"):
-            return module.build().make_context(info_name, args, parent, **extra)
-        single = typer.Typer(rich_markup_mode=None, add_completion=False)
-        single.command(self.name, cls=GreedyCommand)(module.command)
-        return get_command(single).make_context(info_name, args, parent, **extra)
+    name: str
+    module: str
+    summary: str
+    under: tuple[Entry, ...] = ()
 
 
-def lazy_group(root: Callable[..., None], commands: Iterable[tuple[str, str, str]]) -> TyperGroup:
-    """A group of commands, each `(name, module, summary)`; `root`'s docstring is its help."""
+def lazy_group(root: Callable[..., None], commands: tuple[Entry, ...]) -> TyperGroup:
+    """Return a group of commands, none of them loaded; `root`'s docstring is its help."""
     app = typer.Typer(
         rich_markup_mode=None,
         add_completion=False,
@@ -46,6 +35,74 @@ def lazy_group(root: Callable[..., None], commands: Iterable[tuple[str, str, str
     app.callback()(root)
     group = get_command(app)
     assert isinstance(group, TyperGroup)
-    for name, module, summary in commands:
-        group.add_command(LazyCommand(name, module, summary))
+    for entry in commands:
+        made = lazy_group(_documented(entry.summary), entry.under) if entry.under else None
+        group.add_command(made or LazyCommand(entry), entry.name)
     return group
+
+
+def _documented(summary: str) -> Callable[[], None]:
+    def root() -> None: ...
+
+    root.__doc__ = summary
+    return root
+
+
+class LazyCommand(TyperCommand):
+    """An entry that becomes the real command when it is typed."""
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__(
+            entry.name, help=entry.summary, short_help=entry.summary, rich_markup_mode=None
+        )
+        self._module = f"rebal.cli.commands.{entry.module}"
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """Return the real command's context: it is parsed and run from here on."""
+        single = typer.Typer(rich_markup_mode=None, add_completion=False)
+        module = import_module(self._module)
+        single.command(self.name, cls=GreedyCommand)(module.command)
+        return get_command(single).make_context(info_name, args, parent, **extra)
+
+
+class GreedyCommand(TyperCommand):
+    """A command whose options that take `FILE…` or `PATH…` also take what follows their value.
+
+    A shell turns `--client-log pods/*.log` into one option and many words. Without this, each
+    word after the first would be taken for a group's name: so `FILE…` takes only files that exist.
+    `PATH…` is for commands that take no name: it takes folders, and what is not there, too.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat the option before everything that it takes, then parse."""
+        several = {
+            name: param.metavar == "PATH…"
+            for param in self.params
+            if getattr(param, "multiple", False)
+            and getattr(param, "metavar", "") in ("FILE…", "PATH…")
+            for name in param.opts
+        }
+        return super().parse_args(ctx, list(_repeat(args, several)))
+
+
+def _repeat(args: list[str], several: Mapping[str, bool]) -> Iterator[str]:
+    """`several` says of each option whether it takes any path, or existing files only."""
+    option = None
+    valued = False
+    for arg in args:
+        if arg in several:
+            option, valued = arg, False
+        elif (
+            option
+            and valued
+            and not arg.startswith("-")
+            and (several[option] or os.path.isfile(arg))
+        ):
+            yield option
+        elif option and valued:
+            option = None
+        else:
+            valued = True
+        yield arg

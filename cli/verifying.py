@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import timedelta
+import re
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from msgspec.structs import replace
 
-from rebal.cli import acceptance, output
+from rebal.cli import output, params
 from rebal.cli.errors import UsageError
+from rebal.groups.errors import RebalError
 from rebal.groups.evidence.assume import AssumptionError, apply_assumptions
-from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge
+from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Tri
 from rebal.planner.verification.confirm import ContradictedError, NothingToConfirmError, confirm
-from rebal.planner.verification.verify import Standing, entry_of, verify
+from rebal.planner.verification.verify import NOT_YET, Standing, entry_of, verify
 
 if TYPE_CHECKING:
     from rebal.cli.journal import Journal
+    from rebal.groups.model import GroupSnapshot
     from rebal.planner.plan import Accepted, Plan
     from rebal.planner.verification.journal import JournalEntry
 
@@ -50,7 +55,7 @@ class Verifying:
         self._accepted = accepted
         self._lists = tuple(lists)
         self._watching = watching
-        self._given = acceptance.sentences(accepted.families, accepted.ignore, expected)
+        self._given = params.sentences(accepted.families, accepted.ignore, expected)
         self._assumed: dict[str, AssignorList] | None = None
         # A gate that held before this watch began is not what it waits for.
         over = {entry.step for entry in book.entries if entry.gate == "yes"} if watching else set()
@@ -146,3 +151,73 @@ def _plain(entry: JournalEntry, other: JournalEntry) -> JournalEntry:
     """Without what differs at each look, and what is written once."""
     members = tuple(replace(member, assignors=None, software=None) for member in entry.members)
     return replace(entry, at=other.at, lag=other.lag, committed=other.committed, members=members)
+
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)\Z")
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+def watch_gate(
+    look: Callable[[], GroupSnapshot],
+    judge: Callable[[GroupSnapshot], Standing],
+    show: Callable[[Standing], None],
+    *,
+    seconds: float,
+    every: float,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Standing:
+    """The last standing: of the look that decided, or of the last one within `seconds`.
+
+    The first look must succeed: a wrong address is said at once. After it, a look that fails makes
+    the watch blind, from the last look that saw something on, which is shown and is never taken for
+    an answer; each look connects anew, so brokers may restart and tokens be replaced.
+
+    Raises:
+        RebalError: the first look failed.
+    """
+    end = clock() + seconds
+    standing: Standing | None = None
+    while True:
+        try:
+            standing = judge(look())
+        except RebalError as error:
+            if standing is None:
+                raise
+            standing = _blind(standing, str(error), now())
+        show(standing)
+        decided = standing.blind_since is None and standing.exit_code != NOT_YET
+        left = end - clock()
+        if decided or left <= 0:
+            return standing
+        sleep(min(every, left))
+
+
+def _blind(standing: Standing, why: str, at: datetime) -> Standing:
+    """What was known, with nothing of it an answer any more."""
+    return msgspec.structs.replace(
+        standing,
+        at=at,
+        gate=Tri.CANNOT_TELL,
+        why=("the group cannot be read now",),
+        next="wait, and restart nothing while nobody looks",
+        finished=False,
+        dangers=(),
+        findings=(),
+        blind_since=standing.blind_since or standing.at,
+        blind_why=why,
+        exit_code=NOT_YET,
+    )
+
+
+def duration(text: str) -> float:
+    """`30m`, `90s`, `1h` or seconds, in seconds.
+
+    Raises:
+        UsageError: anything else.
+    """
+    match = _DURATION.match(text.strip().lower())
+    if match is None:
+        raise UsageError(f"--for {text}: expected a duration such as 90s, 30m or 2h.")
+    return float(match[1]) * _UNITS[match[2]]

@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from rich.text import Text
 
 from rebal.cli import output
+from rebal.cli.app import run
 from rebal.cli.errors import FAILED, STOPPED, USAGE, worst
+from rebal.cli.files import read_text
+from rebal.groups.snapshot.documents import loads
 
 INDEX: Final = "index.yaml"
 MEANING: Final = {
@@ -48,9 +52,6 @@ def command() -> int:
 
 def walk(folder: Path) -> int:
     """The demo over the snapshots of `folder`, in the order of its index."""
-    from rebal.cli.files import read_text
-    from rebal.groups.snapshot.documents import loads
-
     index = loads(read_text(folder / INDEX), "yaml", INDEX, "rebal.demo/1", Index)
     _print([index.about, f"They are files in {folder}: go there to repeat any of this."])
     codes = []
@@ -67,8 +68,6 @@ def walk(folder: Path) -> int:
 
 
 def _run(args: Sequence[str]) -> int:
-    from rebal.cli.app import run
-
     _print(["", f"$ rebal {shlex.join(args)}", ""])
     code = run(args)
     if code:
@@ -77,6 +76,4 @@ def _run(args: Sequence[str]) -> int:
 
 
 def _print(lines: Sequence[str]) -> None:
-    from rich.text import Text
-
     output.page([Text(line) for line in lines])

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rebal.cli import options, output
+from rebal.cli import output, params
 from rebal.cli.errors import DONE, FAILED
 from rebal.cli.output import Format
+from rebal.cli.render.doctor import doctor_view
+from rebal.cli.render.text import command_line
+from rebal.groups.model import Tri
 
 if TYPE_CHECKING:
     from rebal.inspectors.kafka.doctor import DoctorReport
@@ -19,13 +22,13 @@ def command(
         str | None, typer.Argument(metavar="[GROUP]", help="The group to try it on.")
     ] = None,
     *,
-    bootstrap: options.Bootstrap = None,
-    command_config: options.CommandConfig = None,
-    overrides: options.Overrides = None,
-    profile: options.Profile = None,
-    timeout: options.Timeout = 10,
-    form: options.Output = Format.TEXT,
-    wide: options.Wide = False,
+    bootstrap: params.Bootstrap = None,
+    command_config: params.CommandConfig = None,
+    overrides: params.Overrides = None,
+    profile: params.Profile = None,
+    timeout: params.Timeout = 10,
+    form: params.Output = Format.TEXT,
+    wide: params.Wide = False,
 ) -> int:
     """Show which evidence you can get here, what is missing, and the ACL that would grant it.
 
@@ -34,13 +37,10 @@ def command(
     """
     from rebal.inspectors.kafka.doctor import examine
 
-    connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
+    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     report = examine(connection.config(), group)
     code = DONE if _logged_in(report) else FAILED
     if form is Format.TEXT:
-        from rebal.cli.render.common import command_line
-        from rebal.cli.render.doctor import doctor_view
-
         words = ["rebal", "inspect", group or "GROUP", "--probe", *connection.typed()]
         again = command_line(words)
         output.page(doctor_view(output.shown(report), output.escape(again)), wide=wide)
@@ -50,8 +50,6 @@ def command(
 
 
 def _logged_in(report: DoctorReport) -> bool:
-    from rebal.groups.model import Tri
-
     logins = [row for row in report.rows if row.source.startswith("login")]
     return any(row.available is Tri.YES for row in logins)
 

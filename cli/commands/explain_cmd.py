@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from rebal.cli import options, output
+from rebal.cli import output, params
 from rebal.cli.errors import DONE, UsageError
 from rebal.cli.output import Format
+from rebal.planner.rules import rules
 
 
 def command(
@@ -16,14 +17,12 @@ def command(
         str | None, typer.Argument(metavar="RULE", help="Its id, such as RB102; all if none.")
     ] = None,
     *,
-    form: options.Output = Format.TEXT,
+    form: params.Output = Format.TEXT,
 ) -> int:
     """Explain a rule: what it finds, why it matters, how to find out, how to fix it.
 
     Without RULE it lists all of them.
     """
-    from rebal.planner.rules import rules
-
     known = rules()
     if rule is not None and rule.upper() not in known:
         raise UsageError(f"there is no rule {rule}; rebal explain lists them all.")

@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rebal.cli import options, output
+from rebal.cli import output, params
 from rebal.cli.errors import FailOn, UsageError, judged, worst
+from rebal.cli.files import write_text
+from rebal.cli.fleet import make_fleet_report
+from rebal.cli.render.fleet.document import fleet_body
+from rebal.cli.render.fleet.markdown import fleet_markdown
+from rebal.cli.render.fleet.screen import fleet_view
 
 if TYPE_CHECKING:
     from rebal.cli.fleet import FleetReport
@@ -67,9 +72,9 @@ def command(
             "--rehearse-all", help="Rehearse every group for its cost, however many they are."
         ),
     ] = False,
-    wide: options.Wide = False,
-    fail_on: options.Severity = FailOn.BLOCK,
-    exit_zero: options.ExitZero = False,
+    wide: params.Wide = False,
+    fail_on: params.Severity = FailOn.BLOCK,
+    exit_zero: params.ExitZero = False,
 ) -> int:
     """Show which groups of a scan are ready for the change, and in which order to take them.
 
@@ -82,24 +87,18 @@ def command(
     if match is not None and group is not None:
         raise UsageError("--group is for one group: leave out --match.")
     chosen = form or _by_ending(out)
-    from rebal.cli.fleet import make_fleet_report
-
     if sys.stderr.isatty():
         output.say(f"reading {folder} …")
     report = make_fleet_report(folder, match=match, group=group, to=to, rehearse_all=rehearse_all)
     code = _code(report, fail_on, exit_zero)
     now = datetime.now(UTC)
     if chosen is FleetFormat.TEXT and out is None:
-        from rebal.cli.render.fleet.screen import fleet_view
-
         output.page(fleet_view(report, now=now, one=group, wide=wide), wide=wide)
         return code
     text = _text(report, chosen, code, now, group)
     if out is None:
         output.write(text)
     else:
-        from rebal.cli.files import write_text
-
         write_text(out, text)
         output.say(f"wrote {out}")
     return code
@@ -109,19 +108,13 @@ def _text(
     report: FleetReport, form: FleetFormat, code: int, now: datetime, group: str | None
 ) -> str:
     if form is FleetFormat.TEXT:
-        from rebal.cli.render.fleet.screen import fleet_view
-
         return output.render(fleet_view(report, now=now, one=group, wide=True), width=4000)
     if form is FleetFormat.MARKDOWN:
-        from rebal.cli.render.fleet.markdown import fleet_markdown
-
         return fleet_markdown(report, code, now)
     if form is FleetFormat.HTML:
         from rebal.cli.render.fleet.page import fleet_html
 
         return fleet_html(report, now)
-    from rebal.cli.render.fleet.document import fleet_body
-
     return output.envelope("fleet", fleet_body(report, whole=group is not None), code, form)
 
 

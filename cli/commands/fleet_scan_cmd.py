@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rebal.cli import options, output
+from rebal.cli import output, params
 from rebal.cli.errors import DONE, UsageError
+from rebal.cli.render.fleet.summary import summary_body, summary_lines
+from rebal.inspectors.errors import SettingError
 
 if TYPE_CHECKING:
     from rebal.inspectors.fleet.job import Say, Tasks
@@ -44,11 +46,11 @@ def command(
             "--request-log", metavar="PATH…", help="The brokers' request logs (.gz too), folders."
         ),
     ] = None,
-    bootstrap: options.Bootstrap = None,
-    command_config: options.CommandConfig = None,
-    overrides: options.Overrides = None,
-    profile: options.Profile = None,
-    timeout: options.Timeout = 10,
+    bootstrap: params.Bootstrap = None,
+    command_config: params.CommandConfig = None,
+    overrides: params.Overrides = None,
+    profile: params.Profile = None,
+    timeout: params.Timeout = 10,
     full: Annotated[
         bool, typer.Option("--full", help="Start anew; do not go on from the tables in DIR.")
     ] = False,
@@ -82,7 +84,7 @@ def command(
         raise UsageError(f"{named}: give one source of records for one scan.")
     config = tokens = None
     if not given and (bootstrap or profile or command_config or not request_log):
-        connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
+        connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
         config = connection.config()
         with _as_usage():
             from rebal.inspectors.fleet.sources.kafka_options import token_address
@@ -107,8 +109,6 @@ def command(
     )
     with _as_usage(), _progress() as (say, tasks):
         manifest = run_scan(order, say, tasks)
-    from rebal.cli.render.fleet.summary import summary_body, summary_lines
-
     if form is output.Format.TEXT:
         for line in summary_lines(manifest, out):
             output.say(line)
@@ -128,8 +128,6 @@ def _pair(text: str) -> tuple[str, str]:
 @contextmanager
 def _as_usage() -> Iterator[None]:
     """What Java's client cannot do is said as what was typed wrong."""
-    from rebal.inspectors.errors import SettingError
-
     try:
         yield
     except SettingError as error:

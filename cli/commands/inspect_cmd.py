@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
-from rebal.cli import options, output, scanned
+from rebal.cli import output, params, sources
 from rebal.cli.errors import BLOCKED, DONE, FAILED, FailOn, UsageError, judged, worst
+from rebal.cli.files import save_snapshot
 from rebal.cli.output import FindingsFormat
+from rebal.groups.evidence.merge import merge
+from rebal.groups.model import GroupSnapshot, Tri
+from rebal.groups.snapshot.redact import redact as redacted
+from rebal.planner.plan import Severity
 
 if TYPE_CHECKING:
     from rebal.cli.report import Report
-    from rebal.groups.model import GroupSnapshot
-    from rebal.inspectors.connection.config import ClusterConfig
     from rebal.inspectors.kafka.read import GroupFailure
 
 
@@ -28,24 +29,24 @@ def command(
         list[str] | None, typer.Argument(metavar="GROUP", help="The groups to read.")
     ] = None,
     *,
-    bootstrap: options.Bootstrap = None,
-    command_config: options.CommandConfig = None,
-    overrides: options.Overrides = None,
-    profile: options.Profile = None,
-    timeout: options.Timeout = 10,
+    bootstrap: params.Bootstrap = None,
+    command_config: params.CommandConfig = None,
+    overrides: params.Overrides = None,
+    profile: params.Profile = None,
+    timeout: params.Timeout = 10,
     match: Annotated[
         str | None,
         typer.Option(metavar="REGEX", help="All groups whose whole name matches."),
     ] = None,
     all_groups: Annotated[bool, typer.Option("--all", help="All groups of the cluster.")] = False,
-    probe: options.Probe = False,
-    assignors: options.Assignors = None,
-    request_log: options.RequestLog = None,
-    client_log: options.ClientLog = None,
-    log_timezone: options.LogTimezone = None,
-    inventory: options.Inventory = None,
-    evidence: scanned.Evidence = None,
-    snapshot: options.Snapshot = None,
+    probe: params.Probe = False,
+    assignors: params.Assignors = None,
+    request_log: params.RequestLog = None,
+    client_log: params.ClientLog = None,
+    log_timezone: params.LogTimezone = None,
+    inventory: params.Inventory = None,
+    evidence: params.Evidence = None,
+    snapshot: params.Snapshot = None,
     save: Annotated[
         bool, typer.Option("--save", help="Save each group here as <group>.rebal.yaml.")
     ] = False,
@@ -59,9 +60,9 @@ def command(
     form: Annotated[
         FindingsFormat, typer.Option("--output", "-o", help="How to print the answer.")
     ] = FindingsFormat.TEXT,
-    wide: options.Wide = False,
-    fail_on: options.Severity = FailOn.BLOCK,
-    exit_zero: options.ExitZero = False,
+    wide: params.Wide = False,
+    fail_on: params.Severity = FailOn.BLOCK,
+    exit_zero: params.ExitZero = False,
 ) -> int:
     """Show what groups really run: state, rebalance protocol, members, lists, evidence, findings.
 
@@ -73,31 +74,33 @@ def command(
         raise UsageError("--redact is for saving: add --save or --save-to FILE.")
     if assignors and not probe:
         raise UsageError("--assignor says what to probe for: add --probe.")
-    connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
+    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     failures: Sequence[GroupFailure] = ()
     offline = False
     if snapshot is not None:
         if groups or match or all_groups:
             raise UsageError("give groups to read live or --snapshot FILE, not both.")
-        seen: Sequence[GroupSnapshot] = [options.snapshot_for(None, snapshot, probe=probe)]
+        seen = [sources.snapshot_for(None, snapshot, probe=probe)]
     elif not (groups or match or all_groups):
         raise UsageError("which group? Name one, or --all, or --match REGEX, or --snapshot FILE.")
-    elif evidence is not None and scanned.is_offline(connection, probe=probe):
-        seen = scanned.snapshots(evidence, groups or (), match=match, all_groups=all_groups)
+    elif evidence is not None and sources.takes_scan(connection, probe=probe):
+        seen = sources.scan_snapshots(evidence, groups or (), match=match, all_groups=all_groups)
         offline = True
     else:
-        seen, failures = _read(
+        seen, failures = sources.read_live(
             connection.config(),
             groups or (),
             match=match,
             all_groups=all_groups,
             probe=probe,
             assignors=assignors or (),
+            meanwhile=("rebal.cli.report", "rebal.cli.render.inspection.screen"),
         )
-    observations = options.evidence_files(request_log, client_log, inventory, log_timezone)
+    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
+    observations = files.observations()
     if not offline:
-        observations += scanned.observations(evidence, [one.group.group_id for one in seen])
-    seen = [options.with_evidence(one, observations) for one in seen]
+        observations += sources.scan_observations(evidence, [one.group.group_id for one in seen])
+    seen = [merge(one, observations) for one in seen]
     if save or save_to:
         _save(seen, save_to, redact)
     from rebal.cli.report import make_report
@@ -116,46 +119,12 @@ def command(
     return code
 
 
-def _read(
-    config: ClusterConfig,
-    names: Sequence[str],
-    *,
-    match: str | None,
-    all_groups: bool,
-    probe: bool,
-    assignors: Sequence[str],
-) -> tuple[list[GroupSnapshot], list[GroupFailure]]:
-    from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups
-
-    selected = select_groups(config, names, match=match, all_groups=all_groups)
-    chosen = selected.group_ids
-    if len(chosen) > 1 and sys.stderr.isatty():
-        output.say(f"reading {len(chosen)} groups …")
-    pool = ThreadPoolExecutor(1)
-    reading = pool.submit(read_groups, config, chosen, probe=probe, assignors=tuple(assignors))
-    # What the answer needs is loaded while the brokers are asked. The pool is not waited for:
-    # somebody who presses Ctrl-C goes at once.
-    for module in ("report", "render.inspection.screen"):
-        import_module(f"rebal.cli.{module}")
-    pool.shutdown(wait=False)
-    answers = reading.result()
-    return (
-        [answer for answer in answers if not isinstance(answer, GroupFailure)],
-        [*(a for a in answers if isinstance(a, GroupFailure)), *selected.unlisted],
-    )
-
-
 def _save(seen: Sequence[GroupSnapshot], save_to: Path | None, redact: bool) -> None:
-    from rebal.cli.files import save_snapshot
-
     if save_to is not None and len(seen) > 1 and not save_to.is_dir():
         raise UsageError(f"--save-to {save_to}: several groups need a folder that exists.")
     for one in seen:
-        if redact:
-            from rebal.groups.snapshot.redact import redact as redacted
-
-            one = redacted(one)  # noqa: PLW2901
-        output.say(f"saved {save_snapshot(one, save_to or Path.cwd())}")
+        kept = redacted(one) if redact else one
+        output.say(f"saved {save_snapshot(kept, save_to or Path.cwd())}")
 
 
 def _show(
@@ -180,10 +149,8 @@ def _show(
 
 
 def _print(reports: Iterable[Report], wide: bool, probed: bool, typed: Sequence[str]) -> None:
-    from rich.text import Text
-
-    from rebal.cli.render.common import command_line
     from rebal.cli.render.inspection.screen import inspect_view, next_step
+    from rebal.cli.render.text import command_line
 
     for n, report in enumerate(reports):
         step, *more = next_step(report, probed).split()
@@ -195,9 +162,6 @@ def _print(reports: Iterable[Report], wide: bool, probed: bool, typed: Sequence[
 
 
 def _code(report: Report) -> int:
-    from rebal.groups.model import Tri
-    from rebal.planner.plan import Severity
-
     blocked = any(
         finding.severity is Severity.BLOCK
         and finding.result is Tri.YES

@@ -6,17 +6,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from msgspec.structs import replace
 
-from rebal.cli import acceptance, options, output, scanned
-from rebal.cli.errors import FailOn, UsageError, judged
+from rebal.cli import output, params, sources
+from rebal.cli.errors import FAILED, FailOn, UsageError, judged, worst
+from rebal.cli.files import write_text
 from rebal.cli.output import PlanFormat
+from rebal.cli.render.findings import exported
+from rebal.cli.render.plans.markdown import plan_markdown
+from rebal.cli.render.plans.screen import plan_list_view, plan_view
+from rebal.groups.evidence.assume import AssumptionError, apply_assumptions
+from rebal.groups.evidence.merge import merge
+from rebal.groups.model import GroupSnapshot
+from rebal.planner.paths import NotPlannedError, make_plan
+from rebal.planner.plan import Plan, dump_plan
+from rebal.planner.rehearsal.costs.cost import Speed
 
 if TYPE_CHECKING:
-    from rebal.groups.model import GroupSnapshot
-    from rebal.planner.plan import Plan
+    from rebal.inspectors.kafka.read import GroupFailure
+
+_ORDER: Final = ("blocked", "unproven", "ready", "done")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,23 +60,23 @@ def command(
         str | None,
         typer.Option(metavar="RE", help="All groups whose whole name matches, a line each."),
     ] = None,
-    snapshot: options.Snapshot = None,
-    bootstrap: options.Bootstrap = None,
-    command_config: options.CommandConfig = None,
-    overrides: options.Overrides = None,
-    profile: options.Profile = None,
-    timeout: options.Timeout = 10,
-    probe: options.Probe = False,
-    assignors: options.Assignors = None,
-    request_log: options.RequestLog = None,
-    client_log: options.ClientLog = None,
-    log_timezone: options.LogTimezone = None,
-    inventory: options.Inventory = None,
-    evidence: scanned.Evidence = None,
-    expect_members: acceptance.ExpectMembers = None,
-    assume: acceptance.Assume = None,
-    assume_family: acceptance.AssumeFamily = None,
-    ignore: acceptance.Ignore = None,
+    snapshot: params.Snapshot = None,
+    bootstrap: params.Bootstrap = None,
+    command_config: params.CommandConfig = None,
+    overrides: params.Overrides = None,
+    profile: params.Profile = None,
+    timeout: params.Timeout = 10,
+    probe: params.Probe = False,
+    assignors: params.Assignors = None,
+    request_log: params.RequestLog = None,
+    client_log: params.ClientLog = None,
+    log_timezone: params.LogTimezone = None,
+    inventory: params.Inventory = None,
+    evidence: params.Evidence = None,
+    expect_members: params.ExpectMembers = None,
+    assume: params.Assume = None,
+    assume_family: params.AssumeFamily = None,
+    ignore: params.Ignore = None,
     reason: Annotated[
         list[str] | None,
         typer.Option(metavar="TEXT", help="Why a rule is ignored: one for each --ignore, or one."),
@@ -84,9 +96,9 @@ def command(
         Path | None,
         typer.Option("--out", metavar="FILE", help="Write the plan here too (.yaml or .json)."),
     ] = None,
-    wide: options.Wide = False,
-    fail_on: options.Severity = FailOn.BLOCK,
-    exit_zero: options.ExitZero = False,
+    wide: params.Wide = False,
+    fail_on: params.Severity = FailOn.BLOCK,
+    exit_zero: params.ExitZero = False,
 ) -> int:
     """Plan the way to another rebalance protocol, step by step, each with its gate and roll-back.
 
@@ -97,59 +109,53 @@ def command(
     if assignors and not probe:
         raise UsageError("--assignor says what to probe for: add --probe.")
     ending = _ending(out)
-    connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
+    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     wishes = Wishes(
         to=to,
         expect_members=expect_members,
-        families=acceptance.families_of(assume_family or ()),
-        ignore=acceptance.ignored(ignore or (), reason or ()),
+        families=params.families_of(assume_family or ()),
+        ignore=params.ignored(ignore or (), reason or ()),
         restart_seconds=restart_seconds,
         batch=_batch(batch),
         options=tuple(connection.typed()),
     )
+    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
     if all_groups or match is not None:
-        from rebal.cli.commands.plan_many import plan_many
-
-        _refuse_with_many(group, snapshot, out, assume, form)
-        if evidence is not None and scanned.is_offline(connection, probe=probe):
+        _check_many(group, snapshot, out, assume, form)
+        if evidence is not None and sources.takes_scan(connection, probe=probe):
             raise UsageError(
                 "--all and --match ask brokers: name one with -b; all groups as the scan saw them: "
                 f"rebal fleet report {evidence}."
             )
-        return plan_many(
+        observations = files.observations()
+        found, failures = sources.read_live(
             connection.config(),
-            wishes,
+            (),
             match=match,
+            all_groups=match is None,
             probe=probe,
             assignors=assignors or (),
-            observations=options.evidence_files(request_log, client_log, inventory, log_timezone),
-            evidence=evidence,
-            form=form,
-            wide=wide,
-            fail_on=fail_on,
-            exit_zero=exit_zero,
         )
-    seen = options.snapshot_for(
+        names = [one.group.group_id for one in found]
+        observations += sources.scan_observations(evidence, names)
+        plans = [plan_of(merge(one, observations), wishes) for one in found]
+        codes = [judged(plan.exit_code, plan.findings, fail_on, exit_zero) for plan in plans]
+        code = worst([*codes, *(FAILED for _ in failures)])
+        _print_many(plans, failures, wishes, code, form, wide=wide)
+        return code
+    seen = sources.snapshot_for(
         group,
         snapshot,
         connection,
         probe=probe,
         assignors=assignors or (),
-        request_log=request_log,
-        client_log=client_log,
-        inventory=inventory,
-        log_timezone=log_timezone,
-        evidence=evidence,
+        files=files,
+        scan=evidence,
     )
-    import msgspec
-
     plan = plan_of(seen, wishes, assume or (), out)
     code = judged(plan.exit_code, plan.findings, fail_on, exit_zero)
-    plan = msgspec.structs.replace(plan, exit_code=code)
+    plan = replace(plan, exit_code=code)
     if out is not None and ending is not None:
-        from rebal.cli.files import write_text
-        from rebal.planner.plan import dump_plan
-
         write_text(out, dump_plan(plan, "json" if ending == "json" else "yaml"))
         output.say(f"wrote {out}")
     old = group is None or evidence is not None
@@ -165,10 +171,6 @@ def plan_of(
     Raises:
         UsageError: no such goal, or an assumption that does not fit the group.
     """
-    from rebal.groups.evidence.assume import AssumptionError, apply_assumptions
-    from rebal.planner.paths import NotPlannedError, make_plan
-    from rebal.planner.rehearsal.costs.cost import Speed
-
     try:
         seen, assumed = apply_assumptions(seen, assume)
         return make_plan(
@@ -188,24 +190,16 @@ def plan_of(
 
 def _print(plan: Plan, form: PlanFormat, *, now: datetime | None, wide: bool) -> None:
     if form is PlanFormat.TEXT:
-        from rebal.cli.render.plans.screen import plan_view
-
         output.page(plan_view(plan, now=now, wide=wide), wide=wide)
     elif form is PlanFormat.MARKDOWN:
-        from rebal.cli.render.plans.markdown import plan_markdown
-
         output.write(plan_markdown(plan))
     elif form in (PlanFormat.SARIF, PlanFormat.GITHUB):
-        from rebal.cli.render.findings import exported
-
         output.write(exported(form, plan))
     else:
-        from rebal.planner.plan import dump_plan
-
         output.write(dump_plan(plan, "json" if form is PlanFormat.JSON else "yaml"))
 
 
-def _refuse_with_many(
+def _check_many(
     group: str | None,
     snapshot: Path | None,
     out: Path | None,
@@ -240,3 +234,47 @@ def _ending(out: Path | None) -> str | None:
     if ending not in ("yaml", "yml", "json"):
         raise UsageError(f"--out {out}: the ending says the format: use .yaml, .yml or .json.")
     return ending
+
+
+def _print_many(
+    plans: list[Plan],
+    failures: Sequence[GroupFailure],
+    wishes: Wishes,
+    code: int,
+    form: PlanFormat,
+    *,
+    wide: bool,
+) -> None:
+    """Print one line a group, the worst first."""
+    plans.sort(key=lambda plan: (_ORDER.index(plan.verdict), plan.group_id))
+    if form is PlanFormat.TEXT:
+        words = ["--to", wishes.to] if wishes.to != "cooperative" else []
+        view = plan_list_view(plans, (*words, *wishes.options))
+        output.page(view, wide=wide)
+    elif form in (PlanFormat.SARIF, PlanFormat.GITHUB):
+        unread = {failure.name: failure.message for failure in failures}
+        output.write(exported(form, *plans, failures=unread))
+    else:
+        body = {
+            "plans": [_line(plan) for plan in plans],
+            "failures": output.failures_body(failures),
+        }
+        output.write(output.envelope("plans", body, code, form))
+    for failure in failures:
+        output.say(failure.message)
+
+
+def _line(plan: Plan) -> dict[str, object]:
+    """What the list says of one group; the whole plan is what `plan-upgrade GROUP` gives."""
+    return {
+        "group_id": plan.group_id,
+        "from": plan.runs,
+        "to": plan.to,
+        "target": plan.target,
+        "path": plan.path,
+        "verdict": plan.verdict,
+        "next_step": plan.next_step,
+        "summary": plan.summary,
+        "members": len(plan.baseline.members),
+        "exit_code": plan.exit_code,
+    }

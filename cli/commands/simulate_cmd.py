@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from msgspec.structs import replace
 
-from rebal.cli import options, output
+from rebal.cli import output, params, sources
 from rebal.cli.errors import BLOCKED, DONE, UsageError, worst
 from rebal.cli.output import Format
-from rebal.groups.assignors import NAMES
+from rebal.cli.render.simulation.document import simulate_text
+from rebal.cli.render.simulation.screen import compare_view, simulate_view
+from rebal.cli.render.simulation.workers import workers_view
+from rebal.cli.render.text import command_line, when
+from rebal.groups.assignors import NAMES, Assignor
+from rebal.groups.custom import CustomAssignorError, Guarded
+from rebal.groups.model import GroupType
+from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
+from rebal.planner.rehearsal.whatif.run import MOST_ROUNDS
+from rebal.planner.rehearsal.whatif.simulation import simulate
+from rebal.planner.rehearsal.whatif.workers import simulate_workers
 
 if TYPE_CHECKING:
     from rebal.groups.assignors import Assignor
@@ -40,7 +52,7 @@ def command(
             f"workers: {', '.join(OF_WORKERS)}. Repeat to compare.",
         ),
     ] = None,
-    snapshot: options.Snapshot = None,
+    snapshot: params.Snapshot = None,
     add_member: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, max=_MOST_ADDED, help="N more members join."),
@@ -76,13 +88,13 @@ def command(
             metavar="SECONDS", min=1, help="The members' max.poll.interval.ms, in seconds."
         ),
     ] = 300,
-    bootstrap: options.Bootstrap = None,
-    command_config: options.CommandConfig = None,
-    overrides: options.Overrides = None,
-    profile: options.Profile = None,
-    timeout: options.Timeout = 10,
-    form: options.Output = Format.TEXT,
-    wide: options.Wide = False,
+    bootstrap: params.Bootstrap = None,
+    command_config: params.CommandConfig = None,
+    overrides: params.Overrides = None,
+    profile: params.Profile = None,
+    timeout: params.Timeout = 10,
+    form: params.Output = Format.TEXT,
+    wide: params.Wide = False,
 ) -> int:
     """Show what an assignor would do to a group: who keeps, gives and gets what, and what stops.
 
@@ -96,8 +108,8 @@ def command(
     most = _rounds(rounds)
     # What follows from the words alone is said before anything is read.
     asked = _pairs(add_partitions, "--add-partitions"), _pairs(add_topic, "--add-topic")
-    connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
-    found = options.snapshot_for(group, snapshot, connection)
+    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
+    found = sources.snapshot_for(group, snapshot, connection)
     where = str(snapshot) if snapshot else "live" if group else "saved"
     if set(names) & set(OF_WORKERS):
         following = [*([group] if group else []), *connection.typed(snapshot)]
@@ -106,10 +118,6 @@ def command(
             raise UsageError("of what may happen, Connect workers know --restart-member alone.")
         made = _of_workers(found, names, restart_member or ())
         return _print_workers(made, where, following, form=form, wide=wide)
-    from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
-    from rebal.planner.rehearsal.whatif.run import MOST_ROUNDS
-    from rebal.planner.rehearsal.whatif.simulation import simulate
-
     changes = Changes(
         add_members=add_member or 0,
         add_member_topics=tuple(t for text in topics or () for t in text.split(",") if t),
@@ -138,8 +146,6 @@ def command(
         given = connection.typed(snapshot)
         _print(found, simulations, where, [group, *given] if group else given, wide)
     else:
-        from rebal.cli.render.simulation.document import simulate_text
-
         output.stream(simulate_text(found, simulations, changes, code, form))
     return code
 
@@ -157,8 +163,6 @@ def _check_names(names: Sequence[str]) -> dict[str, Assignor]:
     own = {*NAMES, *SERVER_SIDE, *OF_WORKERS, "consumer:uniform"}
     if own.issuperset(names):
         return {}
-    from rebal.cli.custom import custom_assignors, custom_names
-
     found = custom_assignors([name for name in names if name not in own])
     for name in names:
         if name not in own and name not in found:
@@ -171,9 +175,6 @@ def _of_workers(
     found: GroupSnapshot, protocols: Sequence[str], restarted: Sequence[str]
 ) -> WorkersSimulation:
     """Connect workers: what restarts do to them, under each of these values of connect.protocol."""
-    from rebal.planner.rehearsal.whatif.changes import WhatIfError
-    from rebal.planner.rehearsal.whatif.workers import simulate_workers
-
     try:
         return simulate_workers(found, protocols, restarted)
     except WhatIfError as error:
@@ -187,9 +188,6 @@ def _print_workers(
         body = {name: getattr(made, name) for name in made.__struct_fields__}
         output.stream([output.envelope("simulate-workers", body, DONE, form)])
         return DONE
-    from rebal.cli.render.common import command_line
-    from rebal.cli.render.simulation.workers import workers_view
-
     command = output.escape(command_line(["rebal", "plan-upgrade", *following]))
     output.page(workers_view(output.shown(made), output.escape(where), command), wide=wide)
     return DONE
@@ -235,10 +233,6 @@ def _code(simulation: Simulation, most: int | None) -> int:
 def _print(
     found: GroupSnapshot, made: Sequence[Simulation], where: str, given: list[str], wide: bool
 ) -> None:
-    from rebal.cli.render.common import command_line, when
-    from rebal.cli.render.simulation.compare import compare_view
-    from rebal.cli.render.simulation.screen import simulate_view
-
     source = output.escape(where)
     if where != "live":
         source += f", captured {when(found.captured_at, datetime.now(UTC))}"
@@ -254,8 +248,6 @@ def _print(
 
 def _in_short(simulation: Simulation) -> Simulation:
     """Without the lists of partitions, of which there may be a million and one sees none."""
-    from msgspec.structs import replace
-
     return replace(
         simulation,
         members=tuple(replace(shift, now={}, then={}) for shift in simulation.members),
@@ -265,8 +257,6 @@ def _in_short(simulation: Simulation) -> Simulation:
 
 def _with_lists(short: Simulation, whole: Simulation) -> Simulation:
     """`short` with the lists of `whole`, which are too many to be copied; a line escapes them."""
-    from msgspec.structs import replace
-
     members = zip(short.members, whole.members, strict=True)
     rounds = zip(short.rounds, whole.rounds, strict=True)
     return replace(
@@ -277,8 +267,6 @@ def _with_lists(short: Simulation, whole: Simulation) -> Simulation:
 
 
 def _next(found: GroupSnapshot, made: Sequence[Simulation]) -> list[str]:
-    from rebal.groups.model import GroupType
-
     if len(made) > 1:
         return ["simulate", "--assignor", made[-1].assignor]
     if found.group.type is GroupType.CONSUMER:
@@ -289,3 +277,54 @@ def _next(found: GroupSnapshot, made: Sequence[Simulation]) -> list[str]:
     if made[0].assignor == "cooperative-sticky":
         return ["plan-upgrade"]
     return ["simulate", "--assignor", "cooperative-sticky"]
+
+
+GROUP: Final = "rebal.assignors"
+
+
+def custom_names() -> tuple[str, ...]:
+    """The names that installed packages bring, sorted; nothing of theirs is imported for it."""
+    return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
+
+
+def custom_assignors(wanted: Sequence[str]) -> dict[str, Assignor]:
+    """Those of `wanted` that installed packages bring.
+
+    Raises:
+        CustomAssignorError: one cannot be imported or is no assignor, two packages bring the same
+            name, or one takes a name of Kafka's own.
+    """
+    made: dict[str, Assignor] = {}
+    for name in dict.fromkeys(wanted):
+        points = sorted(entry_points(group=GROUP, name=name), key=lambda point: point.value)
+        if not points:
+            continue
+        where = [_where(point) for point in points]
+        if name in NAMES or name == "uniform" or ":" in name:
+            raise CustomAssignorError(
+                f"{where[0]}: {name} is Kafka's own name; give the assignor another one."
+            )
+        if len({point.value for point in points}) > 1:
+            raise CustomAssignorError(
+                f"{name} is brought by {' and by '.join(where)}: uninstall one of them."
+            )
+        made[name] = _loaded(points[0], where[0])
+    return made
+
+
+def _loaded(point: EntryPoint, where: str) -> Assignor:
+    try:
+        found = point.load()
+        if not hasattr(found, "supported_protocols") or isinstance(found, type):
+            found = found()
+    except Exception as error:
+        said = " ".join(str(error).split()).rstrip(".")
+        raise CustomAssignorError(
+            f"{where} cannot be loaded ({type(error).__name__}: {said})."
+        ) from error
+    return Guarded(found, where)
+
+
+def _where(point: EntryPoint) -> str:
+    package = point.dist.name if point.dist is not None else "an installed package"
+    return f"assignor {point.name} of {package} ({point.value})"

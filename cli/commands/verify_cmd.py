@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
-from rebal.cli import acceptance, options, output, scanned
+from rebal.cli import output, params, sources
 from rebal.cli.errors import DONE, FailOn, FileError, UsageError, judged
-
-if TYPE_CHECKING:
-    from rebal.groups.evidence.observations import Observation
-    from rebal.groups.model import GroupSnapshot
-    from rebal.planner.plan import Plan
-    from rebal.planner.verification.verify import Standing
+from rebal.cli.files import read_text
+from rebal.cli.journal import Journal, journal_path
+from rebal.cli.render.verification import shower, verify_body, verify_line, verify_view
+from rebal.cli.verifying import Verifying, duration, watch_gate
+from rebal.groups.evidence.merge import merge
+from rebal.groups.model import GroupSnapshot
+from rebal.groups.snapshot.documents import format_of
+from rebal.planner.admission.advice import stop
+from rebal.planner.plan import Accepted, Plan, load_plan
+from rebal.planner.verification.verify import Standing
 
 
 class VerifyFormat(StrEnum):
@@ -37,26 +41,26 @@ def command(
         Path, typer.Argument(metavar="PLAN", help="The plan, as plan-upgrade --out wrote it.")
     ],
     *,
-    snapshot: options.Snapshot = None,
-    bootstrap: options.Bootstrap = None,
-    command_config: options.CommandConfig = None,
-    overrides: options.Overrides = None,
-    profile: options.Profile = None,
-    timeout: options.Timeout = 10,
-    probe: options.Probe = False,
-    request_log: options.RequestLog = None,
-    client_log: options.ClientLog = None,
-    log_timezone: options.LogTimezone = None,
-    inventory: options.Inventory = None,
-    evidence: scanned.Evidence = None,
+    snapshot: params.Snapshot = None,
+    bootstrap: params.Bootstrap = None,
+    command_config: params.CommandConfig = None,
+    overrides: params.Overrides = None,
+    profile: params.Profile = None,
+    timeout: params.Timeout = 10,
+    probe: params.Probe = False,
+    request_log: params.RequestLog = None,
+    client_log: params.ClientLog = None,
+    log_timezone: params.LogTimezone = None,
+    inventory: params.Inventory = None,
+    evidence: params.Evidence = None,
     step: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="The gate of this step, not of the current one."),
     ] = None,
-    expect_members: acceptance.ExpectMembers = None,
-    assume: acceptance.Assume = None,
-    assume_family: acceptance.AssumeFamily = None,
-    ignore: acceptance.Ignore = None,
+    expect_members: params.ExpectMembers = None,
+    assume: params.Assume = None,
+    assume_family: params.AssumeFamily = None,
+    ignore: params.Ignore = None,
     confirm: Annotated[
         int | None,
         typer.Option(
@@ -83,8 +87,8 @@ def command(
     form: Annotated[
         VerifyFormat, typer.Option("--output", "-o", help="How to print the answer.")
     ] = VerifyFormat.TEXT,
-    wide: options.Wide = False,
-    fail_on: options.Severity = FailOn.BLOCK,
+    wide: params.Wide = False,
+    fail_on: params.Severity = FailOn.BLOCK,
     exit_zero: Annotated[
         bool,
         typer.Option(
@@ -101,16 +105,14 @@ def command(
     when, and goes on. Nothing is changed; what was seen, and what you accept or confirm, is added
     to the plan's journal, so that a later look knows it.
     """
-    from rebal.cli.watch import duration
-
     seconds = duration(for_)
     if watch and snapshot is not None:
         raise UsageError("--watch looks at a live group: leave --snapshot out.")
     if watch and form in (VerifyFormat.JSON, VerifyFormat.YAML):
         raise UsageError("--watch prints text, or a line for each change: use -o jsonl.")
     word = _word(confirm, reason or (), given=(watch, ignore, step))
-    ignoring = acceptance.ignored(ignore or (), () if word else reason or ())
-    families = acceptance.families_of(assume_family or ())
+    ignoring = params.ignored(ignore or (), () if word else reason or ())
+    families = params.families_of(assume_family or ())
     made = _read_plan(plan)
     for name, number in (("--step", step), ("--confirm", confirm)):
         if number is not None and number not in {each.id for each in made.steps}:
@@ -119,24 +121,20 @@ def command(
         raise UsageError(
             "--confirm is kept in a journal: look at the live group, or say --journal."
         )
-    from rebal.cli.journal import Journal, journal_path
-    from rebal.cli.verifying import Verifying
-    from rebal.planner.plan import Accepted
-
     # A saved group is looked at as often as one likes: it is no event of the roll-out.
     default = None if snapshot is not None else journal_path(plan)
     book = Journal(journal or default, made)
     for note in book.notes:
         output.say(note)
-    files = _Files(request_log, client_log, inventory, log_timezone)
-    scan = scanned.observations(evidence, [made.group_id])
-    connection = options.Connection(bootstrap, command_config, overrides, profile, timeout)
+    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
+    scan = sources.scan_observations(evidence, [made.group_id])
+    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
 
     def look() -> GroupSnapshot:
         group = made.group_id if snapshot is None else None
-        seen = options.snapshot_for(group, snapshot, connection, probe=probe)
+        seen = sources.snapshot_for(group, snapshot, connection, probe=probe)
         _same(made, seen)
-        return options.with_evidence(seen, (*files.read(), *scan))
+        return merge(seen, (*files.observations(), *scan))
 
     verifying = Verifying(
         made,
@@ -156,15 +154,12 @@ def command(
         standing = _strict(asked, fail_on)
         _print(standing, form, wide)
         return DONE if exit_zero else standing.exit_code
-    from rebal.cli.render.verification.live import shower
-    from rebal.cli.watch import watch as follow
-
     # What readers say of their files would be said at each look, and through the live view.
     with (
         shower(seconds, book, made, jsonl=form is VerifyFormat.JSONL, wide=wide) as show,
         redirect_stderr(io.StringIO()) as talk,
     ):
-        standing = follow(look, judge, show, seconds=seconds, every=every)
+        standing = watch_gate(look, judge, show, seconds=seconds, every=every)
     for line in dict.fromkeys(talk.getvalue().splitlines()):
         print(line, file=sys.stderr)
     return DONE if exit_zero else standing.exit_code
@@ -175,10 +170,6 @@ def _strict(standing: Standing, fail_on: FailOn) -> Standing:
     code = judged(standing.exit_code, standing.findings, fail_on, exit_zero=False)
     if code == standing.exit_code:
         return standing
-    from msgspec.structs import replace
-
-    from rebal.planner.admission.advice import stop
-
     advice = stop("a warning stands, and --fail-on counts it")
     return replace(standing, exit_code=code, advice=advice, next=advice.text, finished=False)
 
@@ -197,10 +188,6 @@ def _word(
 
 
 def _read_plan(path: Path) -> Plan:
-    from rebal.cli.files import read_text
-    from rebal.groups.snapshot.documents import format_of
-    from rebal.planner.plan import load_plan
-
     return load_plan(read_text(path), format_of(str(path)), str(path))
 
 
@@ -221,58 +208,9 @@ def _same(plan: Plan, seen: GroupSnapshot) -> None:
 
 def _print(standing: Standing, form: VerifyFormat, wide: bool) -> None:
     if form is VerifyFormat.TEXT:
-        from rebal.cli.render.verification.screen import verify_view
-
         output.page(verify_view(standing, wide=wide), wide=wide)
         return
-    body = body_of(standing)
     if form is VerifyFormat.JSONL:
-        text = output.envelope("verify", body, standing.exit_code, "json")
-        output.write(json.dumps(json.loads(text), separators=(",", ":")) + "\n")
+        output.write(verify_line(standing))
     else:
-        output.write(output.envelope("verify", body, standing.exit_code, form))
-
-
-def body_of(standing: Standing) -> dict[str, Any]:
-    """The standing's fields, as they stand in the envelope."""
-    return {
-        name: getattr(standing, name) for name in standing.__struct_fields__ if name != "exit_code"
-    }
-
-
-class _Files:
-    """The evidence files, read again only when a log has grown or another has come."""
-
-    def __init__(
-        self,
-        request_log: Sequence[Path] | None,
-        client_log: Sequence[Path] | None,
-        inventory: Path | None,
-        log_timezone: str | None,
-    ) -> None:
-        self._request_log = request_log
-        self._client_log = client_log
-        self._inventory = inventory
-        self._log_timezone = log_timezone
-        self._key: object = None
-        self._seen: tuple[Observation, ...] = ()
-
-    def read(self) -> tuple[Observation, ...]:
-        """What they say now."""
-        key = tuple(map(_age, [*(self._request_log or ()), *(self._client_log or ())]))
-        if key != self._key:
-            self._seen = options.evidence_files(
-                self._request_log, self._client_log, self._inventory, self._log_timezone
-            )
-            self._key = key
-        return self._seen
-
-
-def _age(path: Path) -> object:
-    try:
-        found = path.stat()
-    except OSError:
-        return path
-    if path.is_dir():
-        return sorted((each.name, each.stat().st_mtime_ns) for each in path.iterdir())
-    return path, found.st_size, found.st_mtime_ns
+        output.write(output.envelope("verify", verify_body(standing), standing.exit_code, form))

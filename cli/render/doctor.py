@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from rebal.cli.render.common import facts, to_paste
+from rebal.cli.render.text import facts, to_paste
 from rebal.groups.model import Tri
 
 if TYPE_CHECKING:

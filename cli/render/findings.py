@@ -7,6 +7,7 @@ left out for GitHub.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from importlib.metadata import version
@@ -43,8 +44,6 @@ def to_sarif(*sources: Source, failures: Failures = MappingProxyType({})) -> str
     written as the file `consumer-groups/NAME`, since those who show SARIF (GitHub's code scanning)
     take no result without a file.
     """
-    import json
-
     known = rules()
     found = [finding for source in sources for finding in source.findings]
     used = sorted({finding.rule for finding in found if finding.rule in known})

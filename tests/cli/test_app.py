@@ -34,12 +34,12 @@ def test_help_loads_no_client_no_renderer_and_no_command() -> None:
     assert "rebal.cli.app" in loaded
     assert not loaded & set(HEAVY)
     assert not {name for name in loaded if name.startswith("rebal.cli.commands.")}
-    for name, _module, summary in app.COMMANDS:
-        assert name in done.stdout
-        assert summary in done.stdout
+    for entry in app.COMMANDS:
+        assert entry.name in done.stdout
+        assert entry.summary in done.stdout
 
 
-@pytest.mark.parametrize("name", [name for name, _, _ in app.COMMANDS])
+@pytest.mark.parametrize("name", [entry.name for entry in app.COMMANDS])
 def test_every_command_has_help_and_knows_its_options(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -305,8 +305,8 @@ def test_a_shell_pattern_of_logs_is_files_not_groups(
 ) -> None:
     given: list[list[str]] = []
     monkeypatch.setattr(
-        "rebal.cli.options.evidence_files",
-        lambda request, client, *_: given.append([str(p) for p in client]) or (),
+        "rebal.cli.sources.EvidenceFiles.observations",
+        lambda files: given.append([str(path) for path in files.client_log]) or (),
     )
     monkeypatch.chdir(tmp_path)
     for name in ("a.log", "b.log", "checkout"):

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from rebal.cli import files, options
+from rebal.cli import files
 from rebal.cli.errors import ReadError, UsageError
+from rebal.cli.params import Connection
+from rebal.cli.sources import EvidenceFiles, snapshot_for
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, Knowledge, Record
 
@@ -30,7 +32,7 @@ def test_the_only_snapshot_of_the_folder_is_taken_and_named(
     folder: Path, group: Make, capsys: Said
 ) -> None:
     files.save_snapshot(group(), folder)
-    assert options.snapshot_for(None, None) == merge(group(), ())
+    assert snapshot_for(None, None) == merge(group(), ())
     assert capsys.readouterr().err == (
         "rebal: reading checkout.rebal.yaml, the snapshot in this folder.\n"
     )
@@ -43,9 +45,9 @@ def test_the_environment_comes_before_the_folder_and_the_option_before_both(
     named = files.save_snapshot(group(captured_by="env"), folder / "env.yaml")
     given = files.save_snapshot(group(captured_by="option"), folder / "option.json")
     monkeypatch.setenv("REBAL_SNAPSHOT", str(named))
-    assert options.snapshot_for(None, None).captured_by == "env"
+    assert snapshot_for(None, None).captured_by == "env"
     assert "REBAL_SNAPSHOT" in capsys.readouterr().err
-    assert options.snapshot_for(None, given).captured_by == "option"
+    assert snapshot_for(None, given).captured_by == "option"
     assert capsys.readouterr().err == ""
 
 
@@ -61,7 +63,7 @@ def test_what_is_missing_is_said(
     folder: Path, group_id: str | None, snapshot: Path | None, probe: bool, said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
-        options.snapshot_for(group_id, snapshot, probe=probe)
+        snapshot_for(group_id, snapshot, probe=probe)
 
 
 class Failure(Record, frozen=True):
@@ -82,13 +84,13 @@ def test_a_live_group_is_read_and_its_failure_is_the_error(
     vars(module).update(read_groups=read_groups, GroupFailure=Failure)
     monkeypatch.setitem(sys.modules, "rebal.inspectors.kafka.read", module)
     monkeypatch.setenv("REBAL_SNAPSHOT", "not-read.yaml")
-    somewhere = options.Connection(bootstrap="127.0.0.1:1", timeout=2.5)
-    found = options.snapshot_for("checkout", None, somewhere, probe=True, assignors=["x"])
+    somewhere = Connection(bootstrap="127.0.0.1:1", timeout=2.5)
+    found = snapshot_for("checkout", None, somewhere, probe=True, assignors=["x"])
     assert found.group == group().group
     assert asked == [(2500, ["checkout"], {"probe": True, "assignors": ("x",)})]
     answers[:] = [Failure("checkout: no such group.")]
     with pytest.raises(ReadError, match="no such group"):
-        options.snapshot_for("checkout", None, somewhere)
+        snapshot_for("checkout", None, somewhere)
 
 
 JOIN = (
@@ -113,7 +115,7 @@ def test_a_request_log_makes_a_bounded_list_exact(folder: Path, group: Make, cap
     assert third.assignors.knowledge is Knowledge.BOUNDED
     (folder / "logs").mkdir()
     (folder / "logs" / "broker-1.log").write_text(JOIN % {"id": third.member_id})
-    found = options.snapshot_for(None, saved, request_log=[folder / "logs"])
+    found = snapshot_for(None, saved, files=EvidenceFiles(request_log=[folder / "logs"]))
     assert found.members[2].assignors.knowledge is Knowledge.EXACT
     assert found.members[2].assignors.list == ("cooperative-sticky", "range")
     assert capsys.readouterr().err == ""
@@ -122,7 +124,7 @@ def test_a_request_log_makes_a_bounded_list_exact(folder: Path, group: Make, cap
 def test_a_log_without_a_join_says_what_to_do(folder: Path, group: Make, capsys: Said) -> None:
     saved = files.save_snapshot(group(), folder)
     (folder / "quiet.log").write_text("nothing here\n")
-    options.snapshot_for(None, saved, request_log=[folder / "quiet.log"])
+    snapshot_for(None, saved, files=EvidenceFiles(request_log=[folder / "quiet.log"]))
     assert "a stable group sends none" in capsys.readouterr().err
 
 
@@ -132,12 +134,12 @@ def test_a_client_log_and_an_inventory_are_read(folder: Path, group: Make) -> No
         "group.id=checkout\nclient.id=checkout-3\nbootstrap.servers=x:1\n"
         "partition.assignment.strategy=org.apache.kafka.clients.consumer.RoundRobinAssignor\n"
     )
-    found = options.snapshot_for(None, saved, inventory=folder / "c3.properties")
+    found = snapshot_for(None, saved, files=EvidenceFiles(inventory=folder / "c3.properties"))
     third = found.members[2]
     assert third.declared is not None
     assert third.declared.list == ("roundrobin",)
     (folder / "c3.log").write_text("no consumer here\n")
-    assert options.snapshot_for(None, saved, client_log=[folder / "c3.log"]).members
+    assert snapshot_for(None, saved, files=EvidenceFiles(client_log=[folder / "c3.log"])).members
 
 
 @pytest.mark.parametrize(
@@ -149,8 +151,8 @@ def test_log_timezone_places_a_log_in_time(folder: Path, group: Make, zone: str,
     saved = files.save_snapshot(group(), folder)
     (folder / "broker-1.log").write_text(JOIN % {"id": third.member_id})
     logs = {"request_log": [folder / "broker-1.log"]}
-    assert options.snapshot_for(None, saved, **logs).members[2].joined_at is None
-    found = options.snapshot_for(None, saved, **logs, log_timezone=zone).members[2]
+    assert snapshot_for(None, saved, files=EvidenceFiles(**logs)).members[2].joined_at is None
+    found = snapshot_for(None, saved, files=EvidenceFiles(**logs, log_timezone=zone)).members[2]
     assert found.joined_at is not None
     assert (found.joined_at.hour, found.joined_at.minute) == (hour, 13)
 
@@ -158,12 +160,12 @@ def test_log_timezone_places_a_log_in_time(folder: Path, group: Make, zone: str,
 @pytest.mark.parametrize("zone", ["Tokio", "+9", "../etc/passwd", ""])
 def test_an_unknown_time_zone_is_a_usage_error(zone: str) -> None:
     with pytest.raises(UsageError, match="Asia/Tokyo"):
-        options.evidence_files(log_timezone=zone)
+        EvidenceFiles(log_timezone=zone).observations()
 
 
 def test_typed_options_come_back_without_secrets() -> None:
     secret = ["sasl.jaas.config=x", "ssl.key.password=y", "a.b=c=d"]
-    connection = options.Connection("b:1", Path("c.properties"), secret, "prod")
+    connection = Connection("b:1", Path("c.properties"), secret, "prod")
     assert connection.typed() == [
         "-b", "b:1", "--command-config", "c.properties", "--profile", "prod",
         "-X", "sasl.jaas.config=…", "-X", "ssl.key.password=…", "-X", "a.b=c=d",

@@ -14,7 +14,8 @@ import msgspec
 import pytest
 import yaml
 
-from rebal.cli import app, files, options
+from rebal.cli import app, files
+from rebal.groups.evidence.merge import merge
 from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Member
 from rebal.planner.plan import load_plan
 
@@ -175,7 +176,7 @@ def test_out_writes_a_plan_that_reads_back_with_its_baseline(
     path = save(snapshot)
     assert plan(path, "--out", str(out)) == 0
     read = load_plan(out.read_text(encoding="utf-8"), ending, out.name)
-    assert read.baseline == options.with_evidence(files.read_snapshot(Path(path)), ())
+    assert read.baseline == merge(files.read_snapshot(Path(path)), ())
     assert read.baseline.group == snapshot.group
     assert read.next_step == 1
     assert f"wrote {out}" in capsys.readouterr().err

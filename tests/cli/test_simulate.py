@@ -10,9 +10,9 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from rebal.cli import options
 from rebal.cli.app import run
 from rebal.cli.output import render
+from rebal.cli.params import Connection
 from rebal.cli.render.simulation.screen import simulate_view
 from rebal.groups.model import GroupSnapshot, Member, Subscription, Topic
 from rebal.groups.snapshot.documents import dump_snapshot
@@ -234,11 +234,11 @@ def test_a_group_is_read_live_with_the_connection_that_was_typed(
         seen.extend(given)
         return replace(group(), members=members(["0-5", "6-11"]))
 
-    monkeypatch.setattr(options, "snapshot_for", read)
+    monkeypatch.setattr("rebal.cli.sources.snapshot_for", read)
     args = ["simulate", "checkout", "--assignor", "sticky", "-b", "kafka-1:9092", "-X", "a=b"]
     assert run([*args, "--timeout", "3"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("checkout (live): range → sticky")
     assert "rebal simulate --assignor cooperative-sticky checkout -b kafka-1:9092 -X a=b" in out
-    typed = options.Connection("kafka-1:9092", overrides=["a=b"], timeout=3)
+    typed = Connection("kafka-1:9092", overrides=["a=b"], timeout=3)
     assert seen == ["checkout", None, typed]

@@ -11,9 +11,8 @@ from rich.text import Text
 
 from rebal.cli import output
 from rebal.cli.output import Lines, render
-from rebal.cli.render.common import Column, FittingTable
 from rebal.cli.render.simulation.document import simulate_text
-from rebal.cli.render.wide_table import WideTable
+from rebal.cli.render.text import Column, FittingTable, WideTable
 from rebal.groups.model import GroupSnapshot, Member, Subscription, Topic
 from rebal.groups.snapshot.partitions import Partitions
 from rebal.planner.rehearsal.whatif.changes import Changes

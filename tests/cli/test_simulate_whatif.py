@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from rebal.cli.app import run
 from rebal.cli.output import render
-from rebal.cli.render.simulation.compare import compare_view
-from rebal.cli.render.simulation.screen import simulate_view
+from rebal.cli.render.simulation.screen import compare_view, simulate_view
 from rebal.groups.model import GroupSnapshot, GroupType, Member, Subscription, Topic
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.groups.snapshot.partitions import Partitions

@@ -14,8 +14,8 @@ from rebal.cli import app
 from rebal.cli.errors import FileError, ReadError, UsageError
 from rebal.cli.files import append_line
 from rebal.cli.output import render
-from rebal.cli.render.verification.screen import changes, verify_view
-from rebal.cli.watch import duration, watch
+from rebal.cli.render.verification import changes, verify_view
+from rebal.cli.verifying import duration, watch_gate
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.paths import make_plan
@@ -193,7 +193,7 @@ def watched(
         said.extend(changes(shown[-1] if shown else None, standing))
         shown.append(standing)
 
-    last = watch(
+    last = watch_gate(
         once,
         lambda snapshot: verify(plan, [], snapshot),
         show,
@@ -285,7 +285,7 @@ def feed(monkeypatch: pytest.MonkeyPatch, looks: list[GroupSnapshot]) -> None:
     def read(*_: object, **__: object) -> GroupSnapshot:
         return rest.pop(0) if len(rest) > 1 else rest[0]
 
-    monkeypatch.setattr("rebal.cli.options.snapshot_for", read)
+    monkeypatch.setattr("rebal.cli.sources.snapshot_for", read)
 
 
 def test_a_watch_writes_a_json_line_for_each_change_and_its_journal(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rebal.cli import options
-from rebal.cli.options import Connection
+from rebal.cli.params import Connection
+from rebal.cli.sources import EvidenceFiles, snapshot_for
 from tests.kafka import broker as harness
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
@@ -57,7 +57,8 @@ def test_a_broker_s_local_times_are_placed(
         os.utime(log, (0, 0))
         now = datetime.now(UTC)
         for path, probe in ((broker.request_log_path, False), (log, True)):
-            found = options.snapshot_for("zoned", None, connection, request_log=[path], probe=probe)
+            files = EvidenceFiles(request_log=[path])
+            found = snapshot_for("zoned", None, connection, files=files, probe=probe)
             times = [member.joined_at for member in found.members]
             times += [one.at for one in found.refusals]
             assert len(times) == 3

@@ -10,7 +10,7 @@ from typing import Final
 
 from rebal.cli.fleet import FleetGroup, FleetReport
 from rebal.cli.output import escape
-from rebal.cli.render.common import command_line, count, path_words, span_text
+from rebal.cli.render.text import command_line, count, path_words, span_text
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.fleet.tables.columns import moment
 from rebal.planner.plan import Verdict

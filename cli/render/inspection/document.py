@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rebal.cli.render.common import known_lag, lag_by_member, software_text
+from rebal.cli.render.text import known_lag, lag_by_member, software_text
 from rebal.cli.report import Report
 from rebal.groups.model import (
     Contradiction,

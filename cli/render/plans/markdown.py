@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from rebal.cli.output import escape, shown
-from rebal.cli.render.common import count
 from rebal.cli.render.plans.screen import duration, headline, is_over, label_of, state
+from rebal.cli.render.text import count
 from rebal.planner.context import names
 from rebal.planner.plan import Plan, Setting, Step
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -11,14 +11,19 @@ from rich.table import Table
 from rich.text import Text
 
 from rebal.cli.output import escape, shown
-from rebal.cli.render.common import (
+from rebal.cli.render.text import (
     GAP,
+    Column,
+    FittingTable,
+    command_line,
     count,
     evidence_text,
     facts,
     indented,
     listing,
+    path_words,
     severity_style,
+    to_paste,
     when,
 )
 from rebal.groups.model import Tri
@@ -267,3 +272,27 @@ def _open(plan: Plan) -> Iterator[Row]:
     elif plan.next_step is not None:
         gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)
         yield label, Command(gate)
+
+
+def plan_list_view(plans: Sequence[Plan], words: Sequence[str]) -> list[RenderableType]:
+    """All plans, in the order given; `words` are added to the command that shows one of them."""
+    if not plans:
+        return [Text("no group was found.")]
+    counts = Counter(str(plan.verdict) for plan in plans)
+    said = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
+    columns = [Column("VERDICT"), Column("GROUP"), Column("PATH"), Column("", rank=1)]
+    rows = [_row(shown(plan)) for plan in plans]
+    example = command_line(["rebal", "plan-upgrade", shown(plans[0].group_id), *words])
+    return [
+        Text(f"{count(len(plans), 'group')}: {said}"),
+        Text(""),
+        FittingTable(columns, rows),
+        Text(""),
+        Text("next: one of them, whole:", style="bold"),
+        to_paste(example),
+    ]
+
+
+def _row(plan: Plan) -> tuple[Text, str, str, str]:
+    verdict = Text(str(plan.verdict), style=VERDICT_STYLES[plan.verdict])
+    return verdict, plan.group_id, path_words(plan.path), plan.summary

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from rebal.cli.output import Lines
-from rebal.cli.render.common import (
+from rebal.cli.render.text import (
+    GAP,
     Column,
     FittingTable,
+    WideTable,
     count,
     facts,
     listing,
     partitions_text,
 )
-from rebal.cli.render.simulation.owners import LABEL, by_name, owned_lines, round_lines
-from rebal.cli.render.simulation.words import apart, range_text
-from rebal.cli.render.wide_table import WideTable
+from rebal.planner.rehearsal.whatif.holdings import Writer
 from rebal.planner.rehearsal.whatif.simulation import Failure, MemberShift, Simulation
 
 if TYPE_CHECKING:
@@ -318,3 +320,159 @@ def _assumed(simulation: Simulation, next_command: str) -> Iterator[tuple[Text, 
     for number, one in enumerate(simulation.assumes):
         yield Text("" if number else "assumes"), one
     yield Text("next:", style="bold"), next_command
+
+
+def range_text(low: int, high: int) -> str:
+    """`4–8`: the fewest and the most."""
+    return f"{low:,}–{high:,}"
+
+
+def apart(simulation: Simulation, *, then: bool) -> int:
+    """Over all topics, the most by which two of a topic's subscribers differ in it."""
+    spreads = [topic.balance for topic in simulation.topics]
+    if then:
+        return max((one.then_max - one.then_min for one in spreads), default=0)
+    return max((one.now_max - one.now_min for one in spreads), default=0)
+
+
+def verdict(simulation: Simulation) -> Text:
+    """What is wrong with it, in a word or two; empty when nothing is."""
+    if simulation.violations:
+        return Text("breaks its contract", "bold red")
+    if not simulation.stable:
+        return Text("not at rest", "yellow")
+    if simulation.leader is not None and simulation.leader.near_timeout:
+        return Text("slow leader", "yellow")
+    return Text("")
+
+
+def compare_view(
+    simulations: Sequence[Simulation], source: str, next_command: str
+) -> list[RenderableType]:
+    """One row an assignor, in the order asked for; `source` says where the group was read."""
+    first = simulations[0]
+    columns = [
+        Column("ASSIGNOR"),
+        Column("MOVES", right=True),
+        Column("LOST", right=True, rank=3),
+        Column("EACH", right=True),
+        Column("TOPIC", right=True, rank=2),
+        Column("REBALANCES", right=True),
+        Column("STOPS", right=True),
+        Column("STOPS, ALL EAGER", right=True, rank=1),
+        Column(""),
+    ]
+    now = f"{first.assignor_now or 'no assignor'} now"
+    before = range_text(first.balance.now_min, first.balance.now_max)
+    rows: list[list[str | Text]] = [
+        [now, "", "", before, f"{apart(first, then=False)}", "", "", "", ""]
+    ]
+    rows += [_compared(one) for one in simulations]
+    head = Text.assemble((first.group_id, "bold"), f" ({source}): {first.partitions:,} partitions")
+    if first.what_if:
+        head.append(f"; {', then '.join(first.what_if)}")
+    view: list[RenderableType] = [head, Text(""), FittingTable(columns, rows), Text("")]
+    view.append(facts(_legend(simulations, next_command), label=7))
+    return view
+
+
+def _compared(one: Simulation) -> list[str | Text]:
+    name = one.assignor
+    if one.failure is not None:
+        return [name, "", "", "", "", "", "", "", Text("the leader would fail", "bold red")]
+    return [
+        name,
+        f"{one.moved:,}",
+        f"{one.lost:,}",
+        range_text(one.balance.then_min, one.balance.then_max),
+        str(apart(one, then=True)),
+        f"{one.rebalances:,}" if not one.server_side else "none",
+        f"{one.stops:,}",
+        f"{one.eager_stops:,}" if not one.server_side else "–",
+        verdict(one),
+    ]
+
+
+def _legend(simulations: Sequence[Simulation], next_command: str) -> Iterator[tuple[Text, str]]:
+    yield Text("EACH"), "fewest–most partitions of one member; TOPIC: most apart in one topic"
+    yield (
+        Text("STOPS"),
+        "partitions that stop, each time counted: COOPERATIVE where the assignor can",
+    )
+    if any(one.server_side for one in simulations):
+        names = [one.assignor for one in simulations if one.server_side]
+        yield (
+            Text("KIP-848"),
+            f"{listing(names)}: the broker's; members change one by one, none waits for another",
+        )
+    for one in simulations:
+        if one.failure is not None:
+            yield Text("fails", style="bold red"), f"{one.assignor}: {one.failure.message}"
+    shared = [note for one in simulations for note in one.assumes if not _own(note, one)]
+    for number, note in enumerate(dict.fromkeys(shared)):
+        yield Text("" if number else "assumes"), note
+    yield Text("next:", style="bold"), next_command
+
+
+def _own(note: str, one: Simulation) -> bool:
+    """A note about this assignor alone, which the row says already."""
+    return note.startswith(f"every member runs {one.assignor}")
+
+
+LABEL: Final = 11
+"""Cells of the labels on the left of the screen."""
+_MEMBER: Final = "MEMBER"
+_WHEN: Final = 7
+
+
+def round_lines(simulation: Simulation) -> Iterator[str]:
+    """Of each round, what each member gives up and gets."""
+    named = {shift.member_id: shift.name for shift in simulation.members}
+    write = _writer()
+    for made in simulation.rounds:
+        for number, member in enumerate(made.members):
+            label = "" if number else f"round {made.number}"
+            parts = [named.get(member.member_id, member.member_id)]
+            for word, some in (("gives", member.revoked), ("gets", member.assigned)):
+                if words := write(some):
+                    parts.append(f"{word} {_joined(words)}")
+            yield f"{label:{LABEL + GAP}}{' · '.join(parts)}"
+
+
+def owned_lines(simulation: Simulation) -> Iterator[str]:
+    """Of each member what it owns now and then; the lines may be very long."""
+    write = _writer()
+    shifts = by_name(simulation)
+    width = max(map(cell_len, (_MEMBER, *(shift.name for shift in shifts)))) + GAP
+    yield f"{_MEMBER:{width}}OWNS"
+    for shift in shifts:
+        now, then = write(shift.now), write(shift.then)
+        told = [("now", now), ("then", then)]
+        if simulation.failure is not None or shift.change == "leaves":
+            told = told[:1]
+        elif shift.change == "joins":
+            told = told[1:]
+        elif now == then:
+            told = [("still", now)]
+        for when, words in told:
+            name = shift.name + " " * (width - cell_len(shift.name))
+            yield f"{name}{when:{_WHEN}}{_joined(words) if words else 'none'}"
+
+
+def _writer() -> Writer:
+    return Writer(lambda topic: f" · {topic} ", lambda partitions: partitions)
+
+
+def _joined(words: Sequence[str]) -> str:
+    """`orders 0-3,7 · payments 1`."""
+    return "".join(words)[3:]
+
+
+def by_name(simulation: Simulation) -> list[MemberShift]:
+    """The members as people sort their names: `pod-2` before `pod-10`."""
+    return sorted(simulation.members, key=lambda shift: (_natural(shift.name), shift.member_id))
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    parts = re.split(r"([0-9]{1,18})", name)
+    return [(int(part), "") if i % 2 else (0, part) for i, part in enumerate(parts)]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from rebal.cli.render.common import Column, FittingTable, count, facts, listing
 from rebal.cli.render.plans.screen import duration
+from rebal.cli.render.text import Column, FittingTable, count, facts, listing
 from rebal.planner.plan import Pace
 from rebal.planner.rehearsal.whatif.workers import WorkersSimulation
 

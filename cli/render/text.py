@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 from rich.cells import cell_len
 from rich.measure import Measurement
 from rich.padding import Padding
+from rich.segment import Segment
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -233,3 +235,31 @@ def to_paste(line: str, indent: int = 2) -> Text:
 def path_words(path: str) -> str:
     """A plan's path, for reading: `two bounces`, `KIP-848 online`, `no way`."""
     return "no way" if path == "none" else path.replace("_", " ").replace("kip848", "KIP-848")
+
+
+class WideTable:
+    """Rows of one line each, whatever the width; nothing is left out or folded."""
+
+    def __init__(self, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> None:
+        self._columns = columns
+        self._rows = rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The header, then line by line."""
+        head = [column.header for column in self._columns]
+        sizes = [[cell_len(str(cell)) for cell in row] for row in (head, *self._rows)]
+        widths = [max(column) for column in zip(*sizes, strict=True)]
+        bold = Style(bold=True)
+        for row, lengths in zip((head, *self._rows), sizes, strict=True):
+            for column, cell, length, width in zip(
+                self._columns, row, lengths, widths, strict=True
+            ):
+                blank = " " * (width - length)
+                if column.right:
+                    yield Segment(blank)
+                if isinstance(cell, Text):
+                    yield from (s for s in cell.render(console) if s.text)
+                else:
+                    yield Segment(cell, bold if row is head else None)
+                yield Segment(" " * GAP if column.right else blank + " " * GAP)
+            yield Segment.line()

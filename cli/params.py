@@ -1,0 +1,227 @@
+"""The parameters that several commands share, and what their texts mean.
+
+`Connection` holds those that name a cluster. Nothing is read here: `sources` does that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from rebal.cli.errors import FailOn, UsageError
+from rebal.cli.output import Format
+
+if TYPE_CHECKING:
+    from rebal.inspectors.connection.config import ClusterConfig
+
+_SECRET: Final = re.compile("password|secret|jaas|token|key", re.IGNORECASE)
+_BROKERS: Final = ("BOOTSTRAP", "COMMAND_CONFIG", "PROFILE", "X_BOOTSTRAP_SERVERS")
+
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap", "-b", metavar="HOST:PORT,…", help="Brokers to ask first (REBAL_BOOTSTRAP)."
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config", metavar="PROPERTIES", help="Kafka's own client.properties file."
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("-X", metavar="KEY=VALUE", help="One connection setting; repeat for more."),
+]
+Profile = Annotated[
+    str | None,
+    typer.Option("--profile", metavar="NAME", help="A section of your rebal configuration file."),
+]
+Timeout = Annotated[
+    float,
+    typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait for brokers."),
+]
+Snapshot = Annotated[
+    Path | None,
+    typer.Option("--snapshot", metavar="FILE", help="Read a saved group; ask no broker."),
+]
+RequestLog = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--request-log", metavar="FILE…", help="The brokers' request logs (.gz too, - is stdin)."
+    ),
+]
+ClientLog = Annotated[
+    list[Path] | None,
+    typer.Option("--client-log", metavar="FILE…", help="The members' own logs (.gz too)."),
+]
+LogTimezone = Annotated[
+    str | None,
+    typer.Option(
+        "--log-timezone",
+        metavar="ZONE",
+        help="Of log times that print none: Asia/Tokyo or +09:00 (default: determined).",
+    ),
+]
+Inventory = Annotated[
+    Path | None,
+    typer.Option(
+        "--inventory", metavar="PATH", help="What the next start will use: file or folder."
+    ),
+]
+Probe = Annotated[
+    bool,
+    typer.Option(
+        "--probe", help="Ask the coordinator which assignors all members support (only reads)."
+    ),
+]
+Assignors = Annotated[
+    list[str] | None,
+    typer.Option("--assignor", metavar="NAME", help="One more assignor to probe for; repeatable."),
+]
+Evidence = Annotated[
+    Path | None,
+    typer.Option(
+        "--evidence",
+        metavar="DIR",
+        help="What rebal fleet scan saw; with no broker named, the group as it was seen then.",
+    ),
+]
+ExpectMembers = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="How many members the service has in all.")
+]
+Assume = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="WHO=ID:LIST",
+        help="A member's list that no evidence shows, as client-id=app-1:range; recorded.",
+    ),
+]
+AssumeFamily = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[CLIENT_ID=]FAMILY",
+        help="The client library of members that no evidence names; recorded.",
+    ),
+]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option(metavar="RULE", help="Do not count a rule; needs --reason; recorded."),
+]
+Output = Annotated[Format, typer.Option("--output", "-o", help="How to print the answer.")]
+Wide = Annotated[bool, typer.Option("--wide", help="Do not fit the text to the terminal.")]
+Severity = Annotated[
+    FailOn, typer.Option("--fail-on", help="The least severe finding that exits with 3.")
+]
+ExitZero = Annotated[
+    bool, typer.Option("--exit-zero", help="Exit 0 whatever was found (not when something failed).")
+]
+
+
+@dataclass(frozen=True)
+class Connection:
+    """The options that name a cluster, as they were typed.
+
+    `overrides` are KEY=VALUE texts, `timeout` is in seconds.
+    """
+
+    bootstrap: str | None = None
+    command_config: Path | None = None
+    overrides: Sequence[str] | None = None
+    profile: str | None = None
+    timeout: float = 10
+
+    def config(self) -> ClusterConfig:
+        """The connection that they, the environment and the configuration files describe.
+
+        Raises:
+            RebalError: no broker named, or a setting that cannot be used; the message names it.
+        """
+        from rebal.inspectors.connection.config import resolve
+
+        return resolve(
+            bootstrap=self.bootstrap,
+            overrides=tuple(self.overrides or ()),
+            command_config=self.command_config,
+            profile=self.profile,
+            env=os.environ,
+            timeout_ms=round(self.timeout * 1000),
+        )
+
+    def names_broker(self) -> bool:
+        """Return whether a broker is named, by these options or by the environment."""
+        named = bool(self.bootstrap or self.command_config or self.profile)
+        named |= any(pair.startswith("bootstrap.servers=") for pair in self.overrides or ())
+        return named or any(os.environ.get(f"REBAL_{name}") for name in _BROKERS)
+
+    def typed(self, snapshot: Path | None = None) -> list[str]:
+        """The same options, and --snapshot, for a command to paste, without a secret's value."""
+        words: list[str] = []
+        for name, value in (
+            ("-b", self.bootstrap),
+            ("--command-config", self.command_config),
+            ("--profile", self.profile),
+            ("--snapshot", snapshot),
+        ):
+            words += [name, str(value)] if value else []
+        for pair in self.overrides or ():
+            key, _, value = pair.partition("=")
+            words += ["-X", f"{key}=…" if _SECRET.search(key) else f"{key}={value}"]
+        return words
+
+
+def ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:
+    """Rule id → reason.
+
+    Raises:
+        UsageError: no such rule, or a reason is missing.
+    """
+    if not ids and not reasons:
+        return {}
+    from rebal.planner.rules import rules
+
+    if not ids or len(reasons) not in (1, len(ids)) or not all(map(str.strip, reasons)):
+        raise UsageError('--ignore RULE and --reason "…" go together: a reason for each rule.')
+    wanted = [id_.upper() for id_ in ids]
+    for id_ in wanted:
+        if id_ not in rules():
+            raise UsageError(f"--ignore {id_}: there is no such rule; rebal explain lists them.")
+    given = [*reasons] * (len(ids) if len(reasons) == 1 else 1)
+    return dict(zip(wanted, given, strict=True))
+
+
+def families_of(texts: Sequence[str]) -> dict[str, str]:
+    """Client id (or `*`) → client family.
+
+    Raises:
+        UsageError: no such family.
+    """
+    if not texts:
+        return {}
+    from rebal.groups.clients import families
+
+    made = {}
+    for text in texts:
+        client_id, _, key = text.rpartition("=")
+        if key not in families():
+            known = ", ".join(families())
+            raise UsageError(f"--assume-family {text}: {key or 'nothing'} is not one of {known}.")
+        made[client_id or "*"] = key
+    return made
+
+
+def sentences(
+    families: Mapping[str, str], ignore: Mapping[str, str], expect_members: int | None
+) -> tuple[str, ...]:
+    """What was given with this very command, for the journal."""
+    return (
+        *(f"client id {key} is {family}" for key, family in families.items()),
+        *(f"{rule} is ignored: {reason}" for rule, reason in ignore.items()),
+        *([] if expect_members is None else [f"{expect_members} members are expected"]),
+    )

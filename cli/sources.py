@@ -1,0 +1,313 @@
+"""The groups that a command is about, as snapshots with their evidence merged into them.
+
+A group is read live, from a snapshot file, or (`--evidence DIR`) from the tables that
+`rebal fleet scan` wrote. With a broker named, the tables add what the scan saw of the members that
+are still in the group, by member id. Readers are imported when something is read with them: a
+Kafka client and a table reader cost more than most commands.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo
+
+from rebal.cli.errors import ReadError, UsageError
+from rebal.cli.files import read_snapshot, the_one_snapshot
+from rebal.cli.output import say
+from rebal.cli.params import Connection
+from rebal.groups.evidence.merge import merge
+from rebal.groups.model import GroupSnapshot
+
+if TYPE_CHECKING:
+    from rebal.groups.evidence.observations import Observation
+    from rebal.inspectors.connection.config import ClusterConfig
+    from rebal.inspectors.fleet.manifest import Manifest
+    from rebal.inspectors.kafka.read import GroupFailure
+
+_OFFSET: Final = re.compile(r"([+-])([01]\d):?([0-5]\d)")
+# Reading a few groups by name is quicker than reading all of them, many are not.
+_FEW: Final = 20
+
+
+@dataclass
+class EvidenceFiles:
+    """The logs and configuration files that the options name; notes of the readers go to stderr."""
+
+    request_log: Sequence[Path] | None = None
+    client_log: Sequence[Path] | None = None
+    inventory: Path | None = None
+    log_timezone: str | None = None
+    _read_of: object = field(default=None, init=False)
+    _observations: tuple[Observation, ...] = field(default=(), init=False)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Return what the files say. They are read again only when a log has changed.
+
+        Raises:
+            UsageError: `log_timezone` is no time zone.
+        """
+        logs = [*(self.request_log or ()), *(self.client_log or ())]
+        read_of = tuple(map(_version, logs))
+        if read_of != self._read_of:
+            self._observations = tuple(self._read())
+            self._read_of = read_of
+        return self._observations
+
+    def _read(self) -> list[Observation]:
+        seen: list[Observation] = []
+        zone = _time_zone(self.log_timezone)
+        if self.request_log:
+            from rebal.inspectors.logs.requests.reader import read_request_log
+            from rebal.inspectors.logs.text_input import files_in
+
+            reading = read_request_log(files_in(self.request_log), tz_offset=zone)
+            seen += (*reading.observations, *reading.logs)
+            if not reading.counts.joins and not reading.counts.refusals:
+                say(
+                    f"--request-log: {reading.counts.lines:,} lines and no member's join among "
+                    "them: a stable group sends none; leave the log on while one member restarts."
+                )
+            unread = reading.counts.broken + reading.counts.not_json
+            if unread:
+                say(
+                    f"--request-log: {unread:,} lines could not be read: they were cut off, or "
+                    "are in the format of brokers before 2.8; what they said is missing."
+                )
+        if self.client_log:
+            from rebal.inspectors.logs.client.reader import read_client_logs
+
+            logs = read_client_logs(self.client_log, tz_offset=zone)
+            seen += (*logs.observations, *logs.logs)
+            for note in logs.notes:
+                say(note)
+        if self.inventory is not None:
+            from rebal.inspectors.inventory.reader import read_inventory
+
+            files = read_inventory(self.inventory)
+            seen += files.declared
+            for note in files.notes:
+                say(note)
+        return seen
+
+
+def snapshot_for(
+    group: str | None,
+    snapshot: Path | None,
+    connection: Connection | None = None,
+    *,
+    probe: bool = False,
+    assignors: Sequence[str] = (),
+    files: EvidenceFiles | None = None,
+    scan: Path | None = None,
+) -> GroupSnapshot:
+    """Return the one group that a command is about, with all evidence merged into it.
+
+    A GROUP is read live; with `scan` and no broker named, it is what the scan saw of it. Else it
+    is `snapshot`, else the file that REBAL_SNAPSHOT names, else the one `*.rebal.yaml` of the
+    working folder (stderr says which).
+
+    Raises:
+        UsageError: nothing says which group, or two things do.
+        RebalError: the group or a file cannot be read.
+    """
+    if group is not None and snapshot is not None:
+        raise UsageError("give GROUP (live) or --snapshot FILE, not both.")
+    if probe and group is None:
+        raise UsageError("--probe asks a live group: give GROUP and -b.")
+    scanned: Sequence[Observation] = ()
+    connection = connection or Connection()
+    if group is None:
+        found = read_snapshot(snapshot or _default_snapshot())
+        scanned = scan_observations(scan, [found.group.group_id])
+    elif scan is not None and takes_scan(connection, probe=probe):
+        (found,) = scan_snapshots(scan, [group])
+    else:
+        from rebal.inspectors.kafka.read import read_groups
+
+        config = connection.config()
+        (answer,) = read_groups(config, [group], probe=probe, assignors=tuple(assignors))
+        if not isinstance(answer, GroupSnapshot):
+            raise ReadError(answer.message)
+        found = answer
+        scanned = scan_observations(scan, [group])
+    return merge(found, (*(files.observations() if files else ()), *scanned))
+
+
+def read_live(
+    config: ClusterConfig,
+    names: Sequence[str],
+    *,
+    match: str | None,
+    all_groups: bool,
+    probe: bool,
+    assignors: Sequence[str],
+    meanwhile: Sequence[str] = (),
+) -> tuple[list[GroupSnapshot], list[GroupFailure]]:
+    """Return the named or matching groups of a cluster, and why others could not be read.
+
+    The modules `meanwhile` are imported while the brokers are asked.
+    """
+    from rebal.inspectors.kafka.read import read_groups, select_groups
+
+    selected = select_groups(config, names, match=match, all_groups=all_groups)
+    chosen = selected.group_ids
+    if len(chosen) > 1 and sys.stderr.isatty():
+        say(f"reading {len(chosen)} groups …")
+    pool = ThreadPoolExecutor(1)
+    reading = pool.submit(read_groups, config, chosen, probe=probe, assignors=tuple(assignors))
+    for module in meanwhile:
+        import_module(module)
+    # The pool is not waited for: Ctrl-C ends the command at once.
+    pool.shutdown(wait=False)
+    answers = reading.result()
+    return (
+        [answer for answer in answers if isinstance(answer, GroupSnapshot)],
+        [*(a for a in answers if not isinstance(a, GroupSnapshot)), *selected.unlisted],
+    )
+
+
+def takes_scan(connection: Connection, *, probe: bool) -> bool:
+    """Return whether a scan stands in for the cluster, because no broker is named.
+
+    Raises:
+        UsageError: no broker is named, and yet one is to be probed.
+    """
+    offline = not connection.names_broker()
+    if probe and offline:
+        raise UsageError("--probe asks a live group: name a broker with -b HOST:PORT.")
+    return offline
+
+
+def scan_observations(folder: Path | None, groups: Sequence[str]) -> tuple[Observation, ...]:
+    """Return what the scan in `folder` saw of these groups' members; say how old it is.
+
+    Raises:
+        TablesError: no finished scan is in the folder.
+    """
+    if folder is None:
+        return ()
+    from rebal.inspectors.fleet.tables.reader import open_tables
+    from rebal.inspectors.fleet.tables.seen import read_observations
+
+    tables = open_tables(folder)
+    wanted = set(groups)
+    found: list[Observation] = []
+    for name in groups if len(groups) <= _FEW else [None]:
+        found += (one for one in read_observations(tables, name) if one.group_id in wanted)
+    missing = sorted(wanted - {one.group_id for one in found})
+    say(f"--evidence {folder}: {_age(tables.manifest)}.")
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        say(f"--evidence {folder}: it saw no join of {', '.join(missing[:3])}{more}.")
+    return tuple(found)
+
+
+def scan_snapshots(
+    folder: Path,
+    groups: Sequence[str] = (),
+    *,
+    match: str | None = None,
+    all_groups: bool = False,
+) -> list[GroupSnapshot]:
+    """Return these groups as the scan in `folder` last saw them; say how old that is.
+
+    Raises:
+        TablesError: no finished scan is in the folder.
+        UsageError: the scan saw no such group.
+    """
+    from rebal.inspectors.fleet.tables.groups import read_snapshots
+    from rebal.inspectors.fleet.tables.reader import open_tables
+
+    tables = open_tables(folder)
+    found: dict[str, GroupSnapshot] = {}
+    for name in groups if not (match or all_groups) and len(groups) <= _FEW else [None]:
+        found |= {one.group.group_id: one for one in read_snapshots(tables, name)}
+    unseen = [name for name in groups if name not in found]
+    if unseen:
+        raise UsageError(
+            f"--evidence {folder}: the scan saw no group {unseen[0]}; which it saw: "
+            f"rebal fleet report {folder}. To read it live, name a broker: -b HOST:PORT."
+        )
+    pattern = whole_name(match)
+    chosen = [
+        one
+        for name, one in found.items()
+        if all_groups or name in groups or (match is not None and pattern.fullmatch(name))
+    ]
+    if not chosen:
+        raise UsageError(f"--evidence {folder}: the scan saw no group that matches {match}.")
+    say(f"no broker was asked: {folder}, {_age(tables.manifest)}.")
+    return chosen
+
+
+def whole_name(match: str | None) -> re.Pattern[str]:
+    """Return the pattern of --match; without one, a pattern that every name matches.
+
+    Raises:
+        UsageError: it is no regular expression.
+    """
+    try:
+        return re.compile(".*" if match is None else match, re.DOTALL if match is None else 0)
+    except re.error as error:
+        raise UsageError(f"--match {match}: not a regular expression: {error}.") from None
+
+
+def _time_zone(text: str | None) -> tzinfo | None:
+    """Return the time zone that --log-timezone names.
+
+    Raises:
+        UsageError: it is neither one of the IANA database nor an offset.
+    """
+    if text is None:
+        return None
+    found = _OFFSET.fullmatch(text.strip())
+    if found is not None:
+        ahead = timedelta(hours=int(found[2]), minutes=int(found[3]))
+        return timezone(-ahead if found[1] == "-" else ahead)
+    try:
+        return ZoneInfo(text.strip())
+    except (ValueError, OSError, LookupError):
+        raise UsageError(
+            f"--log-timezone {text}: no such time zone; give an IANA name such as Asia/Tokyo, or "
+            "an offset such as +09:00."
+        ) from None
+
+
+def _age(manifest: Manifest) -> str:
+    until = manifest.observed_until
+    if until is None:
+        return "as scanned, at no known time"
+    from rebal.cli.render.text import span_text
+
+    ago = span_text(datetime.now(UTC) - until)
+    return f"as seen until {until.astimezone(UTC):%Y-%m-%d %H:%MZ}, {ago} ago"
+
+
+def _version(path: Path) -> object:
+    """Return what differs when a file has grown, or a folder has another file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return path
+    if path.is_dir():
+        return sorted((each.name, each.stat().st_mtime_ns) for each in path.iterdir())
+    return path, found.st_size, found.st_mtime_ns
+
+
+def _default_snapshot() -> Path:
+    named = os.environ.get("REBAL_SNAPSHOT")
+    if named:
+        say(f"reading {named}, as REBAL_SNAPSHOT says.")
+        return Path(named)
+    found = the_one_snapshot(Path.cwd())
+    say(f"reading {found.name}, the snapshot in this folder.")
+    return found
