@@ -17,10 +17,9 @@ from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
+    from msgspec import Struct
     from rich.console import RenderableType
     from rich.segment import Segment
-
-    from rebal.inspectors.kafka.read import GroupFailure
 
 _R = TypeVar("_R")
 _UNLIMITED: Final = 4000
@@ -109,29 +108,24 @@ def stream(pieces: Iterable[str]) -> None:
         _abandon(sys.stdout)
 
 
-def failures_body(failures: Iterable[GroupFailure]) -> list[dict[str, Any]]:
-    """Return the failures of a document; `group_id` is null for groups that are not listed."""
-    names = ("group_id", "broker_id", "kind", "message")
-    return [{name: getattr(failure, name) for name in names} for failure in failures]
-
-
 def envelope(
     kind: str,
-    body: Mapping[str, Any],
+    body: Mapping[str, Any] | Struct,
     code: int,
     form: str,
     hook: Callable[[object], object] | None = None,
 ) -> str:
     """`rebal.<kind>/1` as JSON or YAML: the schema first, `exit_code` last, the rest as given.
 
-    `body` may hold the model's records; keys keep their order, and each None is written. `hook`
+    `body` may be a record and hold records; keys keep their order, and each None is written. `hook`
     turns types that are not plain into such as are, instead of the model's own.
     """
     import msgspec
 
     from rebal.groups.snapshot.documents import enc_hook, text_of
 
-    plain = msgspec.to_builtins(dict(body), enc_hook=hook or enc_hook)
+    fields = dict(body) if isinstance(body, Mapping) else msgspec.structs.asdict(body)
+    plain = msgspec.to_builtins(fields, enc_hook=hook or enc_hook)
     made = {"schema": f"rebal.{kind}/1", **plain, "exit_code": code}
     return text_of(made, "yaml" if form == "yaml" else "json")
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from rebal.cli.errors import ReadError, UsageError
-from rebal.cli.files import read_snapshot, the_one_snapshot
 from rebal.cli.output import say
 from rebal.cli.params import Connection
 from rebal.groups.evidence.merge import merge
@@ -126,6 +125,8 @@ def snapshot_for(
     scanned: Sequence[Observation] = ()
     connection = connection or Connection()
     if group is None:
+        from rebal.cli.files import read_snapshot
+
         found = read_snapshot(snapshot or _default_snapshot())
         scanned = scan_observations(scan, [found.group.group_id])
     elif scan is not None and takes_scan(connection, probe=probe):
@@ -308,6 +309,8 @@ def _default_snapshot() -> Path:
     if named:
         say(f"reading {named}, as REBAL_SNAPSHOT says.")
         return Path(named)
+    from rebal.cli.files import the_one_snapshot
+
     found = the_one_snapshot(Path.cwd())
     say(f"reading {found.name}, the snapshot in this folder.")
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -10,11 +10,32 @@ from rebal.cli import output, params
 from rebal.cli.errors import DONE, FAILED
 from rebal.cli.output import Format
 from rebal.cli.render.doctor import doctor_view
+from rebal.cli.render.documents import Document, document_of
 from rebal.cli.render.text import command_line
 from rebal.groups.model import Tri
 
 if TYPE_CHECKING:
     from rebal.inspectors.kafka.doctor import DoctorReport
+
+
+class SourceDocument(Document, frozen=True, kw_only=True):
+    """One source of evidence."""
+
+    null_if_empty: ClassVar = ("grant",)
+    source: str
+    available: Tri
+    why: str
+    adds: str
+    grant: str | None
+
+
+class DoctorDocument(Document, frozen=True, kw_only=True):
+    """The body of `rebal.doctor/1`."""
+
+    bootstrap: str
+    principal: str
+    group_id: str | None
+    rows: tuple[SourceDocument, ...]
 
 
 def command(
@@ -45,28 +66,10 @@ def command(
         again = command_line(words)
         output.page(doctor_view(output.shown(report), output.escape(again)), wide=wide)
     else:
-        output.write(output.envelope("doctor", _body(report), code, form))
+        output.write(output.envelope("doctor", document_of(DoctorDocument, report), code, form))
     return code
 
 
 def _logged_in(report: DoctorReport) -> bool:
     logins = [row for row in report.rows if row.source.startswith("login")]
     return any(row.available is Tri.YES for row in logins)
-
-
-def _body(report: DoctorReport) -> dict[str, object]:
-    return {
-        "bootstrap": report.bootstrap,
-        "principal": report.principal,
-        "group_id": report.group_id,
-        "rows": [
-            {
-                "source": row.source,
-                "available": row.available,
-                "why": row.why,
-                "adds": row.adds,
-                "grant": row.grant or None,
-            }
-            for row in report.rows
-        ],
-    }

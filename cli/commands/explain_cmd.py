@@ -9,7 +9,19 @@ import typer
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, UsageError
 from rebal.cli.output import Format
+from rebal.cli.render.documents import Document, document_of
+from rebal.planner.plan import Severity
 from rebal.planner.rules import rules
+
+
+class RuleDocument(Document, frozen=True, kw_only=True):
+    """One rule of `rebal.rules/1`."""
+
+    rule: str
+    severity: Severity
+    title: str
+    reference: str
+    doc: str
 
 
 def command(
@@ -28,18 +40,7 @@ def command(
         raise UsageError(f"there is no rule {rule}; rebal explain lists them all.")
     chosen = list(known.values()) if rule is None else [known[rule.upper()]]
     if form is not Format.TEXT:
-        body = {
-            "rules": [
-                {
-                    "rule": one.id,
-                    "severity": one.severity.value,
-                    "title": one.title,
-                    "reference": one.reference,
-                    "doc": one.doc,
-                }
-                for one in chosen
-            ]
-        }
+        body = {"rules": [document_of(RuleDocument, one, rule=one.id) for one in chosen]}
         output.write(output.envelope("rules", body, DONE, form))
     elif rule is None:
         for one in chosen:

@@ -14,7 +14,7 @@ from rebal.cli import output, params
 from rebal.cli.errors import FailOn, UsageError, judged, worst
 from rebal.cli.files import write_text
 from rebal.cli.fleet import make_fleet_report
-from rebal.cli.render.fleet.document import fleet_body
+from rebal.cli.render.fleet.document import fleet_document
 from rebal.cli.render.fleet.markdown import fleet_markdown
 from rebal.cli.render.fleet.screen import fleet_view
 
@@ -115,7 +115,7 @@ def _text(
         from rebal.cli.render.fleet.page import fleet_html
 
         return fleet_html(report, now)
-    return output.envelope("fleet", fleet_body(report, whole=group is not None), code, form)
+    return output.envelope("fleet", fleet_document(report, whole=group is not None), code, form)
 
 
 def _code(report: FleetReport, fail_on: FailOn, exit_zero: bool) -> int:

@@ -12,7 +12,8 @@ import typer
 
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, UsageError
-from rebal.cli.render.fleet.summary import summary_body, summary_lines
+from rebal.cli.render.fleet.document import summary_document
+from rebal.cli.render.fleet.summary import summary_lines
 from rebal.inspectors.errors import SettingError
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def command(
         for line in summary_lines(manifest, out):
             output.say(line)
     else:
-        body = summary_body(manifest, out)
+        body = summary_document(manifest, out)
         output.write(output.envelope("fleet-summary", body, DONE, form))
     return DONE
 

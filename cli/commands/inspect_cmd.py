@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from rebal.cli import output, params, sources
 from rebal.cli.errors import BLOCKED, DONE, FAILED, FailOn, UsageError, judged, worst
-from rebal.cli.files import save_snapshot
 from rebal.cli.output import FindingsFormat
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, Tri
-from rebal.groups.snapshot.redact import redact as redacted
 from rebal.planner.plan import Severity
 
 if TYPE_CHECKING:
@@ -120,6 +117,9 @@ def command(
 
 
 def _save(seen: Sequence[GroupSnapshot], save_to: Path | None, redact: bool) -> None:
+    from rebal.cli.files import save_snapshot
+    from rebal.groups.snapshot.redact import redact as redacted
+
     if save_to is not None and len(seen) > 1 and not save_to.is_dir():
         raise UsageError(f"--save-to {save_to}: several groups need a folder that exists.")
     for one in seen:
@@ -139,16 +139,19 @@ def _show(
         unread = {failure.name: failure.message for failure in failures}
         output.write(exported(form, *reports, failures=unread))
         return
-    from rebal.cli.render.inspection.document import inspect_body
+    from rebal.cli.render.documents import failures_of
+    from rebal.cli.render.inspection.document import inspected_group
 
     body = {
-        "groups": [inspect_body(report) for report in reports],
-        "failures": output.failures_body(failures),
+        "groups": [inspected_group(report) for report in reports],
+        "failures": failures_of(failures),
     }
     output.write(output.envelope("inspect", body, code, form))
 
 
 def _print(reports: Iterable[Report], wide: bool, probed: bool, typed: Sequence[str]) -> None:
+    from rich.text import Text
+
     from rebal.cli.render.inspection.screen import inspect_view, next_step
     from rebal.cli.render.text import command_line
 

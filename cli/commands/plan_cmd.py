@@ -15,20 +15,36 @@ from rebal.cli import output, params, sources
 from rebal.cli.errors import FAILED, FailOn, UsageError, judged, worst
 from rebal.cli.files import write_text
 from rebal.cli.output import PlanFormat
+from rebal.cli.render.documents import Document, document_of, failures_of
 from rebal.cli.render.findings import exported
 from rebal.cli.render.plans.markdown import plan_markdown
 from rebal.cli.render.plans.screen import plan_list_view, plan_view
 from rebal.groups.evidence.assume import AssumptionError, apply_assumptions
 from rebal.groups.evidence.merge import merge
-from rebal.groups.model import GroupSnapshot
+from rebal.groups.model import GroupSnapshot, RebalanceProtocol
 from rebal.planner.paths import NotPlannedError, make_plan
-from rebal.planner.plan import Plan, dump_plan
+from rebal.planner.plan import Plan, Verdict, dump_plan
 from rebal.planner.rehearsal.costs.cost import Speed
 
 if TYPE_CHECKING:
     from rebal.inspectors.kafka.read import GroupFailure
 
 _ORDER: Final = ("blocked", "unproven", "ready", "done")
+
+
+class PlanLine(Document, frozen=True, kw_only=True, rename={"runs": "from"}):
+    """One group of `rebal.plans/1`; its whole plan is the document of `plan-upgrade GROUP`."""
+
+    group_id: str
+    runs: RebalanceProtocol
+    to: str
+    target: str
+    path: str
+    verdict: Verdict
+    next_step: int | None
+    summary: str
+    members: int
+    exit_code: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,25 +272,11 @@ def _print_many(
         output.write(exported(form, *plans, failures=unread))
     else:
         body = {
-            "plans": [_line(plan) for plan in plans],
-            "failures": output.failures_body(failures),
+            "plans": [
+                document_of(PlanLine, plan, members=len(plan.baseline.members)) for plan in plans
+            ],
+            "failures": failures_of(failures),
         }
         output.write(output.envelope("plans", body, code, form))
     for failure in failures:
         output.say(failure.message)
-
-
-def _line(plan: Plan) -> dict[str, object]:
-    """What the list says of one group; the whole plan is what `plan-upgrade GROUP` gives."""
-    return {
-        "group_id": plan.group_id,
-        "from": plan.runs,
-        "to": plan.to,
-        "target": plan.target,
-        "path": plan.path,
-        "verdict": plan.verdict,
-        "next_step": plan.next_step,
-        "summary": plan.summary,
-        "members": len(plan.baseline.members),
-        "exit_code": plan.exit_code,
-    }

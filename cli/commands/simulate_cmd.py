@@ -185,8 +185,7 @@ def _print_workers(
     made: WorkersSimulation, where: str, following: Sequence[str], *, form: Format, wide: bool
 ) -> int:
     if form is not Format.TEXT:
-        body = {name: getattr(made, name) for name in made.__struct_fields__}
-        output.stream([output.envelope("simulate-workers", body, DONE, form)])
+        output.write(output.envelope("simulate-workers", made, DONE, form))
         return DONE
     command = output.escape(command_line(["rebal", "plan-upgrade", *following]))
     output.page(workers_view(output.shown(made), output.escape(where), command), wide=wide)

@@ -17,7 +17,7 @@ from rebal.cli import output, params, sources
 from rebal.cli.errors import DONE, FailOn, FileError, UsageError, judged
 from rebal.cli.files import read_text
 from rebal.cli.journal import Journal, journal_path
-from rebal.cli.render.verification import shower, verify_body, verify_line, verify_view
+from rebal.cli.render.verification import shower, verify_line, verify_view
 from rebal.cli.verifying import Verifying, duration, watch_gate
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot
@@ -213,4 +213,4 @@ def _print(standing: Standing, form: VerifyFormat, wide: bool) -> None:
     if form is VerifyFormat.JSONL:
         output.write(verify_line(standing))
     else:
-        output.write(output.envelope("verify", verify_body(standing), standing.exit_code, form))
+        output.write(output.envelope("verify", standing, standing.exit_code, form))

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from rich.console import Console, Group
 from rich.text import Text
 
@@ -252,18 +252,10 @@ def _missing(standing: Standing) -> str:
 _LINES: Final = 8
 
 
-def verify_body(standing: Standing) -> dict[str, Any]:
-    """Return the fields of `rebal.verify/1`; the envelope adds `exit_code`."""
-    return {
-        name: getattr(standing, name) for name in standing.__struct_fields__ if name != "exit_code"
-    }
-
-
 def verify_line(standing: Standing, changes: Sequence[str] | None = None) -> str:
     """Return the document on one line, with what has changed since the look before."""
-    body = (
-        verify_body(standing) if changes is None else {"changes": changes} | verify_body(standing)
-    )
+    news = {} if changes is None else {"changes": changes}
+    body = news | asdict(standing)
     text = output.envelope("verify", body, standing.exit_code, "json")
     return json.dumps(json.loads(text), separators=(",", ":")) + "\n"
 

@@ -7,10 +7,11 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rebal.cli.output import render
-from rebal.cli.render.inspection.document import inspect_body
+from rebal.cli.render.inspection.document import inspected_group
 from rebal.cli.render.inspection.screen import inspect_view
 from rebal.cli.report import make_report
 from rebal.groups.evidence.merge import merge
@@ -172,9 +173,9 @@ def test_they_go_through_documents_pseudonyms_and_the_answer(merged: GroupSnapsh
     assert kept is not None
     assert (kept.session_ms, kept.rebalance_ms) == (45_000, 300_000)
     assert [item.detail for item in kept.evidence] == ["file:1", "file:1"]
-    a, b = inspect_body(make_report(merged))["members"]
+    a, b = msgspec.to_builtins(inspected_group(make_report(merged)))["members"]
     assert (a["timeouts"]["session_ms"], a["timeouts"]["rebalance_ms"]) == (45_000, 300_000)
-    assert b["timeouts"] == {"session_ms": None, "rebalance_ms": None, "evidence": []}
+    assert b["timeouts"] == {"session_ms": None, "rebalance_ms": None, "evidence": ()}
     assert b["next_start"]["session_timeout_ms"] == 20_000
 
 

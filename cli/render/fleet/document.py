@@ -1,71 +1,169 @@
-"""The document `rebal.fleet/1`: the scan, the counts, and a record for each group, in order."""
+"""`rebal.fleet/1`, a scan's groups in order, and `rebal.fleet-summary/1`, what one scan read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from rebal.cli.fleet import FleetGroup, FleetReport
+from rebal.cli.render.documents import Document, document_of
+from rebal.groups.model import RebalanceProtocol
+from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.tables.columns import moment
-from rebal.inspectors.fleet.tables.history import GroupHistory, ListSeen, Rebalance
-from rebal.planner.readiness import Readiness
+from rebal.inspectors.fleet.tables.history import GroupHistory, Incident, ListSeen, Rebalance
+from rebal.planner.readiness import Blocker, Missing, Outlay, Readiness
 
 
-def fleet_body(report: FleetReport, *, whole: bool) -> dict[str, Any]:
-    """The body; `whole`: with each rebalance and each list that was seen."""
+class _Scan(Document, frozen=True, kw_only=True):
+    folder: str
+    finished_at: datetime
+    observed_from: datetime | None
+    observed_until: datetime | None
+    sources: tuple[str, ...]
+    records_read: int
+    records_unreadable: int
+    partitions_with_missing_records: list[int]
+
+
+class _Incident(Document, frozen=True, kw_only=True):
+    kind: str
+    started_at: datetime | None
+    ended_at: datetime | None
+    members: tuple[str, ...]
+    count: int | None
+    detail: str | None
+
+
+class _Group(Document, frozen=True, kw_only=True, rename={"runs": "from"}):
+    """One group; the fields of its plan are left out where it was deleted."""
+
+    group_id: str
+    verdict: str
+    type: str | None
+    state: str | None
+    members: int | None
+    place: int | UnsetType | None = UNSET
+    runs: RebalanceProtocol | UnsetType = UNSET
+    assignor: str | UnsetType | None = UNSET
+    to: str | UnsetType = UNSET
+    target: str | UnsetType = UNSET
+    path: str | UnsetType = UNSET
+    next_step: int | UnsetType | None = UNSET
+    under_way: bool | UnsetType = UNSET
+    summary: str | UnsetType = UNSET
+    exit_code: int | UnsetType = UNSET
+    blockers: tuple[Blocker, ...] | UnsetType = UNSET
+    blockers_later: tuple[Blocker, ...] | UnsetType = UNSET
+    evidence_missing: tuple[Missing, ...] | UnsetType = UNSET
+    cost: Outlay | UnsetType | None = UNSET
+    saves_partition_seconds_per_hour: float | UnsetType | None = UNSET
+    pays_back_after_hours: float | UnsetType | None = UNSET
+    rebalance_length_assumed: bool | UnsetType = UNSET
+    partition_seconds_stopped_per_hour: float | None
+    metrics: Mapping[str, float | int | None]
+    refused_joins: int | None
+    observed_from: datetime | None
+    observed_until: datetime | None
+    deleted_at: datetime | None
+    incidents: list[_Incident]
+    rebalances: list[dict[str, Any]] | UnsetType = UNSET
+    assignor_lists: list[dict[str, Any]] | UnsetType = UNSET
+
+
+class FleetDocument(Document, frozen=True, kw_only=True):
+    """The body of `rebal.fleet/1`."""
+
+    scan: _Scan
+    to: str
+    counts: Mapping[str, int]
+    groups: list[_Group]
+
+
+class SummaryDocument(Document, frozen=True, kw_only=True):
+    """The body of `rebal.fleet-summary/1`; counts are of the whole history in the tables.
+
+    `records` says by kind what became of the `records_read`, and adds up to it; `skipped` counts
+    what a source holds beside records, `request_log` its lines; `tables` is rows by table. Each
+    of `last_offsets` is the last one read of a partition of `__consumer_offsets`, `breaks` are the
+    offsets after which the log cleaner took records away between two scans.
+    """
+
+    folder: str
+    run: int
+    finished_at: datetime
+    observed_from: datetime | None
+    observed_until: datetime | None
+    sources: tuple[str, ...]
+    records_read: int
+    records: dict[str, int]
+    skipped: dict[str, int]
+    request_log: dict[str, int]
+    last_offsets: dict[str, int]
+    breaks: dict[str, tuple[int, ...]]
+    tables: dict[str, int]
+
+
+def fleet_document(report: FleetReport, *, whole: bool) -> FleetDocument:
+    """Return the report's document; `whole`: with each rebalance and each assignor list."""
     manifest = report.manifest
-    return {
-        "scan": {
-            "folder": report.folder,
-            "finished_at": manifest.finished_at,
-            "observed_from": manifest.observed_from,
-            "observed_until": manifest.observed_until,
-            "sources": manifest.sources,
-            "records_read": manifest.read,
-            "records_unreadable": report.unread,
-            "partitions_with_missing_records": sorted(manifest.breaks),
-        },
-        "to": report.to,
-        "counts": dict(report.counts),
-        "groups": [_group(group, whole) for group in report.groups],
-    }
+    return FleetDocument(
+        scan=document_of(
+            _Scan,
+            manifest,
+            folder=report.folder,
+            records_read=manifest.read,
+            records_unreadable=report.unread,
+            partitions_with_missing_records=sorted(manifest.breaks),
+        ),
+        to=report.to,
+        counts=report.counts,
+        groups=[_group(group, whole) for group in report.groups],
+    )
 
 
-def _group(group: FleetGroup, whole: bool) -> dict[str, Any]:
+def summary_document(manifest: Manifest, out: Path) -> SummaryDocument:
+    """Return what one scan into the folder `out` read and made."""
+    return document_of(
+        SummaryDocument,
+        manifest,
+        folder=str(out),
+        records_read=manifest.read,
+        request_log=manifest.requests,
+        last_offsets={str(number): last for number, last in manifest.offsets.items()},
+        breaks={str(number): ends for number, ends in manifest.breaks.items()},
+        tables={name: entry.rows for name, entry in manifest.tables.items()},
+    )
+
+
+def _group(group: FleetGroup, whole: bool) -> _Group:
     history = group.history
-    made: dict[str, Any] = {
-        "group_id": group.group_id,
-        "verdict": group.verdict,
-        "type": history.type,
-        "state": history.state,
-        "members": history.members,
-        **(_plan(group.readiness) if group.readiness is not None else {}),
-        "partition_seconds_stopped_per_hour": group.stands_still,
-        "metrics": history.metrics,
-        "refused_joins": history.refused_total,
-        "observed_from": moment(history.observed_from),
-        "observed_until": moment(history.observed_until),
-        "deleted_at": moment(history.deleted_at),
-        "incidents": [
-            {
-                "kind": one.kind,
-                "started_at": moment(one.started_at),
-                "ended_at": moment(one.ended_at),
-                "members": one.members or (),
-                "count": one.times,
-                "detail": one.detail,
-            }
-            for one in history.incidents
-        ],
-    }
-    return made | _whole(history) if whole else made
+    return _Group(
+        group_id=group.group_id,
+        verdict=group.verdict,
+        type=history.type,
+        state=history.state,
+        members=history.members,
+        partition_seconds_stopped_per_hour=group.stands_still,
+        metrics=history.metrics,
+        refused_joins=history.refused_total,
+        observed_from=moment(history.observed_from),
+        observed_until=moment(history.observed_until),
+        deleted_at=moment(history.deleted_at),
+        incidents=[_incident(one) for one in history.incidents],
+        **(_planned(group.readiness) if group.readiness is not None else {}),
+        **(_whole(history) if whole else {}),
+    )
 
 
-def _plan(ready: Readiness) -> Mapping[str, Any]:
+def _planned(ready: Readiness) -> dict[str, Any]:
     plan = ready.plan
     return {
         "place": ready.place,
-        "from": plan.runs,
+        "runs": plan.runs,
         "assignor": plan.assignor,
         "to": plan.to,
         "target": plan.target,
@@ -84,18 +182,26 @@ def _plan(ready: Readiness) -> Mapping[str, Any]:
     }
 
 
+def _incident(one: Incident) -> _Incident:
+    return _Incident(
+        kind=one.kind,
+        started_at=moment(one.started_at),
+        ended_at=moment(one.ended_at),
+        members=one.members or (),
+        count=one.times,
+        detail=one.detail,
+    )
+
+
 def _whole(history: GroupHistory) -> dict[str, Any]:
     return {
-        "rebalances": [_rebalance(one) for one in history.rebalances],
-        "assignor_lists": [_list(one) for one in history.lists],
+        "rebalances": [_row(one, "started_at", "ended_at") for one in history.rebalances],
+        "assignor_lists": [_row(one, "at", "last_at") for one in history.lists],
     }
 
 
-def _rebalance(one: Rebalance) -> dict[str, Any]:
-    times = {"started_at": moment(one.started_at), "ended_at": moment(one.ended_at)}
-    return {key: value for key, value in (one._asdict() | times).items() if key != "group_id"}
-
-
-def _list(one: ListSeen) -> dict[str, Any]:
-    times = {"at": moment(one.at), "last_at": moment(one.last_at)}
-    return {key: value for key, value in (one._asdict() | times).items() if key != "group_id"}
+def _row(one: Rebalance | ListSeen, *times: str) -> dict[str, Any]:
+    """Return a table's row, its `times` as moments and without the group's name."""
+    row = one._asdict()
+    del row["group_id"]
+    return row | {name: moment(row[name]) for name in times}

@@ -1,10 +1,10 @@
-"""What one `rebal fleet scan` read and made: in sentences, and as the document of `-o json`."""
+"""What one `rebal fleet scan` read and made, in sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rebal.inspectors.fleet.manifest import Manifest
 
@@ -18,31 +18,6 @@ _GROUPED: Final = (
     ("read twice", ("REPEATED",)),
     ("unreadable", ("UNREADABLE",)),
 )
-
-
-def summary_body(manifest: Manifest, out: Path) -> dict[str, Any]:
-    """The body of `rebal.fleet-summary/1`; counts are of the whole history in the tables.
-
-    `records` says by kind what became of the `records_read`, and adds up to it; `skipped` counts
-    what a source holds beside records, `request_log` its lines; `tables` is rows by table. Each
-    of `last_offsets` is the last one read of a partition of `__consumer_offsets`, `breaks` are the
-    offsets after which the log cleaner took records away between two scans.
-    """
-    return {
-        "folder": str(out),
-        "run": manifest.run,
-        "finished_at": manifest.finished_at,
-        "observed_from": manifest.observed_from,
-        "observed_until": manifest.observed_until,
-        "sources": manifest.sources,
-        "records_read": manifest.read,
-        "records": manifest.records,
-        "skipped": manifest.skipped,
-        "request_log": manifest.requests,
-        "last_offsets": {str(number): last for number, last in manifest.offsets.items()},
-        "breaks": {str(number): ends for number, ends in manifest.breaks.items()},
-        "tables": {name: entry.rows for name, entry in manifest.tables.items()},
-    }
 
 
 def summary_lines(manifest: Manifest, out: Path) -> Iterator[str]:

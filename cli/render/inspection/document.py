@@ -1,260 +1,292 @@
-"""The body of `rebal.inspect/1`: every key is always there, null where a thing is not known."""
+"""`rebal.inspect/1`: every key is always there, null where a thing is not known."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import ClassVar
 
+from rebal.cli.render.documents import (
+    Document,
+    EvidenceDocument,
+    OwnedDocument,
+    document_of,
+    owned_of,
+)
 from rebal.cli.render.text import known_lag, lag_by_member, software_text
 from rebal.cli.report import Report
 from rebal.groups.model import (
-    Contradiction,
-    Departed,
-    Evidence,
-    GroupSnapshot,
+    CoordinatorKind,
+    GroupState,
+    GroupType,
+    Knowledge,
     Member,
-    ProbeAnswer,
+    Moment,
+    RebalanceProtocol,
     Refusal,
     Software,
     Subscription,
     Timeouts,
-    TopicPartitions,
-    Unmatched,
+    Tri,
 )
-from rebal.planner.plan import Finding
-
-Body = dict[str, Any]
+from rebal.planner.plan import Severity
 
 
-def inspect_body(report: Report) -> Body:
+class _Coordinator(Document, frozen=True, kw_only=True):
+    null_if_empty: ClassVar = ("host", "port", "rebalanced_why")
+    broker_id: int
+    host: str | None
+    port: int | None
+    kind: CoordinatorKind
+    rebalanced_since_load: Tri
+    rebalanced_why: str | None
+    loaded_at: Moment | None
+    leader_epoch: int | None
+
+
+class _Runs(Document, frozen=True, kw_only=True):
+    null_if_empty: ClassVar = ("why",)
+    value: RebalanceProtocol
+    why: str | None
+    evidence: tuple[EvidenceDocument, ...]
+
+
+class _Common(Document, frozen=True, kw_only=True):
+    null_if_empty: ClassVar = ("source",)
+    supported: tuple[str, ...]
+    unsupported: tuple[str, ...]
+    doubtful: tuple[str, ...]
+    source: str | None
+
+
+class _ProbeAnswer(Document, frozen=True, kw_only=True):
+    assignor: str
+    supported: Tri
+    at: Moment
+    error: str | None
+
+
+class _Probe(Document, frozen=True, kw_only=True):
+    refused: str | None
+    answers: tuple[_ProbeAnswer, ...]
+
+
+class _Topic(Document, frozen=True, kw_only=True):
+    topic: str
+    partitions: int
+
+
+class _Software(Document, frozen=True, kw_only=True):
+    name: str | None
+    version: str | None
+    family: str | None
+    version_range: str | None
+
+
+class _Assignors(Document, frozen=True, kw_only=True):
+    knowledge: Knowledge
+    list: tuple[str, ...]
+    at_least: tuple[str, ...]
+    lacks: tuple[str, ...]
+    evidence: tuple[EvidenceDocument, ...]
+
+
+class _Timeouts(Document, frozen=True, kw_only=True):
+    session_ms: int | None
+    rebalance_ms: int | None
+    evidence: tuple[EvidenceDocument, ...]
+
+
+class _NextStart(Document, frozen=True, kw_only=True):
+    list: tuple[str, ...]
+    group_protocol: str | None
+    session_timeout_ms: int | None
+    max_poll_interval_ms: int | None
+    upgrade_from: str | None
+    evidence: tuple[EvidenceDocument, ...]
+
+
+class _Subscription(Document, frozen=True, kw_only=True):
+    version: int | None = None
+    topics: tuple[str, ...] = ()
+    owned_partitions: list[OwnedDocument] | None = None
+    generation_id: int | None = None
+    rack_id: str | None = None
+
+
+class _Ran(Document, frozen=True, kw_only=True):
+    value: RebalanceProtocol
+    upgrade_from: str | None
+    evidence: tuple[EvidenceDocument, ...]
+
+
+class _Worker(Document, frozen=True, kw_only=True):
+    url: str
+    connectors: int | None
+    tasks: int | None
+    leader: bool
+    held_back_ms: int
+
+
+class _Member(Document, frozen=True, kw_only=True):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    rack: str | None
+    software: _Software
+    rebalance_protocol: RebalanceProtocol | None
+    assignors: _Assignors
+    timeouts: _Timeouts
+    next_start: _NextStart | None
+    subscription: _Subscription
+    subscription_error: str | None
+    ran: _Ran | None
+    worker: _Worker | None
+    subscribed_topics: tuple[str, ...]
+    subscribed_regex: str | None
+    assignment: list[OwnedDocument]
+    target_assignment: list[OwnedDocument] | None
+    member_epoch: int | None
+    protocol_type: str | None
+    joined_at: Moment | None
+    join_reason: str | None
+    lag: int | None
+
+
+class _Refusal(Document, frozen=True, kw_only=True):
+    null_if_empty: ClassVar = ("client_id", "host", "connection", "software")
+    at: Moment | None
+    times: int
+    client_id: str | None
+    instance_id: str | None
+    host: str | None
+    connection: str | None
+    error: str
+    list: tuple[str, ...]
+    rejoined_as: str | None
+    rejoined_at: Moment | None
+    software: str | None
+    evidence: tuple[EvidenceDocument, ...]
+
+
+class _Departed(Document, frozen=True, kw_only=True):
+    null_if_empty: ClassVar = ("client_id", "host")
+    member_id: str
+    client_id: str | None
+    instance_id: str | None
+    host: str | None
+    list: tuple[str, ...]
+    last_seen: Moment | None
+    left: bool
+    left_at: Moment | None
+    reason: str | None
+    evidence: tuple[EvidenceDocument, ...]
+
+
+class _Contradiction(Document, frozen=True, kw_only=True):
+    member_id: str | None
+    what: str
+    evidence: tuple[EvidenceDocument, ...]
+
+
+class _Unmatched(Document, frozen=True, kw_only=True):
+    what: str
+    why: str
+    evidence: tuple[EvidenceDocument, ...]
+
+
+class _Finding(Document, frozen=True, kw_only=True):
+    null_if_empty: ClassVar = ("fix", "reference")
+    rule: str
+    severity: Severity
+    result: Tri
+    members: tuple[str, ...]
+    message: str
+    evidence: tuple[EvidenceDocument, ...]
+    fix: str | None
+    reference: str | None
+    before_step: int | None
+    ignored: str | None
+
+
+class InspectedGroup(Document, frozen=True, kw_only=True):
     """One element of `groups`."""
+
+    group_id: str
+    state: GroupState
+    type: GroupType
+    protocol_type: str | None
+    assignor: str | None
+    generation: int | None
+    group_epoch: int | None
+    assignment_epoch: int | None
+    coordinator: _Coordinator | None
+    captured_at: Moment
+    rebalance_protocol: _Runs
+    common_assignors: _Common
+    probe: _Probe | None
+    expected_members: int | None
+    lag: int | None
+    topics: tuple[_Topic, ...]
+    members: tuple[_Member, ...]
+    refusals: tuple[_Refusal, ...]
+    departed: tuple[_Departed, ...]
+    contradictions: tuple[_Contradiction, ...]
+    unmatched: tuple[_Unmatched, ...]
+    findings: tuple[_Finding, ...]
+    notes: tuple[str, ...]
+
+
+def inspected_group(report: Report) -> InspectedGroup:
+    """Return one group of the document."""
     snapshot = report.snapshot
-    group = snapshot.group
     lag = known_lag(snapshot)
     lags = lag_by_member(snapshot.members, lag)
-    return {
-        "group_id": group.group_id,
-        "state": group.state,
-        "type": group.type,
-        "protocol_type": group.protocol_type,
-        "assignor": group.assignor,
-        "generation": group.generation,
-        "group_epoch": group.group_epoch,
-        "assignment_epoch": group.assignment_epoch,
-        "coordinator": _coordinator(snapshot),
-        "captured_at": snapshot.captured_at,
-        "rebalance_protocol": {
-            "value": report.runs,
-            "why": report.why or None,
-            "evidence": _evidence(report.evidence),
-        },
-        "common_assignors": {
-            "supported": report.common.supported,
-            "unsupported": report.common.unsupported,
-            "doubtful": report.common.doubtful,
-            "source": report.common.source or None,
-        },
-        "probe": _probe(snapshot),
-        "expected_members": snapshot.expected_members,
-        "lag": sum(lag.values()) if lag else None,
-        "topics": [{"topic": t.name, "partitions": t.partitions} for t in snapshot.topics],
-        "members": [_member(member, report, lags[member.member_id]) for member in snapshot.members],
-        "refusals": [_refusal(refusal) for refusal in snapshot.refusals],
-        "departed": [_departed(departed) for departed in snapshot.departed],
-        "contradictions": [_contradiction(found) for found in snapshot.contradictions],
-        "unmatched": [_unmatched(found) for found in snapshot.unmatched],
-        "findings": [_finding(finding) for finding in report.findings],
-        "notes": snapshot.notes,
-    }
+    return document_of(
+        InspectedGroup,
+        snapshot.group,
+        captured_at=snapshot.captured_at,
+        rebalance_protocol=document_of(_Runs, report, value=report.runs),
+        common_assignors=report.common,
+        probe=snapshot.probe,
+        expected_members=snapshot.expected_members,
+        lag=sum(lag.values()) if lag else None,
+        topics=[_Topic(topic=one.name, partitions=one.partitions) for one in snapshot.topics],
+        members=[_member(member, report, lags[member.member_id]) for member in snapshot.members],
+        refusals=[_refusal(one) for one in snapshot.refusals],
+        departed=[
+            document_of(_Departed, one, evidence=(one.evidence,)) for one in snapshot.departed
+        ],
+        contradictions=snapshot.contradictions,
+        unmatched=[
+            document_of(_Unmatched, one, evidence=(one.evidence,)) for one in snapshot.unmatched
+        ],
+        findings=report.findings,
+        notes=snapshot.notes,
+    )
 
 
-def partition_list(owned: TopicPartitions | None) -> list[Body] | None:
-    """`[{"topic": …, "partitions": [0, 1]}]`; None stays None."""
-    if owned is None:
-        return None
-    return [{"topic": topic, "partitions": list(numbers)} for topic, numbers in owned.items()]
-
-
-def _member(member: Member, report: Report, lag: int | None) -> Body:
-    known = member.assignors
+def _member(member: Member, report: Report, lag: int | None) -> _Member:
     declared = member.declared
-    timeouts = member.timeouts or Timeouts()
-    return {
-        "member_id": member.member_id,
-        "instance_id": member.instance_id,
-        "client_id": member.client_id,
-        "host": member.host,
-        "rack": member.rack,
-        "software": _software(member.software),
-        "rebalance_protocol": report.member_runs.get(member.member_id),
-        "assignors": {
-            "knowledge": known.knowledge,
-            "list": known.list,
-            "at_least": known.at_least,
-            "lacks": known.lacks,
-            "evidence": _evidence(known.evidence),
-        },
-        "timeouts": {
-            "session_ms": timeouts.session_ms,
-            "rebalance_ms": timeouts.rebalance_ms,
-            "evidence": _evidence(timeouts.evidence),
-        },
-        "next_start": None
-        if declared is None
-        else {
-            "list": declared.list,
-            "group_protocol": declared.group_protocol,
-            "session_timeout_ms": declared.session_timeout_ms,
-            "max_poll_interval_ms": declared.max_poll_interval_ms,
-            "upgrade_from": declared.upgrade_from,
-            "evidence": _evidence((declared.evidence,)),
-        },
-        "subscription": _subscription(member.subscription),
-        "subscription_error": member.subscription_error,
-        "ran": None
-        if member.ran is None
-        else {
-            "value": member.ran.value,
-            "upgrade_from": member.ran.upgrade_from,
-            "evidence": _evidence(member.ran.evidence),
-        },
-        "worker": None
-        if member.worker is None
-        else {
-            "url": member.worker.url,
-            "connectors": member.worker.connectors,
-            "tasks": member.worker.tasks,
-            "leader": member.worker.leader,
-            "held_back_ms": member.worker.held_back_ms,
-        },
-        "subscribed_topics": member.subscribed_topics,
-        "subscribed_regex": member.subscribed_regex,
-        "assignment": partition_list(member.assignment),
-        "target_assignment": partition_list(member.target_assignment),
-        "member_epoch": member.member_epoch,
-        "protocol_type": member.protocol_type,
-        "joined_at": member.joined_at,
-        "join_reason": member.join_reason,
-        "lag": lag,
-    }
+    return document_of(
+        _Member,
+        member,
+        software=member.software or Software(),
+        rebalance_protocol=report.member_runs.get(member.member_id),
+        timeouts=member.timeouts or Timeouts(),
+        next_start=declared and document_of(_NextStart, declared, evidence=(declared.evidence,)),
+        subscription=_subscription(member.subscription),
+        assignment=owned_of(member.assignment),
+        target_assignment=owned_of(member.target_assignment),
+        lag=lag,
+    )
 
 
-def _subscription(sent: Subscription | None) -> Body:
+def _subscription(sent: Subscription | None) -> _Subscription:
     if sent is None:
-        return {
-            "version": None,
-            "topics": [],
-            "owned_partitions": None,
-            "generation_id": None,
-            "rack_id": None,
-        }
-    return {
-        "version": sent.version,
-        "topics": sent.topics,
-        "owned_partitions": partition_list(sent.owned_partitions),
-        "generation_id": sent.generation_id,
-        "rack_id": sent.rack_id,
-    }
+        return _Subscription()
+    return document_of(_Subscription, sent, owned_partitions=owned_of(sent.owned_partitions))
 
 
-def _software(software: Software | None) -> Body:
-    return {
-        "name": software.name if software else None,
-        "version": software.version if software else None,
-        "family": software.family if software else None,
-        "version_range": software.version_range if software else None,
-    }
-
-
-def _coordinator(snapshot: GroupSnapshot) -> Body | None:
-    found = snapshot.group.coordinator
-    if found is None:
-        return None
-    return {
-        "broker_id": found.broker_id,
-        "host": found.host or None,
-        "port": found.port or None,
-        "kind": found.kind,
-        "rebalanced_since_load": found.rebalanced_since_load,
-        "rebalanced_why": found.rebalanced_why or None,
-        "loaded_at": found.loaded_at,
-        "leader_epoch": found.leader_epoch,
-    }
-
-
-def _probe(snapshot: GroupSnapshot) -> Body | None:
-    probe = snapshot.probe
-    if probe is None:
-        return None
-    return {"refused": probe.refused, "answers": [_answer(answer) for answer in probe.answers]}
-
-
-def _answer(answer: ProbeAnswer) -> Body:
-    return {
-        "assignor": answer.assignor,
-        "supported": answer.supported,
-        "at": answer.at,
-        "error": answer.error,
-    }
-
-
-def _refusal(refusal: Refusal) -> Body:
-    return {
-        "at": refusal.at,
-        "times": refusal.times,
-        "client_id": refusal.client_id or None,
-        "instance_id": refusal.instance_id,
-        "host": refusal.host or None,
-        "connection": refusal.connection or None,
-        "error": refusal.error,
-        "list": refusal.list,
-        "rejoined_as": refusal.rejoined_as,
-        "rejoined_at": refusal.rejoined_at,
-        "software": software_text(refusal.software) if refusal.software else None,
-        "evidence": _evidence((refusal.evidence,)),
-    }
-
-
-def _departed(departed: Departed) -> Body:
-    return {
-        "member_id": departed.member_id,
-        "client_id": departed.client_id or None,
-        "instance_id": departed.instance_id,
-        "host": departed.host or None,
-        "list": departed.list,
-        "last_seen": departed.last_seen,
-        "left": departed.left,
-        "left_at": departed.left_at,
-        "reason": departed.reason,
-        "evidence": _evidence((departed.evidence,)),
-    }
-
-
-def _contradiction(found: Contradiction) -> Body:
-    return {
-        "member_id": found.member_id,
-        "what": found.what,
-        "evidence": _evidence(found.evidence),
-    }
-
-
-def _unmatched(found: Unmatched) -> Body:
-    return {"what": found.what, "why": found.why, "evidence": _evidence((found.evidence,))}
-
-
-def _finding(finding: Finding) -> Body:
-    return {
-        "rule": finding.rule,
-        "severity": finding.severity,
-        "result": finding.result,
-        "members": finding.members,
-        "message": finding.message,
-        "evidence": _evidence(finding.evidence),
-        "fix": finding.fix or None,
-        "reference": finding.reference or None,
-        "before_step": finding.before_step,
-        "ignored": finding.ignored,
-    }
-
-
-def _evidence(items: tuple[Evidence, ...]) -> list[Body]:
-    return [{"source": item.source, "at": item.at, "detail": item.detail or None} for item in items]
+def _refusal(one: Refusal) -> _Refusal:
+    software = software_text(one.software) if one.software else None
+    return document_of(_Refusal, one, software=software, evidence=(one.evidence,))

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from msgspec.structs import asdict
+
 from rebal.cli import output
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import enc_hook, text_of
@@ -32,7 +34,7 @@ def simulate_text(
 
 
 def _body(found: GroupSnapshot, made: Sequence[Simulation], changes: Changes) -> dict[str, object]:
-    bodies = [{name: getattr(one, name) for name in one.__struct_fields__} for one in made]
+    bodies = [asdict(one) for one in made]
     if len(bodies) == 1:
         return bodies[0]
     return {
