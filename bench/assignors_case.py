@@ -20,7 +20,7 @@ def with_rebal(case: Case) -> tuple[float, str]:
 
 
 def with_kafka_python(case: Case) -> tuple[float, str]:
-    """The library's own assignors on objects with the attributes that they read."""
+    """Run kafka-python's own assignors on objects with the attributes that they read."""
     from types import SimpleNamespace
 
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor

@@ -93,7 +93,7 @@ class Case:
 
 
 def spec_of(case: Case) -> Spec:
-    """The case as rebal's assignors take it."""
+    """Return the case as input of rebal's assignors."""
     names = case.names()
     before = [] if case.event == "fresh" else case.before()
     subscribed = case.subscribed()

@@ -147,8 +147,7 @@ def _dump(segment: Path) -> list[str]:
 
 
 def in_session(what: str, path: Path) -> dict[str, Any]:
-    """`times`, of the first run and of those after it, and the driver's `peak` megabytes, from a
-    process with its own session."""
+    """Return what `measure` returns, from a process with a Spark session of its own."""
     command = [sys.executable, "-m", "bench.fleet_bench", what, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -158,7 +157,10 @@ def in_session(what: str, path: Path) -> dict[str, Any]:
 
 
 def measure(what: str, path: str) -> dict[str, Any]:
-    """What `in_session` gives, in this process: scans of `offsets` or `log`, or checksums."""
+    """Measure scans of `offsets` or `log`, or checksums, in this process.
+
+    Returns: `times` in seconds, the first run's first, and the driver's `peak` in megabytes.
+    """
     measured = _checksums(what, path) if what in CHECKSUMS else _scans(what, path)
     unit = 1024 if sys.platform == "linux" else 1024 * 1024
     times = list(itertools.islice(measured, 1 + AGAIN))

@@ -52,7 +52,7 @@ def records(count: int, seed: int = 1, moving: bool = False) -> Iterator[Record]
 
 
 def write_parquet(path: Path, count: int, moving: bool = False) -> None:
-    """The records as zstd Parquet, in the order that a consumer of one partition sees."""
+    """Write the records as zstd Parquet, in the order that a consumer of one partition reads."""
     by_partition: dict[int, list[tuple[bytes, bytes, int]]] = {}
     for partition, key, value, at in records(count, moving=moving):
         by_partition.setdefault(partition, []).append((key, value, at))
@@ -79,7 +79,7 @@ def write_parquet(path: Path, count: int, moving: bool = False) -> None:
 
 
 def write_segment(path: Path, count: int) -> None:
-    """The records one after the other in a log segment, a hundred to a batch."""
+    """Write the records to a log segment, a hundred to a batch."""
     from kafka.record.default_records import DefaultRecordBatchBuilder
 
     def new_batch() -> DefaultRecordBatchBuilder:

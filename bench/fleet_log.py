@@ -50,7 +50,7 @@ def rows() -> Iterator[Figure]:
 
 
 def write_log(plain: Path, packed: Sequence[Path], megabytes: int) -> float:
-    """Writes the log plain and, as it was rotated, as .gz; gives the megabytes of its text."""
+    """Write the log plain and as rotated .gz files; return the megabytes of its text."""
     with gzip.open(CAPTURED, "rb") as lines:
         captured = lines.readlines()
     size = number = 0

@@ -160,7 +160,7 @@ def _end_to_end(path: Path, topics: int, assignor: str) -> Row:
 
 
 def _with_lists(path: Path, assignor: str, options: tuple[str, ...]) -> Row:
-    """The same with every member's partitions, now and then, in the fullest of the snapshots."""
+    """Measure a simulation that lists every member's partitions, before and after."""
     runs = [simulated(path, assignor, *options) for _ in range(3)]
     return Row(
         f"rebal simulate --assignor {assignor} --add-member 1 {' '.join(options)}, 1,000 topics",
@@ -173,7 +173,7 @@ def _with_lists(path: Path, assignor: str, options: tuple[str, ...]) -> Row:
 
 
 def captured(topics: int) -> GroupSnapshot:
-    """The group, as one who may read everything would save it."""
+    """Return the snapshot that a user with all rights would save of the group."""
     each = PARTITIONS // topics
     names = tuple(f"topic-{t:05}" for t in range(topics))
     members = []
@@ -249,7 +249,7 @@ def _run(command: list[str]) -> tuple[str, float, float]:
 
 
 def write(folder: Path, topics: int) -> None:
-    """The group in both forms."""
+    """Write the snapshot as YAML and as JSON."""
     group = captured(topics)
     for form in FORMS:
         path = folder / f"big-{topics}.rebal.{form}"
