@@ -55,6 +55,7 @@ def rebal(installed: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_example_is_found_by_its_entry_point_and_simulated(installed: Path, saved: str) -> None:
     words = ["simulate", "--snapshot", saved, "--assignor", "rendezvous"]
     done = rebal(installed, *words, "-o", "json")

@@ -126,6 +126,7 @@ def test_what_is_too_much_to_rehearse_is_estimated_and_that_is_said(
     assert one.readiness.outlay == getattr(exact[name], "outlay", None)
 
 
+@pytest.mark.slow
 def test_the_order_is_ready_then_unproven_then_blocked_and_what_pays_first(
     large_report: FleetReport,
 ) -> None:

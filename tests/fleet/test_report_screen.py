@@ -38,6 +38,7 @@ def test_twenty_groups_are_all_listed_the_answer_first(small_scan: Path, capsys:
     assert lines[-1].strip() == f"rebal fleet report {small_scan} --out fleet.html"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 100, 130, 200])
 def test_two_thousand_groups_fit_one_screen_of_any_width(
     large_report: FleetReport, columns: int

@@ -73,7 +73,7 @@ def captured() -> list[Row]:
     return [*captured_records(CAPTURES), *captured_requests(CAPTURES)]
 
 
-@pytest.mark.parametrize("size", [1, 7, 100_000])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 7, 100_000])
 def test_batches_of_any_size_give_the_same_tables(captured: list[Row], size: int) -> None:
     assert tables(captured, size) == tables(captured, 500)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+import pytest
+
 from rebal.inspectors.fleet.timeline.group import GroupTimeline, Shared
 from rebal.inspectors.fleet.timeline.order import Raw
 from rebal.inspectors.fleet.timeline.rows import Rows
@@ -12,6 +14,7 @@ from tests.fleet.timeline_input import in_order
 from tests.fleet.timeline_story import M, Story
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_history() -> None:
     """What is kept is bounded by the members there are, not by how many there have been."""
 

@@ -118,6 +118,7 @@ def test_a_key_is_looked_up_wherever_it_stands() -> None:
     assert caught.value.problem_mark.line == 3
 
 
+@pytest.mark.slow
 def test_a_million_small_facts_are_read_in_bounded_memory() -> None:
     """Nodes of 40,000 lines take more than 40 MB; the data itself a few."""
     import tracemalloc

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -11,6 +12,12 @@ ROOMS = ("cli", "planner", "inspectors", "groups")
 def files(folder: str) -> list[Path]:
     """Return every Python file below `folder` of the project."""
     return sorted((ROOT / folder).rglob("*.py"))
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """Return the syntax tree of the file."""
+    return ast.parse(path.read_text())
 
 
 def dotted(path: Path) -> str:
@@ -23,7 +30,7 @@ def dotted(path: Path) -> str:
 
 def imports(path: Path) -> Iterator[tuple[int, str, tuple[str, ...]]]:
     """Yield the line, the module and the imported names of each import, inside functions too."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name, ()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.modules import ROOMS, ROOT, files, imports
+from tests.house.modules import ROOMS, ROOT, files, imports, tree
 
 ALLOWED = {
     "cli": {"cli", "planner", "inspectors", "groups"},
@@ -92,7 +92,7 @@ def test_the_inspectors_meet_in_the_model_not_in_the_files_of_the_person() -> No
         for room in ROOMS
         for path in files(room)
         if path != ROOT / "cli" / "files.py"
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree(path))
         if isinstance(node, ast.Attribute) and node.attr in writers
     ]
     assert wrong == [], "cli/files.py is the only place that writes files"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.modules import ROOT, files
+from tests.house.modules import ROOT, files, tree
 
 CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "time"}
 
@@ -37,8 +37,7 @@ def limits_a_duration(node: ast.AST) -> bool:
 
 
 def limits(path: Path) -> list[str]:
-    tree = ast.parse(path.read_text())
-    found = [node for node in ast.walk(tree) if limits_a_duration(node)]
+    found = [node for node in ast.walk(tree(path)) if limits_a_duration(node)]
     return [f"{path.relative_to(ROOT)}:{node.lineno}" for node in found if hasattr(node, "lineno")]
 
 
