@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Final, Literal
 
 from rebal.groups.errors import RebalError
@@ -49,8 +50,17 @@ _ERRORS: Final = """
     STREAMS_INVALID_TOPOLOGY STREAMS_INVALID_TOPOLOGY_EPOCH STREAMS_TOPOLOGY_FENCED
     SHARE_SESSION_LIMIT_REACHED
     """
-_NAMES: Final = _ERRORS.split()
+# Interned: msgspec leaves out a field whose value is the same object as its default.
+_NAMES: Final = tuple(map(sys.intern, _ERRORS.split()))
 _CODES: Final = {name: code for code, name in enumerate(_NAMES, start=1)}
+
+JOIN_REJECTIONS: Final = (
+    "INCONSISTENT_GROUP_PROTOCOL",
+    "INVALID_SESSION_TIMEOUT",
+    "GROUP_MAX_SIZE_REACHED",
+    "FENCED_INSTANCE_ID",
+)
+"""The errors of JoinGroup after which a client stops; the first alone is about assignor lists."""
 
 ConnectKind = Literal["unreachable", "timeout", "authentication", "tls", "protocol", "token"]
 

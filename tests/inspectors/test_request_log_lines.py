@@ -60,7 +60,7 @@ def test_only_group_requests_are_parsed(layout) -> None:
     ['"requestApiKeyName":"FETCH"', 'x","requestApiKeyName":"FETCH","y":"', "requestApiKeyName"],
 )
 def test_a_client_id_does_not_hide_its_request(layout, client: str) -> None:
-    found = parse(layout("JOIN_GROUP", client=client), "log:1", NO_OFFSET)
+    found = parse(layout("JOIN_GROUP", client=client), "log", 1, NO_OFFSET)
     assert isinstance(found, Request)
     assert (found.api, found.client_id) == ("JOIN_GROUP", client)
 
@@ -99,7 +99,7 @@ def test_a_line_that_ends_before_its_name_is_cut_off() -> None:
     ],
 )
 def test_times_are_the_same_by_the_short_way(prefix: bytes, seconds: float | None) -> None:
-    found = parse(prefix + MARK + body("JOIN_GROUP").encode(), "log:1", timedelta(hours=1))
+    found = parse(prefix + MARK + body("JOIN_GROUP").encode(), "log", 1, timedelta(hours=1))
     assert isinstance(found, Request)
     stamp = stamp_of(prefix.decode(), timedelta(hours=1))
     assert found.at == (stamp and stamp.at)

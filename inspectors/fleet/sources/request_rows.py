@@ -1,16 +1,15 @@
 """Lines of a broker's request log → rows of `schemas.REQUESTS`; no Spark.
 
-The line itself is read by `request_log_lines`, as for a single group. What says nothing is left
-out: heartbeats that were answered without an error, and a KIP-848 member's after the first one
-that changed nothing.
+A row is a view of the record that live evidence is made of (logs/requests/lines.py). What says
+nothing is left out: heartbeats that were answered without an error, and a KIP-848 member's after
+the first one that changed nothing.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,15 +17,16 @@ import pyarrow as pa
 from rebal.inspectors.fleet.schemas import LONG, REQUESTS
 from rebal.inspectors.logs.lines import NO_OFFSET
 from rebal.inspectors.logs.requests.lines import (
-    BROKEN,
+    CONSUMER_HEARTBEAT,
+    HEARTBEAT,
+    JOIN,
+    LEAVE,
     MARK,
-    NOT_JSON,
+    SYNC,
     Request,
     is_cut_off,
     may_concern_group,
-    objects,
     parse,
-    text_in,
 )
 
 COUNTS: Final = ("lines", "requests", "parsed", "cut_off")
@@ -34,8 +34,14 @@ COUNTS: Final = ("lines", "requests", "parsed", "cut_off")
 and those that end before they say what they are."""
 COUNTED: Final = pa.schema([*REQUESTS, *((name, LONG) for name in COUNTS)])
 """Rows of `schemas.REQUESTS`, and one in which only the counts are set."""
-_BEFORE_2_8: Final = "a broker before 2.8 wrote this line: it holds no JSON (KIP-673)"
-_CUT_OFF: Final = "the line is cut off, or is no valid JSON"
+_MADE: Final = frozenset(
+    {"member_id", "protocols", "skip_assignment", "members", "assignments", "left"}
+)
+_EQUAL: Final = tuple(
+    n for n in REQUESTS.names if n in Request.__struct_fields__ and n not in _MADE
+)
+"""The columns that are fields of `Request` as they are."""
+_equal: Final = attrgetter(*_EQUAL)
 
 
 class RequestLines:
@@ -90,14 +96,13 @@ class RequestLines:
 
     def _read(self, line: bytes, source: str, position: int) -> None:
         self._counts["parsed"] += 1
-        found = parse(line, source, self._tz_offset, heartbeats=True)
-        if found in (BROKEN, NOT_JSON):
-            self.add_problem(_BEFORE_2_8 if found == NOT_JSON else _CUT_OFF, source, position)
-        elif isinstance(found, Request):
+        found = parse(line, source, position, self._tz_offset, heartbeats=True)
+        if isinstance(found, Request):
             row = _row(found, self._steady)
             if row is not None:
-                row["source"], row["position"] = source, position
                 self._rows.append(row)
+        elif found.problem:
+            self.add_problem(found.problem, source, position)
 
 
 def request_rows(
@@ -111,147 +116,58 @@ def request_rows(
 
 
 def _row(found: Request, steady: set[tuple[str, str]]) -> dict[str, Any] | None:
-    body, answer = found.request, found.response
-    if found.api == "HEARTBEAT" and not found.error:
+    """Return the columns that a request has; None where it says nothing."""
+    if found.api == HEARTBEAT and not found.error:
         return None
-    if found.api == "CONSUMER_GROUP_HEARTBEAT" and _says_nothing_new(found, steady):
+    if found.api == CONSUMER_HEARTBEAT and _says_nothing_new(found, steady):
         return None
-    row: dict[str, Any] = {
-        "group_id": found.group_id,
-        "at": found.at,
-        "total_ms": found.total_ms,
-        "api": found.api,
-        "api_version": found.version,
-        "error": found.error,
-        "client_id": found.client_id,
-        "host": found.host,
-        "software_name": found.software_name,
-        "software_version": found.software_version,
-        "member_id": text_in(answer, "memberId") or text_in(body, "memberId") or None,
-        "instance_id": text_in(body, "groupInstanceId") or text_in(body, "instanceId") or None,
-    }
-    try:
-        row |= _OF_API[found.api](found)
-    except (binascii.Error, ValueError):
-        return {"problem": f"{found.api}: bytes that are no base64"}
-    return row
-
-
-def _protocol(found: Request) -> dict[str, Any]:
-    body, answer = found.request, found.response
-    return {
-        "protocol_type": text_in(body, "protocolType") or None,
-        "protocol": text_in(answer, "protocolName") or text_in(body, "protocolName") or None,
-    }
-
-
-def _join(found: Request) -> dict[str, Any]:
-    body, answer = found.request, found.response
-    generation = _int(answer, "generationId")
-    return {
-        **_protocol(found),
-        "generation": generation if not found.error else None,
-        "reason": text_in(body, "reason") or None,
-        "session_timeout_ms": _int(body, "sessionTimeoutMs"),
-        "rebalance_timeout_ms": _int(body, "rebalanceTimeoutMs"),
-        "protocols": [
-            {"name": text_in(one, "name"), "metadata": _bytes(one, "metadata")}
-            for one in objects(body.get("protocols"))
-        ],
-        "probe": found.is_probe,
-        "leader": text_in(answer, "leader") or None,
-        "skip_assignment": answer.get("skipAssignment") is True,
-        "members": [
+    row = dict(zip(_EQUAL, _equal(found), strict=True))
+    row["member_id"] = found.member_id or None
+    row["source"], row["position"] = found.log, found.line
+    if found.api == JOIN:
+        row["probe"] = found.is_probe
+        row["skip_assignment"] = found.skip_assignment
+        row["protocols"] = [
+            {"name": each.name, "metadata": each.metadata} for each in found.protocols
+        ]
+        row["members"] = [
             {
-                "member_id": text_in(one, "memberId"),
-                "instance_id": text_in(one, "groupInstanceId") or None,
-                "metadata": _bytes(one, "metadata"),
+                "member_id": each.member_id,
+                "instance_id": each.group_instance_id or None,
+                "metadata": each.metadata,
             }
-            for one in objects(answer.get("members"))
-        ],
-    }
-
-
-def _sync(found: Request) -> dict[str, Any]:
-    return {
-        **_protocol(found),
-        "generation": _int(found.request, "generationId"),
-        "assignments": [
-            {"member_id": text_in(one, "memberId"), "assignment": _bytes(one, "assignment")}
-            for one in objects(found.request.get("assignments"))
-        ],
-    }
-
-
-def _leave(found: Request) -> dict[str, Any]:
-    left = [
-        {
-            "member_id": text_in(one, "memberId"),
-            "instance_id": text_in(one, "groupInstanceId") or None,
-            "reason": text_in(one, "reason") or None,
-        }
-        for one in objects(found.request.get("members"))
-    ]
-    alone = text_in(found.request, "memberId")  # below version 3
-    if alone:
-        left.append({"member_id": alone, "instance_id": None, "reason": None})
-    return {"left": left}
-
-
-def _heartbeat(found: Request) -> dict[str, Any]:
-    return {"generation": _int(found.request, "generationId")}
-
-
-def _consumer_heartbeat(found: Request) -> dict[str, Any]:
-    body, answer = found.request, found.response
-    topics = body.get("subscribedTopicNames")
-    return {
-        "generation": _int(body, "memberEpoch"),
-        "rebalance_timeout_ms": _int(body, "rebalanceTimeoutMs"),
-        "member_epoch": None if found.error else _int(answer, "memberEpoch"),
-        "subscribed_topics": (
-            [topic for topic in topics if isinstance(topic, str)]
-            if isinstance(topics, list)
-            else None
-        ),
-        "server_assignor": text_in(body, "serverAssignor") or None,
-    }
-
-
-_OF_API: Final = {
-    "JOIN_GROUP": _join,
-    "SYNC_GROUP": _sync,
-    "LEAVE_GROUP": _leave,
-    "HEARTBEAT": _heartbeat,
-    "CONSUMER_GROUP_HEARTBEAT": _consumer_heartbeat,
-}
+            for each in found.members
+        ]
+    elif found.api == SYNC:
+        row["assignments"] = [
+            {"member_id": each.member_id, "assignment": each.assignment}
+            for each in found.assignments
+        ]
+    elif found.api == LEAVE:
+        row["left"] = [
+            {
+                "member_id": each.member_id,
+                "instance_id": each.group_instance_id or None,
+                "reason": each.reason or None,
+            }
+            for each in found.left
+        ]
+    return row
 
 
 def _says_nothing_new(found: Request, steady: set[tuple[str, str]]) -> bool:
     """A KIP-848 member's heartbeat that changed nothing; its first of a batch names its client."""
-    body, answer = found.request, found.response
-    epoch = _int(body, "memberEpoch")
+    epoch = found.generation
     if (
         found.error
         or epoch is None
         or epoch <= 0
-        or answer.get("memberEpoch") != epoch
-        or body.get("subscribedTopicNames") is not None
+        or found.member_epoch != epoch
+        or found.subscribed_topics is not None
     ):
         return False
-    member = (found.group_id, text_in(answer, "memberId"))
+    member = (found.group_id, found.member_id)
     if member in steady:
         return True
     steady.add(member)
     return False
-
-
-def _int(body: dict[str, Any], key: str) -> int | None:
-    value = body.get(key)
-    if not isinstance(value, int) or isinstance(value, bool):
-        return None
-    return value if -(2**31) <= value < 2**31 else None
-
-
-def _bytes(body: dict[str, Any], key: str) -> bytes:
-    return base64.b64decode(text_in(body, key), validate=True)

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from rebal.inspectors.errors import error_code
 from rebal.inspectors.fleet.timeline import causes
 from rebal.inspectors.fleet.timeline.history import History
 from rebal.inspectors.fleet.timeline.lists import Lists
 from rebal.inspectors.fleet.timeline.log import MILLI, Log, Round
+from rebal.inspectors.logs.requests.lines import Outcome, join_outcome
 
-_REFUSED: Final = 23
-_MEMBER_ID_REQUIRED: Final = 79
+_LIST_REJECTED: Final = error_code("INCONSISTENT_GROUP_PROTOCOL")
+_IN_GROUP: Final = (Outcome.ACCEPTED, Outcome.ID_GIVEN)
 _AWAY: Final = -2
 """The member epoch of a static member's last heartbeat when it closes (KIP-848)."""
 _NEEDS_ID: Final = "need to re-join with the given member-id"
@@ -66,28 +68,28 @@ class Requests:
     def note_untimed(self, request: Mapping[str, Any]) -> None:
         """Keep the list that a line without a time shows."""
         error = request["error"] or 0
-        if request["api"] != "JOIN_GROUP" or request["probe"]:
+        if request["api"] != "JOIN_GROUP":
             return
+        outcome = join_outcome(error, request["probe"])
         names = tuple(one["name"] for one in request["protocols"] or ())
-        if error == _REFUSED:
+        if outcome is Outcome.REJECTED and error == _LIST_REJECTED:
             self.lists.refused(request, None, names)
             self.history.metrics.refused += 1
-        elif error in (0, _MEMBER_ID_REQUIRED) and request["member_id"]:
+        elif outcome in _IN_GROUP and request["member_id"]:
             self.lists.joined(request, None, names, None)
             self.log.person(request["member_id"]).assignors = names
 
     def _join(self, at: int, request: Mapping[str, Any], error: int) -> Replacement | None:
-        if request["probe"] or error not in (0, _REFUSED, _MEMBER_ID_REQUIRED):
-            return None
+        outcome = join_outcome(error, request["probe"])
         names = tuple(one["name"] for one in request["protocols"] or ())
-        if error == _REFUSED:
+        if outcome is Outcome.REJECTED and error == _LIST_REJECTED:
             self.lists.refused(request, at, names)
             self.log.refuse(request["instance_id"] or request["client_id"] or "", at)
             self.history.metrics.refused += 1
             self.history.incidents.refused(request, names, at)
             return None
         member_id, instance_id = request["member_id"], request["instance_id"]
-        if not member_id:
+        if outcome not in _IN_GROUP or not member_id:
             return None
         replaced = None
         if instance_id:

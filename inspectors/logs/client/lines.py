@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final, Literal, cast
 
 from rebal.groups.model import Record
+from rebal.inspectors.errors import JOIN_REJECTIONS
 from rebal.inspectors.logs.lines import Stamp, Zone, better, stamp_of, unwrap
 
 # `kubectl logs --prefix`, and docker compose's `service-1  | `.
@@ -34,17 +35,12 @@ _LEADER: Final = re.compile(_CONTEXT + r"Finished assignment for group at genera
 _LEFT: Final = re.compile(
     _CONTEXT + r"Member (\S.*?) sending LeaveGroup request to coordinator .*?(?: due to (.*))?$"
 )
+# The texts of `JOIN_REJECTIONS`, in their order.
 _REFUSED: Final = re.compile(
     _CONTEXT + r"(?:JoinGroup|Attempt to join group) failed(?: due to fatal error)?: "
     r"(?:(The group member's supported protocols are incompatible)|(The session timeout is not)"
     r"|(The (?:consumer )?group has reached its max(?:imum)? size)"
     r"|(The group instance id .* fenced))"
-)
-_ERRORS: Final = (
-    "INCONSISTENT_GROUP_PROTOCOL",
-    "INVALID_SESSION_TIMEOUT",
-    "GROUP_MAX_SIZE_REACHED",
-    "FENCED_INSTANCE_ID",
 )
 _GIVEN: Final = re.compile(
     _CONTEXT + r"Request joining group due to: need to re-join with the given member-id(?:: (\S+))?"
@@ -305,7 +301,7 @@ def _group_event(text: str) -> Event | None:
             worker=worker,
         )
     if match := _REFUSED.search(text):
-        error = next(e for e, said in zip(_ERRORS, match.groups()[3:], strict=True) if said)
+        error = next(e for e, said in zip(JOIN_REJECTIONS, match.groups()[3:], strict=True) if said)
         return Refusal(
             instance_id=match[1],
             client_id=match[2],

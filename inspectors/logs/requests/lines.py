@@ -1,21 +1,26 @@
-"""One line of the broker's request log, parsed: `Completed request:{…}` in any layout."""
+"""The one record that a line of the broker's request log becomes: `parse` makes a `Request`.
+
+A line is `Completed request:{…}` in any layout (KIP-673; brokers since 2.8). Live evidence and the
+rows of the fleet are views of its record.
+"""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+from enum import Enum
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from rebal.groups.model import Record
+from rebal.groups.errors import WireError
+from rebal.groups.model import Record, Subscription
+from rebal.groups.wire.consumer_protocol import decode_subscription
+from rebal.inspectors.errors import JOIN_REJECTIONS, error_code, error_name
 from rebal.inspectors.logs.lines import Stamp, Zone, better, stamp_of, unwrap
 
 MARK: Final = b"Completed request:"
-OTHER: Final = "other"
-BROKEN: Final = "broken"
-NOT_JSON: Final = "not json"
 
 _NAME: Final = b"requestApiKeyName"
 _LONGEST_NAME: Final = 100
@@ -36,28 +41,93 @@ _PRESENT: Final = re.compile(
     rb'"requestApiKeyName":"HEARTBEAT".*?"groupId":"([^"\\]+)","generationId":\d+,'
     rb'"memberId":"([^"\\]+)".*?"errorCode":0\b.*?"connection":"([^"\\]*)"'
 )
-_APIS: Final = ("JOIN_GROUP", "SYNC_GROUP", "LEAVE_GROUP", "CONSUMER_GROUP_HEARTBEAT")
+JOIN, SYNC, LEAVE = "JOIN_GROUP", "SYNC_GROUP", "LEAVE_GROUP"
+HEARTBEAT, CONSUMER_HEARTBEAT = "HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT"
+_APIS: Final = (JOIN, SYNC, LEAVE, CONSUMER_HEARTBEAT)
 _PLAIN_APIS: Final = frozenset(api.encode() for api in _APIS)
-_HEARTBEAT: Final = "HEARTBEAT"
+_MEMBER_ID_REQUIRED: Final = error_code("MEMBER_ID_REQUIRED")
+# How msgspec begins its message about a text that is no base64.
+_BASE64_ERROR: Final = "Invalid base64"
+_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+
+
+class Outcome(Enum):
+    """What the coordinator's answer to a JOIN_GROUP means for the member that sent it."""
+
+    ACCEPTED = "accepted"
+    ID_GIVEN = "id given"
+    """MEMBER_ID_REQUIRED, the normal first answer to a dynamic member (KIP-394)."""
+    REJECTED = "rejected"
+    """One of `JOIN_REJECTIONS`: the client stops."""
+    FAILED = "failed"
+    """Any other error: the client tries again."""
+    PROBE = "probe"
+    """rebal's own read-only question; no member sent it."""
+
+
+def join_outcome(error: int, probe: bool) -> Outcome:
+    """Return the outcome of a JOIN_GROUP that was answered with this error code."""
+    if probe:
+        return Outcome.PROBE
+    if not error:
+        return Outcome.ACCEPTED
+    if error == _MEMBER_ID_REQUIRED:
+        return Outcome.ID_GIVEN
+    return Outcome.REJECTED if error_name(error) in JOIN_REJECTIONS else Outcome.FAILED
+
+
+class Protocol(msgspec.Struct, frozen=True):
+    """One entry of a join's ordered assignor list, with the metadata that the member sent."""
+
+    name: str = ""
+    metadata: bytes = b""
+
+    @property
+    def subscription(self) -> Subscription | None:
+        """The decoded metadata; None where the bytes are no consumer subscription."""
+        try:
+            return decode_subscription(self.metadata)
+        except WireError:
+            return None
+
+
+class MemberEntry(msgspec.Struct, frozen=True, rename="camel"):
+    """One member in a request or a response: of a leader's join or sync, or of a leave."""
+
+    member_id: str = ""
+    group_instance_id: str | None = None
+    metadata: bytes = b""
+    assignment: bytes = b""
+    reason: str | None = None
+    error_code: _Int32 = 0
 
 
 class Request(Record, frozen=True, kw_only=True):
-    """One completed group request: its header's facts, and the request and response as objects.
+    """One completed request of a group's member.
 
-    `at` is when it was completed (with `local` by the log's own clock, as if that were UTC),
-    `total_ms` after it came in; `where` is the source and line; `host` has no port; `broker` is the
-    address and port that the client was connected to.
+    `at` is the time of completion (with `local` by the log's own clock, as if that were UTC); the
+    request came in `total_ms` before. `log` and `line` say where it stands: `line` is a number that
+    grows within the log. `host` is the client's address without its port; `broker` is the address
+    and port that the client was connected to. `new`: the request had no member id.
+
+    `generation` is the response's for an accepted join, the request's for all others (a KIP-848
+    heartbeat's member epoch: 0 joins, -1 and -2 leave); `member_epoch` is that heartbeat's answer.
+    `protocols` is the member's ordered assignor list, `protocol` the elected assignor. `members`
+    are those that a join hands to the leader, `assignments` those that a leader's sync sends,
+    `assignment` the member's own, `left` the members that a leave removed.
     """
 
     api: str
-    version: int
-    client_id: str
-    group_id: str
+    api_version: int
     error: int
+    group_id: str
+    member_id: str
+    new: bool
+    instance_id: str | None
+    client_id: str
     at: datetime | None
     local: bool
     total_ms: float | None
-    where: str
     log: str
     line: int
     host: str
@@ -65,8 +135,22 @@ class Request(Record, frozen=True, kw_only=True):
     connection: str
     software_name: str | None
     software_version: str | None
-    request: dict[str, Any]
-    response: dict[str, Any]
+    generation: int | None
+    protocol_type: str | None
+    protocol: str | None
+    protocols: tuple[Protocol, ...]
+    reason: str | None
+    session_timeout_ms: int | None
+    rebalance_timeout_ms: int | None
+    leader: str | None
+    skip_assignment: bool
+    members: tuple[MemberEntry, ...]
+    assignments: tuple[MemberEntry, ...]
+    assignment: bytes
+    left: tuple[MemberEntry, ...]
+    member_epoch: int | None
+    subscribed_topics: tuple[str, ...] | None
+    server_assignor: str | None
 
     @property
     def origin(self) -> str:
@@ -75,44 +159,91 @@ class Request(Record, frozen=True, kw_only=True):
 
     @property
     def is_probe(self) -> bool:
-        """A join whose every protocol has empty metadata: no consumer sends one, rebal does."""
-        if self.api != "JOIN_GROUP":
-            return False
-        protocols = objects(self.request.get("protocols"))
-        return all(not p.get("metadata") for p in protocols)
+        """Whether every protocol of the join has empty metadata: no consumer sends such a join."""
+        return self.api == JOIN and not any(each.metadata for each in self.protocols)
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome of a JOIN_GROUP."""
+        return join_outcome(self.error, self.is_probe)
+
+
+class Unread(NamedTuple):
+    """A line that gives no record; `problem` is the reason in words, empty for `other`."""
+
+    kind: Literal["other", "broken", "not json"]
+    problem: str = ""
+
+
+OTHER: Final = Unread("other")
+_BROKEN: Final = Unread("broken", "the line is cut off, or is no valid JSON")
+_NOT_JSON: Final = Unread(
+    "not json", "a broker before 2.8 wrote this line: it holds no JSON (KIP-673)"
+)
 
 
 def origin(log: str, broker: str) -> str:
-    """The name of what one broker wrote into the logs of one folder."""
+    """Return the name of the logs that one broker wrote in one folder."""
     folder, separator, _ = log.rpartition("/")
     return f"{folder if separator else log} {broker}"
 
 
-class _Header(msgspec.Struct):
-    requestApiKeyName: str  # noqa: N815 (Kafka's own field names, here and below)
-    requestApiVersion: int = 0  # noqa: N815
-    clientId: str | None = None  # noqa: N815
+class _Header(msgspec.Struct, rename="camel"):
+    request_api_key_name: str
+    request_api_version: _Int32 = 0
+    client_id: str | None = None
 
 
-class _Software(msgspec.Struct):
-    softwareName: str | None = None  # noqa: N815
-    softwareVersion: str | None = None  # noqa: N815
+class _Software(msgspec.Struct, rename="camel"):
+    software_name: str | None = None
+    software_version: str | None = None
 
 
-class _Line(msgspec.Struct):
-    requestHeader: _Header  # noqa: N815
-    request: dict[str, Any]
-    response: dict[str, Any] | None = None
+class _Body(msgspec.Struct, rename="camel"):
+    """The fields of group requests and of their responses (Kafka's message schemas)."""
+
+    error_code: _Int32 = 0
+    group_id: str | None = None
+    member_id: str | None = None
+    group_instance_id: str | None = None
+    instance_id: str | None = None
+    generation_id: _Int32 | None = None
+    member_epoch: _Int32 | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    protocols: tuple[Protocol, ...] | None = None
+    session_timeout_ms: _Int32 | None = None
+    rebalance_timeout_ms: _Int32 | None = None
+    reason: str | None = None
+    leader: str | None = None
+    skip_assignment: bool = False
+    members: tuple[MemberEntry, ...] | None = None
+    assignments: tuple[MemberEntry, ...] | None = None
+    # A sync's is bytes, a KIP-848 heartbeat's an object.
+    assignment: bytes | dict[str, Any] | None = None
+    subscribed_topic_names: tuple[str, ...] | None = None
+    server_assignor: str | None = None
+
+
+class _Line(msgspec.Struct, rename="camel"):
+    request_header: _Header
+    request: _Body
+    response: _Body | None = None
     connection: str = ""
-    totalTimeMs: float | None = None  # noqa: N815
-    clientInformation: _Software | None = None  # noqa: N815
+    total_time_ms: float | None = None
+    client_information: _Software | None = None
+
+
+class _HeaderOnly(msgspec.Struct, rename="camel"):
+    request_header: _Header
 
 
 _DECODER: Final = msgspec.json.Decoder(_Line)
+_HEADER_DECODER: Final = msgspec.json.Decoder(_HeaderOnly)
 
 
 def is_cut_off(raw: bytes) -> bool:
-    """Whether a line that holds `MARK` ends before it says what request it is of."""
+    """Return whether a line that holds `MARK` ends before the name of its request."""
     at = raw.find(_NAME)
     if at >= 0:
         return raw.count(b'"', at, at + _LONGEST_NAME) < _QUOTES
@@ -120,9 +251,9 @@ def is_cut_off(raw: bytes) -> bool:
 
 
 def may_concern_group(raw: bytes, heartbeats: bool = False) -> bool:
-    """Whether the bytes of a line that holds `MARK` may be a request that `parse` tells of.
+    """Return whether a line that holds `MARK` may be a request that `parse` gives a record for.
 
-    Cheap: it is asked of each line, and most are of other requests.
+    Cheap: it is called for each line, and most lines are other requests.
     """
     at = raw.find(_PLAIN_NAME)
     if at >= 0:
@@ -137,109 +268,141 @@ def may_concern_group(raw: bytes, heartbeats: bool = False) -> bool:
 
 
 def parse(
-    raw: bytes, where: str, tz_offset: Zone, heartbeats: bool = False
-) -> Request | Literal["other", "broken", "not json"]:
-    """The group request in a line that holds `MARK`, or why there is none.
+    raw: bytes, log: str, line: int, zone: Zone, heartbeats: bool = False
+) -> Request | Unread:
+    """Return the group request in a line that holds `MARK`, or why there is none.
 
-    A classic member's heartbeat says something only where it is answered with an error: such a one
-    is a request of its own with `heartbeats`.
+    `zone` is that of a time without one. With `heartbeats`, a classic member's heartbeat that was
+    answered with an error is a request too; the others show nothing.
     """
     if not may_concern_group(raw, heartbeats):
         return OTHER
     prefix, _, rest = raw.partition(MARK)
     at: Stamp | None = None
     if rest.startswith(b'{\\"') or b'"' in prefix:
-        inner = unwrap(raw.decode("utf-8", "replace"), tz_offset)
+        inner = unwrap(raw.decode("utf-8", "replace"), zone)
         at = inner.wrapper_time
         prefix, _, rest = inner.text.encode("utf-8", "replace").partition(MARK)
     if rest.startswith(b"RequestHeader("):
-        return NOT_JSON
-    line = _decode(rest)
-    if line is None or line.response is None:
-        return BROKEN
-    api = line.requestHeader.requestApiKeyName
-    if api not in _APIS and not (heartbeats and api == _HEARTBEAT):
+        return _NOT_JSON
+    found = _decode(rest)
+    if isinstance(found, Unread):
+        return found
+    api = found.request_header.request_api_key_name
+    if api not in _APIS and not (heartbeats and api == HEARTBEAT):
         return OTHER
-    stamp = better(_time(prefix, tz_offset), at)
-    software = line.clientInformation or _Software()
-    error = line.response.get("errorCode", 0)
-    group_id = line.request.get("groupId")
-    if not isinstance(group_id, str) or not isinstance(error, int):
-        return BROKEN
+    if found.response is None or found.request.group_id is None:
+        return _BROKEN
+    return _record(found, found.response, better(_time(prefix, zone), at), log, line)
+
+
+def _record(found: _Line, answer: _Body, stamp: Stamp | None, log: str, line: int) -> Request:
+    header, body = found.request_header, found.request
+    api, error = header.request_api_key_name, answer.error_code
+    software = found.client_information or _Software()
+    broker, host = _ends(found.connection)
+    if api == JOIN:
+        generation = None if error else answer.generation_id
+    else:
+        generation = body.member_epoch if api == CONSUMER_HEARTBEAT else body.generation_id
     return Request(
         api=api,
-        version=line.requestHeader.requestApiVersion,
-        client_id=line.requestHeader.clientId or "",
-        group_id=group_id,
+        api_version=header.request_api_version,
         error=error,
+        group_id=body.group_id or "",
+        member_id=answer.member_id or body.member_id or "",
+        new=not body.member_id,
+        instance_id=body.group_instance_id or body.instance_id or None,
+        client_id=header.client_id or "",
         at=stamp and stamp.at,
         local=stamp is not None and stamp.local,
-        total_ms=line.totalTimeMs,
-        where=where,
-        log=where.rpartition(":")[0] or where,
-        line=int(number) if (number := where.rpartition(":")[2]).isdecimal() else 0,
-        host=_ends(line.connection)[1],
-        broker=_ends(line.connection)[0],
-        connection=line.connection,
-        software_name=_known(software.softwareName),
-        software_version=_known(software.softwareVersion),
-        request=line.request,
-        response=line.response,
+        total_ms=found.total_time_ms,
+        log=log,
+        line=line,
+        host=host,
+        broker=broker,
+        connection=found.connection,
+        software_name=_known(software.software_name),
+        software_version=_known(software.software_version),
+        generation=generation,
+        protocol_type=body.protocol_type or None,
+        protocol=answer.protocol_name or body.protocol_name or None,
+        protocols=body.protocols or (),
+        reason=body.reason or None,
+        session_timeout_ms=body.session_timeout_ms,
+        rebalance_timeout_ms=body.rebalance_timeout_ms,
+        leader=answer.leader or None,
+        skip_assignment=answer.skip_assignment,
+        members=answer.members or () if api == JOIN else (),
+        assignments=body.assignments or (),
+        assignment=answer.assignment if isinstance(answer.assignment, bytes) else b"",
+        left=_left(body, answer) if api == LEAVE else (),
+        member_epoch=None if error else answer.member_epoch,
+        subscribed_topics=body.subscribed_topic_names,
+        server_assignor=body.server_assignor or None,
     )
 
 
-def objects(value: object) -> list[dict[str, Any]]:
-    """The JSON objects in a JSON array; nothing when it is not one."""
-    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
+def _left(body: _Body, answer: _Body) -> tuple[MemberEntry, ...]:
+    """Return the members that a leave removed: one up to v2, a list since v3 (KIP-345)."""
+    if body.members is None:
+        return (MemberEntry(member_id=body.member_id),) if body.member_id else ()
+    answers = answer.members or ()
+    left = []
+    for number, member in enumerate(body.members):
+        answered = answers[number] if number < len(answers) else MemberEntry()
+        if not answered.error_code:
+            # An administrator may name a static member by its instance id alone.
+            member_id = member.member_id or answered.member_id
+            left.append(msgspec.structs.replace(member, member_id=member_id))
+    return tuple(left)
 
 
-def text_in(body: dict[str, Any], key: str) -> str:
-    """A JSON string, empty when it is missing, null or something else."""
-    value = body.get(key)
-    return value if isinstance(value, str) else ""
-
-
-def _decode(rest: bytes) -> _Line | None:
+def _decode(rest: bytes) -> _Line | Unread:
     end = rest.rfind(b"}")
     while end > 0:
         try:
             return _DECODER.decode(rest[: end + 1])
-        except msgspec.ValidationError:
-            return None
+        except msgspec.ValidationError as error:
+            if str(error).startswith(_BASE64_ERROR):
+                header = _HEADER_DECODER.decode(rest[: end + 1]).request_header
+                problem = f"{header.request_api_key_name}: bytes that are no base64"
+                return _BROKEN._replace(problem=problem)
+            return _BROKEN
         except msgspec.DecodeError as error:
             # A layout may put braces after the JSON; one that ends inside the JSON is cut off.
             if "trailing characters" not in str(error):
-                return None
+                return _BROKEN
         except UnicodeDecodeError:
             return _decode(rest.decode("utf-8", "replace").encode())
         except RecursionError:
-            return None
+            return _BROKEN
         end = rest.rfind(b"}", 0, end)
-    return None
+    return _BROKEN
 
 
-def _time(prefix: bytes, tz_offset: Zone) -> Stamp | None:
+def _time(prefix: bytes, zone: Zone) -> Stamp | None:
     usual = _LOG4J.fullmatch(prefix)
     if usual is None:
-        return stamp_of(prefix.decode("utf-8", "replace"), tz_offset)
-    second = _second(usual[1], tz_offset)
+        return stamp_of(prefix.decode("utf-8", "replace"), zone)
+    second = _second(usual[1], zone)
     return second and second._replace(at=second.at + timedelta(milliseconds=int(usual[2])))
 
 
 @lru_cache(maxsize=1024)
-def _second(text: bytes, tz_offset: Zone) -> Stamp | None:
-    return stamp_of(text.decode(), tz_offset)
+def _second(text: bytes, zone: Zone) -> Stamp | None:
+    return stamp_of(text.decode(), zone)
 
 
 @lru_cache(maxsize=1024)
 def _ends(connection: str) -> tuple[str, str]:
-    """The broker's address and port, and the client's address."""
+    """Return the broker's address and port, and the client's address."""
     found = _CONNECTION.fullmatch(connection)
     return (found[1], found[2]) if found else ("", "")
 
 
 def present(raw: bytes) -> tuple[str, str, str] | None:
-    """The group, the member id and the broker of a heartbeat that was answered without error."""
+    """Return the group, the member id and the broker of a heartbeat answered without an error."""
     found = _PRESENT.search(raw) if b'"requestApiKeyName":"HEARTBEAT"' in raw else None
     if found is None:
         return None
@@ -248,5 +411,5 @@ def present(raw: bytes) -> tuple[str, str, str] | None:
 
 
 def _known(name: str | None) -> str | None:
-    """KIP-511: a client that does not say is logged as `unknown`."""
+    """Return the name; None for a client that does not give one (KIP-511 logs `unknown`)."""
     return None if name in (None, "", "unknown") else name
