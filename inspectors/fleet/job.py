@@ -19,7 +19,7 @@ from rebal.inspectors.fleet.session import SparkError, SparkSettings, require, s
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rebal.inspectors.fleet.sources.captured import Source
+    from rebal.inspectors.fleet.sources.source import Source
     from rebal.inspectors.fleet.store import Run
 
 Say = Callable[[str], None]
@@ -67,7 +67,7 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
 
 def _look(order: ScanOrder, run: Run) -> Any:
     """What can be said to be wrong before Spark is started."""
-    from rebal.inspectors.fleet.paths import is_remote
+    from rebal.inspectors.fleet.sources.source import is_remote
     from rebal.inspectors.logs.text_input import cannot_read
 
     for path in order.request_logs:

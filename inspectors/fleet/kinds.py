@@ -23,7 +23,7 @@ from rebal.groups.wire.offsets_key import (
 )
 from rebal.inspectors.fleet.binary_columns import Ints, Mask, buffers, numbers
 from rebal.inspectors.fleet.parts import PartWriter
-from rebal.inspectors.fleet.sources.captured import SKIPPED
+from rebal.inspectors.fleet.sources.source import SKIPPED
 
 UNREADABLE: Final = "UNREADABLE"
 REPEATED: Final = "REPEATED"

@@ -35,7 +35,7 @@ from rebal.inspectors.fleet.kinds import REPEATED
 from rebal.inspectors.fleet.manifest import Manifest, TableEntry
 from rebal.inspectors.fleet.parts import REPORT_DDL
 from rebal.inspectors.fleet.schemas import REQUESTS, TABLES
-from rebal.inspectors.fleet.sources.captured import SKIPPED, TOPIC, Source, whole_rows
+from rebal.inspectors.fleet.sources.source import SKIPPED, TOPIC, Source, whole_rows
 from rebal.inspectors.fleet.store import Run, counted
 from rebal.inspectors.fleet.tasks import in_tasks
 from rebal.inspectors.fleet.telling import Tale, tell

@@ -19,7 +19,7 @@ from rebal.inspectors.fleet.commits.sums import CommitSums
 from rebal.inspectors.fleet.commits.table import again, merge_commits, write_commits
 from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS
-from rebal.inspectors.fleet.sources.captured import SOURCE
+from rebal.inspectors.fleet.sources.source import SOURCE
 from tests.examples import examples
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

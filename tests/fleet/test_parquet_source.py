@@ -12,8 +12,8 @@ import pytest
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.sources import parquet as parquet_source
-from rebal.inspectors.fleet.sources.captured import SKIPPED, SOURCE
 from rebal.inspectors.fleet.sources.parquet import plan_parquet, read_tasks, shaped
+from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE
 
 AT = datetime(2026, 11, 20, 9, 30, 0, 125000, tzinfo=UTC)
 MILLIS = int(AT.timestamp() * 1000)

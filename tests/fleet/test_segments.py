@@ -15,7 +15,6 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 from kafka.record.util import calc_crc32c
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.sources.captured import SOURCE
 from rebal.inspectors.fleet.sources.segments import (
     ABORTED,
     CONTROL,
@@ -24,6 +23,7 @@ from rebal.inspectors.fleet.sources.segments import (
     find_segments,
     read_partition,
 )
+from rebal.inspectors.fleet.sources.source import SOURCE
 
 HEAD = DefaultRecordBatch.HEADER_STRUCT
 Pair = tuple[bytes | None, bytes | None]

@@ -19,9 +19,8 @@ from rebal.groups.wire.group_metadata import (
     GroupMetadataMember,
     decode_group_metadata,
 )
-from rebal.inspectors.fleet.timeline.members import Head, Seen, sums_of
 from rebal.inspectors.fleet.timeline.reader import Value, ValueReader
-from rebal.inspectors.fleet.timeline.values import UNTOLD, Values
+from rebal.inspectors.fleet.timeline.values import UNTOLD, Head, Seen, Values, sums_of
 from tests.examples import examples
 from tests.fleet.timeline_input import record, tables
 from tests.groups.test_group_metadata import written

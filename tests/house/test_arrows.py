@@ -26,8 +26,6 @@ SHORT = {
     "groups/errors.py",
     "groups/wire/exact.py",
     "groups/worker.py",
-    "inspectors/fleet/paths.py",
-    "inspectors/fleet/timeline/classic.py",
     "planner/paths/metrics.py",
     "planner/paths/one_bounce.py",
     "planner/paths/priced.py",

@@ -6,12 +6,6 @@ from tests.house.modules import ROOMS, circles, import_graph
 
 # Circles that are still to be removed; a new one fails, and a removed one must be deleted here.
 KNOWN: list[set[str]] = [
-    {"rebal.inspectors.fleet.sources.captured", "rebal.inspectors.fleet.sources.parquet"},
-    {
-        "rebal.inspectors.fleet.timeline.member_rows",
-        "rebal.inspectors.fleet.timeline.members",
-        "rebal.inspectors.fleet.timeline.rows",
-    },
     {"rebal.planner.admission.memory", "rebal.planner.admission.rejected", "rebal.planner.context"},
 ]
 

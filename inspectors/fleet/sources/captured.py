@@ -8,54 +8,32 @@ without a trace.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.paths import file_name, is_remote, spark_paths
-from rebal.inspectors.fleet.schemas import RECORDS
-from rebal.inspectors.fleet.tasks import Work, in_tasks
-from rebal.inspectors.kafka.brokers import SeenBrokers
+from rebal.inspectors.fleet.sources.parquet import spark_parquet, task_parquet
+from rebal.inspectors.fleet.sources.source import (
+    SKIPPED,
+    TOPIC,
+    Source,
+    file_name,
+    is_remote,
+    spark_paths,
+    whole_rows,
+)
 from rebal.inspectors.logs.text_input import cannot_read
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import Column, SparkSession
 
-TOPIC: Final = "__consumer_offsets"
-SOURCE: Final = RECORDS.append(pa.field("problem", pa.string()))
-"""`schemas.RECORDS` and `problem`: null for a record; else why it is none, or `SKIPPED` and what
-beside records it is."""
-SKIPPED: Final = "skipped: "
 _LINE: Final = (
     "key string, value string, topic string, partition int, offset bigint, timestamp string"
 )
 _TEXT: Final = (".jsonl", ".ndjson", ".json")
 _PARQUET_MAGIC: Final = b"PAR1"
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-
-
-@dataclass(frozen=True)
-class Source:
-    """`rows` are what tasks are given; `names` says where they come from.
-
-    `read` makes batches of `SOURCE` of a task's rows (None: they are such rows). `may_repeat`: one
-    record may come twice. `holds_records`: asks the source itself, in another way, whether there is
-    something to read, so that reading nothing can be an error. `notes` are for the operator, and
-    `brokers` is what those of a live cluster said.
-    """
-
-    rows: DataFrame
-    names: tuple[str, ...]
-    read: Work | None = None
-    may_repeat: bool = False
-    holds_records: Callable[[], bool] = lambda: False
-    notes: tuple[str, ...] = ()
-    brokers: SeenBrokers | None = None
 
 
 def find_files(paths: Sequence[str]) -> list[tuple[str, str]]:
@@ -75,8 +53,6 @@ def read_files(spark: SparkSession, files: Sequence[tuple[str, str]]) -> Source:
     Raises:
         DocumentError: Parquet without the columns that are needed.
     """
-    from rebal.inspectors.fleet.sources.parquet import spark_parquet, task_parquet
-
     text = [path for path, form in files if form == "text"]
     remote = [path for path, form in files if form == "parquet" and is_remote(path)]
     local = [path for path, form in files if form == "parquet" and not is_remote(path)]
@@ -91,16 +67,6 @@ def read_files(spark: SparkSession, files: Sequence[tuple[str, str]]) -> Source:
     for part in parts[1:]:
         rows = rows.unionByName(whole_rows(part))
     return Source(rows, names, may_repeat=repeat)
-
-
-def whole_rows(source: Source) -> DataFrame:
-    """The rows of `SOURCE` themselves, for what Spark alone can do with them."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    if source.read is None:
-        return source.rows
-    schema: StructType = from_arrow_schema(SOURCE, prefer_timestamp_ntz=False)
-    return in_tasks(source.rows, source.read, schema)
 
 
 def _files(path: str) -> list[tuple[str, str]]:

@@ -20,9 +20,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.paths import file_name, spark_paths
 from rebal.inspectors.fleet.schemas import TEXT, TIME
-from rebal.inspectors.fleet.sources.captured import SKIPPED, SOURCE, TOPIC, Source
+from rebal.inspectors.fleet.sources.source import (
+    SKIPPED,
+    SOURCE,
+    TOPIC,
+    Source,
+    file_name,
+    spark_paths,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

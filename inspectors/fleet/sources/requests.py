@@ -20,10 +20,10 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rebal.inspectors.fleet.paths import file_name, is_remote, spark_paths
 from rebal.inspectors.fleet.schemas import REQUESTS
 from rebal.inspectors.fleet.sources.request_files import Part, blocks, share_out
 from rebal.inspectors.fleet.sources.request_rows import COUNTED, COUNTS, RequestLines
+from rebal.inspectors.fleet.sources.source import file_name, is_remote, spark_paths
 from rebal.inspectors.fleet.tasks import in_tasks
 from rebal.inspectors.logs.lines import NO_OFFSET
 

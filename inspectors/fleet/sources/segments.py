@@ -24,7 +24,7 @@ from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.legacy_records import LegacyRecordBatch
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.sources.captured import SKIPPED, SOURCE, TOPIC, Source
+from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE, TOPIC, Source
 from rebal.inspectors.logs.text_input import cannot_read
 
 if TYPE_CHECKING:

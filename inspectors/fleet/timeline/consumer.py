@@ -16,9 +16,17 @@ from typing import Final
 from rebal.groups.model import GroupType
 from rebal.groups.wire import consumer_group_records as records
 from rebal.groups.wire import offsets_key as kinds
-from rebal.inspectors.fleet.timeline.members import Head, Seen, Server
 from rebal.inspectors.fleet.timeline.rebalances import TOPIC, Generation
-from rebal.inspectors.fleet.timeline.values import NOTHING, Given, PartitionList, Sent, Values
+from rebal.inspectors.fleet.timeline.values import (
+    NOTHING,
+    Given,
+    Head,
+    PartitionList,
+    Seen,
+    Sent,
+    Server,
+    Values,
+)
 
 _Sets = dict[str, frozenset[int]]
 _STABLE: Final = 0

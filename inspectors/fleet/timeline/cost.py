@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rebal.groups.model import GroupType, RebalanceProtocol
 from rebal.inspectors.fleet.timeline.log import Log, Person, Round
-from rebal.inspectors.fleet.timeline.members import Seen, Standing
+from rebal.inspectors.fleet.timeline.members import Standing
 from rebal.inspectors.fleet.timeline.protocol import Kind, Profile, Protocols
 from rebal.inspectors.fleet.timeline.rebalances import Change, Generation
-from rebal.inspectors.fleet.timeline.values import NOTHING, Places
+from rebal.inspectors.fleet.timeline.values import NOTHING, Places, Seen
 
 
 class Tally:

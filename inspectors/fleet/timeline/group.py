@@ -19,20 +19,19 @@ from rebal.groups.wire.consumer_group_records import (
     ConsumerGroupMember,
     decode_consumer_group_record,
 )
-from rebal.inspectors.fleet.timeline import causes, classic, incidents
+from rebal.inspectors.fleet.timeline import causes, incidents
 from rebal.inspectors.fleet.timeline.consumer import ConsumerGroup
 from rebal.inspectors.fleet.timeline.heartbeats import heard_at, write_members
 from rebal.inspectors.fleet.timeline.history import History
 from rebal.inspectors.fleet.timeline.lists import Lists
-from rebal.inspectors.fleet.timeline.log import Log, Round
-from rebal.inspectors.fleet.timeline.members import NOT_GIVEN, Head, Seen
+from rebal.inspectors.fleet.timeline.log import MILLI, Log, Round
 from rebal.inspectors.fleet.timeline.order import DISORDER, Item, Raw, Window
 from rebal.inspectors.fleet.timeline.protocol import Protocols
 from rebal.inspectors.fleet.timeline.reader import Value, ValueReader
 from rebal.inspectors.fleet.timeline.rebalances import LOG, TOPIC, Generation
 from rebal.inspectors.fleet.timeline.requests import Replacement, Requests
 from rebal.inspectors.fleet.timeline.rows import Rows
-from rebal.inspectors.fleet.timeline.values import UNTOLD, Values
+from rebal.inspectors.fleet.timeline.values import NOT_GIVEN, UNTOLD, Head, Seen, Values
 
 _MOST_ROUNDS: Final = 64
 """More rebalances than these at once have no record and no leader's line: none will come."""
@@ -303,7 +302,7 @@ class GroupTimeline:
         self.history.advance(
             Generation(
                 value.generation,
-                classic.ended(at, value) if first else at,
+                _ended(at, value) if first else at,
                 value.members,
                 TOPIC,
                 assignor=value.protocol,
@@ -379,3 +378,17 @@ class GroupTimeline:
         place = (raw.source, raw.partition, raw.offset, at, self.group_id)
         value = raw.value.written() if isinstance(raw.value, Value) else raw.value
         self.shared.rows.add("errors", (*place, "record", error, raw.key, value))
+
+
+def _ended(at: int, value: Value) -> int:
+    """Return when the rebalance of a group's first record ended; the record may be a later rewrite.
+
+    The state's time is then far before the record's, for a static member's restart keeps it.
+    """
+    stamp = (value.state_timestamp_ms or -1) * MILLI
+    if not value.members or not 0 < stamp <= at:
+        return at
+    longest = max(
+        one.head.rebalance_timeout_ms or one.head.session_timeout_ms or 0 for one in value.members
+    )
+    return stamp if at - stamp > longest * MILLI else at

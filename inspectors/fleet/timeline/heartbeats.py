@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from rebal.inspectors.fleet.timeline.history import History
 from rebal.inspectors.fleet.timeline.log import Person
-from rebal.inspectors.fleet.timeline.members import Head, Place, Seen, Standing
-from rebal.inspectors.fleet.timeline.values import Sent
+from rebal.inspectors.fleet.timeline.members import Place, Standing
+from rebal.inspectors.fleet.timeline.values import Head, Seen, Sent
 
 
 def heard_at(persons: Mapping[str, Person]) -> int | None:

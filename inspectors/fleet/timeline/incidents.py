@@ -17,9 +17,10 @@ from typing import Any, Final
 
 from rebal.inspectors.fleet.timeline import causes
 from rebal.inspectors.fleet.timeline.log import MILLI
-from rebal.inspectors.fleet.timeline.members import Seen, Standing
+from rebal.inspectors.fleet.timeline.members import Standing
 from rebal.inspectors.fleet.timeline.rebalances import Generation
 from rebal.inspectors.fleet.timeline.rows import Rows
+from rebal.inspectors.fleet.timeline.values import Seen
 
 STORM: Final = "storm"
 CRASH_LOOP: Final = "crash loop"

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rebal.inspectors.fleet.schemas import MEMBERS, PARTITIONS
-from rebal.inspectors.fleet.timeline.values import PartitionList
-
-if TYPE_CHECKING:
-    from rebal.inspectors.fleet.timeline.members import Seen
+from rebal.inspectors.fleet.timeline.values import PartitionList, Seen
 
 
 class Heard(NamedTuple):

@@ -20,9 +20,8 @@ from rebal.groups.errors import WireError
 from rebal.groups.wire.group_metadata import decode_group_metadata, read_head
 from rebal.groups.wire.primitives import Reader
 from rebal.inspectors.fleet.binary_columns import Ints, Mask
-from rebal.inspectors.fleet.timeline.members import NOT_GIVEN, Head, Seen, Sums
 from rebal.inspectors.fleet.timeline.value_columns import Cut, cut_values
-from rebal.inspectors.fleet.timeline.values import UNTOLD, Sent, Values
+from rebal.inspectors.fleet.timeline.values import NOT_GIVEN, UNTOLD, Head, Seen, Sent, Sums, Values
 
 _T = TypeVar("_T")
 _INT16: Final = Struct(">h").unpack_from

@@ -10,9 +10,9 @@ from typing import Final
 from rebal.groups.model import GroupType
 from rebal.inspectors.fleet.timeline import causes
 from rebal.inspectors.fleet.timeline.log import MILLI, Log, Round
-from rebal.inspectors.fleet.timeline.members import Seen, Standing, sums_of
+from rebal.inspectors.fleet.timeline.members import Standing
 from rebal.inspectors.fleet.timeline.reader import Value
-from rebal.inspectors.fleet.timeline.values import NOTHING, Places
+from rebal.inspectors.fleet.timeline.values import NOTHING, Places, Seen, sums_of
 
 TOPIC: Final = "offsets topic"
 LOG: Final = "request log"

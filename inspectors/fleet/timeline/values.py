@@ -7,9 +7,9 @@ are exactly a version 0..3 as written; any others go through the one strict code
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from struct import Struct, unpack
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from rebal.groups.errors import WireError
 from rebal.groups.model import TopicPartitions
@@ -375,3 +375,101 @@ def _keep(cache: dict[_K, _V], key: _K, value: _V) -> None:
     if len(cache) >= _KEPT:
         cache.clear()
     cache[key] = value
+
+
+NOT_GIVEN: Final = Given(None)
+_DEFAULT_SESSION_MS: Final = 45_000
+
+
+class Head(NamedTuple):
+    """Who a member is; None: the source does not say."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str | None
+    host: str | None
+    rebalance_timeout_ms: int | None
+    session_timeout_ms: int | None
+    protocol_type: str | None
+
+
+class Server(NamedTuple):
+    """What a KIP-848 coordinator holds of a member; `target` is its target assignment."""
+
+    target: PartitionList | None = None
+    regex: str | None = None
+    rack: str | None = None
+
+
+_CLASSIC: Final = Server()
+
+
+class Seen:
+    """One member in one generation, as a source shows it; None: the source does not say.
+
+    The same object in the next generation is the same member, unchanged but for the `generation`
+    in its subscription. `count` is how many partitions it is given, -1 where that is not known.
+    """
+
+    __slots__ = ("count", "generation", "given", "head", "member_id", "sent", "server")
+
+    def __init__(
+        self, head: Head, sent: Sent = UNTOLD, given: Given = NOT_GIVEN, server: Server = _CLASSIC
+    ) -> None:
+        self.head = head
+        self.member_id = head.member_id
+        self.sent = sent
+        self.generation = sent.generation
+        self.given = given
+        self.count = -1 if given.partitions is None else given.partitions.count
+        self.server = server
+
+    @property
+    def session_ms(self) -> int:
+        """Its session timeout; clients' own where the source does not say."""
+        return self.head.session_timeout_ms or _DEFAULT_SESSION_MS
+
+    def under(self, member_id: str, client_id: str | None, host: str | None) -> Seen:
+        """The same member after a restart."""
+        head = self.head._replace(
+            member_id=member_id,
+            client_id=client_id or self.head.client_id,
+            host=host or self.head.host,
+        )
+        made = Seen(head, self.sent, self.given, self.server)
+        made.generation = self.generation
+        return made
+
+    def same_row(self, other: Seen) -> bool:
+        """Does it still say what a row of `members` says, the generation aside."""
+        mine, its = self.sent, other.sent
+        return (
+            (self.given is other.given or self.given.partitions == other.given.partitions)
+            and (mine is its or (mine.topics == its.topics and mine.owned == its.owned))
+            and (self.head is other.head or self.head == other.head)
+            and (self.server is other.server or self.server[:2] == other.server[:2])
+        )
+
+
+class Sums(NamedTuple):
+    """What a generation's members have together; `assigned` is None where one's is not known.
+
+    `some` is whether one has a partition, `empty` whether one has none; `session_ms` is the
+    shortest session timeout, 0 where nobody is there.
+    """
+
+    assigned: int | None
+    some: bool
+    empty: bool
+    session_ms: int
+
+
+def sums_of(members: Sequence[Seen]) -> Sums:
+    """The members' sums."""
+    counts = [seen.count for seen in members]
+    return Sums(
+        None if -1 in counts else sum(counts),
+        max(counts, default=0) > 0,
+        0 in counts,
+        min((seen.session_ms for seen in members), default=0),
+    )
