@@ -27,9 +27,8 @@ from rebal.groups.model import (
     Subscription,
     Topic,
 )
+from rebal.groups.snapshot.compact import Lag, Partitions
 from rebal.groups.snapshot.documents import Format, dump_snapshot
-from rebal.groups.snapshot.lag import Lag
-from rebal.groups.snapshot.partitions import Partitions
 
 MEMBERS = 2000
 PARTITIONS = 1_000_000

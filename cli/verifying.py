@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from rebal.cli import output, params
 from rebal.cli.errors import UsageError
-from rebal.groups.errors import RebalError
-from rebal.groups.evidence.assume import AssumptionError, apply_assumptions
+from rebal.groups.errors import AssumptionError, RebalError
+from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Tri
 from rebal.planner.verification.confirm import ContradictedError, NothingToConfirmError, confirm
 from rebal.planner.verification.verify import NOT_YET, Standing, entry_of, verify

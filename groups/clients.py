@@ -12,14 +12,11 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from rebal.groups.evidence.fingerprint import Trace, traces
 from rebal.groups.model import (
-    Evidence,
     RebalanceProtocol,
     Record,
     Software,
     Source,
-    Subscription,
     Tri,
 )
 
@@ -214,62 +211,6 @@ def eager_only(assignor: str) -> Tri:
     return Tri.NO if RebalanceProtocol.COOPERATIVE in supported else Tri.YES
 
 
-def identify(
-    client_id: str,
-    member_id: str,
-    subscription: Subscription | None,
-    assignor: str | None,
-    group_id: str | None = None,
-) -> Software | None:
-    """Which client a member is, from what DescribeGroups shows alone: a guess with its evidence.
-
-    The subscription's bytes come first, the elected assignor's name next, a client id that looks
-    like a client's default last. A client id alone is dropped when the bytes speak against it.
-    `family` is None where the bytes leave several clients; `version_range` then names them.
-    None when nothing speaks.
-    """
-    found = traces(subscription, assignor)
-    by_id = _by_client_id(client_id, member_id, group_id)
-    if by_id is not None and not any(by_id in trace.not_families for trace in found):
-        detail = f'client id "{client_id}" looks like the default of {families()[by_id].title}'
-        evidence = Evidence(source=Source.DESCRIBE, detail=detail)
-        found = (*found, Trace(family=by_id, evidence=evidence))
-    named = {trace.family for trace in found if trace.family is not None}
-    # Streams' consumers are Java consumers: what proves Java does not speak against Streams
-    if "streams" in named:
-        named.discard("java")
-    if len(named) > 1:
-        return None
-    key = next(iter(named), None)
-    told = [trace for trace in found if trace.family is not None or trace.between]
-    if not told:
-        return None
-    if key is None:
-        return Software(
-            version_range=told[0].between, evidence=tuple(trace.evidence for trace in told)
-        )
-    ranges = [trace.range_of(key) for trace in found]
-    return Software(
-        family=key,
-        version_range=next((text for text in ranges if text is not None), None),
-        evidence=tuple(trace.evidence for trace in found),
-    )
-
-
-def excluded_by_bytes(subscription: Subscription | None, assignor: str | None) -> frozenset[str]:
-    """Return the families that do not write such a subscription for the elected `assignor`.
-
-    Bytes are what the client itself sent; a client id says nothing here, for anyone can set it.
-    """
-    excluded: set[str] = set()
-    for trace in traces(subscription, assignor) if subscription is not None else ():
-        excluded |= trace.not_families
-        left = named_families(trace.between) if trace.between else (trace.family,)
-        if left != (None,):
-            excluded |= set(families()) - set(left)
-    return frozenset(excluded)
-
-
 def named_families(text: str | None) -> tuple[str, ...]:
     """Return the families that a range names: `java >= 3.4 or franz-go` are two."""
     words = (text or "").replace(",", " ").split()
@@ -308,22 +249,6 @@ def older(software: Software, limit: str) -> Tri:
     if high and (version_tuple(high[1]) or ()) <= edge:
         return Tri.YES
     return Tri.CANNOT_TELL
-
-
-def _by_client_id(client_id: str, member_id: str, group_id: str | None) -> str | None:
-    """The family whose default client id this is, where the member id was made from it."""
-    if not client_id or not (member_id.startswith(client_id) or _is_uuid(member_id)):
-        return None
-    group = ".+" if group_id is None else re.escape(group_id)
-    for known in families().values():
-        pattern = known.client_id and known.client_id.replace("{group}", group)
-        if pattern and re.fullmatch(pattern, client_id):
-            return known.key
-    return None
-
-
-def _is_uuid(text: str) -> bool:
-    return re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text) is not None
 
 
 def _since(since: str, version: str | None) -> Tri:

@@ -10,13 +10,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from rebal.groups.assignors.spec import Assignment, LeaderWouldFail, Owned, Spec, SpecMember
-from rebal.groups.errors import RebalError
+from rebal.groups.assignors.spec import Assignment, Owned, Spec, SpecMember
+from rebal.groups.errors import CustomAssignorError, LeaderWouldFail
 from rebal.groups.model import RebalanceProtocol, Record
-
-
-class CustomAssignorError(RebalError):
-    """Somebody's assignor cannot be used, or failed; names it and says how."""
 
 
 class Rule(StrEnum):

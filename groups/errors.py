@@ -1,15 +1,44 @@
-"""The errors that the pure rooms raise; each message is one sentence that says what to do."""
+"""Errors that rebal raises on purpose. Each message is one sentence that says what to do."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class RebalError(Exception):
-    """Base of every error rebal raises on purpose; its text is shown to the operator as it is."""
+    """Base of all errors that rebal raises on purpose; the operator sees the message as it is."""
 
 
 class WireError(RebalError):
-    """Bytes that are not what the protocol says they are."""
+    """Bytes that do not follow Kafka's wire format."""
 
 
 class DocumentError(RebalError):
-    """A file that cannot be read as what it claims to be; names the field and the line or path."""
+    """A document that cannot be read; the message names the field and its line or path."""
+
+
+class AssumptionError(RebalError):
+    """An assumption that cannot be read, matches no member, or contradicts evidence."""
+
+
+class UnknownAssignorError(RebalError):
+    """A name that is none of Kafka's own assignors."""
+
+
+class CustomAssignorError(RebalError):
+    """A custom assignor that cannot be used or failed; the message names the assignor and why."""
+
+
+class LeaderWouldFail(RebalError):  # noqa: N818 - the real leader fails, not rebal
+    """An input on which the real leader throws or never ends, so no assignment is sent.
+
+    `never_ends` tells the two apart; `members` (member ids) and `topics` are the ones concerned.
+    """
+
+    def __init__(
+        self, why: str, *, members: Sequence[str], topics: Sequence[str], never_ends: bool = False
+    ) -> None:
+        super().__init__(why)
+        self.members = tuple(members)
+        self.topics = tuple(topics)
+        self.never_ends = never_ends

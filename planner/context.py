@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import Final
 
 from rebal.groups.classes import borrowed_names, not_by_name
-from rebal.groups.clients import excluded_by_bytes, older, proven_family
+from rebal.groups.clients import older, proven_family
+from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import (
     GroupSnapshot,
     GroupState,

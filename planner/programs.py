@@ -11,8 +11,7 @@ from uuid import UUID
 
 from rebal.groups.model import GroupState, Knowledge, Member, RebalanceProtocol, Tri
 from rebal.groups.protocol import member_protocol
-from rebal.groups.streams import COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES
-from rebal.groups.streams_releases import user_data_of
+from rebal.groups.streams import COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES, user_data_of
 from rebal.planner.context import Context, Facts
 
 INCREMENTAL: Final = ("compatible", "sessioned")

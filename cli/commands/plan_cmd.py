@@ -19,7 +19,8 @@ from rebal.cli.render.documents import Document, document_of, failures_of
 from rebal.cli.render.findings import exported
 from rebal.cli.render.plans.markdown import plan_markdown
 from rebal.cli.render.plans.screen import plan_list_view, plan_view
-from rebal.groups.evidence.assume import AssumptionError, apply_assumptions
+from rebal.groups.errors import AssumptionError
+from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol
 from rebal.planner.paths import NotPlannedError, make_plan

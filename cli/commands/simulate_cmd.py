@@ -18,7 +18,8 @@ from rebal.cli.render.simulation.screen import compare_view, simulate_view
 from rebal.cli.render.simulation.workers import workers_view
 from rebal.cli.render.text import command_line, when
 from rebal.groups.assignors import NAMES, Assignor
-from rebal.groups.custom import CustomAssignorError, Guarded
+from rebal.groups.custom import Guarded
+from rebal.groups.errors import CustomAssignorError
 from rebal.groups.model import GroupType
 from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
 from rebal.planner.rehearsal.whatif.run import MOST_ROUNDS

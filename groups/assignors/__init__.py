@@ -16,12 +16,11 @@ from rebal.groups.assignors.client.kafka import ASSIGNORS
 from rebal.groups.assignors.spec import (
     Assignment,
     Assignor,
-    LeaderWouldFail,
     Owned,
     Spec,
     SpecMember,
 )
-from rebal.groups.errors import RebalError
+from rebal.groups.errors import LeaderWouldFail, UnknownAssignorError
 
 __all__ = (
     "NAMES",
@@ -37,10 +36,6 @@ __all__ = (
 )
 
 NAMES: Final = tuple(ASSIGNORS)
-
-
-class UnknownAssignorError(RebalError):
-    """A name that is none of Kafka's own assignors."""
 
 
 def get(name: str) -> Assignor:

@@ -12,27 +12,11 @@ from typing import Protocol
 
 import msgspec
 
-from rebal.groups.errors import RebalError
 from rebal.groups.model import RebalanceProtocol
 
 TopicPartition = tuple[str, int]
 Owned = Sequence[TopicPartition]
 Assignment = dict[str, list[TopicPartition]]
-
-
-class LeaderWouldFail(RebalError):  # noqa: N818 - what the real leader does, not a fault of rebal
-    """The real leader throws, or never ends, on this input: no assignment ever goes out.
-
-    `never_ends` tells which; `members` (member ids) and `topics` are those concerned.
-    """
-
-    def __init__(
-        self, why: str, *, members: Sequence[str], topics: Sequence[str], never_ends: bool = False
-    ) -> None:
-        super().__init__(why)
-        self.members = tuple(members)
-        self.topics = tuple(topics)
-        self.never_ends = never_ends
 
 
 class SpecMember(msgspec.Struct, frozen=True, kw_only=True):

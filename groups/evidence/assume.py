@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.clients import assignor_of
-from rebal.groups.errors import RebalError
+from rebal.groups.errors import AssumptionError
 from rebal.groups.evidence.bounds import contradictions
 from rebal.groups.model import (
     AssignorList,
@@ -28,10 +28,6 @@ from rebal.groups.model import (
 EVERY_CLIENT_ID: Final = "every-client-id"
 _SELECTORS: Final = ("client-id", EVERY_CLIENT_ID, "instance-id", "member-id")
 _EXAMPLE: Final = "client-id=billing:range,cooperative-sticky"
-
-
-class AssumptionError(RebalError):
-    """An assumption that cannot be read, fits no member, or that evidence speaks against."""
 
 
 def apply_assumptions(

@@ -6,24 +6,29 @@ same text. Partitions are written compactly (`orders: 0-11,14`), bytes as base64
 
 from __future__ import annotations
 
+import gc
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Final, Literal, TypeVar
 
 import msgspec
 import yaml
 
-from rebal.groups.collector import no_collection
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import GroupSnapshot
-from rebal.groups.snapshot.by_topic import ByTopic, TopicReader
-from rebal.groups.snapshot.folding import fold, unfold
-from rebal.groups.snapshot.lag import Lags
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import (
+    ByTopic,
+    Lags,
+    Partitions,
+    Replicas,
+    TopicReader,
+    fold,
+    unfold,
+)
 from rebal.groups.snapshot.plain_yaml import PlainLoader, read_yaml
-from rebal.groups.snapshot.replicas import Replicas
 
 SCHEMA: Final = "rebal.snapshot/1"
 Format = Literal["yaml", "json"]
@@ -134,6 +139,18 @@ def text_of(body: Mapping[str, object], form: Format) -> str:
         return _HIDDEN.sub(_json_escape, text) + "\n"
     text = yaml.dump(body, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1_000_000_000)
     return _HIDDEN.sub(_yaml_escape, text)
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Without the collector: it would walk all that was made, again and again, for nothing."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _T:

@@ -12,7 +12,7 @@ from typing import Final
 
 from rebal.groups.errors import WireError
 from rebal.groups.model import Record, Subscription, TopicPartitions
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.wire.exact import as_sent, keeping_wire
 from rebal.groups.wire.primitives import Reader, Writer
 

@@ -31,8 +31,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from rebal.groups.model import Broker, GroupState, GroupType, Member, Topic
-from rebal.groups.snapshot.partitions import Partitions
-from rebal.groups.snapshot.replicas import Replicas
+from rebal.groups.snapshot.compact import Partitions, Replicas
 from rebal.inspectors.connection.auth import forget
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.connection.translate import to_confluent

@@ -23,11 +23,11 @@ from rebal.groups.model import (
     Record,
     Subscription,
     TopicPartitions,
+    WorkerState,
 )
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.wire.connect import decode_worker, decode_worker_assignment
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
-from rebal.groups.worker import WorkerState
 from rebal.inspectors.errors import RequestError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster, retry
 from rebal.inspectors.kafka.wire import (

@@ -21,6 +21,7 @@ from kafka.protocol.admin.groups import ListGroupsRequest
 from msgspec.structs import replace
 
 from rebal.groups import clients
+from rebal.groups.evidence.fingerprint import identify
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import (
     Coordinator,
@@ -36,9 +37,7 @@ from rebal.groups.model import (
     Topic,
     Tri,
 )
-from rebal.groups.snapshot.lag import NO_LAG, Lag, Lags
-from rebal.groups.snapshot.partitions import Partitions
-from rebal.groups.snapshot.replicas import Replicas
+from rebal.groups.snapshot.compact import NO_LAG, Lag, Lags, Partitions, Replicas
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import (
     ConnectError,
@@ -138,7 +137,7 @@ def _captured_by() -> str:
 def _identified(member: Member, described: Described) -> Member:
     if described.protocol_type != CONSUMER or described.type is not GroupType.CLASSIC:
         return member
-    software = clients.identify(
+    software = identify(
         member.client_id,
         member.member_id,
         member.subscription,

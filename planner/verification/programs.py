@@ -1,6 +1,6 @@
 """What proves the steps of Kafka Streams programs and of Connect workers, of one member.
 
-Streams: its version by its own bytes (groups/streams_releases.py) or a log; the rebalance protocol
+Streams: its version by its own bytes (groups/streams.py) or a log; the rebalance protocol
 it runs by its log, by what it kept or gave up when it rejoined, or by its version. Connect: the
 list it was seen joining with, or the elected protocol, which every worker offers (KIP-415). Only
 where none of these tells does a step leave anything to a person (`Proof.by_hand`).

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.assignors import Spec, SpecMember
-from rebal.groups.assignors.client.holding import Holding
+from rebal.groups.assignors.client.balancing import Holding
 from rebal.groups.assignors.client.problem import Problem
 
 MEMBERS = (2, 0, 3)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rebal.groups.assignors import NAMES, Assignment, LeaderWouldFail, Spec, SpecMember
+from rebal.groups.assignors.client.claims import Memories
 from rebal.groups.assignors.client.kafka import ASSIGNORS
-from rebal.groups.assignors.client.memory import Memories
 from rebal.groups.assignors.client.problem import Problem
 from rebal.groups.wire.sticky import StickyUserData, decode_sticky, encode_sticky
 from tests.examples import examples
@@ -60,7 +60,7 @@ def test_usual_bytes_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None
     data = encode_sticky(StickyUserData(previous=previous, generation=4))
     some = problem()
     expected = by_the_codec(some, data)
-    monkeypatch.delattr("rebal.groups.assignors.client.memory.decode_sticky")
+    monkeypatch.delattr("rebal.groups.assignors.client.claims.decode_sticky")
     assert Memories(some).read(data) == expected
     assert expected[1] == 4
 

@@ -20,8 +20,7 @@ from rebal.groups.model import (
     Subscription,
     Topic,
 )
-from rebal.groups.snapshot.lag import Lag
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import Lag, Partitions
 from tests.groups.stable import stable_group
 
 NOW = datetime(2026, 11, 20, 9, 15, tzinfo=UTC)

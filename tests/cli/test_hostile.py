@@ -12,7 +12,7 @@ import pytest
 from rebal.cli import app
 from rebal.cli.files import save_snapshot
 from rebal.groups.model import GroupSnapshot, Topic
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import Partitions
 
 COMMANDS = [
     ["inspect"],

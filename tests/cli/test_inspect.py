@@ -16,7 +16,7 @@ import yaml
 
 from rebal.cli import app, files
 from rebal.groups.model import GroupSnapshot, Record
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import Partitions
 from rebal.planner.plan import Finding, Severity
 
 Make = Callable[..., GroupSnapshot]

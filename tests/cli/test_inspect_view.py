@@ -31,7 +31,7 @@ from rebal.groups.model import (
     Unmatched,
 )
 from rebal.groups.protocol import CommonAssignors, common_assignors
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import Partitions
 from rebal.planner.plan import Finding, Severity
 
 Make = Callable[..., GroupSnapshot]

@@ -15,8 +15,8 @@ from rebal.cli.output import render
 from rebal.cli.params import Connection
 from rebal.cli.render.simulation.screen import simulate_view
 from rebal.groups.model import GroupSnapshot, Member, Subscription, Topic
+from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.snapshot.documents import dump_snapshot
-from rebal.groups.snapshot.partitions import Partitions
 from rebal.planner.rehearsal.whatif.simulation import simulate
 
 Make = Callable[..., GroupSnapshot]

@@ -15,7 +15,8 @@ import pytest
 from rebal.cli.app import run
 from rebal.cli.commands import simulate_cmd
 from rebal.groups.assignors import Spec, SpecMember, assign
-from rebal.groups.custom import CustomAssignorError, Guarded, Rule, violations
+from rebal.groups.custom import Guarded, Rule, violations
+from rebal.groups.errors import CustomAssignorError
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol
 from rebal.groups.snapshot.documents import dump_snapshot
 

@@ -9,9 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.cli.app import run
-from rebal.groups.model import GroupSnapshot
+from rebal.groups.model import GroupSnapshot, WorkerState
 from rebal.groups.snapshot.documents import dump_snapshot
-from rebal.groups.worker import WorkerState
 from tests.planner.worker_groups import workers
 
 Said = pytest.CaptureFixture[str]

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from rebal.groups.model import Subscription
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.wire.consumer_protocol import (
     ConsumerAssignment,
     encode_assignment,

@@ -20,7 +20,7 @@ from rebal.groups.model import (
     Subscription,
     Tri,
 )
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import Partitions
 from tests.groups.stable import NOW, stable_group
 
 COOP = "cooperative-sticky"

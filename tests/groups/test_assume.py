@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from rebal.groups.evidence.assume import AssumptionError, apply_assumptions
+from rebal.groups.errors import AssumptionError
+from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.model import GroupSnapshot, Knowledge, Source
 from tests.planner.builder import context_of, group_of
 

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from rebal.groups import clients
+from rebal.groups.evidence.fingerprint import identify
 from rebal.groups.model import RebalanceProtocol, Source, Subscription, Tri
 from rebal.groups.wire.consumer_protocol import decode_subscription
 from tests import software as real_software
@@ -174,7 +175,7 @@ def test_no_guess_about_a_captured_member_is_wrong(captures, capsys):
         start = captures.start_of(asked["groupId"], client_id, request)
         real = real_software.family(start["software"])
         for protocol in asked["protocols"]:
-            guess = clients.identify(
+            guess = identify(
                 client_id,
                 answer["memberId"],
                 decode_subscription(base64.b64decode(protocol["metadata"])),
@@ -235,7 +236,7 @@ UUID = "-0a1b2c3d-0000-4000-8000-000000000000"
 def test_a_default_client_id_is_a_labelled_guess_that_the_bytes_can_refute(client_id, key):
     """Null user data, as here, was never sent by librdkafka."""
     sent = subscription()
-    guess = clients.identify(client_id, client_id + UUID, sent, "range", group_id="shop")
+    guess = identify(client_id, client_id + UUID, sent, "range", group_id="shop")
     assert guess is not None
     assert guess.family == key
     if key == "java":
@@ -249,33 +250,33 @@ def test_a_default_client_id_is_a_labelled_guess_that_the_bytes_can_refute(clien
 
 
 def test_a_client_id_that_its_member_id_was_not_made_from_says_nothing():
-    assert clients.identify("kgo", "elsewhere" + UUID, None, None) is None
+    assert identify("kgo", "elsewhere" + UUID, None, None) is None
 
 
 def test_librdkafka_with_a_rack_set():
     sent = subscription(rack_id="eu-1a", user_data=b"", owned_partitions={})
-    guess = clients.identify("app", "app" + UUID, sent, "range")
+    guess = identify("app", "app" + UUID, sent, "range")
     assert guess is not None
     assert guess.family == "librdkafka"
 
 
 def test_v0_bytes_marked_as_v1():
     sent = subscription(version=1)
-    guess = clients.identify("app", "app" + UUID, sent, "range")
+    guess = identify("app", "app" + UUID, sent, "range")
     assert guess is not None
     assert (guess.family, guess.version_range) == (None, "segmentio or sarama-cluster")
     go = "worker@host (github.com/segmentio/kafka-go)"
-    named = clients.identify(go, go + UUID, sent, "range")
+    named = identify(go, go + UUID, sent, "range")
     assert named is not None
     assert named.family == "segmentio"
 
 
 def test_nothing_to_go_by_is_no_guess():
     sent = subscription(version=0, user_data=b"")
-    assert clients.identify("app", "app" + UUID, sent, "range") is None
-    assert clients.identify("app", "app" + UUID, None, "range") is None
+    assert identify("app", "app" + UUID, sent, "range") is None
+    assert identify("app", "app" + UUID, None, "range") is None
 
 
 def test_bytes_that_speak_against_each_other_are_no_guess():
     sent = subscription(rack_id="", user_data=b"\0\0\0\7")
-    assert clients.identify("app", "app" + UUID, sent, "stream") is None
+    assert identify("app", "app" + UUID, sent, "stream") is None

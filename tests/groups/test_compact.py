@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Group, GroupSnapshot, Topic
+from rebal.groups.snapshot.compact import NO_LAG, Lag, Lags, Replicas
 from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
-from rebal.groups.snapshot.lag import NO_LAG, Lag, Lags
-from rebal.groups.snapshot.replicas import Replicas
 
 LAG = (Lag("orders", 0, 100, 100), Lag("orders", 1, None, 7), Lag("clicks", 4, 3, None))
 SNAPSHOT = GroupSnapshot(

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from rebal.groups.evidence.absent import MOST_REFUSALS
 from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Declared, Introduced, Left, Rebalanced, Refused
-from rebal.groups.evidence.rejections import MOST_REFUSALS
 from rebal.groups.model import (
     Evidence,
     GroupSnapshot,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from rebal.groups.evidence.absent import MOST_REFUSALS
 from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Refused
-from rebal.groups.evidence.rejections import MOST_REFUSALS
 from rebal.groups.model import Evidence, Refusal, Source
 from tests.groups.observed import COOP, JAVA, at, group, joined, member
 

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Group, GroupSnapshot, Member, Subscription
-from rebal.groups.snapshot import by_topic
-from rebal.groups.snapshot.by_topic import TopicReader
+from rebal.groups.snapshot import compact
+from rebal.groups.snapshot.compact import Partitions, TopicReader, fold, unfold
 from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
-from rebal.groups.snapshot.folding import fold, unfold
-from rebal.groups.snapshot.partitions import Partitions
 
 
 def snapshot(topics: int, name: str = "topic-{}") -> GroupSnapshot:
@@ -136,7 +134,7 @@ def test_what_comes_again_is_the_same_object(monkeypatch: pytest.MonkeyPatch) ->
     first = reader.by_topic("a 0-3; b 5; c 0-3")
     assert reader.by_topic("a 0-3; b 5; c 0-3") is first
     assert reader.by_topic({"x": "0-3"})["x"] is first["a"] is first["c"]
-    monkeypatch.setattr(by_topic, "_MOST_KEPT", 8)
+    monkeypatch.setattr(compact, "_MOST_KEPT", 8)
     reader = TopicReader()
     for _ in range(3):
         assert reader.by_topic("a 10-13; b 5,7; c 8")["b"] == Partitions([5, 7])

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rebal.groups.snapshot import plain_yaml
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.snapshot.plain_yaml import PlainLoader, read_yaml
 from tests.examples import examples
 

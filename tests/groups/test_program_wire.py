@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.errors import WireError
-from rebal.groups.model import Group, GroupSnapshot, Member, Subscription
+from rebal.groups.model import Group, GroupSnapshot, Member, Running, Subscription, WorkerState
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.groups.snapshot.redact import redact
-from rebal.groups.streams_releases import releases_of, user_data_of
+from rebal.groups.streams import releases_of, user_data_of
 from rebal.groups.wire.connect import (
     CONNECTOR,
     WorkerAssignment,
@@ -33,7 +33,6 @@ from rebal.groups.wire.streams import (
     decode_streams,
     encode_streams,
 )
-from rebal.groups.worker import Running, WorkerState
 
 # Joins of real programs, as Kafka 4.1.1's request log printed them.
 SUBSCRIPTIONS = {

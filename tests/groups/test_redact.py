@@ -27,9 +27,8 @@ from rebal.groups.model import (
     Topic,
     Unmatched,
 )
+from rebal.groups.snapshot.compact import Lag, Partitions
 from rebal.groups.snapshot.documents import dump_snapshot
-from rebal.groups.snapshot.lag import Lag
-from rebal.groups.snapshot.partitions import Partitions
 from rebal.groups.snapshot.redact import redact
 from tests.groups.stable import stable_group
 

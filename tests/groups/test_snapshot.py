@@ -13,7 +13,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rebal.groups import model, worker
+from rebal.groups import model
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import (
     AssignorList,
@@ -26,12 +26,8 @@ from rebal.groups.model import (
     Source,
     Subscription,
 )
-from rebal.groups.snapshot.by_topic import ByTopic
+from rebal.groups.snapshot.compact import ByTopic, Lag, Lags, Partitions, Replicas
 from rebal.groups.snapshot.documents import dump_snapshot, file_stem, format_of, load_snapshot
-from rebal.groups.snapshot.lag import Lag, Lags
-from rebal.groups.snapshot.partitions import Partitions
-from rebal.groups.snapshot.replicas import Replicas
-from tests.examples import examples
 
 AT = datetime(2026, 11, 20, 9, 12, 3, 250_000, tzinfo=UTC)
 SMALL = GroupSnapshot(
@@ -313,7 +309,7 @@ def test_the_ending_says_the_format() -> None:
 def test_every_record_of_the_model_can_stand_in_a_document() -> None:
     records = [
         kind
-        for kind in (*vars(model).values(), *vars(worker).values())
+        for kind in vars(model).values()
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind is not model.Record
     ]
     reached = {type_.cls for type_ in walk(msgspec.inspect.type_info(GroupSnapshot))}

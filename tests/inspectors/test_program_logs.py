@@ -19,7 +19,7 @@ from rebal.groups.model import (
     Subscription,
 )
 from rebal.groups.protocol import group_protocol
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.wire.consumer_protocol import (
     ConsumerAssignment,
     encode_assignment,

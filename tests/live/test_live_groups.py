@@ -14,8 +14,8 @@ from rebal.groups.model import (
     RebalanceProtocol,
 )
 from rebal.groups.protocol import group_protocol
+from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
-from rebal.groups.snapshot.partitions import Partitions
 from rebal.inspectors.errors import SelectionError
 from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups
 from rebal.inspectors.logs.requests.reader import read_request_log

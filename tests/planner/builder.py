@@ -34,7 +34,7 @@ from rebal.groups.model import (
     Topic,
     Tri,
 )
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.wire.sticky import StickyUserData, encode_sticky
 from rebal.planner.context import Context
 

@@ -17,9 +17,9 @@ from rebal.groups.model import (
     GroupSnapshot,
     Knowledge,
     Software,
+    WorkerState,
 )
 from rebal.groups.snapshot.documents import dump_snapshot
-from rebal.groups.worker import WorkerState
 from rebal.planner.paths.choose import make_plan
 from rebal.planner.plan import Cost, StepKind
 from rebal.planner.rehearsal.costs.connect import by_workers

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rebal.groups.model import Cluster, GroupSnapshot
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import Partitions
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs.cost import Speed

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from rebal.groups.model import Evidence, GroupSnapshot, Refusal, Source
-from rebal.groups.snapshot.lag import Lag
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import Lag, Partitions
 from rebal.planner.plan import Plan
 from rebal.planner.verification.verify import verify
 from tests.planner.looks import Story, app, bare, id_of, look

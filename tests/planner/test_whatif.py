@@ -22,7 +22,7 @@ from rebal.groups.model import (
     Subscription,
     Topic,
 )
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import Partitions
 from rebal.planner.rehearsal.whatif.run import MOST_ROUNDS
 from rebal.planner.rehearsal.whatif.simulation import MemberShift, Simulation, Spread, simulate
 from rebal.planner.rehearsal.whatif.spec import CannotSimulateError, spec_of

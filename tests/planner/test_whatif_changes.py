@@ -17,7 +17,7 @@ from rebal.groups.model import (
     Subscription,
     Topic,
 )
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import Partitions
 from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
 from rebal.planner.rehearsal.whatif.leader import leader_time
 from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate

@@ -17,8 +17,8 @@ from rebal.groups.model import (
     Topic,
     TopicPartitions,
 )
+from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.snapshot.documents import dump_snapshot
-from rebal.groups.snapshot.partitions import Partitions
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import simulate
 from tests.assignors.restless import restless

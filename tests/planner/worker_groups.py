@@ -20,8 +20,8 @@ from rebal.groups.model import (
     Member,
     Source,
     Timeouts,
+    WorkerState,
 )
-from rebal.groups.worker import WorkerState
 from tests.groups.stable import stable_group
 from tests.planner.builder import AT
 

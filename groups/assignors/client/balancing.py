@@ -1,21 +1,21 @@
-"""The general sticky algorithm's last part: move partitions while that makes it fairer.
+"""Last part of the general sticky algorithm: move partitions while that makes the result fairer.
 
-The leader walks the partitions again and again. One whose owner has at least two more than another
-subscriber goes to the subscriber with fewest (or home to its owner of an older generation), until
-no member could take anything from one that has two more. A pass that moves nothing is the last.
+The leader walks the partitions again and again. A partition whose owner has at least two more than
+another subscriber goes to the subscriber with the fewest, or back to its owner of an older
+generation. The walk ends when no member could take a partition from one that has two more, or when
+a pass moves nothing.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from rebal.groups.assignors.client.holding import Holding
-from rebal.groups.assignors.client.movements import Movements
 from rebal.groups.assignors.client.problem import Problem
+from rebal.groups.assignors.java.javatable import HashTable, partition_hash
 
 _PATIENCE: Final = 1000
 Topics = Sequence[tuple[int, Sequence[int]]]
@@ -323,3 +323,93 @@ class Balancing:
             contested,
             never_ends=True,
         )
+
+
+class Holding:
+    """The partitions that exist, in the lists of `members` (in the order that decides)."""
+
+    def __init__(
+        self, problem: Problem, members: Sequence[int], lists: Sequence[Sequence[int]]
+    ) -> None:
+        self._problem = problem
+        self._step = len(problem.topics)
+        self._members = members
+        self._place = {member: place for place, member in enumerate(members)}
+        self._places: dict[int, list[int]] = {}
+        self._of_topic: list[Counter[int]] = [Counter() for _ in problem.topics]
+        for place, member in enumerate(members):
+            for code in lists[member]:
+                if problem.exists(code):
+                    self._places.setdefault(code, []).append(place)
+        for code in self._places:
+            self._of_topic[code % self._step][self._holder(code)] += 1
+        self._none = [
+            count - sum(of.values())
+            for count, of in zip(problem.counts, self._of_topic, strict=True)
+        ]
+
+    def _holder(self, code: int) -> int:
+        return self._members[self._places[code][-1]]
+
+    def move(self, code: int, source: int | None, to: int) -> None:
+        """One more of `code` in the list of `to`, and one less in that of `source`, if any."""
+        held = self._of_topic[code % self._step]
+        places = self._places.get(code)
+        if places is None:
+            places = self._places[code] = []
+            self._none[code % self._step] -= 1
+        else:
+            held[self._holder(code)] -= 1
+            if source is not None:
+                places.remove(self._place[source])
+        insort(places, self._place[to])
+        held[self._holder(code)] += 1
+
+    def some_have_none(self, topic: int) -> bool:
+        """Whether a partition of the topic is in no list."""
+        return self._none[topic] > 0
+
+    def holds(self, member: int, topic: int) -> bool:
+        """Whether it counts as the holder of a partition of the topic."""
+        return self._of_topic[topic][member] > 0
+
+    def holders(self, topic: int) -> Iterator[tuple[int, int | None]]:
+        """Each of the topic's partitions with its holder."""
+        for code in self._problem.codes_of(topic):
+            yield code, self._holder(code) if code in self._places else None
+
+
+class Movements:
+    """Each moved partition with the member it came from at first and the one it is with now."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._hashes = problem.topic_hashes
+        self._moved: dict[int, tuple[int, int]] = {}
+        self._between: dict[tuple[int, int, int], HashTable[int]] = {}
+
+    def stand_in(self, code: int, owner: int, to: int) -> int:
+        """The partition to move to `to` instead of `code`: itself, or one that goes home."""
+        source = self._moved.get(code, (owner,))[0]
+        back = self._between.get((code % len(self._hashes), to, source))
+        return code if back is None else back.first()
+
+    def record(self, code: int, owner: int, to: int) -> None:
+        """Note that `code` moves from `owner` to `to`."""
+        partition, topic = divmod(code, len(self._hashes))
+        source = owner
+        before = self._moved.pop(code, None)
+        if before is not None:
+            table = self._between[topic, *before]
+            table.remove(code)
+            if not table:
+                del self._between[topic, *before]
+            source = before[0]
+            if source == to:
+                return
+        self._moved[code] = (source, to)
+        table = self._between.setdefault((topic, source, to), HashTable())
+        table.add(code, partition_hash(self._hashes[topic], partition))
+
+    def state(self) -> Hashable:
+        """Equal when the same moves have been made, and would be taken back in the same order."""
+        return tuple((key, tuple(table)) for key, table in sorted(self._between.items()))

@@ -11,8 +11,7 @@ import heapq
 
 from rebal.groups.assignors.client.balancing import Balancing
 from rebal.groups.assignors.client.claims import Claims
-from rebal.groups.assignors.client.problem import Free, Problem
-from rebal.groups.assignors.client.racks import Racks, matter
+from rebal.groups.assignors.client.problem import Free, Problem, Racks, matter
 
 Heap = list[tuple[int, int, int]]
 

@@ -8,10 +8,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.assignors.client.memory import NO_GENERATION, remembered
+from rebal.groups.assignors.client.claims import NO_GENERATION, remembered
 from rebal.groups.assignors.client.problem import Problem
-from rebal.groups.assignors.client.range_assignor import assign_range
-from rebal.groups.assignors.client.roundrobin import assign_roundrobin
+from rebal.groups.assignors.client.stateless import assign_range, assign_roundrobin
 from rebal.groups.assignors.client.sticky import (
     assign_cooperative,
     assign_remembered,

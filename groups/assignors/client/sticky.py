@@ -9,11 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebal.groups.assignors.client.claims import Memory, all_alike, settle
+from rebal.groups.assignors.client.claims import (
+    NO_GENERATION,
+    Memories,
+    Memory,
+    all_alike,
+    remembered,
+    settle,
+)
+from rebal.groups.assignors.client.constrained import assign_constrained
 from rebal.groups.assignors.client.general import assign_general
-from rebal.groups.assignors.client.memory import NO_GENERATION, Memories, remembered
 from rebal.groups.assignors.client.problem import Problem
-from rebal.groups.assignors.client.uniform import assign_uniform
 from rebal.groups.assignors.spec import SpecMember
 from rebal.groups.wire.sticky import decode_cooperative_sticky
 
@@ -46,7 +52,7 @@ def assign_remembered(problem: Problem) -> list[list[int]]:
 def _assigned(problem: Problem, memory: Memory) -> list[list[int]]:
     claims = settle(problem, memory)
     if all_alike(problem):
-        return assign_uniform(problem, claims)[0]
+        return assign_constrained(problem, claims)[0]
     return assign_general(problem, claims)
 
 
@@ -54,7 +60,7 @@ def assign_cooperative(problem: Problem) -> list[list[int]]:
     """The same for `cooperative-sticky`: what goes out in this round."""
     claims = settle(problem, lambda member: _from_subscription(problem, member))
     if all_alike(problem):
-        lists, moving = assign_uniform(problem, claims)
+        lists, moving = assign_constrained(problem, claims)
     else:
         lists = assign_general(problem, claims)
         moving = _changing_hands(problem, lists)

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from rebal.groups.assignors.server.server import ServerAssignor, Undecided
-from rebal.groups.assignors.server.server_range import assign_range
+from rebal.groups.assignors.server.server import ServerAssignor, Undecided, assign_range
 from rebal.groups.assignors.server.uniform import assign_uniform
 
 __all__ = ("SERVER_NAMES", "ServerAssignor", "Undecided", "server_assignor")

@@ -1,4 +1,4 @@
-"""A server-side assignor with the contract of the client-side ones, and the input it works on."""
+"""Input and contract of the server-side assignors, and the server-side `range`."""
 
 from __future__ import annotations
 
@@ -261,3 +261,20 @@ def _bits(topic_id: str | None) -> tuple[int, int] | None:
     if len(raw) != 16:
         return None
     return (int.from_bytes(raw[:8], signed=True), int.from_bytes(raw[8:], signed=True))
+
+
+def assign_range(problem: ServerProblem) -> Targets:
+    """For each member its target."""
+    takers: list[list[int]] = [[] for _ in problem.topics]
+    for member in problem.by_instance():
+        for topic in problem.subscribed[member]:
+            takers[topic].append(member)
+    result: list[list[int]] = [[] for _ in problem.members]
+    for topic, members in enumerate(takers):
+        base, more = divmod(problem.counts[topic], len(members))
+        first, start = problem.starts[topic], 0
+        for place, member in enumerate(members):
+            stop = start + base + (place < more)
+            result[member] += range(first + start, first + stop)
+            start = stop
+    return Targets(result)

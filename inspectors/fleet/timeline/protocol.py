@@ -26,7 +26,7 @@ from rebal.groups.model import (
     Subscription,
 )
 from rebal.groups.protocol import group_protocol, member_protocol
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import Partitions
 
 _KEPT_ONE: Final = {"": Partitions((0,))}
 _NEVER_MIND: Final = datetime.fromtimestamp(0, UTC)

@@ -15,7 +15,7 @@ from itertools import chain, repeat
 from typing import Final, NamedTuple
 
 from rebal.groups.model import TopicPartitions
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import Partitions
 
 NOBODY: Final = -1
 Write = Callable[[str], str]

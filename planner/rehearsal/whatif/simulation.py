@@ -12,10 +12,10 @@ from datetime import datetime
 
 from rebal.groups.assignors import LeaderWouldFail, Spec, SpecMember
 from rebal.groups.assignors.server import Undecided
-from rebal.groups.collector import no_collection
 from rebal.groups.custom import Violation
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Record, TopicPartitions
-from rebal.groups.snapshot.partitions import Partitions
+from rebal.groups.snapshot.compact import Partitions
+from rebal.groups.snapshot.documents import no_collection
 from rebal.planner.context import names
 from rebal.planner.rehearsal.whatif.assignors import Choice, CustomAssignors, chosen
 from rebal.planner.rehearsal.whatif.changes import Changes, Course, course

@@ -1,8 +1,9 @@
-"""The sticky assignors' way when all members subscribe to the same topics.
+"""Sticky assignment when all members subscribe to the same topics (ConstrainedAssignmentBuilder).
 
-Everybody keeps what it owns up to its share, then the rest goes around those who have less than the
-smaller share, then, one each, to those who may have one more. Where racks matter, only partitions
-near their owner are kept, and a first round of the rest looks for members near each partition.
+Each member keeps the partitions it owns, up to its share. The remaining partitions go in turn to
+members below the smaller share, then one each to members that may have one more. Where racks
+matter, members keep only partitions with a replica on their rack, and a first round assigns the
+remaining partitions to members on the racks of their replicas.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from rebal.groups.assignors.client.claims import Claims
-from rebal.groups.assignors.client.problem import Problem
-from rebal.groups.assignors.client.racks import Racks, RackSet, matter
+from rebal.groups.assignors.client.problem import Problem, Racks, RackSet, matter
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class Filling:
     given_up: dict[int, int] = field(default_factory=dict)
 
 
-def assign_uniform(problem: Problem, claims: Claims) -> tuple[list[list[int]], list[set[int]]]:
+def assign_constrained(problem: Problem, claims: Claims) -> tuple[list[list[int]], list[set[int]]]:
     """For each member its codes, in the leader's order, and those another must give up first."""
     low, extra = divmod(problem.total, len(problem.members))
     filling = Filling(

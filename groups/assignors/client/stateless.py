@@ -1,16 +1,20 @@
-"""`range`: topic by topic, each member a run of neighbouring partitions (KIP-881 for racks).
+"""Assignors that remember nothing: `range` and `roundrobin`.
 
-Where racks matter, a first pass gives members partitions with a replica on their rack, within each
-member's share; topics with the same members and partition counts get the same numbers together, so
-that they stay co-partitioned. What is left goes out as if there were no racks.
+`range` gives each member a run of neighbouring partitions of each topic. Where racks matter
+(KIP-881), a first pass gives members partitions with a replica on their rack, up to each member's
+share; topics with the same members and partition counts get the same numbers, so that they stay
+co-partitioned. The remaining partitions are assigned without regard to racks.
+
+`roundrobin` deals all partitions, sorted, to the members in turn and skips members that did not
+subscribe to the topic.
 """
 
 from __future__ import annotations
 
-from itertools import islice
+from bisect import bisect_left
+from itertools import chain, groupby, islice
 
-from rebal.groups.assignors.client.problem import Problem
-from rebal.groups.assignors.client.racks import Racks, RackSet, matter
+from rebal.groups.assignors.client.problem import Problem, Racks, RackSet, matter
 from rebal.groups.assignors.spec import TopicPartition
 
 
@@ -130,3 +134,33 @@ def _give_alike(shares: list[_Share], count: int) -> None:
             del open_members[taker]
             if not open_members:
                 return
+
+
+def assign_roundrobin(problem: Problem) -> list[list[TopicPartition]]:
+    """For each member its partitions, in the order the leader returns them.
+
+    Within neighbouring topics with the same subscribers the turn goes around these alone, so that
+    each of n gets every n-th partition; only where it starts depends on the topics before.
+    """
+    order = problem.by_instance
+    seat = [0] * len(order)
+    for i, member in enumerate(order):
+        seat[member] = i
+    subscribers = problem.subscribers(order, once=True)
+    result: list[list[TopicPartition]] = [[] for _ in order]
+    turn = 0
+    for _, topics in groupby(range(len(subscribers)), key=lambda topic: id(subscribers[topic])):
+        some = list(topics)
+        takers = subscribers[some[0]]
+        pairs = list(chain.from_iterable(map(problem.pairs_of, some)))
+        step = len(takers)
+        first = bisect_left(takers, turn, key=seat.__getitem__) % step
+        takers = takers[first:] + takers[:first]
+        if len(pairs) <= step:
+            for member, pair in zip(takers, pairs, strict=False):
+                result[member].append(pair)
+        else:
+            for i, member in enumerate(takers):
+                result[member] += pairs[i::step]
+        turn = (seat[takers[(len(pairs) - 1) % step]] + 1) % len(order)
+    return result
