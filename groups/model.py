@@ -128,6 +128,14 @@ class AssignorList(Record, frozen=True, kw_only=True):
     lacks: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()
 
+    def holds(self, assignor: str) -> Tri:
+        """Return whether the running list certainly holds, or certainly lacks, this assignor."""
+        if self.knowledge is Knowledge.EXACT:
+            return Tri.YES if assignor in self.list else Tri.NO
+        if assignor in self.at_least:
+            return Tri.YES
+        return Tri.NO if assignor in self.lacks else Tri.CANNOT_TELL
+
 
 class Timeouts(Record, frozen=True, kw_only=True):
     """A member's own timeouts in milliseconds; None: not known.
@@ -210,6 +218,11 @@ class Subscription(Record, frozen=True, kw_only=True):
     user_data: bytes | None = None
     wire: bytes | None = None
 
+    @property
+    def owned_count(self) -> int:
+        """How many owned partitions it names; above 0 only if the member kept them (KIP-429)."""
+        return sum(map(len, (self.owned_partitions or {}).values()))
+
 
 class Running(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one worker runs of one connector: the connector `itself`, and tasks by number."""
@@ -279,9 +292,14 @@ class Member(Record, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...] = ()
 
     def __post_init__(self) -> None:
-        """Nothing owned is the default, which documents leave out."""
+        """Make an empty assignment the default, which documents leave out."""
         if not self.assignment:
             msgspec.structs.force_setattr(self, "assignment", {})
+
+    @property
+    def kept_partitions(self) -> int:
+        """How many partitions it still owned when it last joined: only COOPERATIVE members do."""
+        return 0 if self.subscription is None else self.subscription.owned_count
 
 
 class Coordinator(Record, frozen=True, kw_only=True):
@@ -469,6 +487,31 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
     unmatched: tuple[Unmatched, ...] = ()
     expected_members: int | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def has_assignor_lists(self) -> bool:
+        """Whether members of this type of group have assignor lists."""
+        return self.group.type in (GroupType.CLASSIC, GroupType.UNKNOWN)
+
+    @property
+    def source(self) -> Source:
+        """Source of the group's own facts: a description, or the records of the offsets topic."""
+        return next((item.source for item in self.evidence), Source.DESCRIBE)
+
+    @property
+    def probe_answers(self) -> tuple[ProbeAnswer, ...]:
+        """Answers of the probe; none where it was not run or is void."""
+        return self.probe.answers if self.probe is not None and self.probe.refused is None else ()
+
+    @property
+    def rebalanced_since_load(self) -> bool:
+        """Whether a rebalance has certainly completed since the coordinator loaded the group.
+
+        Only then does a probe's "no" show that a list lacks the assignor: after a load the
+        coordinator holds the elected assignor alone.
+        """
+        coordinator = self.group.coordinator
+        return coordinator is not None and coordinator.rebalanced_since_load is Tri.YES
 
     def __post_init__(self) -> None:
         """Makes `Lags` of any `Lag`s."""

@@ -170,7 +170,7 @@ def member_protocol(
 
 def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
     """What is proven of all lists together, from the vote, exact lists and the probe."""
-    if snapshot.group.type not in (GroupType.CLASSIC, GroupType.UNKNOWN) or not snapshot.members:
+    if not snapshot.has_assignor_lists or not snapshot.members:
         return CommonAssignors(source="no list of assignors is kept for this group")
     supported: dict[str, None] = {}
     unsupported: dict[str, None] = {}
@@ -189,11 +189,10 @@ def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
     unsupported.update(dict.fromkeys(bounded))
     if exact:
         sources.update(dict.fromkeys(str(e.source) for known in exact for e in known.evidence))
-    probe = snapshot.probe
-    for answer in probe.answers if probe is not None and probe.refused is None else ():
+    for answer in snapshot.probe_answers:
         if answer.supported is Tri.YES:
             supported[answer.assignor] = None
-        elif answer.supported is Tri.NO and _rebalanced(snapshot):
+        elif answer.supported is Tri.NO and snapshot.rebalanced_since_load:
             unsupported[answer.assignor] = None
         elif answer.supported is Tri.NO:
             doubtful[answer.assignor] = None
@@ -295,9 +294,7 @@ def _of_assignor(name: str, key: str | None) -> RebalanceProtocol | None:
 
 def _by_owned(member: Member) -> ProtocolAnswer | None:
     """A member that named partitions it still owns when it joined had kept them."""
-    subscription = member.subscription
-    owned = (subscription.owned_partitions or {}) if subscription is not None else {}
-    count = sum(map(len, owned.values()))
+    count = member.kept_partitions
     if not count:
         return None
     why = f"it kept its partitions ({count}) when it last joined, as only COOPERATIVE members do"
@@ -356,14 +353,8 @@ def _family_key(member: Member) -> str | None:
     return proven_family(member.software)
 
 
-def _rebalanced(snapshot: GroupSnapshot) -> bool:
-    coordinator = snapshot.group.coordinator
-    return coordinator is not None and coordinator.rebalanced_since_load is Tri.YES
-
-
 def _described(snapshot: GroupSnapshot, detail: str) -> tuple[Evidence, ...]:
-    source = next((item.source for item in snapshot.evidence), Source.DESCRIBE)
-    return (Evidence(source=source, at=snapshot.captured_at, detail=detail),)
+    return (Evidence(source=snapshot.source, at=snapshot.captured_at, detail=detail),)
 
 
 def _answer(

@@ -19,7 +19,6 @@ from rebal.groups.model import (
     AssignorList,
     Evidence,
     GroupSnapshot,
-    GroupType,
     Knowledge,
     Member,
     Source,
@@ -45,7 +44,7 @@ def apply_assumptions(
     if not said:
         return snapshot, ()
     group = snapshot.group
-    if group.type not in (GroupType.CLASSIC, GroupType.UNKNOWN) or group.protocol_type not in (
+    if not snapshot.has_assignor_lists or group.protocol_type not in (
         "consumer",
         None,
     ):

@@ -16,7 +16,6 @@ from rebal.groups.model import (
     Evidence,
     GroupSnapshot,
     GroupState,
-    GroupType,
     Knowledge,
     Member,
     ProbeAnswer,
@@ -38,22 +37,22 @@ def with_bounds(snapshot: GroupSnapshot) -> GroupSnapshot:
     mixed lists or has no cooperative assignor; and what the probe says some list lacks, of the only
     member of whom it is not known to hold it.
     """
-    if not _classic(snapshot) or snapshot.group.state is not GroupState.STABLE:
+    if not snapshot.has_assignor_lists or snapshot.group.state is not GroupState.STABLE:
         return snapshot
     borrowed = borrowed_names(snapshot)
     members = [_bounded(member, snapshot, borrowed) for member in snapshot.members]
-    for answer in _answers(snapshot):
-        if answer.supported is Tri.NO and _rebalanced(snapshot):
+    for answer in snapshot.probe_answers:
+        if answer.supported is Tri.NO and snapshot.rebalanced_since_load:
             members = _all_but_one(members, answer)
     return replace(snapshot, members=tuple(members))
 
 
 def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
     """Evidence of the merged snapshot that cannot all be true."""
-    if not _classic(snapshot) or snapshot.group.state is not GroupState.STABLE:
+    if not snapshot.has_assignor_lists or snapshot.group.state is not GroupState.STABLE:
         return
     elected = snapshot.group.assignor
-    answers = _answers(snapshot)
+    answers = snapshot.probe_answers
     borrowed = borrowed_names(snapshot)
     for member in snapshot.members:
         known = member.assignors
@@ -67,7 +66,7 @@ def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
         if elected and elected not in known.list:
             what = f"{elected} is elected, so every list holds it, and this one is {shown}"
             said = Evidence(
-                source=_read_from(snapshot),
+                source=snapshot.source,
                 at=snapshot.captured_at,
                 detail=f"elected: {elected}",
             )
@@ -78,7 +77,7 @@ def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
                     f"the probe says that every list holds {answer.assignor}, this one is {shown}"
                 )
                 yield _contradiction(member, what, (*known.evidence, _probed(answer)))
-        kept = _kept(member)
+        kept = member.kept_partitions
         eager = next(
             (
                 name
@@ -96,10 +95,15 @@ def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
     for answer in answers:
         # A static member that is down keeps what a load left of its list: no contradiction.
         held = all(
-            member.instance_id is None and _holds(member, answer.assignor) is Tri.YES
+            member.instance_id is None and member.assignors.holds(answer.assignor) is Tri.YES
             for member in snapshot.members
         )
-        if answer.supported is Tri.NO and _rebalanced(snapshot) and held and snapshot.members:
+        if (
+            answer.supported is Tri.NO
+            and snapshot.rebalanced_since_load
+            and held
+            and snapshot.members
+        ):
             yield Contradiction(
                 what=f"the probe says that some list lacks {answer.assignor}, and all hold it",
                 evidence=(_probed(answer),),
@@ -113,14 +117,14 @@ def _bounded(member: Member, snapshot: GroupSnapshot, borrowed: frozenset[str]) 
     at = snapshot.captured_at
     if elected:
         detail = f"{elected} is elected, so every list holds it"
-        said = Evidence(source=_read_from(snapshot), at=at, detail=detail)
+        said = Evidence(source=snapshot.source, at=at, detail=detail)
         member = _with(member, said, at_least=(elected,))
-    for answer in _answers(snapshot):
+    for answer in snapshot.probe_answers:
         if answer.supported is Tri.YES:
             member = _with(member, _probed(answer), at_least=(answer.assignor,))
     if not elected:
         return member
-    kept = _kept(member)
+    kept = member.kept_partitions
     if kept and _fixed(member) and eager_only(elected) is not Tri.YES:
         detail = f"kept {kept} partitions when it joined: no eager-only assignor in its list"
         said = Evidence(source=Source.SUBSCRIPTION, at=at, detail=detail)
@@ -147,14 +151,9 @@ def _with_family_bounds(member: Member, elected: str) -> Member:
     return member
 
 
-def _read_from(snapshot: GroupSnapshot) -> Source:
-    """What told the group's own facts: a description, or the records of the offsets topic."""
-    return next((item.source for item in snapshot.evidence), Source.DESCRIBE)
-
-
 def _all_but_one(members: list[Member], answer: ProbeAnswer) -> list[Member]:
     """The probe found one list at least without the assignor: whose, if only one can be."""
-    holds = [_holds(member, answer.assignor) for member in members]
+    holds = [member.assignors.holds(answer.assignor) for member in members]
     if Tri.NO in holds or holds.count(Tri.CANNOT_TELL) != 1:
         return members
     detail = f"some list lacks {answer.assignor}, and every other member's holds it"
@@ -163,15 +162,6 @@ def _all_but_one(members: list[Member], answer: ProbeAnswer) -> list[Member]:
         _with(member, said, lacks=(answer.assignor,)) if hold is Tri.CANNOT_TELL else member
         for member, hold in zip(members, holds, strict=True)
     ]
-
-
-def _holds(member: Member, name: str) -> Tri:
-    known = member.assignors
-    if known.knowledge is Knowledge.EXACT:
-        return Tri.YES if name in known.list else Tri.NO
-    if name in known.at_least:
-        return Tri.YES
-    return Tri.NO if name in known.lacks else Tri.CANNOT_TELL
 
 
 def _with(
@@ -198,30 +188,9 @@ def _fixed(member: Member) -> bool:
     return client is not None and client.mixed is not Tri.CANNOT_TELL and not client.follows_vote
 
 
-def _kept(member: Member) -> int:
-    """How many partitions it said it still owned when it last joined."""
-    subscription = member.subscription
-    owned = (subscription.owned_partitions or {}) if subscription is not None else {}
-    return sum(map(len, owned.values()))
-
-
-def _answers(snapshot: GroupSnapshot) -> tuple[ProbeAnswer, ...]:
-    probe = snapshot.probe
-    return probe.answers if probe is not None and probe.refused is None else ()
-
-
 def _probed(answer: ProbeAnswer) -> Evidence:
     said = "every list holds it" if answer.supported is Tri.YES else "some list lacks it"
     return Evidence(source=Source.PROBE, at=answer.at, detail=f"{answer.assignor}: {said}")
-
-
-def _rebalanced(snapshot: GroupSnapshot) -> bool:
-    coordinator = snapshot.group.coordinator
-    return coordinator is not None and coordinator.rebalanced_since_load is Tri.YES
-
-
-def _classic(snapshot: GroupSnapshot) -> bool:
-    return snapshot.group.type in (GroupType.CLASSIC, GroupType.UNKNOWN)
 
 
 def _contradiction(member: Member, what: str, evidence: tuple[Evidence, ...]) -> Contradiction:

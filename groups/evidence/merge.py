@@ -32,7 +32,6 @@ from rebal.groups.model import (
     DeclaredAssignors,
     Evidence,
     GroupSnapshot,
-    GroupType,
     Knowledge,
     Member,
     Software,
@@ -117,7 +116,7 @@ def _with_guess(member: Member, snapshot: GroupSnapshot) -> Member:
         return replace(member, software=_WORKER)
     if member.software is not None or snapshot.group.protocol_type not in ("consumer", None):
         return member
-    if snapshot.group.type not in (GroupType.CLASSIC, GroupType.UNKNOWN):
+    if not snapshot.has_assignor_lists:
         return member
     group = snapshot.group
     guess = identify(

@@ -28,6 +28,7 @@ from rebal.groups.model import (
 )
 from rebal.groups.snapshot.compact import ByTopic, Lag, Lags, Partitions, Replicas
 from rebal.groups.snapshot.documents import dump_snapshot, file_stem, format_of, load_snapshot
+from tests.examples import examples
 
 AT = datetime(2026, 11, 20, 9, 12, 3, 250_000, tzinfo=UTC)
 SMALL = GroupSnapshot(

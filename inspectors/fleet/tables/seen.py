@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from rebal.groups.clients import family_of
-from rebal.groups.evidence.observations import Joined, Left, Observation, Rebalanced, Refused
+from rebal.groups.evidence.observations import Joined, Observation, Refused
 from rebal.groups.model import Evidence, Software, Source
 from rebal.inspectors.fleet.tables.columns import moment, rows_of
 from rebal.inspectors.fleet.tables.reader import Tables
@@ -37,8 +37,6 @@ _LISTS: Final = (
     "evidence",
     "source",
 )
-_LEFT: Final = ("group_id", "member_id", "instance_id", "left_at", "left_reason")
-_REBALANCES: Final = ("group_id", "generation", "ended_at", "assignor", "failed", "evidence")
 _SOURCES: Final = {source.value: source for source in Source}
 
 
@@ -51,33 +49,6 @@ def read_observations(tables: Tables, group: str | None = None) -> Iterator[Obse
         made = _of_list(dict(zip(_LISTS, row, strict=True)))
         if made is not None:
             yield made
-
-
-def read_movements(tables: Tables, group: str) -> Iterator[Observation]:
-    """Who left `group`, and each rebalance that it completed."""
-    for row in rows_of(tables.read("members", _LEFT, group)):
-        group_id, member_id, instance_id, left_at, reason = row
-        at = moment(left_at)
-        if at is not None:
-            yield Left(
-                group_id=group_id,
-                member_id=member_id,
-                at=at,
-                instance_id=instance_id,
-                reason=reason,
-                evidence=Evidence(source=Source.REQUEST_LOG, at=at),
-            )
-    for row in rows_of(tables.read("rebalances", _REBALANCES, group)):
-        group_id, generation, ended_at, assignor, failed, by = row
-        ended = moment(ended_at)
-        if ended is not None and generation is not None and not failed:
-            yield Rebalanced(
-                group_id=group_id,
-                generation_id=generation,
-                at=ended,
-                assignor=assignor,
-                evidence=Evidence(source=_source(by), at=ended),
-            )
 
 
 def _of_list(row: dict[str, Any]) -> Observation | None:

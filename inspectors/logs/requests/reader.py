@@ -371,7 +371,7 @@ def _ran(request: Request, history: _History) -> Sequence[Observation]:
     sent = request.protocols[0].subscription
     if sent is None:
         return ()
-    kept = sum(map(len, (sent.owned_partitions or {}).values()))
+    kept = sent.owned_count
     assigned = history.assigned.get((request.group_id, request.member_id))
     if kept:
         value, shown = RebalanceProtocol.COOPERATIVE, f"kept {kept} partitions"
