@@ -12,7 +12,7 @@ from typing import Final
 from rebal.groups.clients import older
 from rebal.groups.errors import WireError
 from rebal.groups.model import RebalanceProtocol, Software, Subscription, Tri
-from rebal.groups.wire.streams import StreamsUserData, decode_streams
+from rebal.groups.wire.user_data import StreamsUserData, decode_streams
 
 COOPERATIVE_SINCE: Final = "2.4"
 EAGER_UNTIL: Final = "4.0"

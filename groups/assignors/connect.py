@@ -19,7 +19,7 @@ from typing import Final
 
 from rebal.groups.assignors.java.javatable import HashTable, hash_order, string_hash, utf16
 from rebal.groups.model import Record, Running
-from rebal.groups.wire.connect import CONNECTOR, ConnectorTasks
+from rebal.groups.wire.user_data import CONNECTOR, ConnectorTasks
 
 Item = tuple[str, int]
 """A task as (connector, number); a connector itself has the number `CONNECTOR`."""

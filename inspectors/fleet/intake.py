@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rebal.groups.wire.offsets_key import kind_name
+from rebal.groups.wire.offsets_topic import kind_name
 from rebal.inspectors.fleet.buckets import BucketWriter, Ints, bucket_of
 from rebal.inspectors.fleet.commits.sums import CommitSums
 from rebal.inspectors.fleet.commits.table import name_topics

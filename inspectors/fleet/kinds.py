@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rebal.groups.errors import WireError
-from rebal.groups.wire.offset_commit import decode_offset_commit
-from rebal.groups.wire.offsets_key import (
+from rebal.groups.wire.offsets_topic import (
     KINDS,
     OFFSET_COMMITS,
     decode_key,
+    decode_offset_commit,
     kind_name,
 )
 from rebal.inspectors.fleet.binary_columns import Ints, Mask, buffers, numbers

@@ -26,8 +26,8 @@ from rebal.groups.model import (
     WorkerState,
 )
 from rebal.groups.snapshot.compact import Partitions
-from rebal.groups.wire.connect import decode_worker, decode_worker_assignment
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
+from rebal.groups.wire.user_data import decode_worker, decode_worker_assignment
 from rebal.inspectors.errors import RequestError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster, retry
 from rebal.inspectors.kafka.wire import (

@@ -31,7 +31,7 @@ from kafka.record.memory_records import MemoryRecords
 from rebal.groups.errors import WireError
 from rebal.groups.model import Tri
 from rebal.groups.vote import java_string_hash
-from rebal.groups.wire.group_metadata import (
+from rebal.groups.wire.offsets_topic import (
     GroupMetadata,
     GroupMetadataMember,
     decode_group_metadata,

@@ -29,14 +29,14 @@ from rebal.groups.assignors.connect import (
     work_of,
 )
 from rebal.groups.model import Record
-from rebal.groups.wire.connect import (
+from rebal.groups.wire.user_data import (
     CONNECTOR,
     WorkerAssignment,
     WorkerMetadata,
     decode_worker_assignment,
-    encode_worker,
 )
 from tests.assignors.jar import COLLIDING, Jar
+from tests.encoders import encode_worker
 from tests.kafka import jars
 
 VERSIONS = {"default": 0, "compatible": 1, "sessioned": 2}

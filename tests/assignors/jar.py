@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from rebal.groups.assignors import NAMES, Assignment, LeaderWouldFail, Spec, SpecMember, get
-from rebal.groups.wire.sticky import StickyUserData, encode_sticky
+from rebal.groups.wire.user_data import StickyUserData, encode_sticky
 from tests.kafka import jars
 
 PATIENCE = 60

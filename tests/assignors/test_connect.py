@@ -23,7 +23,7 @@ from rebal.groups.assignors.connect import (
     incremental,
     work_of,
 )
-from rebal.groups.wire.connect import CONNECTOR
+from rebal.groups.wire.user_data import CONNECTOR
 
 RECORDED = Path(__file__).parents[1] / "data" / "connect" / "rebalances.jsonl.gz"
 MAX = 300_000

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rebal.groups import assignors
 from rebal.groups.assignors import NAMES, Spec, SpecMember, UnknownAssignorError, assign, get
 from rebal.groups.model import RebalanceProtocol
-from rebal.groups.wire.sticky import decode_cooperative_sticky, decode_sticky
+from rebal.groups.wire.user_data import decode_cooperative_sticky, decode_sticky
 
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 MEMBER = SpecMember(member_id="m", topics=("orders", "payments"))

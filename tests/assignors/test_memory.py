@@ -13,7 +13,7 @@ from rebal.groups.assignors import NAMES, Assignment, LeaderWouldFail, Spec, Spe
 from rebal.groups.assignors.client.claims import Memories
 from rebal.groups.assignors.client.kafka import ASSIGNORS
 from rebal.groups.assignors.client.problem import Problem
-from rebal.groups.wire.sticky import StickyUserData, decode_sticky, encode_sticky
+from rebal.groups.wire.user_data import StickyUserData, decode_sticky, encode_sticky
 from tests.examples import examples
 
 TOPICS = ("orders", "payments", "a", "no-such-topic")

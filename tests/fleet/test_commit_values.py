@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.errors import WireError
-from rebal.groups.wire.offset_commit import decode_offset_commit
+from rebal.groups.wire.offsets_topic import decode_offset_commit
 from rebal.inspectors.fleet.commits.values import VALUES, decode_values
 
 

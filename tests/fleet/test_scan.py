@@ -15,8 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rebal.groups.wire.offset_commit import decode_offset_commit
-from rebal.groups.wire.offsets_key import OffsetCommitKey, decode_key, kind_name
+from rebal.groups.wire.offsets_topic import (
+    OffsetCommitKey,
+    decode_key,
+    decode_offset_commit,
+    kind_name,
+)
 from rebal.inspectors.fleet.manifest import read_manifest
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, by_group, read_tables, without_sources
 

@@ -12,12 +12,9 @@ from typing import Any
 
 from rebal.groups.model import Subscription
 from rebal.groups.snapshot.compact import Partitions
-from rebal.groups.wire.consumer_protocol import (
-    ConsumerAssignment,
-    encode_assignment,
-    encode_subscription,
-)
+from rebal.groups.wire.consumer_protocol import ConsumerAssignment
 from rebal.inspectors.fleet.schemas import REQUESTS
+from tests.encoders import encode_assignment, encode_subscription
 from tests.fleet.timeline_input import Row, micros, record, request
 
 SECOND = 1_000_000

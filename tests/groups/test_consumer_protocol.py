@@ -19,12 +19,10 @@ from rebal.groups.wire.consumer_protocol import (
     ConsumerAssignment,
     decode_assignment,
     decode_subscription,
-    encode_assignment,
-    encode_subscription,
 )
-from rebal.groups.wire.group_metadata import decode_group_metadata
-from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
+from rebal.groups.wire.offsets_topic import GroupMetadataKey, decode_group_metadata, decode_key
 from tests.counted import counted_calls
+from tests.encoders import encode_assignment, encode_subscription
 
 V1 = bytes.fromhex("0001 00000001 0006 6f7264657273 ffffffff 00000001 0006 6f7264657273 00000002")
 V1 += bytes.fromhex("00000000 00000005")
@@ -140,13 +138,13 @@ def test_kept_bytes_never_override_a_changed_field():
         ("ffff 00000000 ffffffff", "the version is -1"),
         ("0000 ffffffff", "the topics has the length -1"),
         ("0000 7fffffff 0001 61", "claims 2147483647 entries"),
-        ("0000 00000001 ffff", "a topic is null"),
-        ("0000 00000001 0002 c328", "a topic is not UTF-8 text"),
+        ("0000 00000001 ffff", "an entry of the topics is null"),
+        ("0000 00000001 0002 c328", "an entry of the topics is not UTF-8 text"),
         ("0000 00000000 00000005 00", "the user data claims 5 bytes but 1 are left"),
         ("0001 00000000 ffffffff ffffffff", "the owned partitions has the length -1"),
         ("0001 00000000 ffffffff 00000001 0001 61 00000001 ffffffff", "not -1"),
         ("0001 00000000 ffffffff 00000001 0001 61 10000000 00000001", "claims 268435456"),
-        ("0003 00000000 ffffffff 00000000 0000", "the generation is cut off"),
+        ("0003 00000000 ffffffff 00000000 0000", "the generation id is cut off"),
     ],
 )
 def test_a_bad_subscription_gives_one_clear_sentence(hex_bytes, says):

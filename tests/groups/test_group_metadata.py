@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.errors import WireError
-from rebal.groups.wire.group_metadata import (
+from rebal.groups.wire.offsets_topic import (
     GroupMetadata,
+    GroupMetadataKey,
     GroupMetadataMember,
+    OffsetCommitKey,
     decode_group_metadata,
+    decode_key,
 )
-from rebal.groups.wire.offsets_key import GroupMetadataKey, OffsetCommitKey, decode_key
 from tests.groups.written import compact, int32, short, varint
 
 

@@ -13,18 +13,19 @@ from hypothesis import strategies as st
 
 from rebal.groups.errors import WireError
 from rebal.groups.model import GroupType
-from rebal.groups.wire import consumer_group_records as records
-from rebal.groups.wire import offsets_key as kinds
+from rebal.groups.wire import offsets_topic as kinds
+from rebal.groups.wire import offsets_topic as records
 from rebal.groups.wire.consumer_protocol import decode_subscription
-from rebal.groups.wire.offset_commit import OffsetCommit, decode_offset_commit
-from rebal.groups.wire.offsets_key import (
+from rebal.groups.wire.offsets_topic import (
     GroupKey,
     GroupMetadataKey,
     MemberKey,
+    OffsetCommit,
     OffsetCommitKey,
     RegularExpressionKey,
     UnknownKey,
     decode_key,
+    decode_offset_commit,
 )
 from tests.groups.written import compact, int32, int64, short, varint
 

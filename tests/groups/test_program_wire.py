@@ -17,22 +17,17 @@ from rebal.groups.model import Group, GroupSnapshot, Member, Running, Subscripti
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.groups.snapshot.redact import redact
 from rebal.groups.streams import releases_of, user_data_of
-from rebal.groups.wire.connect import (
+from rebal.groups.wire.consumer_protocol import decode_subscription
+from rebal.groups.wire.user_data import (
     CONNECTOR,
+    StreamsUserData,
     WorkerAssignment,
     WorkerMetadata,
+    decode_streams,
     decode_worker,
     decode_worker_assignment,
-    encode_worker,
-    encode_worker_assignment,
 )
-from rebal.groups.wire.consumer_protocol import decode_subscription
-from rebal.groups.wire.streams import (
-    HIGHEST_VERSION,
-    StreamsUserData,
-    decode_streams,
-    encode_streams,
-)
+from tests.encoders import HIGHEST_STREAMS, encode_streams, encode_worker, encode_worker_assignment
 
 # Joins of real programs, as Kafka 4.1.1's request log printed them.
 SUBSCRIPTIONS = {
@@ -65,11 +60,11 @@ tasks = st.lists(st.tuples(text, st.lists(_INT32, max_size=3).map(tuple)), max_s
 
 @st.composite
 def user_data(draw: st.DrawFn) -> StreamsUserData:
-    version = draw(st.integers(1, HIGHEST_VERSION + 2) | st.integers(1, 2**31 - 1))
+    version = draw(st.integers(1, HIGHEST_STREAMS + 2) | st.integers(1, 2**31 - 1))
     return StreamsUserData(
         version=version,
         latest=draw(st.integers(version, 2**31 - 1)) if version >= 3 else None,
-        process_id=draw(st.uuids()) if version <= HIGHEST_VERSION else None,
+        process_id=draw(st.uuids()) if version <= HIGHEST_STREAMS else None,
         rest=draw(st.binary(max_size=12)),
     )
 

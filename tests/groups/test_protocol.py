@@ -31,8 +31,7 @@ from rebal.groups.model import (
 from rebal.groups.protocol import common_assignors, group_protocol, member_protocol
 from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.wire.consumer_protocol import decode_subscription
-from rebal.groups.wire.group_metadata import decode_group_metadata
-from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
+from rebal.groups.wire.offsets_topic import GroupMetadataKey, decode_group_metadata, decode_key
 from tests.groups.stable import NOW, stable_group
 from tests.software import family
 

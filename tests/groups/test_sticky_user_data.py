@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rebal.groups.errors import WireError
 from rebal.groups.wire.consumer_protocol import decode_subscription
-from rebal.groups.wire.sticky import (
+from rebal.groups.wire.user_data import (
     StickyUserData,
     decode_cooperative_sticky,
     decode_sticky,

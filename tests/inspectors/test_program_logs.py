@@ -20,13 +20,10 @@ from rebal.groups.model import (
 )
 from rebal.groups.protocol import group_protocol
 from rebal.groups.snapshot.compact import Partitions
-from rebal.groups.wire.consumer_protocol import (
-    ConsumerAssignment,
-    encode_assignment,
-    encode_subscription,
-)
+from rebal.groups.wire.consumer_protocol import ConsumerAssignment
 from rebal.inspectors.logs.client.reader import read_client_logs
 from rebal.inspectors.logs.requests.reader import read_request_log
+from tests.encoders import encode_assignment, encode_subscription
 from tests.groups.stable import stable_group
 
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE

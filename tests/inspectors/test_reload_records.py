@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from rebal.groups.model import Tri
-from rebal.groups.wire.group_metadata import GroupMetadata, GroupMetadataMember
-from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
+from rebal.groups.wire.offsets_topic import (
+    GroupMetadata,
+    GroupMetadataKey,
+    GroupMetadataMember,
+    decode_key,
+)
 from rebal.inspectors.kafka.reload import (
     Earlier,
     Reading,

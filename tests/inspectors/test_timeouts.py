@@ -19,8 +19,7 @@ from rebal.groups.evidence.observations import Declared, Joined
 from rebal.groups.model import Evidence, GroupSnapshot, Source, Timeouts
 from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
 from rebal.groups.snapshot.redact import redact
-from rebal.groups.wire.group_metadata import decode_group_metadata
-from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
+from rebal.groups.wire.offsets_topic import GroupMetadataKey, decode_group_metadata, decode_key
 from rebal.inspectors.inventory.reader import read_inventory
 from rebal.inspectors.logs.client.reader import read_client_logs
 from rebal.inspectors.logs.requests.reader import read_request_log

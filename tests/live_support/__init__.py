@@ -6,8 +6,12 @@ from collections.abc import Iterator
 
 from kafka import KafkaConsumer, TopicPartition
 
-from rebal.groups.wire.group_metadata import GroupMetadata, decode_group_metadata
-from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
+from rebal.groups.wire.offsets_topic import (
+    GroupMetadata,
+    GroupMetadataKey,
+    decode_group_metadata,
+    decode_key,
+)
 from rebal.inspectors.connection.config import ClusterConfig, resolve
 from tests.kafka.broker import Broker
 

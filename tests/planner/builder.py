@@ -35,7 +35,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.snapshot.compact import Partitions
-from rebal.groups.wire.sticky import StickyUserData, encode_sticky
+from rebal.groups.wire.user_data import StickyUserData, encode_sticky
 from rebal.planner.context import Context
 
 AT = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)

@@ -25,8 +25,12 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
-from rebal.groups.wire.group_metadata import GroupMetadata, decode_group_metadata
-from rebal.groups.wire.offsets_key import GroupMetadataKey, decode_key
+from rebal.groups.wire.offsets_topic import (
+    GroupMetadata,
+    GroupMetadataKey,
+    decode_group_metadata,
+    decode_key,
+)
 from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.groups.stable import stable_group
 

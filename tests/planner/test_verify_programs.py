@@ -20,11 +20,12 @@ from rebal.groups.model import (
     Subscription,
     Tri,
 )
-from rebal.groups.wire.streams import StreamsUserData, encode_streams
+from rebal.groups.wire.user_data import StreamsUserData
 from rebal.planner.context import Context
 from rebal.planner.paths import make_plan
 from rebal.planner.programs import comes_from, instances
 from rebal.planner.verification.verify import verify
+from tests.encoders import encode_streams
 from tests.planner.looks import Story, done, look
 
 SESSIONED = ["sessioned", "compatible", "default"]

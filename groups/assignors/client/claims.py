@@ -20,7 +20,7 @@ from typing import Final
 from rebal.groups.assignors.client.problem import Problem
 from rebal.groups.assignors.java.javatable import hash_order
 from rebal.groups.assignors.spec import SpecMember, TopicPartition
-from rebal.groups.wire.sticky import decode_sticky
+from rebal.groups.wire.user_data import decode_sticky
 
 NO_GENERATION: Final = -1
 _INT32: Final = struct.Struct(">i")

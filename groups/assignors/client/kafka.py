@@ -18,7 +18,7 @@ from rebal.groups.assignors.client.sticky import (
 )
 from rebal.groups.assignors.spec import Assignment, Owned, Spec, SpecMember
 from rebal.groups.model import RebalanceProtocol
-from rebal.groups.wire.sticky import StickyUserData, encode_cooperative_sticky, encode_sticky
+from rebal.groups.wire.user_data import StickyUserData, encode_cooperative_sticky, encode_sticky
 
 _EAGER: Final = frozenset({RebalanceProtocol.EAGER})
 _BOTH: Final = frozenset({RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE})

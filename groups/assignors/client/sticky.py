@@ -21,7 +21,7 @@ from rebal.groups.assignors.client.constrained import assign_constrained
 from rebal.groups.assignors.client.general import assign_general
 from rebal.groups.assignors.client.problem import Problem
 from rebal.groups.assignors.spec import SpecMember
-from rebal.groups.wire.sticky import decode_cooperative_sticky
+from rebal.groups.wire.user_data import decode_cooperative_sticky
 
 
 def assign_sticky(problem: Problem) -> list[list[int]]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rebal.groups.errors import WireError
-from rebal.groups.wire.offsets_key import OffsetCommitKey, decode_key
+from rebal.groups.wire.offsets_topic import OffsetCommitKey, decode_key
 from rebal.inspectors.fleet.buckets import Ints, bucket_of
 from rebal.inspectors.fleet.commits.values import decode_values
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, TIME

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rebal.groups.wire.offsets_key import kind_name
+from rebal.groups.wire.offsets_topic import kind_name
 from rebal.inspectors.fleet.buckets import BUCKET, BucketWriter, Ints, bucket_of
 from rebal.inspectors.fleet.commits.sums import newest_and_first
 from rebal.inspectors.fleet.kinds import UNREADABLE, error_row

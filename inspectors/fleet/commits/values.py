@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from rebal.groups.errors import WireError
-from rebal.groups.wire.offset_commit import decode_offset_commit
-from rebal.groups.wire.primitives import Reader
+from rebal.groups.wire.offsets_topic import decode_offset_commit
+from rebal.groups.wire.schema import uuid_text
 from rebal.inspectors.fleet.binary_columns import Ints, Mask, buffers, numbers, raw_bytes
 
 VALUES: Final = pa.schema(
@@ -107,7 +107,7 @@ def _topic_ids(data: np.ndarray[Any, Any], at: Ints, good: Mask, size: int) -> l
     for row, raw in zip(rows.tolist(), raw_bytes(data, at[rows], 16), strict=True):
         key = raw.tobytes()
         if key not in known:
-            known[key] = Reader(key, "topic id").uuid("the topic id")
+            known[key] = uuid_text(key)
         made[row] = known[key]
     return made
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from rebal.groups.model import GroupType
-from rebal.groups.wire import consumer_group_records as records
-from rebal.groups.wire import offsets_key as kinds
+from rebal.groups.wire import offsets_topic as kinds
+from rebal.groups.wire import offsets_topic as records
 from rebal.inspectors.fleet.timeline.rebalances import TOPIC, Generation
 from rebal.inspectors.fleet.timeline.values import (
     NOTHING,

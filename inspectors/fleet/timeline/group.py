@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from rebal.groups.errors import WireError
 from rebal.groups.model import GroupType
-from rebal.groups.wire import offsets_key as kinds
-from rebal.groups.wire.consumer_group_records import (
+from rebal.groups.wire import offsets_topic as kinds
+from rebal.groups.wire.offsets_topic import (
     DECODERS,
     ConsumerGroupMember,
     decode_consumer_group_record,

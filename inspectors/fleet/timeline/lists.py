@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any, Final
 
-from rebal.groups.wire.consumer_group_records import ConsumerGroupMember
+from rebal.groups.wire.offsets_topic import ConsumerGroupMember
 from rebal.inspectors.fleet.timeline.rebalances import LOG, TOPIC
 from rebal.inspectors.fleet.timeline.rows import Rows
 

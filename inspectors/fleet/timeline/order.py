@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from rebal.groups.wire import offsets_key as kinds
+from rebal.groups.wire import offsets_topic as kinds
 from rebal.inspectors.fleet.timeline.log import Era, Round
 from rebal.inspectors.fleet.timeline.reader import Value
 from rebal.inspectors.fleet.timeline.requests import Replacement

@@ -10,25 +10,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
-from struct import Struct
 from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from rebal.groups.errors import WireError
-from rebal.groups.wire.group_metadata import decode_group_metadata, read_head
-from rebal.groups.wire.primitives import Reader
+from rebal.groups.wire.offsets_topic import decode_group_metadata, member_head_reader
 from rebal.inspectors.fleet.binary_columns import Ints, Mask
-from rebal.inspectors.fleet.timeline.value_columns import Cut, cut_values
+from rebal.inspectors.fleet.timeline.value_columns import VERSION, Cut, cut_values
 from rebal.inspectors.fleet.timeline.values import NOT_GIVEN, UNTOLD, Head, Seen, Sent, Sums, Values
 
 _T = TypeVar("_T")
-_INT16: Final = Struct(">h").unpack_from
-_TIMEOUTS: Final = Struct(">ii").unpack_from
 Names = tuple[str, str | None, str | None]
 """A value's protocol type, its protocol and its leader."""
-_WHAT: Final = "group metadata value"
 _CONSUMER: Final = "consumer"
 _CLASSIC: Final = "classic"
 _NUMBERS: Final = bytes(12)
@@ -297,8 +292,8 @@ def _names(cut: Cut) -> list[Names | None]:
         if pair not in known:
             start, names = (cut.pieces[code].as_py() for code in pair)
             try:
-                head = read_head(Reader(start + bytes(4) + names + _NUMBERS, _WHAT))
-                known[pair] = (head.protocol_type, head.protocol, head.leader)
+                value = decode_group_metadata(start + bytes(4) + names + _NUMBERS)
+                known[pair] = (value.protocol_type, value.protocol, value.leader)
             except WireError:
                 known[pair] = None
         made.append(known[pair])
@@ -316,22 +311,11 @@ def _once(codes: Ints, read: Callable[[int], _T], nothing: _T | None = None) -> 
 
 
 def _read_head(raw: bytes) -> Head | None:
-    """A member up to its subscription, whose lengths are known to be right; None: not UTF-8."""
+    """A member up to its subscription; None where only the strict codec can tell what is wrong."""
     try:
-        member_id, at = _text(raw, 0)
-        instance_id, at = _text(raw, at)
-        client_id, at = _text(raw, at)
-        host, at = _text(raw, at)
-    except UnicodeDecodeError:
+        return Head._make((*member_head_reader(VERSION)(raw), _CLASSIC))
+    except WireError:
         return None
-    rebalance_ms, session_ms = _TIMEOUTS(raw, at)
-    return Head(member_id or "", instance_id, client_id, host, rebalance_ms, session_ms, _CLASSIC)
-
-
-def _text(raw: bytes, at: int) -> tuple[str | None, int]:
-    (size,) = _INT16(raw, at)
-    end = at + 2 + max(size, 0)
-    return raw[at + 2 : end].decode() if size >= 0 else None, end
 
 
 def _parts(places: Ints, first: Ints) -> list[int]:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from rebal.groups.wire.offsets_key import GROUP_METADATA
+from rebal.groups.wire.offsets_topic import GROUP_METADATA
 from rebal.inspectors.fleet.schemas import RECORDS, REQUESTS, TIME
 from rebal.inspectors.fleet.timeline.group import GroupTimeline, Shared
 from rebal.inspectors.fleet.timeline.order import Raw

@@ -19,20 +19,29 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rebal.inspectors.fleet.binary_columns import Bytes, Ints, Mask, buffers, numbers
+from rebal.groups.wire.schema import layout, smallest_entry
+from rebal.inspectors.fleet.binary_columns import (
+    END,
+    Bytes,
+    Ints,
+    Mask,
+    buffers,
+    numbers,
+    walk,
+)
 
 VERSION: Final = 3
 """The version of the values that are cut here, which brokers since 2.3 write."""
 _OF_VALUE, _OF_MEMBER = 5, 4
 """Pieces of a value beside its members', and of a member."""
-_SHORTEST: Final = 10
-"""Bytes of the shortest member there can be, as `read_head` counts them."""
+_MESSAGE: Final = "GroupMetadataValue"
 _MOST: Final = 10_000
 """Members of a value that is cut here, at most: each step takes one member of all values."""
 _WITH_GENERATION: Final = 18
 """Bytes of the shortest subscription up to the end of its generation."""
 _LONGEST_RACK: Final = 64
 _NULL: Final = -1
+_OF_ENTRY: Final = ("member_id", "subscription", "assignment", END)
 
 
 class Cut(NamedTuple):
@@ -110,15 +119,15 @@ def _sums(counts: Ints) -> Ints:
 
 def _heads(data: Bytes, begin: Ints, end: Ints) -> tuple[_Heads, Mask]:
     """Each value up to its members, and whether it is as such a value is."""
-    kind = numbers(data, begin + 2, "i2")
-    start = begin + 4 + kind
-    protocol = np.maximum(numbers(data, start + 4, "i2"), 0)
-    leader_at = start + 6 + protocol
-    names = leader_at + 2 + np.maximum(numbers(data, leader_at, "i2"), 0)
-    counts = numbers(data, names + 8, "i4")
-    whole = (numbers(data, begin, "i2") == VERSION) & (kind >= 0) & (counts >= 0)
-    whole &= (counts <= _MOST) & (names + 12 + counts * _SHORTEST <= end)
-    return _Heads(begin, start, names, end, counts), whole
+    places, plain = walk(data, begin + 2, layout(_MESSAGE, VERSION), until="members")
+    counts = numbers(data, places["members"], "i4")
+    whole = plain & (numbers(data, begin, "i2") == VERSION) & (counts >= 0) & (counts <= _MOST)
+    shortest = smallest_entry(_MESSAGE, VERSION, "members")
+    whole &= places["members"] + 4 + counts * shortest <= end
+    return (
+        _Heads(begin, places["generation"], places["state_timestamp_ms"], end, counts),
+        whole,
+    )
 
 
 def _members(data: Bytes, heads: _Heads) -> tuple[Ints, Ints, Mask]:
@@ -128,25 +137,16 @@ def _members(data: Bytes, heads: _Heads) -> tuple[Ints, Ints, Mask]:
     places = np.zeros((4, int(first[-1])), np.int64)
     whole = np.ones(len(heads.counts), np.bool_)
     # the n-th member of all values at once, the values with the most members first
+    fields = layout(_MESSAGE, VERSION, "members")
     live = np.argsort(-heads.counts, kind="stable")
     fewer = -heads.counts[live]
     at = heads.names[live] + 12
     for nth in range(int(heads.counts.max(initial=0))):
         size = int(np.searchsorted(fewer, -nth))
         live, fewer, at = live[:size], fewer[:size], at[:size]
-        member = numbers(data, at, "i2")
-        instance_at = at + 2 + member
-        client_at = instance_at + 2 + np.maximum(numbers(data, instance_at, "i2"), 0)
-        client = numbers(data, client_at, "i2")
-        host_at = client_at + 2 + client
-        host = numbers(data, host_at, "i2")
-        sent_at = host_at + 2 + host + 8
-        sent = numbers(data, sent_at, "i4")
-        given_at = sent_at + 4 + sent
-        given = numbers(data, given_at, "i4")
-        end = given_at + 4 + given
-        found = np.stack([at, sent_at, given_at, end])
-        plain = ((member | client | host | sent | given) >= 0) & (end <= heads.end[live])
+        found_at, plain = walk(data, at, fields)
+        found = np.stack([found_at[place] for place in _OF_ENTRY])
+        plain &= found[3] <= heads.end[live]
         if not plain.all():
             whole[live[~plain]] = False
             live, fewer, found = live[plain], fewer[plain], found[:, plain]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebal.groups.wire.sticky import NO_GENERATION, decode_sticky
+from rebal.groups.wire.user_data import NO_GENERATION, decode_sticky
 from rebal.planner.context import CONSUMER, Context, Facts
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule

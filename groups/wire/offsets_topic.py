@@ -1,0 +1,374 @@
+"""Records of `__consumer_offsets`: keys, classic groups, offset commits and KIP-848 groups.
+
+A key begins with its kind (CoordinatorRecordType) and the group id; the rest depends on the kind.
+
+The value of a classic group is written when a generation's assignment arrives, when the group
+becomes empty and when a static member is replaced. It never holds the members' assignor lists.
+
+A KIP-848 group is made of several records: its epoch (kind 3), each member (5), the epoch of the
+target assignment (6), the target of each member (7) and the current assignment of each member (8).
+Topics are named by their ids (KIP-516); a record of kind 4 (Kafka 4.0) or an offset commit (4.1)
+has the name of an id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Final
+
+from rebal.groups.model import GroupType, Record
+from rebal.groups.wire.schema import Message
+
+OFFSET_COMMITS: Final = (0, 1)
+GROUP_METADATA: Final = 2
+CONSUMER_GROUP_METADATA: Final = 3
+CONSUMER_GROUP_PARTITION_METADATA: Final = 4
+CONSUMER_GROUP_MEMBER_METADATA: Final = 5
+CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: Final = 6
+CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: Final = 7
+CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: Final = 8
+CONSUMER_GROUP_REGULAR_EXPRESSION: Final = 16
+
+KINDS: Final = {
+    0: "LEGACY_OFFSET_COMMIT",
+    1: "OFFSET_COMMIT",
+    2: "GROUP_METADATA",
+    3: "CONSUMER_GROUP_METADATA",
+    4: "CONSUMER_GROUP_PARTITION_METADATA",
+    5: "CONSUMER_GROUP_MEMBER_METADATA",
+    6: "CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA",
+    7: "CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER",
+    8: "CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT",
+    9: "SHARE_GROUP_PARTITION_METADATA",
+    10: "SHARE_GROUP_MEMBER_METADATA",
+    11: "SHARE_GROUP_METADATA",
+    12: "SHARE_GROUP_TARGET_ASSIGNMENT_METADATA",
+    13: "SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER",
+    14: "SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT",
+    15: "SHARE_GROUP_STATE_PARTITION_METADATA",
+    16: "CONSUMER_GROUP_REGULAR_EXPRESSION",
+    17: "STREAMS_GROUP_METADATA",
+    18: "STREAMS_GROUP_PARTITION_METADATA",
+    19: "STREAMS_GROUP_MEMBER_METADATA",
+    20: "STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA",
+    21: "STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER",
+    22: "STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT",
+    23: "STREAMS_GROUP_TOPOLOGY",
+}
+"""Kafka's own names by kind; a kind that is not here is newer than this table."""
+
+_OF_MEMBERS: Final = frozenset({5, 7, 8, 10, 13, 14, 19, 21, 22})
+
+
+class OffsetCommitKey(Record, frozen=True, kw_only=True):
+    """Kind 0 or 1: an offset committed by `group_id` for one partition."""
+
+    version: int
+    group_id: str
+    topic: str
+    partition: int
+
+
+class GroupMetadataKey(Record, frozen=True, kw_only=True):
+    """Kind 2: the state of the classic group `group_id`."""
+
+    version: int
+    group_id: str
+
+
+class GroupKey(Record, frozen=True, kw_only=True):
+    """A fact about the whole group of another type (consumer, share or streams)."""
+
+    version: int
+    group_id: str
+
+
+class MemberKey(Record, frozen=True, kw_only=True):
+    """A fact about one member of a group of another type than classic."""
+
+    version: int
+    group_id: str
+    member_id: str
+
+
+class RegularExpressionKey(Record, frozen=True, kw_only=True):
+    """Kind 16: a regular expression that members of `group_id` subscribe to."""
+
+    version: int
+    group_id: str
+    regular_expression: str
+
+
+class UnknownKey(Record, frozen=True, kw_only=True):
+    """A kind that is not in `KINDS`; nothing is known of what follows it."""
+
+    version: int
+
+
+Key = OffsetCommitKey | GroupMetadataKey | GroupKey | MemberKey | RegularExpressionKey | UnknownKey
+
+_KEY: Final = Message("OffsetsKey")
+_KEYS: Final[Mapping[int, Callable[..., Key]]] = MappingProxyType(
+    dict.fromkeys(KINDS, GroupKey)
+    | dict.fromkeys(_OF_MEMBERS, MemberKey)
+    | dict.fromkeys(OFFSET_COMMITS, OffsetCommitKey)
+    | {GROUP_METADATA: GroupMetadataKey, CONSUMER_GROUP_REGULAR_EXPRESSION: RegularExpressionKey}
+)
+
+
+def decode_key(data: bytes) -> Key:
+    """Return the key of a record of `__consumer_offsets`.
+
+    Raises:
+        WireError: a field that is cut off, or text that is null or not UTF-8.
+    """
+    kind = int.from_bytes(data[:2], signed=True)
+    if len(data) >= 2 and kind not in KINDS:
+        return UnknownKey(version=kind)
+    version, found, _ = _KEY.read(data)
+    return _KEYS[version](version=version, **found)
+
+
+def kind_name(version: int) -> str:
+    """Kafka's name of a kind, or one that says that it is not known."""
+    return KINDS.get(version, f"UNKNOWN_KIND_{version}")
+
+
+def group_type(version: int) -> GroupType:
+    """The type of group that writes records of this kind; commits come from groups of any type."""
+    if version == GROUP_METADATA:
+        return GroupType.CLASSIC
+    for prefix in (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS):
+        if KINDS.get(version, "").startswith(f"{prefix.value.upper()}_GROUP_"):
+            return prefix
+    return GroupType.UNKNOWN
+
+
+class GroupMetadataMember(Record, frozen=True, kw_only=True):
+    """One member as stored; timeouts in milliseconds, None where the version has no such field.
+
+    `subscription` is the raw metadata of the ELECTED assignor, `assignment` what the leader sent.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int | None = None
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+class GroupMetadata(Record, frozen=True, kw_only=True):
+    """A classic group as stored. `protocol` and `leader` are None when the group is empty.
+
+    `state_timestamp_ms` is milliseconds since 1970 (None below v2, -1 when not set).
+    """
+
+    version: int
+    protocol_type: str
+    generation: int
+    protocol: str | None = None
+    leader: str | None = None
+    state_timestamp_ms: int | None = None
+    members: tuple[GroupMetadataMember, ...] = ()
+
+
+_GROUP_METADATA: Final = Message("GroupMetadataValue", members=GroupMetadataMember)
+
+
+def decode_group_metadata(data: bytes) -> GroupMetadata:
+    """Return the value of a record whose key is a `GroupMetadataKey` (a tombstone has none).
+
+    Raises:
+        WireError: see `Message.read`.
+    """
+    version, found, _ = _GROUP_METADATA.read(data)
+    return GroupMetadata(version=version, **found)
+
+
+@cache
+def member_head_reader(version: int) -> Callable[[bytes], tuple[Any, ...]]:
+    """Return a reader of the fields of a stored member before its subscription, in their order."""
+    return _GROUP_METADATA.entries("members", version, until="subscription")
+
+
+class OffsetCommit(Record, frozen=True, kw_only=True):
+    """One committed offset: the next one to be read. Times are milliseconds since 1970.
+
+    `leader_epoch` is None below v3, `expire_timestamp_ms` None in all versions but v1, `topic_id`
+    (as Kafka prints it) None below v4 and where it was not written.
+    """
+
+    version: int
+    offset: int
+    leader_epoch: int | None = None
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None = None
+    topic_id: str | None = None
+
+
+_OFFSET_COMMIT: Final = Message("OffsetCommitValue")
+
+
+def decode_offset_commit(data: bytes) -> OffsetCommit:
+    """Return the value of a record whose key is an `OffsetCommitKey` (a tombstone has none).
+
+    Raises:
+        WireError: see `Message.read`.
+    """
+    version, found, _ = _OFFSET_COMMIT.read(data)
+    return OffsetCommit(version=version, **found)
+
+
+TopicIdPartitions = tuple[tuple[str, tuple[int, ...]], ...]
+"""Topic ids, each with its partitions, as written."""
+
+MEMBER_STATES: Final = {
+    0: "STABLE",
+    1: "UNREVOKED_PARTITIONS",
+    2: "UNRELEASED_PARTITIONS",
+    127: "UNKNOWN",
+}
+"""Kafka's MemberState by its number."""
+
+
+class GroupEpoch(Record, frozen=True, kw_only=True):
+    """Kind 3: the group's epoch, which rises when members or their topics change."""
+
+    epoch: int
+
+
+class TopicMetadata(Record, frozen=True, kw_only=True):
+    """One subscribed topic as the coordinator saw it."""
+
+    topic_id: str
+    name: str
+    partitions: int
+
+
+class PartitionMetadata(Record, frozen=True, kw_only=True):
+    """Kind 4 (Kafka 4.0): the topics that the group subscribes to."""
+
+    topics: tuple[TopicMetadata, ...] = ()
+
+
+class SupportedProtocol(Record, frozen=True, kw_only=True):
+    """One assignor of a classic member's list, with its subscription's bytes."""
+
+    name: str
+    metadata: bytes
+
+
+class ConsumerGroupMember(Record, frozen=True, kw_only=True):
+    """Kind 5: a member as it joined.
+
+    `supported_protocols` is the ordered list of a member that speaks the classic protocol in this
+    group (KIP-848, "Online Migration"), None of one that does not; `session_timeout_ms` likewise.
+    """
+
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...] = ()
+    topic_regex: str | None = None
+    rebalance_timeout_ms: int
+    server_assignor: str | None = None
+    session_timeout_ms: int | None = None
+    supported_protocols: tuple[SupportedProtocol, ...] | None = None
+
+
+class TargetEpoch(Record, frozen=True, kw_only=True):
+    """Kind 6: the group epoch that the target assignment was made for."""
+
+    assignment_epoch: int
+
+
+class TargetAssignment(Record, frozen=True, kw_only=True):
+    """Kind 7: what one member is to have."""
+
+    partitions: TopicIdPartitions = ()
+
+
+class CurrentAssignment(Record, frozen=True, kw_only=True):
+    """Kind 8: what one member has, and what it still has to give up; `state` as `MEMBER_STATES`."""
+
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned: TopicIdPartitions = ()
+    pending_revocation: TopicIdPartitions = ()
+
+
+class RegularExpression(Record, frozen=True, kw_only=True):
+    """Kind 16: the topics that a regular expression matched; time in milliseconds since 1970."""
+
+    topics: tuple[str, ...] = ()
+    version: int
+    timestamp_ms: int
+
+
+Value = (
+    GroupEpoch
+    | PartitionMetadata
+    | ConsumerGroupMember
+    | TargetEpoch
+    | TargetAssignment
+    | CurrentAssignment
+    | RegularExpression
+)
+
+
+def _member(
+    classic: tuple[int, tuple[SupportedProtocol, ...]] | None = None, **found: Any
+) -> ConsumerGroupMember:
+    timeout, protocols = classic or (None, None)
+    return ConsumerGroupMember(session_timeout_ms=timeout, supported_protocols=protocols, **found)
+
+
+DECODERS: Final[Mapping[int, tuple[Message, Callable[..., Value]]]] = MappingProxyType(
+    {
+        CONSUMER_GROUP_METADATA: (Message("ConsumerGroupMetadataValue"), GroupEpoch),
+        CONSUMER_GROUP_PARTITION_METADATA: (
+            Message("ConsumerGroupPartitionMetadataValue", topics=TopicMetadata),
+            PartitionMetadata,
+        ),
+        CONSUMER_GROUP_MEMBER_METADATA: (
+            Message("ConsumerGroupMemberMetadataValue", supported_protocols=SupportedProtocol),
+            _member,
+        ),
+        CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: (
+            Message("ConsumerGroupTargetAssignmentMetadataValue"),
+            TargetEpoch,
+        ),
+        CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: (
+            Message("ConsumerGroupTargetAssignmentMemberValue"),
+            TargetAssignment,
+        ),
+        CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: (
+            Message("ConsumerGroupCurrentMemberAssignmentValue"),
+            CurrentAssignment,
+        ),
+        CONSUMER_GROUP_REGULAR_EXPRESSION: (
+            Message("ConsumerGroupRegularExpressionValue"),
+            RegularExpression,
+        ),
+    }
+)
+"""Message and record of each kind of a KIP-848 group."""
+
+
+def decode_consumer_group_record(kind: int, data: bytes) -> Value:
+    """Return the value of a record whose key has one of the kinds in `DECODERS`.
+
+    Raises:
+        KeyError: another kind.
+        WireError: see `Message.read`.
+    """
+    message, make = DECODERS[kind]
+    return make(**message.read(data)[1])

@@ -1,0 +1,477 @@
+"""Reader of Kafka's messages: bytes and a schema of groups/data/messages.yaml give fields.
+
+Bytes are untrusted. Reading returns a value or raises `WireError`, and nothing else. A length is
+checked against the bytes that are left before anything is allocated for it, so a wrong length costs
+nothing. Numbers are big-endian. Bytes after the last field are allowed, as in Kafka's own readers.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+import yaml
+
+from rebal.groups.errors import WireError
+
+Read = Callable[["Cursor", str], Any]
+"""A reader of one value; the text names the value in errors."""
+_LEFT_OUT: Final = "-"
+
+
+class Cursor:
+    """A place in untrusted bytes.
+
+    `exact` turns False where the values read do not determine the bytes: an unusual length for
+    null, or a field that is missing at the end. With `lenient` text that is not UTF-8 gets
+    replacement characters, as in Java.
+    """
+
+    __slots__ = ("at", "data", "exact", "lenient", "title")
+
+    def __init__(self, data: bytes, title: str, lenient: bool = False) -> None:
+        self.data = data
+        self.title = title
+        self.lenient = lenient
+        self.at = 0
+        self.exact = True
+
+    def error(self, problem: str) -> WireError:
+        """Return the error to raise for a problem at this place."""
+        return WireError(
+            f"These bytes are not a {self.title}: {problem} at byte {self.at} of {len(self.data)}."
+        )
+
+    def take(self, size: int, about: str) -> bytes:
+        """Return the next `size` bytes."""
+        at = self.at
+        raw = self.data[at : at + size]
+        if len(raw) < size:
+            raise self.error(f"{about} claims {size} bytes but {len(raw)} are left")
+        self.at = at + size
+        return raw
+
+    def rest(self) -> bytes:
+        """Return all bytes that are left."""
+        return self.take(len(self.data) - self.at, "the rest")
+
+    def kept(self) -> bytes | None:
+        """Return the bytes where the values read do not determine them, else None."""
+        return None if self.exact and self.at == len(self.data) else self.data
+
+
+def _fixed(form: str) -> Read:
+    packed = struct.Struct(form)
+    unpack, size = packed.unpack_from, packed.size
+
+    def read(cursor: Cursor, about: str) -> Any:
+        try:
+            (value,) = unpack(cursor.data, cursor.at)
+        except struct.error:
+            raise cursor.error(f"{about} is cut off") from None
+        cursor.at += size
+        return value
+
+    return read
+
+
+def _varint(cursor: Cursor, about: str) -> int:
+    """Read an unsigned variable-length number of at most 32 bits (KIP-482)."""
+    data, at, value = cursor.data, cursor.at, 0
+    for shift in (0, 7, 14, 21, 28):
+        if at >= len(data):
+            raise cursor.error(f"{about} is cut off")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                break
+            cursor.at = at
+            return value
+    raise cursor.error(f"{about} does not fit in 32 bits")
+
+
+def _compact_length(cursor: Cursor, about: str) -> int:
+    return _varint(cursor, about) - 1
+
+
+def uuid_text(raw: bytes) -> str:
+    """Return an id of 16 bytes as Kafka prints it: 22 characters of URL-safe base64 (KIP-516)."""
+    return urlsafe_b64encode(raw)[:22].decode("ascii")
+
+
+def _uuid(cursor: Cursor, about: str) -> str:
+    return uuid_text(cursor.take(16, about))
+
+
+_FIXED: Final[dict[str, tuple[Read, int]]] = {
+    "int8": (_fixed(">b"), 1),
+    "int16": (_fixed(">h"), 2),
+    "int32": (_fixed(">i"), 4),
+    "int64": (_fixed(">q"), 8),
+    "uuid": (_uuid, 16),
+}
+_INT32: Final = _FIXED["int32"][0]
+_LENGTHS: Final = {"string": struct.Struct(">h"), "bytes": struct.Struct(">i")}
+
+
+def _accept_null(cursor: Cursor, size: int, about: str, nullable: bool) -> None:
+    """Accept a negative length as null where that is allowed, as Kafka's own readers do."""
+    if not nullable:
+        raise cursor.error(f"{about} is null")
+    cursor.exact &= size == -1
+
+
+def _sized(kind: str, compact: bool, nullable: bool) -> Read:
+    """Return a reader of text or bytes, which begin with their length."""
+    unpack, width = _LENGTHS[kind].unpack_from, _LENGTHS[kind].size
+    is_text = kind == "string"
+
+    def read(cursor: Cursor, about: str) -> str | bytes | None:
+        data, at = cursor.data, cursor.at
+        if compact:
+            size = _varint(cursor, about) - 1
+            at = cursor.at
+        else:
+            try:
+                (size,) = unpack(data, at)
+            except struct.error:
+                raise cursor.error(f"{about} is cut off") from None
+            cursor.at = at = at + width
+        if size < 0:
+            _accept_null(cursor, size, about, nullable)
+            return None
+        end = at + size
+        if end > len(data):
+            raise cursor.error(f"{about} claims {size} bytes but {len(data) - at} are left")
+        raw = data[at:end]
+        cursor.at = end
+        if not is_text:
+            return raw
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            if cursor.lenient:
+                return raw.decode("utf-8", "replace")
+            raise cursor.error(f"{about} is not UTF-8 text") from None
+
+    return read
+
+
+def _array(length: Read, nullable: bool, smallest: int, entries: Callable[..., Any]) -> Read:
+    """Return a reader of arrays whose entries have at least `smallest` bytes."""
+
+    def read(cursor: Cursor, about: str) -> Any:
+        count = length(cursor, about)
+        if count < 0:
+            if not nullable:
+                raise cursor.error(f"{about} has the length {count}")
+            _accept_null(cursor, count, about, nullable)
+            return None
+        if count * smallest > len(cursor.data) - cursor.at:
+            raise cursor.error(f"{about} claims {count} entries, more than its bytes can hold")
+        return entries(cursor, about, count)
+
+    return read
+
+
+def _int32s(cursor: Cursor, _about: str, count: int) -> tuple[int, ...]:
+    values = struct.unpack_from(f">{count}i", cursor.data, cursor.at)
+    cursor.at += 4 * count
+    return values
+
+
+def _strings(item: Read) -> Callable[[Cursor, str, int], tuple[str, ...]]:
+    def read(cursor: Cursor, about: str, count: int) -> tuple[str, ...]:
+        about = f"an entry of {about}"
+        return tuple([item(cursor, about) for _ in range(count)])
+
+    return read
+
+
+def _structs(item: Read) -> Callable[[Cursor, str, int], tuple[Any, ...]]:
+    def read(cursor: Cursor, about: str, count: int) -> tuple[Any, ...]:
+        return tuple([item(cursor, about) for _ in range(count)])
+
+    return read
+
+
+def _tagged_fields(cursor: Cursor) -> Iterable[tuple[int, bytes]]:
+    """Read the tagged fields that end a structure of a flexible version (KIP-482)."""
+    about = "the tagged fields"
+    if cursor.data[cursor.at : cursor.at + 1] == b"\0":
+        cursor.at += 1
+        return ()
+    return [
+        (_varint(cursor, about), cursor.take(_varint(cursor, about), about))
+        for _ in range(_varint(cursor, about))
+    ]
+
+
+class Field(
+    msgspec.Struct,
+    frozen=True,
+    dict=True,
+    forbid_unknown_fields=True,
+    rename={"kind": "type", "own": "as"},
+):
+    """One field of a message; messages.yaml explains the keys."""
+
+    name: str
+    kind: str
+    own: str = ""
+    versions: str = "0+"
+    nullable: str = ""
+    optional: str = ""
+    tag: int | None = None
+    fields: tuple[Field, ...] = ()
+
+    @cached_property
+    def key(self) -> str:
+        """rebal's name of the field."""
+        return self.own or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name).lower()
+
+    @cached_property
+    def about(self) -> str:
+        """The field's name in error messages."""
+        return "the " + re.sub(r"(?<=[a-z])(?=[A-Z])", " ", self.name).lower()
+
+
+class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One message of messages.yaml."""
+
+    title: str
+    versions: str
+    fields: tuple[Field, ...]
+    form: Literal["int16", "int32", "none"] = "int16"
+    newer: Literal["refused", "as-highest"] = "refused"
+    flexible: str = ""
+
+    def present(self, fields: Sequence[Field], version: int) -> list[Field]:
+        """Return those of the fields that this version has, tagged fields left out."""
+        return [f for f in fields if f.tag is None and _within(version, f.versions)]
+
+
+@cache
+def schema(name: str) -> Schema:
+    """Return the schema of a message."""
+    return _schemas()[name]
+
+
+@cache
+def _schemas() -> dict[str, Schema]:
+    text = files("rebal.groups.data").joinpath("messages.yaml").read_text(encoding="utf-8")
+    loaded = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return msgspec.convert(loaded, dict[str, Schema])
+
+
+@cache
+def _within(version: int, versions: str) -> bool:
+    """Return whether versions such as `0-3`, `2+` or `5,7-8` hold this one."""
+    for part in versions.split(",") if versions else ():
+        low, _, high = part.partition("-")
+        if part.endswith("+"):
+            found = version >= int(part[:-1])
+        else:
+            found = int(low) <= version <= int(high or low)
+        if found:
+            return True
+    return False
+
+
+Found = tuple[int, dict[str, Any], Cursor]
+"""Version of one message, its fields by rebal's names, and the cursor behind the last field."""
+
+
+class Message:
+    """Reader of one message. `parts` make the entries of arrays and the structures of tags.
+
+    An entry without a part is a tuple of its fields. The schema is loaded at the first use, and
+    each version is compiled once.
+    """
+
+    def __init__(self, name: str, **parts: Callable[..., Any]) -> None:
+        self._name = name
+        self._parts = parts
+        self._bodies: dict[int, Read] = {}
+
+    @cached_property
+    def _schema(self) -> Schema:
+        return schema(self._name)
+
+    @cached_property
+    def _title(self) -> str:
+        return self._schema.title
+
+    @cached_property
+    def _version(self) -> Read:
+        return _FIXED["int16" if self._schema.form == "int16" else "int32"][0]
+
+    @cached_property
+    def _range(self) -> tuple[int, int]:
+        low, _, high = self._schema.versions.partition("-")
+        return int(low), int(high)
+
+    def read(self, data: bytes, *, version: int | None = None, lenient: bool = False) -> Found:
+        """Return the fields in `data`; `version` is needed where the bytes hold none.
+
+        Raises:
+            WireError: a version that rebal does not know, a field that is cut off, a length that is
+                negative or larger than the bytes left, or text that is null or not UTF-8.
+        """
+        cursor = Cursor(data, self._title, lenient)
+        if version is None:
+            version = self._version(cursor, "the version")
+        body = self._bodies.get(version) or self._body(version, cursor)
+        return version, body(cursor, ""), cursor
+
+    def entries(self, array: str, version: int, *, until: str) -> Callable[[bytes], Any]:
+        """Return a reader of the fields before `until` in one entry of an array, as a tuple."""
+        fields = _entry_fields(self._schema, array)
+        read = self._struct(
+            fields[: [field.key for field in fields].index(until)], version, None, flexible=False
+        )
+        title = self._schema.title
+        return lambda raw: read(Cursor(raw, title), "")
+
+    def _body(self, version: int, cursor: Cursor) -> Read:
+        low, high = self._range
+        if version > high and self._schema.newer == "as-highest":
+            version = high
+        if not low <= version <= high:
+            shown = f"one of {low} to {high}" if low < high else str(low)
+            if self._schema.newer == "as-highest":
+                raise cursor.error(f"the version is {version}")
+            raise cursor.error(f"version {version} is not {shown}")
+        if version not in self._bodies:
+            flexible = _within(version, self._schema.flexible)
+            fields = self._schema.fields
+            self._bodies[version] = self._struct(fields, version, dict, flexible=flexible)
+        return self._bodies[version]
+
+    def _struct(
+        self,
+        fields: Sequence[Field],
+        version: int,
+        make: Callable[..., Any] | None,
+        *,
+        flexible: bool,
+    ) -> Read:
+        plain = tuple(
+            (field.key, self._value(field, version, flexible), field.about)
+            for field in self._schema.present(fields, version)
+        )
+        tags = {field.tag: field for field in fields if field.tag is not None}
+        tagged = {tag: self._tagged(field, version) for tag, field in tags.items()}
+        leaves_out = any(field.own == _LEFT_OUT for field in fields)
+
+        def read_entry(cursor: Cursor, _about: str) -> tuple[Any, ...]:
+            values = [value(cursor, about) for _, value, about in plain]
+            if flexible:
+                _tagged_fields(cursor)
+            return tuple(values)
+
+        def read(cursor: Cursor, _about: str) -> Any:
+            found = {key: value(cursor, about) for key, value, about in plain}
+            for tag, raw in _tagged_fields(cursor) if flexible else ():
+                if tag in tagged:
+                    about = tags[tag].about
+                    part = Cursor(raw, about.removeprefix("the "))
+                    found[tags[tag].key] = tagged[tag](part, about)
+            if leaves_out:
+                del found[_LEFT_OUT]
+            return make(**found) if make is not None and make is not dict else found
+
+        return read_entry if make is None else read
+
+    def _tagged(self, field: Field, version: int) -> Read:
+        """Return a reader of a tagged field; a null structure in a tag is a 0."""
+        if field.kind != "struct":
+            return self._value(field, version, True)
+        body = self._struct(field.fields, version, self._parts.get(field.key), flexible=True)
+        return lambda cursor, about: body(cursor, about) if _varint(cursor, about) else None
+
+    def _value(self, field: Field, version: int, flexible: bool) -> Read:
+        read = self._plain_value(field, version, flexible)
+        if not _within(version, field.optional):
+            return read
+
+        def optional(cursor: Cursor, about: str) -> Any:
+            if cursor.at == len(cursor.data):
+                cursor.exact = False
+                return None
+            return read(cursor, about)
+
+        return optional
+
+    def _plain_value(self, field: Field, version: int, flexible: bool) -> Read:
+        if field.kind in _FIXED:
+            return _FIXED[field.kind][0]
+        nullable = _within(version, field.nullable)
+        if field.kind in _LENGTHS:
+            return _sized(field.kind, flexible, nullable)
+        length = _compact_length if flexible else _INT32
+        if field.kind == "[]int32":
+            return _array(length, nullable, 4, _int32s)
+        if field.kind == "[]string":
+            text = _sized("string", flexible, nullable=False)
+            return _array(length, nullable, 1 if flexible else 2, _strings(text))
+        part = self._parts.get(field.key)
+        item = self._struct(field.fields, version, part, flexible=flexible)
+        fields = self._schema.present(field.fields, version)
+        smallest = sum(_smallest(each, flexible) for each in fields) + flexible
+        return _array(length, nullable, smallest, _structs(item))
+
+
+def _smallest(field: Field, flexible: bool) -> int:
+    """Return how many bytes a field has at least."""
+    if field.kind in _FIXED:
+        return _FIXED[field.kind][1]
+    return 1 if flexible else 2 if field.kind == "string" else 4
+
+
+def _entry_fields(known: Schema, array: str) -> tuple[Field, ...]:
+    return next(field.fields for field in known.fields if field.key == array)
+
+
+class Step(NamedTuple):
+    """One field in a walk over many messages at once.
+
+    `size` bytes are fixed; else the field begins with a length of `length` bytes.
+    """
+
+    key: str
+    size: int
+    length: int
+    nullable: bool
+
+
+def smallest_entry(message: str, version: int, array: str) -> int:
+    """Return how many bytes an entry of an array has at least in a version that is not flexible."""
+    return sum(step.size or step.length for step in layout(message, version, array))
+
+
+@cache
+def layout(message: str, version: int, array: str = "") -> tuple[Step, ...]:
+    """Return the fields of a version that is not flexible, or of the entries of one of its arrays.
+
+    For readers of whole columns, which follow lengths and leave the values to `Message`.
+    """
+    known = schema(message)
+    fields = _entry_fields(known, array) if array else known.fields
+    return tuple(
+        Step(
+            field.key,
+            _FIXED[field.kind][1] if field.kind in _FIXED else 0,
+            0 if field.kind in _FIXED else 2 if field.kind == "string" else 4,
+            _within(version, field.nullable),
+        )
+        for field in known.present(fields, version)
+    )
