@@ -20,17 +20,6 @@ PURE = ("planner", "groups")
 RULE = re.compile(r"rb\d+\.py")
 # Modules under 40 lines that are still to be merged; a new one fails, a merged one is deleted here.
 SHORT = {
-<<<<<<< HEAD
-    "groups/assignors/client/roundrobin.py",
-    "groups/assignors/server/server_range.py",
-    "groups/collector.py",
-    "groups/errors.py",
-    "groups/wire/exact.py",
-    "groups/worker.py",
-=======
-    "inspectors/fleet/paths.py",
-    "inspectors/fleet/timeline/classic.py",
->>>>>>> b92af54 (test(house): take the merged modules of groups off the list)
     "planner/paths/metrics.py",
     "planner/paths/one_bounce.py",
     "planner/paths/priced.py",
