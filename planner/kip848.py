@@ -1,9 +1,9 @@
-"""What stands between a group and KIP-848, or the way back, decided from the evidence.
+"""Conditions of the move to KIP-848 and back, decided from the evidence.
 
-Each answer is yes (nothing stands there), no, or cannot tell, with one sentence that says why.
-Rules and routes ask the same answers. `brokers`, `clients` and `fits` concern every way; `policy`,
-`room` and `user_data` only the online one: an Empty group is replaced, whatever it was (seen on
-4.1.1).
+Each answer is yes (the condition allows the move), no, or cannot tell, with one clause that says
+why. Rules and paths use the same answers. `brokers`, `clients` and `fits` concern every path;
+`policy`, `room` and `user_data` only the online one: an Empty group is replaced, whatever it was
+(seen on 4.1.1).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_LIMIT: Final = 2**31 - 1
 
 
 class Answer(Record, frozen=True, kw_only=True):
-    """One condition: does it allow the way, why, and which members keep it from that."""
+    """One condition: whether it allows the path, why, and which members prevent it."""
 
     allows: Tri
     why: str
@@ -33,13 +33,13 @@ class Answer(Record, frozen=True, kw_only=True):
 
 
 def worst(answers: tuple[Answer, ...]) -> Tri:
-    """No before cannot tell before yes."""
+    """Return the worst answer: no before cannot tell before yes."""
     found = {answer.allows for answer in answers}
     return next((a for a in (Tri.NO, Tri.CANNOT_TELL) if a in found), Tri.YES)
 
 
 def brokers(context: Context) -> Answer:
-    """Do the brokers speak KIP-848 (group.version 1, which is 4.0 and later)?"""
+    """Return whether the brokers support KIP-848 (group.version 1, which is 4.0 and later)."""
     cluster = context.snapshot.cluster
     if context.group.type is GroupType.CONSUMER:
         return Answer(allows=Tri.YES, why="the group's type is consumer already")
@@ -63,15 +63,15 @@ def brokers(context: Context) -> Answer:
         )
     return Answer(
         allows=Tri.CANNOT_TELL,
-        why="whether the brokers have the feature group.version is not known",
+        why="it is not verified that the brokers have the feature group.version",
     )
 
 
 def policy(context: Context, *, up: bool) -> Answer:
-    """Does group.consumer.migration.policy allow the online way up, or down?
+    """Return whether group.consumer.migration.policy allows the online upgrade, or downgrade.
 
-    On the way down it decides over the last step only: classic members are let in whatever it says,
-    and the group is not converted when the last one with group.protocol=consumer leaves.
+    In a downgrade it affects only the end: classic members are admitted whatever it is, but the
+    group is not converted when the last member with group.protocol=consumer leaves.
     """
     wanted = "upgrade" if up else "downgrade"
     said = context.snapshot.cluster.settings.get(POLICY)
@@ -84,17 +84,17 @@ def policy(context: Context, *, up: bool) -> Answer:
     if said.strip().lower() in (wanted, "bidirectional"):
         return Answer(allows=Tri.YES, why=why)
     meaning = (
-        "a member with group.protocol=consumer is refused while the group has classic members"
+        "a member with group.protocol=consumer is rejected while the group has classic members"
         if up
-        else "classic members are let in, but the group stays a KIP-848 group"
+        else "classic members are admitted, but the group stays a KIP-848 group"
     )
     return Answer(allows=Tri.NO, why=f"{why}, so {meaning}: it must be {wanted} or bidirectional")
 
 
 def fits(context: Context, *, up: bool) -> Answer:
-    """Are there no more members than the new kind of group may have?
+    """Return whether the new type of group may have as many members.
 
-    Who is one too many is refused online and after a stop alike.
+    A member above the limit is rejected, online and after a stop.
     """
     key = _SIZE if up else _CLASSIC_SIZE
     count = _count(context)
@@ -102,18 +102,19 @@ def fits(context: Context, *, up: bool) -> Answer:
     if limit is None:
         return Answer(
             allows=Tri.CANNOT_TELL,
-            why=f"how many members such a group may have (the brokers' {key}) was not read",
+            why=f"the member limit of such a group (the brokers' {key}) was not read",
         )
     if not count and limit < _NO_LIMIT:
         return Answer(
             allows=Tri.CANNOT_TELL,
-            why=f"the brokers' {key} is {limit}, and how many members there will be is not known "
-            "(--expect-members)",
+            why=f"the group may exceed the brokers' {key}, which is {limit}: its number of members "
+            "is unknown (--expect-members)",
         )
     if count > limit:
         return Answer(
             allows=Tri.NO,
-            why=f"{_members(count)}, and the brokers' {key} is {limit}: who comes last is refused",
+            why=f"the last members to join are rejected: the group has {_members(count)}, and the "
+            f"brokers' {key} is {limit}",
         )
     if limit == _NO_LIMIT:
         return Answer(allows=Tri.YES, why=f"the brokers set no limit to members ({key})")
@@ -121,10 +122,10 @@ def fits(context: Context, *, up: bool) -> Answer:
 
 
 def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
-    """Can a member come back while all others are there? `ahead` are those still to restart.
+    """Return whether a member can rejoin while all others are there; `ahead` still restart.
 
-    In a group that is exactly full, who comes is refused unless who it replaces has left first: a
-    static member does not leave when it stops, and a surge starts the new one before.
+    In a group that is exactly full, a member is rejected unless the one it replaces has left first:
+    a static member does not leave when it stops, and a surge starts the new one before.
     """
     limit = _limit(context, _SIZE)
     count = _count(context)
@@ -139,7 +140,7 @@ def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
         return Answer(
             allows=Tri.NO,
             why=f"{full}, and the deployment starts the new {context.named(surging)} before the "
-            "old one has left (maxSurge): it is refused",
+            "old one has left (maxSurge), so it is rejected",
             members=tuple(surging),
         )
     static = [
@@ -149,17 +150,17 @@ def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
         return Answer(
             allows=Tri.NO,
             why=f"{full}, and {context.named(static)} does not leave when it stops (static): it is "
-            "refused unless it stays away until its session ends",
+            "rejected unless it stays down until its session ends",
             members=tuple(static),
         )
     return Answer(
         allows=Tri.CANNOT_TELL,
-        why=f"{full}: a member that comes back before its old self has left is refused",
+        why=f"{full}: a member that rejoins before its old process has left is rejected",
     )
 
 
 def user_data(context: Context) -> Answer:
-    """Is there user data in any member's assignment? A group with it is not converted."""
+    """Return whether no member's assignment has user data, which prevents the conversion."""
     named = [f for f in context.members if f.member.assignment_user_data]
     if named:
         return Answer(
@@ -177,15 +178,15 @@ def user_data(context: Context) -> Answer:
     if unread and context.group.type is not GroupType.CONSUMER:
         return Answer(
             allows=Tri.CANNOT_TELL,
-            why=f"whether the assignments of {context.named(unread)} carry user data is not known, "
-            "as their bytes were not read",
+            why=f"the assignments of {context.named(unread)} may carry user data, which prevents "
+            "the conversion: their bytes were not read",
             members=tuple(unread),
         )
     return Answer(allows=Tri.YES, why="no member's assignment carries user data")
 
 
 def online(context: Context) -> tuple[Answer, ...]:
-    """What the online way up rests on: all of it allows a member's join with KIP-848."""
+    """Return the conditions that must all allow a member's online join with KIP-848."""
     rest = tuple(f for f in context.members if f.member.protocol_type != "consumer")
     common = (brokers(context), *clients(context), fits(context, up=True))
     if context.group.type is GroupType.CONSUMER:
@@ -202,7 +203,7 @@ def _members(count: int) -> str:
 
 
 def _limit(context: Context, key: str) -> int | None:
-    """The brokers' limit; None where no setting was read. A broker without the setting has none."""
+    """Return the brokers' limit of members; None where no setting was read."""
     settings = context.snapshot.cluster.settings
     said = settings.get(key, "")
     if not settings:
@@ -215,7 +216,7 @@ def _surges(max_surge: str | None) -> bool:
 
 
 def clients(context: Context) -> tuple[Answer, ...]:
-    """Is there a version of every member's client that speaks KIP-848 (RB412: its own does)?"""
+    """Return whether some version of each member's client supports KIP-848 (RB412: its own)."""
     return tuple(_clients(context))
 
 
@@ -225,7 +226,7 @@ def _clients(context: Context) -> Iterator[Answer]:
     if unknown:
         yield Answer(
             allows=Tri.CANNOT_TELL,
-            why=f"the client library of {context.named(unknown)} is not known (--assume-family)",
+            why=f"the client library of {context.named(unknown)} is unknown (--assume-family)",
         )
     by_family: dict[str, list[Facts]] = {}
     for facts in ahead:
@@ -248,13 +249,13 @@ def _clients(context: Context) -> Iterator[Answer]:
         if guessed:
             yield Answer(
                 allows=Tri.CANNOT_TELL,
-                why=f"{context.named(guessed)}: taken for {key} by circumstance only, which {says} "
-                f"({context.assume(guessed)})",
+                why=f"{context.named(guessed)}: the client {key} {says}, and it is inferred, not "
+                f"proven ({context.assume(guessed)})",
             )
 
 
 def too_old(facts: Facts) -> Tri:
-    """Must this member's client be upgraded before KIP-848 is turned on?"""
+    """Return whether this member's client must be upgraded before the move to KIP-848."""
     known = family(facts.family)
     if known is None or version_tuple(known.kip848_since) is None:
         return Tri.CANNOT_TELL

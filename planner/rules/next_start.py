@@ -1,4 +1,4 @@
-"""What the list that a configuration declares would do to a member that restarts now."""
+"""Members that would be rejected if they restarted now with the list of their configuration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rebal.planner.plan import Finding
 
 
 class Mistake(StrEnum):
-    """Which mistake a list that is refused would be."""
+    """The mistake in a list that is rejected."""
 
     DROPPED_DEFAULT = "dropped default"
     STRAIGHT_BACK = "straight back"
@@ -21,35 +21,38 @@ class Mistake(StrEnum):
 
 
 class NextStart(Record, frozen=True, kw_only=True):
-    """A member whose next start is refused (yes), or of which that cannot be told."""
+    """A member whose next start is rejected (yes), or may be (cannot tell)."""
 
     facts: Facts
     list: tuple[str, ...]
-    refused: Tri
+    rejected: Tri
     mistake: Mistake
 
 
 def next_starts(context: Context, mistake: Mistake) -> Iterator[NextStart]:
-    """The members whose declared list is, or may be, refused today for this mistake."""
+    """Yield the members whose configured list is, or may be, rejected today for this mistake."""
     if not context.classic or not context.stable:
         return
     for facts in context.members:
         declared = facts.member.declared
         if declared is None or not declared.list or declared.group_protocol == "consumer":
             continue
-        refused = _refused(context, facts, declared.list)
-        if refused is not Tri.NO and _mistake(context, facts, declared.list) is mistake:
-            yield NextStart(facts=facts, list=declared.list, refused=refused, mistake=mistake)
+        rejected = _rejected(context, facts, declared.list)
+        if rejected is not Tri.NO and _mistake(context, facts, declared.list) is mistake:
+            yield NextStart(facts=facts, list=declared.list, rejected=rejected, mistake=mistake)
 
 
 def unnamed(context: Context, declared: str) -> bool:
-    """May this be a class of somebody's own, whose assignor's name nothing shows?"""
+    """Return whether this may be a class of the application's own with an unknown assignor name."""
     met = {name for facts in context.members for name in facts.member.assignors.list}
     return custom(declared) and declared != context.elected and declared not in met
 
 
 def will_not_start(context: Context, finding: Finding) -> bool:
-    """Is a finding of RB104 about members whose next start has a list that their client refuses?"""
+    """Return whether all members of a finding are configured with eager and cooperative assignors.
+
+    Their clients accept no such list, so they do not start, whatever the path is.
+    """
     declared = {
         member.member_id: set(map(cooperative, member.declared.list))
         for member in context.snapshot.members
@@ -58,7 +61,7 @@ def will_not_start(context: Context, finding: Finding) -> bool:
     return all({Tri.YES, Tri.NO} <= declared.get(id_, set()) for id_ in finding.members)
 
 
-def _refused(context: Context, facts: Facts, names: tuple[str, ...]) -> Tri:
+def _rejected(context: Context, facts: Facts, names: tuple[str, ...]) -> Tri:
     others = [other for other in context.members if other is not facts]
     if context.elected in names:
         return Tri.NO

@@ -153,7 +153,8 @@ def _client_finding(context: Context, known: FaultSet) -> Iterator[Finding]:
         title = _TITLES.get(known.software, known.software)
         releases = ", ".join(map(shown, sorted(set(versions))))
         yield found(
-            f"{context.named(hit)} ({title} {releases}): {_listed(there)}.",
+            f"{context.named(hit)} ({title} {releases}) {'has' if len(hit) == 1 else 'have'} known "
+            f"faults: {_listed(there)}.",
             members=hit,
             fix=_upgrade(title, there, known, lambda version: max(versions) < version),
         )
@@ -168,7 +169,7 @@ def _broker_finding(context: Context, known: FaultSet) -> Iterator[Finding]:
     ]
     if there:
         yield found(
-            f"the brokers ({version}): {_listed(there)}.",
+            f"the brokers ({version}) have known faults: {_listed(there)}.",
             fix=_upgrade("the brokers", there, known, lambda _: True),
         )
 
@@ -188,8 +189,8 @@ def _bounded_findings(context: Context, known: FaultSet) -> Iterator[Finding]:
         ]
         if bounded:
             yield found(
-                f"{context.named(bounded)} ({title} below {limit}, by the bytes "
-                f"{'it sends' if len(bounded) == 1 else 'they send'}): {fault.effect} "
+                f"{context.named(bounded)} ({title} below {limit}, by the bytes sent) "
+                f"{'has' if len(bounded) == 1 else 'have'} a known fault: {fault.effect} "
                 f"({fault.issue}).",
                 members=bounded,
                 fix=f"Upgrade {title} to {limit} or later.",

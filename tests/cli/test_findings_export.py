@@ -117,8 +117,8 @@ def test_findings_without_a_plan() -> None:
     assert [r["ruleId"] for r in run["results"]] == ["RB102", "RB901"]
     assert "invocations" not in run
     lines = to_github(found).splitlines()
-    assert lines[0].startswith("::error title=RB102 checkout::b ([range])")
-    assert lines[1].startswith("::warning title=RB901 checkout::c: ")
+    assert lines[0].startswith("::error title=RB102 checkout::a, c will be rejected and stop")
+    assert lines[1].startswith("::warning title=RB901 checkout::c may lack ")
     assert to_github() == ""
 
 

@@ -96,7 +96,7 @@ def test_what_a_scan_cannot_tell_says_who_can(report: FleetReport) -> None:
     ready = group_of(report, "reports").readiness
     assert ready is not None
     (one,) = (missing for missing in ready.missing if missing.rule == "RB113")
-    assert one.how.startswith("No broker was asked: -b HOST:PORT --probe finds out")
+    assert one.how.startswith("Add -b HOST:PORT --probe")
     assert "with its CURRENT list: change nothing" in one.how
 
 
@@ -110,7 +110,7 @@ def test_kip_848_groups_in_a_scan_prove_that_the_brokers_have_the_feature(tmp_pa
         feature = [one for one in asked if "group.version" in one.what]
         assert bool(feature) is not known
         assert len(asked) == 2 + len(feature)
-        assert all(one.how.startswith("No broker was asked: name one with -b") for one in asked)
+        assert all(one.how.startswith("Name a broker with -b HOST:PORT") for one in asked)
 
 
 def test_a_roll_out_that_has_begun_is_taken_first(report: FleetReport) -> None:

@@ -17,26 +17,26 @@ from rebal.planner.rules.scope import ahead, narrowing_step
     reference="Kafka upgrade notes for 2.4; ConsumerRebalanceListener; spring-kafka#1448",
 )
 def listener(context: Context) -> Iterator[Finding]:
-    """Application code that handles rebalances sees other calls under COOPERATIVE.
+    """Under COOPERATIVE, application code that handles rebalances receives only the differences.
 
-    Why it matters: onPartitionsAssigned gets only what is NEW, and may get nothing;
-    onPartitionsRevoked gets only what is lost and is never called with an empty set;
-    onPartitionsLost calls it by default, where commits fail. Code that clears its state on
-    revoked and rebuilds it from assigned forgets the partitions that it kept, and code that
-    pauses, seeks or commits in there works on the wrong set.
+    Why it matters: onPartitionsAssigned gets only the NEW partitions, perhaps none.
+    onPartitionsRevoked gets only the revoked ones and is never called with an empty set.
+    onPartitionsLost calls it by default, and commits fail there. Code that clears its state on
+    revoke and rebuilds it on assign loses the partitions that it kept. Code that pauses, seeks or
+    commits there acts on the wrong set.
 
     How to find out: search for ConsumerRebalanceListener, ConsumerAwareRebalanceListener,
     onPartitionsAssigned, setConsumerRebalanceListener; in Go for OnPartitionsAssigned; in other
     languages for the rebalance callback.
 
-    How to answer it: make the code treat both calls as differences before the narrowing bounce;
-    a listener that is not there needs nothing.
+    How to answer it: make the code treat both calls as differences before the bounce that drops the
+    old assignor. Without a listener there is nothing to do.
     """
     if not context.planning or not context.classic or context.goal == EAGER:
         return
     if ahead(context):
         yield found(
             "does application code handle rebalances (ConsumerRebalanceListener or a callback)? "
-            "After the change it is told differences, not the full set.",
+            "After the change it receives only new and revoked partitions, not the full set.",
             before_step=narrowing_step(context),
         )

@@ -14,22 +14,22 @@ from rebal.planner.rules.scope import ahead
 @rule(
     "RB302",
     Severity.ASK,
-    "Does a librdkafka rebalance callback call assign",
+    "Does a librdkafka rebalance callback call assign()",
     reference="librdkafka: INTRODUCTION.md; dotnetcore/CAP#1655; confluent-kafka-python#1040",
 )
 def incremental_assign(context: Context) -> Iterator[Finding]:
     """A binding's own rebalance callback must use the incremental calls under COOPERATIVE.
 
-    Why it matters: a callback that calls assign() and unassign() is the most common way to end up
-    with a member that joined, owns nothing and consumes nothing, with no error anywhere but one
-    log line.
+    Why it matters: with a callback that calls assign() and unassign(), a member joins but owns and
+    consumes nothing, and only one log line shows it. It is the most common fault after such a
+    change.
 
-    How to find out: search for rebalance_cb, on_assign, on_revoke, SetPartitionsAssignedHandler
-    and for assign( in them. In a log it is: "Changes to the current assignment must be made using
+    How to find out: search for rebalance_cb, on_assign, on_revoke, SetPartitionsAssignedHandler and
+    for assign( in them. The log line is: "Changes to the current assignment must be made using
     incremental_assign() or incremental_unassign() when rebalance protocol type is COOPERATIVE".
 
     How to answer it: use incremental_assign() and incremental_unassign() when the consumer's
-    rebalance protocol is COOPERATIVE, or have no callback at all.
+    rebalance protocol is COOPERATIVE, or have no callback.
     """
     if not context.planning or not context.classic or context.goal == EAGER:
         return
@@ -41,8 +41,9 @@ def incremental_assign(context: Context) -> Iterator[Finding]:
         ]
         if named:
             yield found(
-                f"{context.named(named)}: does a rebalance callback call assign()? After "
-                "the change it must call incremental_assign().",
+                f"does a rebalance callback in {context.named(named)} call assign()? After the "
+                "change the member would consume nothing: the callback must call "
+                "incremental_assign().",
                 result=result,
                 members=named,
             )

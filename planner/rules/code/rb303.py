@@ -12,21 +12,21 @@ from rebal.planner.rules.registry import found, rule
 @rule(
     "RB303",
     Severity.ASK,
-    "Does the code take RebalanceInProgressException from commitSync",
+    "Does the code handle RebalanceInProgressException from commitSync",
     reference="Kafka upgrade notes for 2.5; KafkaConsumer.commitSync",
 )
 def commit_in_rebalance(context: Context) -> Iterator[Finding]:
-    """Under COOPERATIVE a member goes on consuming during a rebalance, and its commits may fail.
+    """Under COOPERATIVE a member keeps consuming during a rebalance, and its commits may fail.
 
-    Why it matters: commitSync may throw RebalanceInProgressException. It is no reason to stop: the
-    member is still in the group, and the commit may be tried again after the next poll. Code that
-    treats each failed commit as fatal dies at the first rebalance.
+    Why it matters: commitSync may throw RebalanceInProgressException. The member is still in the
+    group, and the commit may be retried after the next poll. Code that treats every failed commit
+    as fatal stops at the first rebalance.
 
     How to find out: search for commitSync, commitAsync and the exceptions caught around them
     (CommitFailedException alone is not enough); in Spring for the container's error handlers.
 
-    How to answer it: catch RebalanceInProgressException, call poll, and commit again what is
-    still owned.
+    How to answer it: catch RebalanceInProgressException, call poll, and commit again what is still
+    owned.
     """
     if not context.planning or not context.classic or context.goal != COOPERATIVE:
         return
@@ -37,8 +37,8 @@ def commit_in_rebalance(context: Context) -> Iterator[Finding]:
     ]
     if java:
         yield found(
-            "does the code commit by itself? Then it must take RebalanceInProgressException: poll, "
-            "and commit again.",
+            "does the code of these members commit offsets itself? Then commitSync may throw "
+            "RebalanceInProgressException during a rebalance: the code must poll and commit again.",
             members=java,
             before_step=context.narrow_step,
         )

@@ -1,4 +1,4 @@
-"""RB304: state that is built anew at each assignment."""
+"""RB304: state that is rebuilt at each assignment."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from rebal.planner.rules.scope import ahead, narrowing_step
     reference="line/decaton#98; ConsumerRebalanceListener",
 )
 def state_per_assignment(context: Context) -> Iterator[Finding]:
-    """Code that makes producers, caches or workers for its partitions must keep those it has.
+    """Code that keeps producers, caches or workers for its partitions must keep those it has.
 
-    Why it matters: under EAGER every rebalance takes and gives everything, so code may build all
-    its state anew each time. Under COOPERATIVE and KIP-848 only what is new is told: state that is
-    rebuilt as a whole is lost for the partitions that stayed, while records go on coming. A
-    transactional.id made from the assignment changes under a running producer.
+    Why it matters: under EAGER every rebalance revokes and assigns everything, so code may rebuild
+    all its state each time. Under COOPERATIVE and KIP-848 it receives only the new partitions:
+    state that is rebuilt as a whole is lost for the partitions that stayed, while their records
+    keep coming. A transactional.id made from the assignment changes under a running producer.
 
-    How to find out: search the assigned callback for what it creates: producers with a
-    transactional.id, caches, thread pools, open files; and for what it clears first.
+    How to find out: search the assigned callback for what it creates (producers with a
+    transactional.id, caches, thread pools, open files) and for what it clears first.
 
     How to answer it: keep state by partition: add it on assigned, drop it on revoked and on lost,
-    touch nothing else.
+    and change nothing else.
     """
     if not context.planning or not context.classic or context.goal == EAGER:
         return
     if ahead(context):
         yield found(
-            "does the code build producers, caches or workers for its partitions when they are "
-            "assigned? It is told only what is new, and must keep the rest.",
+            "does the code build producers, caches or workers when partitions are assigned? After "
+            "the change it receives only new partitions, and must keep the state of the others.",
             before_step=narrowing_step(context),
         )

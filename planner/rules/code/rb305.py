@@ -1,4 +1,4 @@
-"""RB305: a custom assignor that also places other things."""
+"""RB305: a custom assignor that also assigns other resources."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from rebal.planner.rules.registry import found, rule
     reference="KIP-429 (ConsumerPartitionAssignor: cooperative assignors of one's own)",
 )
 def other_resources(context: Context) -> Iterator[Finding]:
-    """A custom assignor may hand out standbys, locks or shards beside the partitions.
+    """A custom assignor may assign standbys, locks or shards beside the partitions.
 
-    Why it matters: the consumer revokes partitions before another member gets them; of anything
-    else the assignor gives away it knows nothing. A cooperative assignor must make those resources
-    follow the same rule itself: first taken from the old owner, given to the new one in the next
-    round.
+    Why it matters: the consumer revokes partitions before another member gets them, but it knows
+    nothing of other resources. A cooperative assignor must apply the same rule to them itself:
+    first take them from the old owner, then give them to the new one in the next rebalance.
 
     How to find out: read the assignor's code and what its user data carries. User data in an
     assignment is a sign of it.
 
-    How to answer it: let it give such a resource away only after its owner has reported that it is
-    free; or leave it where it is.
+    How to answer it: let the assignor give such a resource away only after its owner has reported
+    that it is free, or leave the resource where it is.
     """
     name = context.elected
     if not context.planning or name is None or context.goal != COOPERATIVE:
@@ -37,7 +36,7 @@ def other_resources(context: Context) -> Iterator[Finding]:
     if cooperative(name) is not Tri.CANNOT_TELL or len(context.settled) == len(context.members):
         return
     yield found(
-        f"does {name} hand out anything beside partitions (standbys, locks, shards)? Its "
-        "successor must take that from the old owner before it gives it to the new one.",
+        f"does {name} assign anything beside partitions (standbys, locks, shards)? Two members "
+        "may then own it at once, unless the new assignor takes it from the old owner first.",
         members=[facts for facts in context.members if facts.member.assignment_user_data],
     )

@@ -1,4 +1,4 @@
-"""RB602: a deployment that rolls itself back."""
+"""RB602: a deployment that rolls back by itself."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from rebal.planner.rules.scope import ahead, narrowing_step
     reference="KIP-429 (downgrade); Argo Rollouts: analysis; Helm: --atomic",
 )
 def automatic_roll_back(context: Context) -> Iterator[Finding]:
-    """A roll-back by a machine brings the old configuration back in one go.
+    """An automatic rollback restores the old configuration in one go.
 
-    Why it matters: after the second bounce that is a direct downgrade: an eager list joins a
-    cooperative group and is refused (RB108), member by member. The roll-back that was to help
-    stops the service.
+    Why it matters: after the second bounce that is a direct downgrade: an eager-only list joins a
+    cooperative group and is rejected (RB108), member by member. The rollback stops the service.
 
-    How to find out: look for automatic roll-back in the pipeline: analysis runs, helm --atomic,
+    How to find out: look for automatic rollback in the pipeline: analysis runs, helm --atomic,
     deployment circuit breakers, alarms that redeploy.
 
-    How to answer it: switch it off for the roll-out, and go back only by the roll-back that each
-    step of the plan names.
+    How to answer it: switch it off for the roll-out, and use only the rollback that each step of
+    the plan names.
     """
     if not context.planning or not context.classic:
         return
     if ahead(context):
         yield found(
             "does a pipeline or an orchestrator roll back by itself when a deployment looks bad? "
-            "Here that is a direct downgrade: use the step's own roll-back instead.",
+            "Members would be rejected, because that is a direct downgrade: switch it off, and use "
+            "the rollback of each step.",
             before_step=narrowing_step(context),
         )

@@ -18,14 +18,14 @@ from rebal.planner.rules.scope import ahead
     reference="Kubernetes: terminationGracePeriodSeconds; KafkaConsumer.close",
 )
 def grace_period(context: Context) -> Iterator[Finding]:
-    """Closing a consumer means: finish the batch, commit, leave the group.
+    """To close, a consumer finishes its batch, commits, and leaves the group.
 
-    Why it matters: a process that is killed in the middle leaves without a word. Its partitions
-    stand still until session.timeout.ms has passed, its old list counts as long (RB116), and what
-    it had not committed is read again. In a roll-out that comes once for every restart.
+    Why it matters: a process that is killed before that does not leave the group. Its partitions
+    stop until session.timeout.ms has passed, its old list counts for as long (RB116), and what it
+    had not committed is read again. In a roll-out this happens at every restart.
 
-    How to find out: terminationGracePeriodSeconds (30 seconds if nobody set it) against how long
-    a batch and close take; a LeaveGroup of each stopped member in the broker's log.
+    How to find out: compare terminationGracePeriodSeconds (default 30 seconds) with how long a
+    batch and close take, and look for a LeaveGroup of each stopped member in the broker's log.
 
     How to answer it: raise the grace period above the longest batch plus the close timeout, and
     stop polling when the signal comes.
@@ -36,7 +36,7 @@ def grace_period(context: Context) -> Iterator[Finding]:
     if dynamic:
         yield found(
             "does each process get enough time to finish its batch, commit and leave the group "
-            "before it is killed? If not, every restart costs a session timeout "
+            "before it is killed? If not, partitions stop for a session timeout at every restart "
             f"({in_words([of_family(facts.member, facts.family) for facts in dynamic])}).",
             members=dynamic,
         )

@@ -1,4 +1,4 @@
-"""RB604: old and new process with one instance id at the same time."""
+"""RB604: the old and the new process run at once with one instance id."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _NONE: Final = (None, "0", "0%")
     reference="KIP-345 (fencing of duplicate instance ids); Kubernetes: Deployment, maxSurge",
 )
 def surge_of_static_members(context: Context) -> Iterator[Finding]:
-    """Static members whose deployment starts the new process before it stops the old one.
+    """The deployment of static members starts the new process before it stops the old one.
 
-    Why it matters: two processes with one group.instance.id fence each other: in the classic
-    protocol the newer one wins and the older one dies in the middle of its work, uncommitted; under
-    KIP-848 the newer one is refused (RB407).
+    Why it matters: two processes with one group.instance.id conflict. In the classic protocol the
+    newer one fences the older one, which stops in the middle of its work, uncommitted. Under
+    KIP-848 the newer one is rejected (RB407).
 
-    How to find out: maxSurge of the deployment (a Deployment that does not say has 25 %), which an
+    How to find out: maxSurge of the deployment (the default of a Deployment is 25 %), which an
     --inventory of its manifests shows.
 
-    How to fix it: maxSurge 0, the strategy Recreate, or a StatefulSet, which never runs two pods of
-    one name.
+    How to fix it: use maxSurge 0, the strategy Recreate, or a StatefulSet, which never runs two
+    pods with one name.
 
-    Without manifests that name the deployment of a static member it is silent, and the plan says
-    that the deployment was not looked at.
+    Without manifests that name the deployment of a static member it does not fire, and the plan
+    lists the deployment as not checked.
     """
     if not context.planning:
         return
@@ -46,8 +46,9 @@ def surge_of_static_members(context: Context) -> Iterator[Finding]:
     ]
     if named:
         yield found(
-            f"{context.named(named)}: static, and the deployment starts the new process before the "
-            "old one has stopped.",
+            f"{context.named(named)} would run twice with one instance id at its restart, and one "
+            "of the two processes stops: the deployment starts the new one before the old one has "
+            "stopped.",
             members=named,
             evidence=(f.member.declared.evidence for f in named if f.member.declared),
             fix="Set maxSurge to 0, or use Recreate or a StatefulSet.",

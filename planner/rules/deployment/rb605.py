@@ -1,4 +1,4 @@
-"""RB605: somebody else changes the deployment during the roll-out."""
+"""RB605: automation that changes the deployment during the roll-out."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from rebal.planner.rules.scope import ahead
 def autoscaler(context: Context) -> Iterator[Finding]:
     """Automation that scales or syncs the deployment restarts members on its own.
 
-    Why it matters: lag rises while members restart, so an autoscaler adds members in the middle,
-    with whatever image and configuration is current; a sync undoes a canary. And an automatic
-    roll-back after the second bounce is a direct downgrade (RB108).
+    Why it matters: lag rises while members restart, so an autoscaler adds members in the middle of
+    the roll-out, with whatever image and configuration is current. A sync undoes a canary. An
+    automatic rollback after the second bounce is a direct downgrade (RB108).
 
     How to find out: look for an HPA, KEDA or a sync policy on the deployment.
 
-    How to answer it: pause them for the time of the roll-out.
+    How to answer it: pause them during the roll-out.
     """
     if context.planning and context.classic and ahead(context):
         yield found(
-            "is an autoscaler, a sync or an automatic roll-back active on the deployment? Pause "
-            "it for the roll-out.",
+            "is an autoscaler, a sync or an automatic rollback active on the deployment? It may "
+            "start members with another configuration: pause it during the roll-out.",
         )

@@ -20,27 +20,27 @@ from rebal.planner.rules.scope import narrowing_step
     traits={Trait.PENDING, Trait.EVERY_LOOK, Trait.MISSING_MEMBERS},
 )
 def members_missing(context: Context) -> Iterator[Finding]:
-    """Somebody who belongs to the group is not in it.
+    """A member that belongs to the group is not in it.
 
-    Why it matters: describe and the probe see only who is there. A pod in a crash loop, one that
-    is scaled down, or one that was refused is invisible to both, and comes back with whatever list
-    it has: after the second bounce an old list is refused. So no gate holds below the expected
-    count.
+    Why it matters: describe and the probe show only present members. A pod in a crash loop, one
+    that is scaled down, and one that was rejected are invisible to both, and rejoin with whatever
+    list they have: after the second bounce an old list is rejected. So no gate holds below the
+    expected count.
 
-    How to find out: compare with the deployment's replicas; look for refusals (RB904) and for
+    How to find out: compare with the deployment's replicas; look for rejected joins (RB904) and for
     restarts of its containers.
 
-    How to fix it: bring the missing members back with the current step's list, or lower
-    --expect-members if they are gone for good.
+    How to fix it: start the missing members with the list of the current step, or lower
+    --expect-members if they do not come back.
     """
     if context.missing:
         here = len(context.members)
         yield found(
             f"{context.missing} of {context.expected} expected members "
             f"{'is' if context.missing == 1 else 'are'} not in the group ({here} "
-            f"{'is' if here == 1 else 'are'}).",
+            f"{'is' if here == 1 else 'are'}) and may join with an old assignor list.",
             result=Tri.YES,
-            fix=f"{start_fix(context, ['the missing members'])} If they are gone for good: "
+            fix=f"{start_fix(context, ['the missing members'])} If they do not come back: "
             f"--expect-members {here}.",
             before_step=narrowing_step(context) if len(context.settled) < here else None,
         )

@@ -17,22 +17,22 @@ from rebal.planner.rules.registry import Trait, found, rule
     traits={Trait.EVERY_LOOK},
 )
 def members_too_many(context: Context) -> Iterator[Finding]:
-    """The group has members that nobody counted.
+    """The group has more members than the service should have.
 
-    Why it matters: a second service on the same group id, an autoscaler at work or a surge of
-    new processes beside old ones all look like this. A service that is not in the plan is a
-    member that is forgotten (RB102).
+    Why it matters: a second service on the same group id, an autoscaler at work, or a surge of new
+    processes beside old ones all look like this. A service that is not in the plan is a member that
+    the first bounce leaves out (RB102).
 
     How to find out: group the members by client id and host, and ask who runs those hosts.
 
-    How to fix it: give each service its own group, pause the autoscaler for the roll-out, or
+    How to fix it: give each service its own group, pause the autoscaler during the roll-out, or
     raise --expect-members.
     """
     extra = len(context.members) - (context.expected or len(context.members))
     if extra > 0:
         yield found(
-            f"{extra} more {'member is' if extra == 1 else 'members are'} in the group than the "
-            f"{context.expected} that are expected.",
+            f"{extra} more {'member is' if extra == 1 else 'members are'} in the group than "
+            f"expected ({context.expected}): the plan may leave out another service.",
             members=context.members,
-            fix="Find out whose they are before anything restarts.",
+            fix="Find out who runs these members before any restart.",
         )

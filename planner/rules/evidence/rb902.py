@@ -19,25 +19,25 @@ from rebal.planner.rules.scope import narrowing_step
     traits={Trait.PENDING},
 )
 def contradiction(context: Context) -> Iterator[Finding]:
-    """Sources say things of a member that cannot both be true.
+    """Two sources say things about a member that cannot both be true.
 
-    Why it matters: something is not what it seems: a log of another cluster, a clock that is
-    wrong, two processes with one id, or a fault of rebal. To choose one side silently would be a
-    guess; so the list in question counts as not known.
+    Why it matters: something is wrong: a log of another cluster, a wrong clock, two processes with
+    one id, or a fault of rebal. To choose one side silently would be a guess, so the list in
+    question counts as not known.
 
-    How to find out: look at both sources, which are named with the times they speak of.
+    How to find out: look at both sources, which are named with their times.
 
-    How to fix it: leave out the file that belongs to another group or time, or take the evidence
+    How to fix it: leave out the file that belongs to another group or time, or collect the evidence
     again, and make the plan again.
     """
     for item in context.snapshot.contradictions:
         named = [facts for facts in context.members if facts.member.member_id == item.member_id]
-        whose = f"{named[0].name}: " if named else ""
+        whose = f" for {named[0].name}" if named else ""
         yield found(
-            f"{whose}{item.what.rstrip('.')}.",
+            f"the evidence{whose} is contradictory and proves nothing: {item.what.rstrip('.')}.",
             result=Tri.CANNOT_TELL,
             members=named,
             evidence=item.evidence,
-            fix="Take the evidence again, or leave out the file that is about something else.",
+            fix="Collect the evidence again, or leave out the file of another group or time.",
             before_step=narrowing_step(context),
         )

@@ -1,4 +1,4 @@
-"""RB903: a member runs another list than its configuration says."""
+"""RB903: a member runs another assignor list than its configuration says."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _CLOCKS: Final = timedelta(minutes=1)
 @rule(
     "RB903",
     Severity.WARN,
-    "A member does not run what its configuration says",
+    "A member does not run the assignor list of its configuration",
     reference="Kafka: ConsumerConfig is read once, when the consumer is built; Spring for Apache "
     "Kafka: ConsumerFactory and @KafkaListener(properties) win over spring.kafka.*",
     traits={Trait.PASSING},
 )
 def changed_not_restarted(context: Context) -> Iterator[Finding]:
-    """A member's configuration file and the list that it runs differ.
+    """A member's configuration file and the assignor list that it runs differ.
 
-    Why it matters: the file says what the NEXT start will use, never what runs. A member that
-    looks done in the repository is not done in the group; and a member that crashes takes the
-    new list at a moment nobody chose.
+    Why it matters: the file shows what the NEXT start will use, never what runs. A member that is
+    changed in the repository is not changed in the group, and a member that crashes takes the new
+    list at an unplanned moment.
 
-    Or the list is set elsewhere: in code (a Spring ConsumerFactory with a map of its own,
+    Or the list is set elsewhere: in code (a Spring ConsumerFactory with its own map,
     @KafkaListener(properties = …)) or in the environment, which win over the file. Then no restart
-    brings the file's list, and the roll-out would change nothing. That is said where a Java
-    member's own log (ConsumerConfig values, with its time) shows that it was started after the
+    brings the file's list, and the roll-out would change nothing. The rule reports that where a
+    Java member's own log (ConsumerConfig values, with its time) shows that it was started after the
     file was last written.
 
     How to find out: --inventory beside --request-log or --client-log. Cannot tell: the file is
-    there, and what runs is not known.
+    there, and the running list is not known.
 
-    How to fix it: restart the member when its step comes, not before; or set the file back until
+    How to fix it: restart the member when its step comes, not before; or change the file back until
     then. Where the list is set elsewhere, change it there.
     """
     unknown = []
@@ -65,8 +65,9 @@ def changed_not_restarted(context: Context) -> Iterator[Finding]:
             yield _elsewhere(facts, runs, declared)
         elif differs:
             yield found(
-                f"{facts.name} runs {runs}, and its configuration says [{', '.join(declared)}]: "
-                "changed, not restarted.",
+                f"{facts.name} will change its list at its next start, planned or not: it runs "
+                f"{runs}, and its configuration says [{', '.join(declared)}] (changed, not "
+                "restarted).",
                 members=(facts,),
                 evidence=known.evidence,
                 fix=restart_fix(context, (facts,), declared, then=" when its step comes")
@@ -77,11 +78,11 @@ def changed_not_restarted(context: Context) -> Iterator[Finding]:
     if unknown:
         one = len(unknown) == 1
         yield found(
-            f"{context.named(unknown)}: the configuration of the next start is known, but whether "
-            f"{'it runs' if one else 'they run'} it already is not.",
+            f"{context.named(unknown)} may change {'its' if one else 'their'} list at the next "
+            "start: the configuration is known, and the running list is not.",
             result=Tri.CANNOT_TELL,
             members=unknown,
-            fix="--request-log or --client-log shows what runs.",
+            fix="Add --request-log or --client-log, which show what runs.",
         )
 
 
@@ -98,14 +99,14 @@ def _elsewhere(facts: Facts, runs: str, declared: tuple[str, ...]) -> Finding:
     assert file is not None
     assert known.since is not None
     return found(
-        f"{facts.name} was started at {known.since:%b %d %H:%MZ} with {runs}, and "
-        f"{file.evidence.detail}, which is older, says [{', '.join(declared)}]: code or the "
-        "environment wins over the file, or it was started with another one.",
+        f"no restart will give {facts.name} the list of its file: {facts.name} was started at "
+        f"{known.since:%b %d %H:%MZ} with {runs}, and {file.evidence.detail}, which is older, says "
+        f"[{', '.join(declared)}]. Code or the environment wins over the file, or it was started "
+        "with another one.",
         members=(facts,),
         evidence=(*known.evidence, file.evidence),
         fix=f"Find where {facts.name}'s list is really set (a Spring ConsumerFactory, "
-        "@KafkaListener(properties = …), a variable) and change it there: a restart alone brings "
-        f"{runs} again.",
+        "@KafkaListener(properties = …), a variable) and change it there.",
     )
 
 

@@ -21,26 +21,26 @@ _OTHER_GROUP: Final = "Give that client a group id of its own."
 @rule(
     "RB904",
     Severity.BLOCK,
-    "A client was rejected, and still would be",
+    "A client was rejected, and would be rejected again",
     reference="Kafka protocol: INCONSISTENT_GROUP_PROTOCOL (23); KIP-429",
     traits={Trait.HISTORY},
 )
 def rejected(context: Context) -> Iterator[Finding]:
     """A log shows joins that the coordinator rejected for good (errors 23, 26, 81, 82).
 
-    Why it matters: a rejected Java or kafka-python consumer stops after the first rejection;
-    librdkafka and franz-go try again for ever while their process looks alive. The broker writes
-    no other line about it, and describe does not show who is not in the group: somebody may be
-    consuming nothing at all.
+    Why it matters: a rejected Java or kafka-python consumer stops after the first rejection.
+    librdkafka and franz-go retry without end while their process looks alive. The broker logs
+    nothing else about it, and describe does not show who is not in the group: a member may be
+    consuming nothing.
 
     How to find out: JOIN_GROUP lines with errorCode 23 in the request log; in the client's log
     "InconsistentGroupProtocolException" or "Inconsistent group protocol".
 
     How to fix it: find the member that has nothing in common with the rejected list (RB102) and
-    restart that one with both assignors; then start the rejected one again.
+    restart that one with both assignors; then start the rejected client again.
 
-    It does not fire where today's members would admit the rejected list, nor where that very
-    client (its instance id; else its client id and address) has joined since.
+    It does not fire where today's members would admit the rejected list, nor where that very client
+    (its instance id; else its client id and address) has joined since.
     """
     if context.group.state is not GroupState.STABLE or not context.members:
         return
@@ -57,7 +57,7 @@ def rejected(context: Context) -> Iterator[Finding]:
         count = "once" if item.times == 1 else f"{item.times} times"
         still = "and would be rejected again" if answer is Tri.YES else "and may be rejected again"
         who = label(item)
-        shown = f"[{', '.join(item.list)}]" if item.list else "a list that is not known"
+        shown = f"[{', '.join(item.list)}]" if item.list else "an unknown list"
         yield found(
             f"{who} was rejected {count} ({item.error}) with {shown} {still}{blame}"
             f"{_stranger(context)}.",

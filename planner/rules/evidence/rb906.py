@@ -19,20 +19,20 @@ from rebal.planner.rules.scope import ahead
     traits={Trait.CLIENT_UNKNOWN},
 )
 def unknown_family(context: Context) -> Iterator[Finding]:
-    """Nothing says which client library a member uses.
+    """No evidence shows which client library a member uses.
 
-    Why it matters: the steps differ by client. A Java consumer takes a mixed list, librdkafka and
-    kafka-python refuse to start with one, kafkajs and others have no cooperative assignor. The
-    first bounce needs no list, but it does need this.
+    Why it matters: the steps differ by client. A Java consumer accepts eager and cooperative
+    assignors together, librdkafka and kafka-python do not start with both, kafkajs and others have
+    no cooperative assignor. The first bounce needs no assignor lists, but it needs the clients.
 
     How to find out: the broker's request log names the software of each member that joins
-    (--request-log); so does a Java member's own log (--client-log). Or ask whoever builds it.
+    (--request-log), and so does a Java member's own log (--client-log). Or ask its developers.
 
-    How to fix it: add that evidence, or say what you know, which the plan records:
+    How to fix it: add that evidence, or state what you know, which the plan records:
     --assume-family java, or for one client id --assume-family CLIENT_ID=java.
 
-    A client id alone is no answer: anyone can set it. It counts (and RB907 warns) where the
-    member's own bytes exclude the clients that take no list of both kinds.
+    A client id alone proves nothing, because anyone can set it. It counts (and RB907 warns) where
+    the member's own bytes exclude the clients that do not accept such a list.
     """
     if not context.planning or not context.classic or not context.stable:
         return
@@ -41,22 +41,24 @@ def unknown_family(context: Context) -> Iterator[Finding]:
     if unknown:
         one = len(unknown) == 1
         yield found(
-            f"{context.named(unknown)}: the client library is not known, and what "
-            f"{'it takes' if one else 'they take'} as a list depends on it.",
+            f"{context.named(unknown)} may not start with the list of the first bounce: "
+            f"{'its' if one else 'their'} client library is unknown, and it decides which lists "
+            f"{'it accepts' if one else 'they accept'}.",
             result=Tri.CANNOT_TELL,
             members=unknown,
-            fix="--request-log across a restart, --client-log, or ask its developers and say: "
+            fix="Add --request-log across a restart or --client-log, or ask the developers and use "
             "--assume-family FAMILY (java, librdkafka, kafka-python, …).",
         )
     by_id = [facts for facts in named if facts.family is not None]
     if by_id:
         families = ", ".join(sorted({str(facts.family) for facts in by_id}))
         yield found(
-            f"{context.named(by_id)}: only the client id points to {families}, and the bytes do "
-            "not exclude a client that takes no list of both kinds.",
+            f"{context.named(by_id)} may not start with the list of the first bounce: only the "
+            f"client id points to {families}, and the bytes do not exclude a client that does not "
+            "accept eager and cooperative assignors together.",
             result=Tri.CANNOT_TELL,
             members=by_id,
-            fix="--request-log across a restart, --client-log, or say it: "
+            fix="Add --request-log across a restart or --client-log, or state the client: "
             f"{context.assume(by_id)}.",
         )
 

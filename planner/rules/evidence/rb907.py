@@ -1,4 +1,4 @@
-"""RB907: a member's client family is known by circumstance only."""
+"""RB907: a member's client library is inferred, not proven."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from rebal.planner.rules.scope import ahead
 @rule(
     "RB907",
     Severity.WARN,
-    "A member's client library is known by circumstance only",
+    "A member's client library is inferred, not proven",
     reference="KIP-511 (client name and version)",
 )
 def guessed_family(context: Context) -> Iterator[Finding]:
-    """The client library follows from what a member sends, not from its own word.
+    """The client library follows from what a member sends; the member never named it.
 
     Why it matters: the shape of the subscription bytes, a default client id or an assignor's name
-    point to a library, but others can look the same. If the guess is wrong, the text in the plan
-    is for another client: that member will not start, or will ignore the setting. Nothing that is
-    called proven rests on such a guess.
+    point to a library, but others can look the same. If the inference is wrong, the plan's
+    configuration text is for another client: that member will not start, or will ignore the
+    setting. Nothing that rebal calls proven depends on it.
 
-    How to find out: --request-log or --client-log names the software; or ask whoever builds it.
+    How to find out: --request-log or --client-log names the software; or ask its developers.
 
-    How to fix it: restart one member first and look at it; or settle it with --assume-family.
+    How to fix it: restart one member first and check it, or settle it with --assume-family.
     """
     if not context.planning or not context.classic:
         return
@@ -41,8 +41,9 @@ def guessed_family(context: Context) -> Iterator[Finding]:
         guesses = {facts.family or " or ".join(facts.candidates) for facts in named}
         families = ", ".join(sorted(guesses))
         yield found(
-            f"{context.named(named)}: taken for {families} by circumstance only.",
+            f"{context.named(named)} may need other configuration text than the plan gives: the "
+            f"client {families} is inferred, not proven.",
             members=named,
-            fix=restart_fix(context, named[:1], then=" first and see that it joins")
-            + f" Or settle it, with the right family: {context.assume(named)}.",
+            fix=restart_fix(context, named[:1], then=" first and check that it joins")
+            + f" Or state the right family: {context.assume(named)}.",
         )

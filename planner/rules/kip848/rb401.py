@@ -1,4 +1,4 @@
-"""RB401: the brokers do not move a group between the classic and the consumer protocol."""
+"""RB401: the brokers do not convert a group between the classic and the consumer protocol."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from rebal.planner.rules.scope import from_consumer, read_brokers, to_consumer, 
 @rule(
     "RB401",
     Severity.BLOCK,
-    "The brokers do not move this group to or from KIP-848",
+    "The brokers do not convert this group to or from KIP-848",
     reference="KIP-848; Kafka: docs/operations/consumer-rebalance-protocol; group.version",
     answered_by={"kip848_offline", "kip848_back_offline"},
 )
 def brokers_do_not_move(context: Context) -> Iterator[Finding]:
-    """KIP-848 needs brokers from 4.0 on, the feature group.version, and a policy that allows it.
+    """KIP-848 needs brokers from 4.0, the feature group.version, and a policy that allows the move.
 
-    Why it matters: without brokers and feature a member with group.protocol=consumer is refused at
-    its first heartbeat and stops; with group.consumer.migration.policy=disabled (or the wrong
-    direction) it is refused for as long as the group has classic members. On the way back classic
-    members are let in whatever the policy says, but the group stays a KIP-848 group, on the
+    Why it matters: without brokers and feature, a member with group.protocol=consumer is rejected
+    at its first heartbeat and stops. With group.consumer.migration.policy=disabled (or the wrong
+    direction) it is rejected for as long as the group has classic members. In a downgrade, classic
+    members are admitted whatever the policy is, but the group stays a KIP-848 group, on the
     broker's assignor, after the last other member has left.
 
     How to find out: the broker's version, its finalised features and its settings, all of which a
     live snapshot holds; reading settings needs DESCRIBE_CONFIGS on the cluster.
 
-    How to fix it: upgrade the brokers, then kafka-features.sh --bootstrap-server HOST:PORT
-    upgrade --feature group.version=1, and set group.consumer.migration.policy on every broker.
-    Where the policy cannot be changed, the offline way is left, and the plan takes it: a group
-    without members may change in any direction, and the rule is silent about the policy then.
+    How to fix it: upgrade the brokers, then kafka-features.sh --bootstrap-server HOST:PORT upgrade
+    --feature group.version=1, and set group.consumer.migration.policy on every broker. Where the
+    policy cannot be changed, the plan takes the offline path: a group without members may change in
+    any direction, and the rule then ignores the policy.
 
     Cannot tell: version, features or settings were not read. A scan of the offsets topic has no
-    settings; where it saw groups of the new kind, the brokers do have the feature.
+    settings; where it saw groups of the new type, the brokers do have the feature.
     """
     up = to_consumer(context)
     if not up and not from_consumer(context):
@@ -54,7 +54,7 @@ def brokers_do_not_move(context: Context) -> Iterator[Finding]:
     converted = up and context.group.type is GroupType.CONSUMER
     if context.members and not converted:
         answer = policy(context, up=up)
-        fix = f"Set {POLICY} on every broker; or take the offline way: an Empty group may change."
+        fix = f"Set {POLICY} on every broker; or use the offline path: an Empty group may change."
         if answer.allows is Tri.CANNOT_TELL:
             fix = read_brokers(context)
         yield from unless_allowed(answer, fix)

@@ -20,23 +20,23 @@ from rebal.planner.rules.scope import read_brokers, still_classic, to_consumer, 
     answered_by={"kip848_offline"},
 )
 def too_many_members(context: Context) -> Iterator[Finding]:
-    """group.consumer.max.size limits groups of the new kind, and is not group.max.size.
+    """group.consumer.max.size limits the members of a KIP-848 group; group.max.size does not.
 
-    Why it matters: with more members than that, who comes last is refused with
-    GROUP_MAX_SIZE_REACHED and stops: in a group that has members the first one that asks for the
-    new protocol, after a stop of all the last one. At exactly the limit a member is refused unless
-    the one it replaces has left first: a static member does not leave when it stops, and a surge
-    starts the new one before.
+    Why it matters: with more members than that, the last one to join is rejected with
+    GROUP_MAX_SIZE_REACHED and stops. Online that is the first member that asks for the new
+    protocol; after a stop of all members it is the last one to start. At exactly the limit a member
+    is rejected unless the one it replaces has left first: a static member does not leave when it
+    stops, and a surge starts the new one before.
 
     How to find out: count the members; the limit is in the broker's settings.
 
-    How to fix it: raise group.consumer.max.size on the brokers, or scale the group down for the
-    time of the change. At exactly the limit: maxSurge 0, stop each member cleanly before it starts
-    again, and let a static one stay away for longer than its session; or stop all, which the plan
-    says where nothing else is left.
+    How to fix it: raise group.consumer.max.size on the brokers, or scale the group down during the
+    change. At exactly the limit: use maxSurge 0, stop each member cleanly before it starts again,
+    and keep a static one down for longer than its session. Or stop all members, which the plan says
+    where nothing else is left.
 
     Cannot tell: the settings were not read; or the group is exactly full, where it depends on
-    whether each old member has left before the new one comes.
+    whether each old member has left before the new one joins.
     """
     classic = still_classic(context)
     if not to_consumer(context) or not classic:
@@ -44,7 +44,7 @@ def too_many_members(context: Context) -> Iterator[Finding]:
     answer = fits(context, up=True)
     if answer.allows is Tri.YES:
         answer = room(context, classic)
-    fix = "Raise group.consumer.max.size, or scale the group down for the change."
+    fix = "Raise group.consumer.max.size, or scale the group down during the change."
     if not context.snapshot.cluster.settings:
         fix = read_brokers(context)
     yield from unless_allowed(answer, fix)

@@ -15,23 +15,23 @@ from rebal.planner.rules.scope import to_consumer, unless_allowed
 @rule(
     "RB403",
     Severity.BLOCK,
-    "The assignor puts data of its own into the members' assignments",
+    "The assignor adds user data to the members' assignments",
     reference="KAFKA-18134; apache/kafka#18046; Kafka: ConsumerGroup.fromClassicGroup",
     answered_by={"kip848_offline"},
 )
 def assignment_user_data(context: Context) -> Iterator[Finding]:
-    """A custom assignor hands its members more than partitions, and KIP-848 has no place for it.
+    """A custom assignor sends its members more than partitions, and KIP-848 has no field for it.
 
-    Why it matters: the coordinator refuses to convert a group in which any member's assignment
-    holds user data: the first member with group.protocol=consumer is refused. And an application
-    that reads that data would get none.
+    Why it matters: the coordinator does not convert a group in which any member's assignment holds
+    user data: it rejects the first member with group.protocol=consumer. An application that reads
+    that data would get none.
 
-    How to find out: describing the group gives the bytes of every assignment; what the
-    assignors of Kafka's own clients hand out holds none.
+    How to find out: describing the group returns the bytes of every assignment. The assignors of
+    Kafka's own clients add none.
 
-    How to fix it: move the classic group to an assignor of Kafka's own first (two bounces), see
-    that the application does without the data, and then go to KIP-848; or stop all members first:
-    an empty group has no assignments, and is replaced.
+    How to fix it: move the classic group to one of Kafka's own assignors first (two bounces), check
+    that the application works without the data, and then move to KIP-848. Or stop all members
+    first: an empty group has no assignments, and is replaced.
 
     Cannot tell: the bytes of a member were not read.
     """

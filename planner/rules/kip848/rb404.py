@@ -1,4 +1,4 @@
-"""RB404: Connect and Streams cannot take the consumer's way to KIP-848."""
+"""RB404: Connect and Streams cannot use the consumer's path to KIP-848."""
 
 from __future__ import annotations
 
@@ -17,25 +17,30 @@ from rebal.planner.rules.version_faults import faults_of, version_findings
     reference="KIP-848; KIP-1071; Kafka: docs/getting-started/upgrade",
 )
 def no_consumer_protocol(context: Context) -> Iterator[Finding]:
-    """The way to KIP-848 is for plain consumers only.
+    """The path to KIP-848 is for plain consumers only.
 
-    Why it matters: Connect's worker groups are not consumer groups and have no KIP-848 kind at
-    all. Kafka Streams has a protocol of its own (KIP-1071, group.protocol=streams); setting
-    group.protocol=consumer on it is refused.
+    Why it matters: Connect's worker groups are not consumer groups and have no KIP-848 form. Kafka
+    Streams has a protocol of its own (KIP-1071, group.protocol=streams) and does not accept
+    group.protocol=consumer.
 
     How to find out: the group's protocol type (connect), or the elected assignor (stream).
 
-    How to fix it: leave Connect workers on connect.protocol=sessioned; sink connectors' own
-    groups (connect-NAME) are consumer groups and may move. For Streams see KIP-1071, and do not
+    How to fix it: leave Connect workers on connect.protocol=sessioned. The groups of sink
+    connectors (connect-NAME) are consumer groups and may move. For Streams see KIP-1071, and do not
     move a classic Streams group on brokers of 4.2.0 (KAFKA-20254).
     """
     if context.goal != "consumer":
         return
     if context.group.protocol_type == "connect":
-        yield found("these are Connect workers: no KIP-848 kind of their group exists.")
+        yield found(
+            "this group cannot move to KIP-848: it is a group of Connect workers, which has no "
+            "KIP-848 form.",
+            fix="Leave the workers on connect.protocol=sessioned, which is incremental.",
+        )
     elif context.streams:
         yield found(
-            "this is a Kafka Streams program: its way is KIP-1071 (group.protocol=streams), not "
-            "group.protocol=consumer."
+            "this group cannot use group.protocol=consumer: it is a Kafka Streams program, whose "
+            "protocol is KIP-1071 (group.protocol=streams).",
+            fix="Plan the classic Streams group with --to cooperative, or see KIP-1071.",
         )
         yield from version_findings(context, faults_of("RB404"))

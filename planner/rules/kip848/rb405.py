@@ -1,4 +1,4 @@
-"""RB405: settings of the classic protocol that a KIP-848 client refuses."""
+"""RB405: settings of the classic protocol with which a KIP-848 client does not start."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from rebal.planner.rules.registry import Trait, found, rule
     traits={Trait.NEXT_START},
 )
 def classic_settings(context: Context) -> Iterator[Finding]:
-    """The client refuses to be built with group.protocol=consumer and any of three settings.
+    """A client with group.protocol=consumer does not start while any of three settings is set.
 
-    Why it matters: partition.assignment.strategy, session.timeout.ms and heartbeat.interval.ms
-    are the broker's business in KIP-848, and clients fail at start when they are set. A restart
-    of such a member is a crash loop.
+    Why it matters: in KIP-848 the broker decides partition.assignment.strategy, session.timeout.ms
+    and heartbeat.interval.ms, and clients fail at start when they are set. A restarted member then
+    crashes in a loop.
 
-    How to find out: read the configuration of the next start (--inventory), and what frameworks
-    and defaults of the service's own set beside it.
+    How to find out: read the configuration of the next start (--inventory), and what frameworks and
+    defaults of the service set beside it.
 
     How to fix it: remove the three settings in the same change that sets group.protocol=consumer.
-    The list's place is taken by group.remote.assignor, the timeouts' by the broker's
-    group.consumer.session.timeout.ms and group.consumer.heartbeat.interval.ms.
+    group.remote.assignor replaces the assignor list; the broker's group.consumer.session.timeout.ms
+    and group.consumer.heartbeat.interval.ms replace the timeouts.
 
     Does not fire while the configuration does not say consumer: there the settings are right.
     """
@@ -42,8 +42,8 @@ def classic_settings(context: Context) -> Iterator[Finding]:
         ]
         if left:
             yield found(
-                f"the next start of {facts.name} has group.protocol=consumer and still sets "
-                f"{', '.join(left)}: the client will not start.",
+                f"{facts.name} will not start again: its configuration has "
+                f"group.protocol=consumer and still sets {', '.join(left)}.",
                 members=(facts,),
                 evidence=(declared.evidence,),
                 fix=f"Remove {', '.join(left)}.",

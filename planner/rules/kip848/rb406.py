@@ -1,4 +1,4 @@
-"""RB406: the broker reads a subscription's regular expression in its own way."""
+"""RB406: the broker matches a subscription's regular expression differently."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from rebal.planner.rules.scope import still_classic, to_consumer
     reference="KIP-848; librdkafka: INTRODUCTION.md (subscription by regular expression)",
 )
 def regular_expression(context: Context) -> Iterator[Finding]:
-    """KIP-848's broker matches with RE2/J against the whole topic name.
+    """KIP-848 brokers match regular expressions with RE2/J against the whole topic name.
 
     Why it matters: librdkafka in the classic protocol matched a part of the name, so ^orders
-    took orders-eu too; under KIP-848 it takes orders alone, and the rest is silently not
-    consumed. RE2/J has no look-around and no back-references.
+    matched orders-eu too. Under KIP-848 it matches orders alone, and the other topics are silently
+    not consumed. RE2/J has no look-around and no back-references.
 
-    How to find out: search the code for subscribe calls with a pattern (in librdkafka: a topic
-    that begins with ^). The classic protocol shows only the topics that were found.
+    How to find out: search the code for subscribe calls with a pattern (in librdkafka: a topic that
+    begins with ^). The classic protocol shows only the topics that were found.
 
     How to fix it: write the expression for the whole name (^orders.*), and compare the subscribed
     topics before and after the first member.
 
-    Cannot tell: for members of librdkafka that still speak the classic protocol. Fires: for a
-    member whose expression the broker already has while others are still to come.
+    Cannot tell: for librdkafka members that still use the classic protocol. Fires: for a member
+    whose expression the broker already has, while other members are still classic.
     """
     if not to_consumer(context):
         return
@@ -39,19 +39,20 @@ def regular_expression(context: Context) -> Iterator[Finding]:
     ahead = [facts for facts in context.members if facts.member.subscribed_regex]
     if context.group.type is GroupType.CONSUMER and ahead and classic:
         yield found(
-            f"{context.named(ahead)} subscribes by an expression that the broker matches against "
-            "whole topic names; members that are still classic may mean more by it.",
+            f"{context.named(ahead)} may consume fewer topics than the members that are still "
+            "classic: the broker matches its regular expression against whole topic names.",
             members=ahead,
-            fix="Compare the topics of both kinds of members before the next restart.",
+            fix="Compare the topics of converted and classic members before the next restart.",
         )
         return
     unseen = [facts for facts in classic if facts.family == "librdkafka"]
     if unseen:
         yield found(
-            f"{context.named(unseen)}: subscriptions by a regular expression cannot be seen; "
-            "under KIP-848 one must match the whole topic name.",
+            f"{context.named(unseen)} may consume fewer topics after the change: a regular "
+            "expression must then match the whole topic name, and no evidence shows whether the "
+            "subscription has one.",
             result=Tri.CANNOT_TELL,
             members=unseen,
-            fix="Look for topics that begin with ^ in the code, and end them with .* where a part "
-            "was meant.",
+            fix="Search the code for topics that begin with ^, and append .* where a part of the "
+            "name was meant.",
         )

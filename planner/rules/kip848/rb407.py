@@ -1,4 +1,4 @@
-"""RB407: under KIP-848 the newcomer with a taken instance id is refused."""
+"""RB407: under KIP-848 a new process with an instance id in use is rejected."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rebal.planner.rules.scope import still_classic, to_consumer
 @rule(
     "RB407",
     Severity.WARN,
-    "Under KIP-848 an instance id that is in use refuses the newcomer",
+    "Under KIP-848 a new process with an instance id in use is rejected",
     reference="KIP-848; Kafka upgrade notes for 4.0 (UnreleasedInstanceIdException)",
 )
-def newcomer_is_refused(context: Context) -> Iterator[Finding]:
-    """Of two processes with one instance id, classic fences the older, KIP-848 the newer.
+def instance_id_in_use(context: Context) -> Iterator[Finding]:
+    """Of two processes with one instance id, KIP-848 rejects the newer; classic fences the older.
 
-    Why it matters: a roll-out that starts the new process before the old one has gone (a surge,
-    or an old one that hangs) worked by fencing the old. Now the new one fails at start, and the
-    roll-out stands still or loops.
+    Why it matters: a roll-out that starts the new process before the old one has left (a surge, or
+    an old one that hangs) worked because the old one was fenced. Under KIP-848 the new one fails at
+    start, and the roll-out stops or loops.
 
     How to find out: members with an instance id, and how the deployment replaces them.
 
@@ -33,8 +33,8 @@ def newcomer_is_refused(context: Context) -> Iterator[Finding]:
     static = [f for f in still_classic(context) if f.member.instance_id is not None]
     if static:
         yield found(
-            f"{context.named(static)}: static; under KIP-848 a process that starts while the old "
-            "one with its instance id is still there is refused.",
+            f"the new process of {context.named(static)} is rejected under KIP-848 if it starts "
+            "before the old one with its instance id has left.",
             members=static,
-            fix="Stop the old process first; no surge.",
+            fix="Stop the old process first, and use no surge.",
         )

@@ -14,15 +14,15 @@ from rebal.planner.rules.scope import to_consumer
 @rule(
     "RB408",
     Severity.WARN,
-    "Under KIP-848 range is not kept: the broker's default assignor takes over",
+    "Under KIP-848 range is not kept: the broker's default assignor applies",
     reference="KIP-848; Kafka: docs/operations/consumer-rebalance-protocol; group.remote.assignor",
 )
 def assignor_not_kept(context: Context) -> Iterator[Finding]:
-    """Nothing of partition.assignment.strategy is carried over to a KIP-848 group.
+    """A KIP-848 group takes over nothing from partition.assignment.strategy.
 
-    Why it matters: the group gets the first of the broker's group.consumer.assignors, `uniform`
-    where nobody changed that. Joins and caches that rely on range putting equal partition numbers
-    of two topics together go wrong silently (RB115).
+    Why it matters: the group gets the first of the broker's group.consumer.assignors, by default
+    `uniform`. Joins and caches that rely on range to keep equal partition numbers of two topics
+    together give wrong results silently (RB115).
 
     How to find out: the elected assignor, the topics of each member, and what the code looks up.
 
@@ -45,10 +45,10 @@ def assignor_not_kept(context: Context) -> Iterator[Finding]:
     for named, result in ((several, Tri.YES), (unknown, Tri.CANNOT_TELL)):
         if named:
             yield found(
-                f"{context.named(named)}: "
-                + ("several topics" if result is Tri.YES else "topics that are not known")
-                + f" on range now, and {first} after the change, which does not keep equal "
-                "partition numbers together.",
+                f"equal partitions of two topics {'will' if result is Tri.YES else 'may'} no "
+                f"longer be together in {context.named(named)}: the group runs range now and "
+                f"{first} after the change"
+                + ("." if result is Tri.YES else ", and the topics of these members are unknown."),
                 result=result,
                 members=named,
                 fix="Set group.remote.assignor=range on every member.",

@@ -17,10 +17,10 @@ from rebal.planner.rules.scope import to_consumer
     reference="KAFKA-19387; Kafka: docs/operations/consumer-rebalance-protocol",
 )
 def racks(context: Context) -> Iterator[Finding]:
-    """The broker's assignors do not yet do what the clients' assignors do with client.rack.
+    """The broker's assignors do not yet handle client.rack as the clients' assignors do.
 
-    Why it matters: members that read from a replica in their own rack may get partitions that
-    have none there: more traffic between racks, and more cost, with nothing that fails.
+    Why it matters: members that read from a replica in their own rack may get partitions that have
+    none there. That means more traffic between racks and more cost, and nothing fails.
 
     How to find out: members that send a rack (their subscription, or client.rack).
 
@@ -36,8 +36,8 @@ def racks(context: Context) -> Iterator[Finding]:
     ]
     if named:
         yield found(
-            f"{context.named(named)}: with a rack, and the broker's assignors do not "
-            "fully follow racks.",
+            f"{context.named(named)} may read from replicas in other racks: the broker's assignors "
+            "do not fully follow client.rack.",
             members=named,
-            fix="Watch the traffic between racks after the first members.",
+            fix="Measure the traffic between racks after the first members.",
         )

@@ -1,4 +1,4 @@
-"""RB412: a client that cannot speak KIP-848."""
+"""RB412: a client that does not support KIP-848."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from rebal.planner.versions import exact_version
     reference="KIP-848; the clients' own change logs (groups/data/clients.yaml)",
 )
 def no_kip848_client(context: Context) -> Iterator[Finding]:
-    """A member's client library, or this version of it, does not speak KIP-848.
+    """A member's client library, or this version of it, does not support KIP-848.
 
-    Why it matters: the setting is ignored or refused, and the member stays on the classic
-    protocol or does not start. A group of both kinds works, but it is not done, and the broker
-    keeps the classic members' lists and timeouts.
+    Why it matters: the client ignores the setting or rejects it, and the member stays on the
+    classic protocol or does not start. A group with both kinds of members works, but the move is
+    not complete, and the broker keeps the classic members' lists and timeouts.
 
     How to find out: the client software in the broker's request log or in the members' own logs.
 
     How to fix it: upgrade the library first, in a rolling restart that changes nothing else (Java
     4.0, librdkafka 2.12, franz-go 1.22), or leave the group on the classic protocol.
 
-    Cannot tell: which version a member runs, or from which version its client can, is not known.
-    Members whose client is not known at all are RB906's business.
+    Cannot tell: the member's version, or the first version of its client that supports KIP-848, is
+    not known. RB906 covers members whose client is unknown.
     """
     if not to_consumer(context):
         return
     ahead = still_classic(context)
     for answer, what in (
         (Tri.NO, "cannot use group.protocol=consumer"),
-        (Tri.CANNOT_TELL, "may or may not be able to use group.protocol=consumer"),
+        (Tri.CANNOT_TELL, "may be unable to use group.protocol=consumer"),
     ):
         named = [facts for facts in ahead if _can(facts) is answer]
         if named:
             clients = sorted({_client(facts) for facts in named})
             yield found(
-                f"{context.named(named)}: {', '.join(clients)} {what}.",
+                f"{context.named(named)} ({', '.join(clients)}) {what}.",
                 result=Tri.YES if answer is Tri.NO else Tri.CANNOT_TELL,
                 members=named,
                 fix=_fix(named),
@@ -77,7 +77,8 @@ def _fix(named: list[Facts]) -> str:
             first[known.title] = known.kip848_since
     if not first:
         return (
-            "Move these members to a client that can, or leave the group on the classic protocol."
+            "Move these members to a client that supports it, or leave the group on the classic "
+            "protocol."
         )
     wanted = ", ".join(f"{title} {since}" for title, since in sorted(first.items()))
     return f"First upgrade to {wanted} or later, in a rolling restart that changes nothing else."

@@ -20,23 +20,24 @@ from rebal.planner.rules.registry import Risk, Trait, found, rule
     accepts=Risk.TARGET_MISSING,
 )
 def forgotten_member(context: Context) -> Iterator[Finding]:
-    """A member was forgotten in the first bounce: its list lacks the target assignor.
+    """The first bounce left out a member: its assignor list lacks the target.
 
-    Why it matters: the coordinator admits a member only if one assignor is in every list. While
-    one member has no cooperative-sticky, each member that restarts with [cooperative-sticky]
-    alone is refused (INCONSISTENT_GROUP_PROTOCOL) and stops for good. The forgotten member is not
-    the one that dies: it lives on, and ends up owning every partition. Java clients below 2.4
-    have no cooperative assignor at all and must be upgraded in the first bounce.
+    Why it matters: the coordinator admits a member only if one assignor is in every list. While one
+    member lacks cooperative-sticky, each member that restarts with [cooperative-sticky] alone is
+    rejected (INCONSISTENT_GROUP_PROTOCOL) and stops for good. The member that lacks it keeps
+    running and ends up owning every partition. Java clients below 2.4 have no cooperative assignor
+    and must be upgraded in the first bounce.
 
     How to find out: the members' lists are in the broker's request log (JOIN_GROUP) and in the
-    members' own start-up logs; the probe says whether somebody lacks it, but not who.
+    members' own start-up logs. The probe shows that some member lacks the target, but not which
+    one.
 
-    How to fix it: restart the member that is named with the first bounce's list, and make the
+    How to fix it: restart the member that is named with the list of the first bounce, and make the
     plan again before the second bounce.
 
-    Does not fire while no member has the target yet: then the first bounce has not begun, and
-    its to-do list names everybody. Cannot tell: while the probe says that somebody lacks the
-    target, but the coordinator may have been loaded again since the last rebalance (RB113).
+    Does not fire while no member has the target yet: then the first bounce has not begun, and its
+    to-do list names every member. Cannot tell: the probe shows that some member lacks the target,
+    but the coordinator may have been reloaded since the last rebalance (RB113).
     """
     if not context.classic or not context.stable or context.goal == CONSUMER:
         return
@@ -56,19 +57,19 @@ def forgotten_member(context: Context) -> Iterator[Finding]:
         )
     elif not named and context.unsure and context.probed(context.target) is Tri.NO:
         yield found(
-            f"the probe says that not every member supports {context.target}; it is one "
-            f"or more of {context.named(context.unsure)}. Each member that is restarted with "
-            f"[{context.target}] is refused and stops; those that lack it live on and end up "
-            "owning everything.",
+            f"each member restarted with [{context.target}] will be rejected and stop: the probe "
+            f"shows that {'one or more of ' if len(context.unsure) > 1 else ''}"
+            f"{context.named(context.unsure)} does not support it.",
             members=context.unsure,
-            fix="Find out who: --request-log across the next restart, or --client-log.",
+            fix="Find out which: --request-log across the next restart, or --client-log.",
             before_step=context.narrow_step,
         )
     elif not named and context.unsure and _void_no(context):
         yield found(
-            f"the probe says that not every member supports {context.target}, but the "
-            "coordinator may have been loaded again since the last rebalance, and then its answer "
-            "says nothing of the members (RB113).",
+            f"it is not verified that {context.named(context.unsure)} "
+            f"{'supports' if len(context.unsure) == 1 else 'support'} {context.target}: the probe "
+            "said no, but a coordinator reload since the last rebalance would cause that answer "
+            "too (RB113).",
             result=Tri.CANNOT_TELL,
             members=context.unsure,
             fix=f"{cure_fix(context)} Then probe again.",
@@ -83,9 +84,10 @@ def _who(context: Context, named: tuple[Facts, ...]) -> str:
     more = f" and {len(named) - 6} more" if len(named) > 6 else ""
     one = len(named) == 1
     return (
-        f"{causes}{more} would get every member that is restarted with [{target}] refused and "
-        f"stopped ({context.named(ready)}); {'it' if one else 'they'} would live on and end up "
-        "owning everything."
+        f"{context.named(ready)} will be rejected and stop when restarted with [{target}], because "
+        f"{causes}{more} {'does' if one else 'do'} not support it. "
+        f"{context.named(named)} {'keeps' if one else 'keep'} running and "
+        f"{'ends' if one else 'end'} up owning every partition."
     )
 
 

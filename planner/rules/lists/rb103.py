@@ -19,30 +19,31 @@ from rebal.planner.rules.registry import Trait, found, rule
     traits={Trait.NEXT_START},
 )
 def dropped_default(context: Context) -> Iterator[Finding]:
-    """A Java client below 3.0 gets a list without `range`, while the others still need it.
+    """A Java client below 3.0 gets an assignor list without `range`, which the others still need.
 
-    Why it matters: those clients use [range] while partition.assignment.strategy is not set. The
-    moment it is set to [cooperative-sticky], range is gone from the list, nothing is common with
-    the members that were not restarted yet, and the restarted member is refused and stops.
+    Why it matters: these clients use [range] while partition.assignment.strategy is not set. Once
+    it is set to [cooperative-sticky], range is no longer in the list. The restarted member has no
+    assignor in common with the members that were not restarted yet, and it is rejected and stops.
 
     How to find out: read the configuration of the next start (--inventory).
 
-    How to fix it: name range in the first bounce, behind the target:
+    How to fix it: name range in the first bounce, behind the target, and drop it only in the second
+    one:
     partition.assignment.strategy=org.apache.kafka.clients.consumer.CooperativeStickyAssignor,\\
     org.apache.kafka.clients.consumer.RangeAssignor
-    and drop it only in the second one.
     """
     for start in next_starts(context, Mistake.DROPPED_DEFAULT):
-        yes = start.refused is Tri.YES
+        yes = start.rejected is Tri.YES
         why = (
-            "members that still run [range] get it refused and stopped"
+            "members on [range] have no assignor in common with it"
             if yes
-            else f"whether every other member supports {context.target} is not known"
+            else f"it is unknown whether every other member supports {context.target}"
         )
         yield found(
-            f"the next start of {start.facts.name} uses [{', '.join(start.list)}] without range, "
-            f"the default of Java clients before 3.0: {why}.",
-            result=start.refused,
+            f"{start.facts.name} {'will' if yes else 'may'} be rejected at its next start: it is "
+            f"configured with [{', '.join(start.list)}] without range, the default of Java clients "
+            f"before 3.0, and {why}.",
+            result=start.rejected,
             members=(start.facts,),
             fix=f"Use [{context.target}, range] until every member holds {context.target}.",
         )

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from rebal.groups.model import Tri
 from rebal.planner.clients import stays_eager
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import found, rule
+
+_MOVE: Final = (
+    "Move these members to a client with a cooperative assignor or to a group of their own, and "
+    "plan again; or stay EAGER."
+)
 
 
 @rule(
@@ -19,49 +25,47 @@ from rebal.planner.rules.registry import found, rule
     "IBM/sarama#3696",
 )
 def eager_only_client(context: Context) -> Iterator[Finding]:
-    """A member's client library cannot follow COOPERATIVE: the group cannot finish the move.
+    """A member's client library cannot run COOPERATIVE, so the group cannot complete the change.
 
-    Why it matters: kafkajs, aiokafka and segmentio/kafka-go are eager only, as sarama was before
-    1.61. One such member keeps the whole group on an eager assignor; drop that, and either this
-    member or the others are refused.
+    Why it matters: kafkajs, aiokafka and segmentio/kafka-go are eager only, and so was sarama
+    before 1.61. One such member keeps the whole group on an eager assignor. If that assignor is
+    dropped, either this member or the others are rejected.
 
-    How to find out: the dependency itself, for none of the three tells the broker its name.
-    kafkajs shows by the assignor name RoundRobinAssigner, segmentio/kafka-go by the bytes it sends,
-    aiokafka only by its default client id.
+    How to find out: look at the dependency itself; none of the three names itself to the broker.
+    kafkajs can be recognised by the assignor name RoundRobinAssigner, segmentio/kafka-go by the
+    bytes it sends, aiokafka only by its default client id.
 
-    How to fix it: move that service to a client that can (or to a group of its own), or stay
-    eager. KIP-848 is no way out for them either: it needs a client that speaks it.
+    How to fix it: move that service to a client with a cooperative assignor or to a group of its
+    own, or stay EAGER. KIP-848 does not help these clients: it needs a client that supports it.
 
-    Cannot tell: the client is known by circumstances only (its bytes, its client id, the elected
+    Cannot tell: the client is only inferred (from its bytes, its client id or the elected
     assignor's name).
     """
     if not context.planning or not context.classic or context.goal != "cooperative":
         return
-    fix = "Move these members to a client that has a cooperative assignor, or"
-    fix += " to a group of their own, and plan again; or stay EAGER. If they are taken for the"
-    fix += " wrong client: --assume-family CLIENT_ID=FAMILY."
     eager = [facts for facts in context.ahead if stays_eager(facts.family)]
     without = [facts for facts in eager if facts.family_proven]
     if without:
         yield found(
-            f"{context.named(without)}: {_clients(without)} has no cooperative assignor, so this "
-            "group cannot leave EAGER.",
+            f"the group cannot leave EAGER while {context.named(without)} "
+            f"{'is' if len(without) == 1 else 'are'} in it: {_clients(without)} "
+            f"{'has' if len(without) == 1 else 'have'} no cooperative assignor.",
             members=without,
-            fix=fix,
+            fix=f"{_MOVE} If the client is wrong: --assume-family CLIENT_ID=FAMILY.",
         )
     left = [facts for facts in context.ahead if facts.candidates]
     maybe = [facts for facts in eager if not facts.family_proven]
     maybe += [facts for facts in left if all(map(stays_eager, facts.candidates))]
     if maybe:
         yield found(
-            f"{context.named(maybe)}: taken for {_clients(maybe)} by circumstance only, which has "
-            "no cooperative assignor. If that is right, this group cannot leave EAGER.",
+            f"the group may not be able to leave EAGER: {context.named(maybe)} "
+            f"{'seems' if len(maybe) == 1 else 'seem'} to run {_clients(maybe)} (inferred, not "
+            "proven), which has no cooperative assignor.",
             result=Tri.CANNOT_TELL,
             members=maybe,
-            fix="Restart nothing before that is known: ask who builds it, and say which client it "
-            f"is, with the right family: {context.assume(maybe)}. If that is right: move these "
-            "members to a client that has a cooperative assignor, or to a group of their own, and "
-            "plan again; or stay EAGER.",
+            fix="Restart nothing before the client is known: ask its developers and state the "
+            f"right family: {context.assume(maybe)}. If the client is right: "
+            f"{_MOVE[0].lower()}{_MOVE[1:]}",
         )
 
 

@@ -1,4 +1,4 @@
-"""RB106: a Java member with a mixed list runs EAGER, whatever is elected."""
+"""RB106: a Java member with a mixed assignor list runs EAGER, whatever is elected."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from rebal.planner.rules.registry import Trait, found, rule
 @rule(
     "RB106",
     Severity.WARN,
-    "A Java member with a mixed list stays EAGER, whatever is elected",
+    "A Java member with a mixed assignor list stays EAGER, whatever is elected",
     reference="Kafka: ConsumerCoordinator (the highest protocol common to its own list); KIP-429",
     traits={Trait.PASSING},
 )
 def still_eager(context: Context) -> Iterator[Finding]:
-    """The group elected a cooperative assignor, and members with mixed lists still run EAGER.
+    """The group elected a cooperative assignor, but members with mixed lists still run EAGER.
 
     Why it matters: a Java consumer chooses its rebalance protocol once, when it is built: the
-    highest one that ALL assignors of its own list support. With [cooperative-sticky, range] that
-    is EAGER for as long as the object lives: it stops all its partitions at each rebalance. Tools
-    that print the elected assignor make such a group look finished. franz-go differs: it follows
-    the vote.
+    highest one that ALL assignors of its own list support. With [cooperative-sticky, range] that is
+    EAGER for as long as the consumer lives, and it stops all its partitions at each rebalance.
+    Tools that print the elected assignor make such a group look finished. franz-go differs: it
+    follows the elected assignor.
 
-    How to find out: the members' exact lists (--request-log, --client-log); after a rebalance, a
-    member that follows COOPERATIVE sends the partitions it owns, an EAGER one sends none.
+    How to find out: the members' exact lists (--request-log, --client-log). When it rejoins, a
+    member that runs COOPERATIVE sends the partitions it owns, an EAGER one sends none.
 
     How to fix it: do the second bounce: restart each of them with the cooperative assignor alone.
 
-    Cannot tell: only circumstances point to Java. It says nothing of a list with an assignor of the
-    application's own, which may be COOPERATIVE, whatever its name.
+    Cannot tell: the client is only inferred to be Java. The rule ignores lists with an assignor of
+    the application's own, which may be COOPERATIVE, whatever its name.
 
-    It does not fire while an eager assignor is elected: then everybody can see that.
+    It does not fire while an eager assignor is elected, because the group is then visibly EAGER.
     """
     if not context.classic or not context.elected or context.goal in (CONSUMER, EAGER):
         return
@@ -56,11 +56,12 @@ def still_eager(context: Context) -> Iterator[Finding]:
         if not named:
             continue
         one = len(named) == 1
-        guess = "" if proven else " (if the guess is right that this is Java)"
+        guess = "" if proven else ", if the client is Java (inferred, not proven)"
         yield found(
-            f"{context.named(named)} still {'runs' if one else 'run'} EAGER although "
-            f"{context.elected} is elected, because an eager assignor is in "
-            f"{'its list' if one else 'their lists'}{guess}.",
+            f"{context.named(named)} still {'runs' if one else 'run'} EAGER and "
+            f"{'stops' if one else 'stop'} all {'its' if one else 'their'} partitions at each "
+            f"rebalance: {context.elected} is elected, but {'its list has' if one else 'their '}"
+            f"{'' if one else 'lists have'} an eager assignor too{guess}.",
             result=result,
             members=named,
             fix=restart_fix(context, named, (context.target,)),

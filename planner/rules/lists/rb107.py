@@ -1,4 +1,4 @@
-"""RB107: the order in a mixed list."""
+"""RB107: the order of a mixed assignor list."""
 
 from __future__ import annotations
 
@@ -13,28 +13,27 @@ from rebal.planner.rules.registry import Trait, found, rule
 @rule(
     "RB107",
     Severity.WARN,
-    "The target does not come first in a mixed list",
+    "The target does not come first in a mixed assignor list",
     reference="Kafka: GroupMetadataManager (what a load restores); KIP-429",
     traits={Trait.PASSING},
 )
 def target_not_first(context: Context) -> Iterator[Finding]:
-    """A member prefers the old assignor to the target in its mixed list.
+    """A member lists the old assignor before the target.
 
-    Why it matters: when the coordinator loads the group again (a broker restart, a leader that
-    moved), every list in its memory becomes just [the elected assignor], until the next
-    rebalance. With the target first, the target is elected once every member holds both, and it
-    is what such a load leaves behind: just what the next bounce needs. With the old one first,
-    the old one is left, and a member restarted with the target alone is refused although every
-    configuration allows it. The default of Java 3.0 and later, [range, cooperative-sticky], has
-    this weakness (KIP-726).
+    Why it matters: when the coordinator reloads the group (a broker restart, a new leader of the
+    offsets partition), it remembers only [the elected assignor] for every member until the next
+    rebalance. With the target first, the target is elected once every member supports both, and a
+    reload leaves what the next bounce needs. With the old assignor first, the old one is left, and
+    a member restarted with the target alone is rejected although every configuration allows it. The
+    default of Java 3.0 and later, [range, cooperative-sticky], has this weakness (KIP-726).
 
     How to find out: the members' exact lists.
 
-    How to fix it: [cooperative-sticky, old] on the way up, [old, cooperative-sticky] on the way
-    down; or see to it that a rebalance has completed since the coordinator loaded the group
-    before the narrowing bounce begins (RB113).
+    How to fix it: use [cooperative-sticky, old] in an upgrade and [old, cooperative-sticky] in a
+    downgrade. Or, before the bounce that drops the old assignor begins, make sure that a rebalance
+    has completed since the coordinator loaded the group (RB113).
 
-    It does not fire while the target is elected all the same: a reload then leaves the target.
+    It does not fire while the target is elected anyway: a reload then leaves the target.
     """
     if not context.planning or not context.classic or context.goal == CONSUMER:
         return
@@ -48,10 +47,11 @@ def target_not_first(context: Context) -> Iterator[Finding]:
             named.append(facts)
     if named:
         yield found(
-            f"{context.named(named)}: the old assignor stands before {context.target}, so it stays "
-            "elected, and a reload of the coordinator leaves nothing else in its memory.",
+            f"members restarted with [{context.target}] can be rejected after a coordinator "
+            f"reload: {context.named(named)} {'lists' if len(named) == 1 else 'list'} the old "
+            "assignor first, so it stays elected, and a reload keeps only the elected one.",
             members=named,
-            fix="Before the narrowing bounce, see that a rebalance has completed since the "
-            "coordinator loaded the group: rebal explain RB113.",
+            fix="Before you drop the old assignor, make sure that a rebalance has completed since "
+            "the coordinator loaded the group: rebal explain RB113.",
             before_step=context.narrow_step,
         )

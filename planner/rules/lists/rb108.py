@@ -19,27 +19,28 @@ from rebal.planner.rules.registry import Trait, found, rule
     traits={Trait.NEXT_START},
 )
 def straight_back(context: Context) -> Iterator[Finding]:
-    """A member's next start uses eager assignors only, while the group runs a cooperative one.
+    """A member is configured with eager assignors only, while the group runs a cooperative one.
 
-    Why it matters: this is what a hasty roll-back does. In groups of Java, librdkafka or
-    kafka-python members that are on [cooperative-sticky] nothing is common with an eager-only
-    list: the member is refused and stops. In franz-go groups of mixed lists the vote flips to the
+    Why it matters: this is what a hasty rollback does. In groups of Java, librdkafka or
+    kafka-python members on [cooperative-sticky], an eager-only list has no assignor in common with
+    them: the member is rejected and stops. In franz-go groups with mixed lists the group elects the
     eager assignor instead, and for a while a partition can have two owners.
 
     How to find out: read the configuration of the next start (--inventory), and what an automatic
-    roll-back of the deployment would bring back.
+    rollback of the deployment would restore.
 
-    How to fix it: a downgrade takes two bounces as well: first every member on
-    [old, cooperative-sticky], and only then [old].
+    How to fix it: a downgrade takes two bounces too: first every member on [old,
+    cooperative-sticky], and only then [old].
     """
     for start in next_starts(context, Mistake.STRAIGHT_BACK):
-        yes = start.refused is Tri.YES
-        why = "it will be refused" if yes else "whether all others still support one is not known"
+        yes = start.rejected is Tri.YES
+        why = "" if yes else ", and it is unknown whether all other members still support one"
         yield found(
-            f"the next start of {start.facts.name} uses [{', '.join(start.list)}], eager only, "
-            f"while the group runs {context.elected}: {why}.",
-            result=start.refused,
+            f"{start.facts.name} {'will' if yes else 'may'} be rejected at its next start: it is "
+            f"configured with [{', '.join(start.list)}], eager only, while the group runs "
+            f"{context.elected}{why}.",
+            result=start.rejected,
             members=(start.facts,),
-            fix=f"Use [{', '.join([*start.list, str(context.elected)])}] until every member has "
-            "it.",
+            fix=f"Configure [{', '.join([*start.list, str(context.elected)])}] until every "
+            "member has it.",
         )

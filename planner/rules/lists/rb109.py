@@ -17,21 +17,20 @@ from rebal.planner.rules.registry import Trait, found, rule
     traits={Trait.PASSING},
 )
 def static_members(context: Context) -> Iterator[Finding]:
-    """Members with a group.instance.id come back within session.timeout.ms as if never away.
+    """Members with a group.instance.id rejoin within session.timeout.ms without a rebalance.
 
-    Why it matters: no rebalance happens unless the vote itself would change, so a new list (or a
-    new subscription) can lie unused in the coordinator's memory, nobody else joins again, and
-    the request log shows the restarted member only. A gate that waits for a rebalance waits for
-    nothing; one that assumes it sees nothing. A static member gets a new member id at each
-    restart: that is how one tells.
+    Why it matters: a rebalance happens only if the elected assignor would change. So a new list (or
+    a new subscription) can stay unused in the coordinator's memory, no other member rejoins, and
+    the request log shows only the restarted member. A check that waits for a rebalance waits in
+    vain. A static member gets a new member id at each restart: that is how to see the restart.
 
-    How to find out: describe the group: members with an instance id; a new member id after the
-    restart; its JOIN_GROUP line in the request log.
+    How to find out: describe the group: members with an instance id, a new member id after the
+    restart, and the member's JOIN_GROUP line in the request log.
 
-    How to fix it: look after each restart instead of waiting. To make every member show its list,
-    restart one dynamic member, or keep one static member away for longer than session.timeout.ms
+    How to fix it: check after each restart instead of waiting. To make every member show its list,
+    restart one dynamic member, or keep one static member down for longer than session.timeout.ms
     (its partitions stop for that long). Never start two processes with one instance id: the newer
-    fences the older.
+    one fences the older one.
     """
     if not context.planning or not context.classic or context.goal == CONSUMER:
         return
@@ -43,10 +42,10 @@ def static_members(context: Context) -> Iterator[Finding]:
     if named:
         every = " (all members)" if len(named) == len(context.members) else ""
         yield found(
-            f"{context.named(named)}{every} {'is' if len(named) == 1 else 'are'} static: a restart "
-            "within "
-            "session.timeout.ms causes no rebalance, and shows only the member itself.",
+            f"no rebalance follows when {context.named(named)}{every} restarts within "
+            "session.timeout.ms, and only the restarted member shows its list: "
+            f"{'it is a static member' if len(named) == 1 else 'they are static members'}.",
             members=named,
-            fix="After each restart look for the new member id and its list; do not wait for a "
+            fix="After each restart check the new member id and its list; do not wait for a "
             "rebalance.",
         )

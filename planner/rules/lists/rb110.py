@@ -1,4 +1,4 @@
-"""RB110: how many rebalances a large roll-out means."""
+"""RB110: the number of rebalances of a large roll-out."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _SECOND: Final = 3
 @rule(
     "RB110",
     Severity.WARN,
-    "One by one, this roll-out means very many rebalances",
+    "Restarted one by one, these members cause very many rebalances",
     reference="KIP-429; Kafka: group.initial.rebalance.delay.ms, max.poll.interval.ms (arithmetic)",
     traits={Trait.PASSING},
 )
 def many_rebalances(context: Context) -> Iterator[Finding]:
-    """Each dynamic member that restarts costs about two rebalances in bounce 1, three in bounce 2.
+    """A dynamic member that restarts causes about two rebalances in bounce 1 and three in bounce 2.
 
-    Why it matters: in bounce 1 the whole group stops at each of them, and in bounce 2 all members
-    that are not restarted yet. A round lasts until the slowest member has joined: up to its
+    Why it matters: in bounce 1 each of them stops the whole group, in bounce 2 all members that
+    were not restarted yet. A rebalance lasts until the slowest member has joined, at most its
     max.poll.interval.ms. A member that is killed, or cannot leave, adds its session timeout.
 
     How to find out: multiply: members to restart x rebalances x how long one takes today (the
     metric last-rebalance-seconds-ago and the coordinator's log show that).
 
-    How to fix it: restart several members at once, so that they share their rebalances; make sure
-    that each closes properly; or use static members, which cause none while they come back in
-    time. Each step's cost in the plan is counted for one by one.
+    How to fix it: restart several members at once, so that they share their rebalances, and make
+    sure that each closes properly. Or use static members, which cause none while they rejoin in
+    time. The plan's cost of each step assumes one by one.
 
-    It speaks from 20 dynamic members on, where a roll-out one by one takes hours.
+    It fires from 20 dynamic members on, where a roll-out one by one takes hours.
     """
     if not context.planning or not context.stable or context.goal == CONSUMER:
         return
@@ -56,8 +56,9 @@ def many_rebalances(context: Context) -> Iterator[Finding]:
     total = first + second * len(ahead)
     own = in_words([of_family(facts.member, facts.family) for facts in ahead])
     yield found(
-        f"{len(ahead)} members one by one mean about {total} rebalances, and a killed member adds "
-        f"its session each time: {own}.",
+        f"{len(ahead)} members restarted one by one cause about {total} rebalances. Each member "
+        f"that is killed instead of shut down adds its timeout: {own}.",
         members=ahead,
-        fix="Batches share rebalances (--batch N shows the cost); each member must close properly.",
+        fix="Use batches, which share rebalances (--batch N shows the cost), and make sure that "
+        "each member closes properly.",
     )

@@ -20,27 +20,27 @@ from rebal.planner.rules.registry import Risk, found, rule
     accepts=Risk.OWN_COOPERATIVE,
 )
 def same_name(context: Context) -> Iterator[Finding]:
-    """The group's custom assignor is to become cooperative without another name.
+    """The group's custom assignor is to become cooperative without a new name.
 
     Why it matters: while the members are restarted, old and new code share one name. A leader with
-    old code ignores the partitions that members still own and may give them away before they are
-    revoked: two owners. That is the reason for both bounces. With one name there is nothing that
-    the group could agree to leave.
+    old code ignores the partitions that members still own, and may assign them before they are
+    revoked: two owners. The two bounces exist to prevent that. With one name there is no old
+    assignor that the group could agree to drop.
 
-    How to find out: which code each member runs cannot be seen from outside. A member whose
-    subscription has no owned partitions in it (version 0) runs a client from before KIP-429 for
-    sure.
+    How to find out: the code that a member runs is not visible from outside. A member whose
+    subscription contains no owned partitions (version 0) certainly runs a client from before
+    KIP-429.
 
     How to fix it: give the cooperative code a new name, and do the two bounces between the names.
-    The swap of byte code belongs in bounce 1 of an upgrade and in bounce 2 of a downgrade. Or stop
-    all members and start them with the new code. The same holds for a class of the application's
-    own that has the name of Kafka's: CooperativeStickyAssignor cannot take its place under that
+    The new code belongs in bounce 1 of an upgrade and in bounce 2 of a downgrade. Or stop all
+    members and start them with the new code. The same holds for a class of the application's own
+    that has the name of one of Kafka's: CooperativeStickyAssignor cannot take its place under that
     name.
 
-    Cannot tell: every member's client could pass on owned partitions; whether the leader's
-    assignor looks at them cannot be seen, but in a rebalance: a member that keeps its partitions
-    when it rejoins runs the new code. It does not fire where all members did, nor while the two
-    bounces to a new name are under way.
+    Cannot tell: every member's client can send owned partitions, but only a rebalance shows whether
+    the leader's assignor respects them: a member that keeps its partitions when it rejoins runs the
+    new code. It does not fire where all members did, nor while two bounces to a new name are under
+    way.
     """
     name = context.elected
     if not context.planning or name is None or context.goal != COOPERATIVE:
@@ -60,20 +60,20 @@ def same_name(context: Context) -> Iterator[Finding]:
     ]
     if old:
         yield found(
-            f"{context.named(old)} cannot tell a leader what they own, and if one of them leads, "
-            f"{name} gives partitions away that others still own.",
+            f"partitions can have two owners when {context.named(old)} leads: this client does not "
+            f"know owned partitions, so {name} assigns partitions that other members still own.",
             members=old,
             fix=f"Upgrade these clients first, and give the new code another name than {name}.",
         )
     elif open_:
         yield found(
-            f"{name} is a custom assignor and the target too: whether the code of "
-            f"{context.named(open_)} looks at owned partitions cannot be seen.",
+            f"partitions may have two owners: it is not verified that the {name} code of "
+            f"{context.named(open_)} respects owned partitions. Old and new code share that name.",
             result=Tri.CANNOT_TELL,
             members=open_,
-            fix="Look again after the next rebalance, which shows it of members that own "
-            "partitions. Else give the new code a name of its own and plan the way to that; or, if "
-            'all members run it already: --ignore RB111 --reason "…".',
+            fix="Check again after the next rebalance: members that keep partitions prove it. Or "
+            "give the new code its own name and plan to that name; or, if all members run it "
+            'already: --ignore RB111 --reason "…".',
         )
 
 
@@ -91,12 +91,12 @@ def _borrowed(context: Context) -> Iterator[Finding]:
         return
     shown = sorted(filter(None, {class_of(facts.member, target) for facts in named}))
     yield found(
-        f"{context.named(named)}: the class behind {target} is {', '.join(shown) or 'not proven'}, "
-        "not Kafka's own. Whether it is COOPERATIVE, its name does not show.",
+        f"{context.named(named)} may not run COOPERATIVE: the class behind {target} is "
+        f"{', '.join(shown) or 'unknown'}, not Kafka's own, and its name proves nothing.",
         result=Tri.CANNOT_TELL,
         members=named,
-        fix="Look again after the next rebalance: members that keep their partitions prove it. Or "
+        fix="Check again after the next rebalance: members that keep their partitions prove it. Or "
         "read its supportedProtocols(): if it returns COOPERATIVE and all members run it, "
-        '--ignore RB111 --reason "…". If it returns EAGER alone, give the cooperative code a name '
-        "of its own and plan to that.",
+        '--ignore RB111 --reason "…". If it returns EAGER alone, give the cooperative code its own '
+        "name and plan to that name.",
     )

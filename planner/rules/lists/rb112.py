@@ -1,4 +1,4 @@
-"""RB112: a custom assignor whose rebalance protocols the plan rests on, and are not known."""
+"""RB112: the plan depends on a custom assignor whose rebalance protocols are not known."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from rebal.planner.rules.registry import Risk, found, rule
 @rule(
     "RB112",
     Severity.BLOCK,
-    "The plan rests on a custom assignor's rebalance protocols, which are not known",
+    "The plan depends on a custom assignor whose rebalance protocols are not known",
     reference="KIP-429: ConsumerPartitionAssignor.supportedProtocols; ConsumerCoordinator.java",
     accepts=Risk.OWN_EAGER,
 )
 def custom_assignor(context: Context) -> Iterator[Finding]:
-    """The plan would put a custom assignor beside another one, or end on it as the way back.
+    """The plan would use a custom assignor beside another one, or end on it in a downgrade.
 
-    Why it matters: a consumer whose assignors have no rebalance protocol in common fails when it
-    is built. A custom assignor supports what its supportedProtocols() says: EAGER alone unless it
-    was changed. If that is COOPERATIVE alone, [range, custom] does not start. And a plan that ends
-    on a custom assignor ends on EAGER only if it supports nothing else. A class of the
-    application's own that has the name of Kafka's, such as range, is a custom assignor too.
+    Why it matters: a consumer whose assignors have no rebalance protocol in common fails when it is
+    built. A custom assignor supports what its supportedProtocols() returns: EAGER alone unless that
+    was changed. If it returns COOPERATIVE alone, a client with [range, custom] does not start. A
+    plan that ends on a custom assignor ends on EAGER only if the assignor supports nothing else. A
+    class of the application's own that has the name of one of Kafka's, such as range, is a custom
+    assignor too.
 
-    On the way to cooperative-sticky nothing rests on it: that supports both protocols, so a list of
-    it and any other assignor starts, and is EAGER or COOPERATIVE as the other one allows. Nor does
-    it where a member runs such a list already.
+    An upgrade to cooperative-sticky does not depend on it: cooperative-sticky supports both
+    protocols, so a list of it and any other assignor starts, and runs EAGER or COOPERATIVE as the
+    other one allows. Nor does a plan depend on it where a member already runs such a list.
 
     How to find out: read supportedProtocols() of that class. Or look at a rebalance: members that
     keep their partitions when they rejoin run COOPERATIVE, and rebal inspect shows it.
 
-    How to fix it: if it returns EAGER (to end on it: EAGER alone), accept it with
-    --ignore RB112 --reason "…", which the plan records. Any change of the custom assignor's own
-    code belongs in the first bounce of an upgrade, and in the second one of a downgrade.
+    How to fix it: if it returns EAGER (to end on it: EAGER alone), accept it with --ignore RB112
+    --reason "…", which the plan records. A change of the custom assignor's own code belongs in the
+    first bounce of an upgrade, and in the second one of a downgrade.
     """
     if not context.planning or not context.classic or context.goal == CONSUMER:
         return
@@ -45,8 +46,8 @@ def custom_assignor(context: Context) -> Iterator[Finding]:
     known = not custom(context.target) and context.target not in context.borrowed
     if context.goal == EAGER and not known:
         yield found(
-            f"the plan ends on {context.target}, {_which(context, context.target)}: whether its "
-            "members run EAGER then depends on its supportedProtocols().",
+            f"members may not run EAGER at the end of this plan: it ends on {context.target}, "
+            f"{_which(context, context.target)}, and its supportedProtocols() decides.",
             result=Tri.CANNOT_TELL,
             fix='If it supports EAGER alone: --ignore RB112 --reason "it supports EAGER alone".',
         )
@@ -54,15 +55,15 @@ def custom_assignor(context: Context) -> Iterator[Finding]:
         return
     elif (context.lacking or context.unsure) and not _runs_somewhere(context, ends):
         yield found(
-            f"{_unknown(context, ends)}: a client whose list is [{', '.join(ends)}] starts only if "
-            "both support EAGER, or both COOPERATIVE.",
+            f"a client with [{', '.join(ends)}] may not start: both must support EAGER, or both "
+            f"COOPERATIVE, and {_unknown(context, ends)}.",
             result=Tri.CANNOT_TELL,
-            fix='If they do: --ignore RB112 --reason "both support EAGER". '
+            fix='If both do: --ignore RB112 --reason "both support EAGER". '
             + restart_fix(
                 context,
                 (*context.lacking, *context.unsure)[:1],
                 tuple(ends),
-                change="Or see it on one member.",
+                change="Or test it on one member.",
             ),
         )
 
@@ -79,7 +80,7 @@ def _unknown(context: Context, ends: Sequence[str]) -> str:
 def _which(context: Context, name: str) -> str:
     if name in context.borrowed:
         return f"here a class that is not Kafka's own ({classes_of(context.snapshot)[name]})"
-    return "an assignor that is not known here"
+    return "an assignor whose protocols are not known"
 
 
 def _runs_somewhere(context: Context, ends: Sequence[str]) -> bool:

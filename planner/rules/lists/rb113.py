@@ -1,4 +1,4 @@
-"""RB113: the coordinator was loaded again and has forgotten the lists."""
+"""RB113: the coordinator was reloaded and has forgotten the assignor lists."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from rebal.planner.rules.registry import Risk, Trait, found, rule
 @rule(
     "RB113",
     Severity.BLOCK,
-    "The coordinator was loaded again, and no rebalance has completed since",
+    "The coordinator was reloaded, and no rebalance has completed since",
     reference="Kafka: GroupMetadataManager, replay of GroupMetadataValue; seen on 4.1.1",
     traits={Trait.ADMISSION},
     accepts=Risk.FORGOTTEN_LISTS,
 )
 def reloaded(context: Context) -> Iterator[Finding]:
-    """The coordinator's memory may hold nothing but the elected assignor for every member.
+    """The coordinator may remember only the elected assignor for every member.
 
-    Why it matters: the members' lists live in the coordinator's memory only. When it is loaded
-    again (the broker restarts, or the group's partition of __consumer_offsets gets another
-    leader), every list becomes just [the elected assignor], until each member has joined again.
-    Until then a member that is restarted with the target alone is refused, although every
-    configuration holds it, and the probe's "no" means nothing.
+    Why it matters: the members' assignor lists exist in the coordinator's memory only. A
+    coordinator reload (the broker restarts, or the group's partition of __consumer_offsets gets
+    another leader) reduces every list to [the elected assignor] until that member has rejoined.
+    Until then a member restarted with the target alone is rejected, although every configuration
+    holds the target, and a "no" of the probe means nothing.
 
     How to find out: the start time of the coordinator's broker, the leader epoch of the group's
-    offsets partition, a generation seen to rise since. A probe that says yes for the target
-    settles it: then the coordinator does remember.
+    offsets partition, a generation that has increased since. A probe that answers yes for the
+    target settles it: then the coordinator does remember.
 
-    How to fix it: force one full rebalance before the narrowing bounce: restart one dynamic
-    member with its CURRENT list, and let the group become Stable.
+    How to fix it: force one full rebalance before the bounce that drops the old assignor: restart
+    one dynamic member with its CURRENT list, and wait until the group is Stable.
 
-    It does not fire while the target itself is elected: that is what a load leaves.
+    It does not fire while the target itself is elected: a reload keeps it.
     """
     if (
         not context.classic
@@ -51,33 +51,36 @@ def reloaded(context: Context) -> Iterator[Finding]:
     narrowing = context.planning and len(context.holding) == len(context.members)
     if not narrowing and not (void and context.under_way):
         return
-    since = "has been loaded again" if context.reloaded is Tri.YES else "may have been loaded again"
-    risk = (
-        f"a member restarted with [{context.target}] is refused while only {context.elected} is "
-        "remembered"
-        if narrowing
-        else 'the probe\'s "no" says nothing of the members'
-    )
-    how = ""
-    if context.reloaded is Tri.CANNOT_TELL:
-        how = f"{_why_unknown(context)} Where nothing else can be found out: "
+    sure = context.reloaded is Tri.YES
+    if narrowing:
+        risk = (
+            f"a member restarted with [{context.target}] {'will' if sure else 'may'} be rejected: "
+            f"the coordinator {'remembers' if sure else 'may remember'} only {context.elected}, "
+            f"because it {'was' if sure else 'may have been'} reloaded since the last rebalance."
+        )
+    else:
+        risk = (
+            'the probe\'s "no" proves nothing about the members: the coordinator '
+            f"{'was' if sure else 'may have been'} reloaded since the last rebalance."
+        )
+    how = "" if sure else f"{_why_unknown(context)} If that settles nothing: "
     yield found(
-        f"the coordinator {since} since the last rebalance: {risk}.",
+        risk,
         result=context.reloaded,
-        fix=f"{how}{cure_fix(context)} Wait for Stable; then rebal inspect --probe shows what the "
-        "coordinator remembers.",
+        fix=f"{how}{cure_fix(context)} Wait until the group is Stable; then rebal inspect --probe "
+        "shows what the coordinator remembers.",
         before_step=context.narrow_step,
     )
 
 
 def _why_unknown(context: Context) -> str:
-    """What would tell, of a group of which it is not known."""
+    """Return what would show whether the coordinator was reloaded."""
     coordinator = context.group.coordinator
     if not context.asked:
         return (
-            "No broker was asked: -b HOST:PORT --probe finds out, from the leader epoch of the "
-            "group's partition of __consumer_offsets and the records since."
+            "Add -b HOST:PORT --probe, which reads the leader epoch of the group's partition of "
+            "__consumer_offsets and the records since."
         )
     if coordinator is not None and coordinator.rebalanced_why:
-        return f"Not known: {coordinator.rebalanced_why}."
-    return "Not known: --probe finds out."
+        return f"Not verified: {coordinator.rebalanced_why}."
+    return "Add --probe to find out."

@@ -1,4 +1,4 @@
-"""RB114: members that are absent now come back with the old list."""
+"""RB114: members that are absent now and rejoin with the old list."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from rebal.planner.rules.scope import ahead
     reference="Kafka: group coordinator (only present members count)",
 )
 def absent_members(context: Context) -> Iterator[Finding]:
-    """Members that are not in the group now are invisible to every source but people.
+    """No source of evidence shows members that are not in the group now; only people know them.
 
-    Why it matters: a deployment scaled to zero, a standby site, a nightly job, a canary or an old
-    image that a roll-back brings up joins later with the old list. After the second bounce it is
-    refused, or, if it comes first after a full stop, it decides for everybody.
+    Why it matters: a deployment scaled to zero, a standby site, a nightly job, a canary, or an old
+    image that a rollback starts joins later with the old list. After the second bounce it is
+    rejected. If it is the first to join after a full stop, its list decides for the group.
 
-    How to find out: search the group id in every repository, deployment and scheduler, in the
+    How to find out: search for the group id in every repository, deployment and scheduler, in the
     other sites too.
 
-    How to answer it: change those configurations with the first bounce and drop the old assignor
+    How to answer it: change those configurations with the first bounce, and drop the old assignor
     there with the second one.
     """
     if not context.planning or not context.classic or context.goal == CONSUMER:
         return
     if ahead(context):
         yield found(
-            "does anything else use this group id (scaled to zero, standby site, scheduled job, "
-            "canary, old image)? It would come back with the old list and be refused.",
+            "does anything else use this group id (a deployment scaled to zero, a standby site, a "
+            "scheduled job, a canary, an old image)? It would rejoin with the old list and be "
+            "rejected.",
             before_step=context.narrow_step,
         )

@@ -1,4 +1,4 @@
-"""RB115: the application relies on range's co-partitioning."""
+"""RB115: the application relies on co-partitioning by range."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from rebal.planner.rules.registry import found, rule
 @rule(
     "RB115",
     Severity.ASK,
-    "Does the application rely on equal partitions of two topics being together",
+    "Does the application need equal partitions of two topics in one member",
     reference="Kafka: RangeAssignor (co-partitioning of topics of equal size)",
 )
 def co_partitioning(context: Context) -> Iterator[Finding]:
-    """range gives the same partition numbers of topics of equal size to the same member.
+    """range assigns equal partition numbers of topics of equal size to the same member.
 
-    Why it matters: joins, caches and local state that expect orders-3 and payments-3 in one
-    process work with range by accident or by design. cooperative-sticky, sticky and roundrobin
-    do not keep them together: such an application goes wrong silently, from the moment the other
-    assignor is elected (which is the end of the first bounce, not of the second).
+    Why it matters: joins, caches and local state that expect orders-3 and payments-3 in one process
+    work with range, by accident or by design. cooperative-sticky, sticky and roundrobin do not keep
+    them together. Such an application gives wrong results silently from the moment the other
+    assignor is elected, which is at the end of the first bounce, not of the second.
 
     How to find out: does a member subscribe to two topics of equal partition count, and does the
     code look up one by the key or partition of the other?
@@ -48,13 +48,15 @@ def co_partitioning(context: Context) -> Iterator[Finding]:
             together |= same if len(same) > 1 else set()
     if together:
         yield found(
-            f"{', '.join(sorted(together))} have equal partition counts, and range keeps equal "
-            f"numbers together; {context.target} does not. Does the application rely on it?",
+            f"equal partitions of {', '.join(sorted(together))} will no longer be in one member: "
+            f"range keeps them together, {context.target} does not. Does the application rely on "
+            "it?",
         )
     elif unknown:
         yield found(
-            f"the partition counts of {', '.join(sorted(unknown))} are not known: does the "
-            "application rely on range keeping equal partition numbers of its topics together?",
+            "equal partitions of two topics may no longer be in one member: the partition counts "
+            f"of {', '.join(sorted(unknown))} are unknown. Does the application rely on range "
+            "keeping them together?",
             result=Tri.CANNOT_TELL,
         )
 

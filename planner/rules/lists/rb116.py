@@ -17,20 +17,20 @@ from rebal.planner.rules.registry import Trait, found, rule
     traits={Trait.PASSING},
 )
 def surge(context: Context) -> Iterator[Finding]:
-    """While old and new are both in the group, the old one's list counts.
+    """While old and new process are both in the group, the old member's list counts.
 
-    Why it matters: a member that is there, or was killed and has not timed out, counts with its
-    old list. A new one that has nothing in common with it is refused, although the old one was
-    going to leave. And each such restart is two rebalances more.
+    Why it matters: a member that is still there, or was killed and has not timed out, counts with
+    its old list. A new one with no assignor in common is rejected, although the old one was about
+    to leave. And each such restart causes two more rebalances.
 
-    How to find out: maxSurge of the deployment (a Deployment that does not say has 25 %), which an
-    --inventory of its manifests shows; how many restart at once.
+    How to find out: maxSurge of the deployment (the default of a Deployment is 25 %), which an
+    --inventory of its manifests shows, and how many members restart at once.
 
-    How to fix it: maxSurge 0 and one at a time for the time of the roll-out; close consumers
-    properly; after a kill wait for session.timeout.ms before the next restart.
+    How to fix it: use maxSurge 0 and one member at a time during the roll-out. Close consumers
+    properly. After a kill wait for session.timeout.ms before the next restart.
 
-    It speaks of dynamic members; for static ones see RB604. Without manifests it is silent, and
-    the plan says that the deployment was not looked at.
+    It covers dynamic members; RB604 covers static ones. Without manifests it does not fire, and the
+    plan lists the deployment as not checked.
     """
     if not context.planning or not context.classic or context.goal == CONSUMER:
         return
@@ -45,10 +45,10 @@ def surge(context: Context) -> Iterator[Finding]:
     if named:
         said = sorted({str(f.member.declared.max_surge) for f in named if f.member.declared})
         yield found(
-            f"{context.named(named)}: the deployment surges (maxSurge {', '.join(said)}): the new "
-            "process joins while the old one's list still counts.",
+            f"the new process of {context.named(named)} can be rejected: the deployment starts it "
+            f"(maxSurge {', '.join(said)}) while the old one's list still counts.",
             members=named,
             evidence=(f.member.declared.evidence for f in named if f.member.declared),
-            fix="Set maxSurge to 0 for the time of the roll-out.",
+            fix="Set maxSurge to 0 during the roll-out.",
             before_step=context.narrow_step,
         )

@@ -1,4 +1,4 @@
-"""RB117: leaders that read another language's sticky user data wrongly."""
+"""RB117: leaders that misread the sticky user data of another client."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from rebal.planner.versions import exact_version
     "seen with Java 2.8.2 and franz-go 1.22.2",
 )
 def mixed_languages(context: Context) -> Iterator[Finding]:
-    """The user data of cooperative-sticky has no common form among these clients.
+    """These clients do not share one format for the user data of cooperative-sticky.
 
-    Why it matters: a Java leader of 2.8.2 to 3.3.2 takes the first four bytes for the generation,
-    and franz-go puts the length of an array there. A generation that is wrong makes a member's
-    claims look old or new, and partitions move that could have stayed: when a fourth member joined
-    three with 12 partitions, 7 moved under a leader of 2.8.2, and 3 under one of 3.9.1. Nothing is
-    lost or owned twice by that.
+    Why it matters: a Java leader of 2.8.2 to 3.3.2 reads the first four bytes as the generation,
+    where franz-go puts the length of an array. A wrong generation makes a member's claims look old
+    or new, and partitions move that could have stayed: when a fourth member joined three with 12
+    partitions, 7 moved under a leader of 2.8.2, and 3 under one of 3.9.1. No partition is lost or
+    owned twice.
 
-    How to find out: compare who owns what before and after a rebalance without a change.
+    How to find out: compare the owners before and after a rebalance without a change.
 
-    How to fix it: upgrade the Java members (3.4 no longer reads it so), or let it be if moved
+    How to fix it: upgrade the Java members (3.4 no longer reads the data so), or ignore it if moved
     partitions do no harm.
 
-    Cannot tell is all that it says: which member leads is the coordinator's choice at each
-    generation, and describing a group does not show it.
+    It always answers cannot tell: the coordinator chooses the leader at each generation, and
+    describing a group does not show it.
     """
     if not to_cooperative(context):
         return
@@ -42,8 +42,9 @@ def mixed_languages(context: Context) -> Iterator[Finding]:
     go = [facts for facts in context.members if facts.family == "franz-go"]
     if java and go:
         yield found(
-            f"{context.named(java)} (Java 2.8.2 to 3.3.2) and {context.named(go)} (franz-go): if "
-            "one of the Java members leads, more partitions may move than must.",
+            f"more partitions may move than necessary when {context.named(java)} (Java 2.8.2 to "
+            f"3.3.2) leads: this version misreads the sticky data of {context.named(go)} "
+            "(franz-go).",
             result=Tri.CANNOT_TELL,
             members=(*java, *go),
             fix="Upgrade the Java members to 3.4 or later.",

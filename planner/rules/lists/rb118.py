@@ -1,4 +1,4 @@
-"""RB118: sticky members whose memory has no generation, with differing subscriptions."""
+"""RB118: sticky members that send no generation, with differing subscriptions."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from rebal.planner.rules.registry import found, rule
 @rule(
     "RB118",
     Severity.WARN,
-    "A sticky member never says of which generation its memory is",
+    "A sticky member sends its previous assignment without a generation",
     reference="KIP-341; aio-libs/aiokafka#1176",
 )
 def no_generation(context: Context) -> Iterator[Finding]:
-    """Members on `sticky` remember their partitions without a generation, and subscribe unlike.
+    """Members on `sticky` send their previous partitions without a generation, and subscribe
+    differently.
 
-    Why it matters: the generation tells a leader which of two members that claim a partition is
-    right (KIP-341). A client that always sends -1 (aiokafka) leaves that open, and where members
-    subscribe to different topics the assignment can move back and forth or take very long: a group
-    of 84 such members was seen to consume nothing for 45 minutes while every process looked alive.
-    Each restart of a roll-out starts that again.
+    Why it matters: the generation shows a leader which of two members that claim a partition is
+    right (KIP-341). A client that always sends -1 (aiokafka) leaves that open. Where members
+    subscribe to different topics, the assignment can then move back and forth or take very long: a
+    group of 84 such members consumed nothing for 45 minutes while every process looked alive. Each
+    restart of a roll-out can cause that again.
 
     How to find out: it is in the members' own bytes, which describing the group shows.
 
-    How to fix it: take the members to range or roundrobin first (--to range), or give each
-    subscription a group of its own; or upgrade to a version of the client that sends it.
+    How to fix it: move the members to range or roundrobin first (--to range), give each
+    subscription a group of its own, or upgrade to a version of the client that sends the
+    generation.
 
-    It does not fire while all members subscribe to the same topics: nothing is claimed twice for
-    long then. A member that remembers nothing is new and proves nothing.
+    It does not fire while all members subscribe to the same topics, where such claims do not last.
+    A member without previous partitions is new and proves nothing.
     """
     if not context.classic or context.elected != "sticky" or context.goal == CONSUMER:
         return
@@ -43,10 +45,12 @@ def no_generation(context: Context) -> Iterator[Finding]:
     forgetful = [facts for facts in context.members if _forgets(facts)]
     if len(topics) > 1 and forgetful:
         yield found(
-            f"{context.named(forgetful)}: what they remember has no generation (-1), and the "
-            "members subscribe to different topics: a rebalance on sticky may not come to an end.",
+            f"a rebalance on sticky may never end: {context.named(forgetful)} "
+            f"{'sends' if len(forgetful) == 1 else 'send'} previous partitions with no generation "
+            "(-1), and the members subscribe to different topics.",
             members=forgetful,
-            fix="Take them off sticky first (--to range), or give each subscription its own group.",
+            fix="Move the group off sticky first (--to range), or give each subscription its own "
+            "group.",
         )
 
 

@@ -1,4 +1,4 @@
-"""RB119: a member's bytes that a leader of another client cannot read."""
+"""RB119: a subscription that a leader of another client cannot read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STRICT: Final = {"java": "2.4", "librdkafka": "2.16", "kafka-python": "3.0"}
 @rule(
     "RB119",
     Severity.BLOCK,
-    "A member's subscription cannot be read by a leader of another client",
+    "A leader of another client cannot read a member's subscription",
     reference="ConsumerProtocolSubscription.json (v1 needs owned partitions); segmentio/kafka-go "
     "0.4.51 with Java 2.8.2 to 4.1.1, librdkafka 2.16.0 and kafka-python 3.0.12 on a 4.1.1 broker",
 )
@@ -26,18 +26,17 @@ def unreadable_bytes(context: Context) -> Iterator[Finding]:
     """A member marks its subscription as version 1 and sends version 0.
 
     Why it matters: segmentio/kafka-go (and sarama-cluster) do so. The leader reads every member's
-    subscription, and one of Java from 2.4, librdkafka or kafka-python 3 finds the bytes too short:
-    Java stops for good ("SchemaException: Buffer underflow while parsing consumer protocol's
-    subscription"), the others assign nothing. kafka-go as a leader cannot read theirs either
-    ("unable to read metadata for member"). Such a group lives only while a third client leads, and
-    each restart may change the leader: no order of restarts is safe.
+    subscription, and a leader of Java from 2.4, librdkafka or kafka-python 3 finds the bytes too
+    short: Java stops for good ("SchemaException: Buffer underflow while parsing consumer protocol's
+    subscription"), the others assign nothing. kafka-go as a leader cannot read their subscriptions
+    either ("unable to read metadata for member"). Such a group works only while a third client
+    leads. Each restart may change the leader, so no order of restarts is safe.
 
     How to find out: it is in the members' own bytes, which describing the group shows.
 
     How to fix it: give these members a group of their own first, or another client.
 
-    Cannot tell: what another member's client is, or its version, is not known, or follows from
-    circumstances only.
+    Cannot tell: another member's client or its version is unknown or only inferred.
     """
     if not context.classic or context.goal == CONSUMER:
         return
@@ -46,11 +45,12 @@ def unreadable_bytes(context: Context) -> Iterator[Finding]:
     for result in (Tri.YES, Tri.CANNOT_TELL):
         others = [facts for facts in context.members if answers.get(facts.name) is result]
         if others:
-            cannot = "cannot read" if result is Tri.YES else "may not be able to read"
+            cannot = "cannot read" if result is Tri.YES else "may be unable to read"
+            stops = "stops or assigns" if result is Tri.YES else "may stop or assign"
             yield found(
-                f"{context.named(short)} {'sends' if len(short) == 1 else 'send'} bytes that "
-                f"{context.named(others)} {cannot}: when one of the latter leads, it stops or "
-                "assigns nothing, and each restart may change the leader.",
+                f"when {context.named(others)} leads the group, the leader {stops} nothing: it "
+                f"{cannot} the subscription of {context.named(short)}. Each restart may change the "
+                "leader.",
                 result=result,
                 members=[*short, *others],
                 fix=f"Before any restart, give {context.named(short)} another group or another "

@@ -26,8 +26,8 @@ def departed_members(context: Context) -> Iterator[Finding]:
     """A log shows members that are not in the group now, and no client that replaced them.
 
     Why it matters: a plan counts the members that it sees. One that crashed, is scaled down or is
-    just being moved joins again with its old list: after the second bounce it is rejected, or it
-    makes the group elect the old assignor again.
+    being moved rejoins with its old list: after the second bounce it is rejected, or it makes the
+    group elect the old assignor again.
 
     How to find out: look for the named client in its deployment. A member that was killed leaves
     without a request; one that was shut down sends LEAVE_GROUP.
@@ -35,7 +35,7 @@ def departed_members(context: Context) -> Iterator[Finding]:
     How to answer it: if it belongs to the service, start it again, or plan with --expect-members so
     that no gate holds before it is there. If it does not, give the number of members without it.
 
-    It does not fire where the number of members is given, or where a file says it.
+    It does not fire where the number of members is given on the command line or in a file.
     """
     if not context.planning or not context.classic or context.goal == CONSUMER:
         return
@@ -47,7 +47,7 @@ def departed_members(context: Context) -> Iterator[Finding]:
     more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
     here, one = len(context.members), len(gone) == 1
     yield found(
-        f"{said}{more}: include {'it' if one else 'them'}? Say --expect-members "
+        f"{said}{more}: include {'it' if one else 'them'}? Use --expect-members "
         f"{here + len(gone)} if {'it belongs' if one else 'they belong'} to the service, "
         f"--expect-members {here} if not.",
         result=Tri.YES,

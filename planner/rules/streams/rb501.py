@@ -1,4 +1,4 @@
-"""RB501: Streams takes upgrade.from, not an assignor list."""
+"""RB501: Streams uses upgrade.from, not an assignor list."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from rebal.planner.rules.registry import found, rule
     answered_by={"finished", "streams_one_bounce", "streams_two_bounces", "streams_down"},
 )
 def streams(context: Context) -> Iterator[Finding]:
-    """The group is a Kafka Streams program: it has its own assignor, and its own upgrade switch.
+    """The group is a Kafka Streams program, with its own assignor and its own upgrade setting.
 
     Why it matters: Streams from 2.4 on rebalances cooperatively by itself. Below 2.4, or with
-    upgrade.from left at 2.3 or less, it is EAGER; 4.0 and later know no EAGER and do not start
-    with such an upgrade.from. Setting partition.assignment.strategy on it is wrong in any version.
+    upgrade.from left at 2.3 or less, it is EAGER; 4.0 and later have no EAGER and do not start with
+    such an upgrade.from. Setting partition.assignment.strategy on it is wrong in any version.
 
-    How to find out: the assignor is `stream`; each member's own bytes bound its version, and the
-    request log or the program's log tell it; upgrade.from is in its configuration.
+    How to find out: the elected assignor is `stream`. Each member's own bytes give bounds for its
+    version; the request log or the program's log shows it. upgrade.from is in its configuration.
 
-    How to fix it: from 2.4 on: remove upgrade.from and restart the instances one by one. From
-    below 2.4: two bounces, first with the new version and upgrade.from set to the old one, then
-    without upgrade.from (and, for a jump to 4.x, over a bridge release, 2.4 to 3.9: KIP-1124).
+    How to fix it: from 2.4 on: remove upgrade.from and restart the instances one by one. From below
+    2.4: two bounces, first with the new version and upgrade.from set to the old one, then without
+    upgrade.from (and, for a jump to 4.x, over a bridge release, 2.4 to 3.9: KIP-1124).
     """
     if context.planning and context.streams and context.goal != CONSUMER:
         versions = sorted({facts.version for facts in context.members if facts.version})
         known = f" (runs {', '.join(versions)})" if versions else ""
         yield found(
-            f"this is a Kafka Streams program{known}: it rebalances cooperatively from 2.4 on, by "
-            "upgrade.from and not by an assignor list.",
+            f"this Kafka Streams program{known} must not get an assignor list: it rebalances "
+            "cooperatively from 2.4 on, unless upgrade.from keeps it EAGER.",
             members=context.members,
-            fix="See that upgrade.from is not set (any value up to 2.3 keeps it EAGER): "
+            fix="Check that upgrade.from is not set (any value up to 2.3 keeps it EAGER): "
             "rebal explain RB501.",
         )

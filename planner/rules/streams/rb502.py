@@ -1,4 +1,4 @@
-"""RB502: upgrade.from that was left set."""
+"""RB502: upgrade.from was left set."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
     """A Streams program that was upgraded in two bounces may never have had the second one.
 
     Why it matters: with upgrade.from at 2.3 or less Streams stays EAGER and stops all tasks at each
-    rebalance, whatever its version (below 4.0, which does not start with it: RB506); with a later
-    value it goes on writing old formats. Nothing fails, so nobody notices.
+    rebalance, whatever its version (below 4.0, which does not start with it: RB506). With a later
+    value it keeps writing old formats. Nothing fails, so nobody notices.
 
     How to find out: look for upgrade.from in the configuration (--inventory). The log of an
     instance prints it at its start under `StreamsConfig values:`, and from 2.4 to 3.9 which
-    rebalance protocol is enabled (--client-log). A member that gave up all partitions when it
-    rejoined is EAGER (--request-log), one that kept some is COOPERATIVE.
+    rebalance protocol is enabled (--client-log). A member that owned nothing when it rejoined is
+    EAGER (--request-log), one that kept some partitions is COOPERATIVE.
 
     How to fix it: remove upgrade.from and restart the instances one by one.
     """
@@ -44,8 +44,8 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
     if declared:
         values = sorted({str(_declared(facts)) for facts in declared})
         yield found(
-            f"the configuration of {context.named(declared)} sets upgrade.from="
-            f"{', '.join(values)}: up to 2.3 it keeps an instance EAGER, later values keep old "
+            f"{context.named(declared)} will run with upgrade.from={', '.join(values)}, as the "
+            "configuration says: values up to 2.3 keep an instance EAGER, later ones keep old "
             "formats.",
             members=declared,
             evidence=[f.member.declared.evidence for f in declared if f.member.declared],
@@ -58,8 +58,8 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
         values = sorted({value for facts in eager if (value := _printed(facts))})
         shown = f" ({', '.join(values)})" if values else ""
         yield found(
-            f"upgrade.from was left set{shown}, with EAGER as its effect, on "
-            f"{context.named(eager)}: no instance is below 2.4.",
+            f"{context.named(eager)} still {'runs' if len(eager) == 1 else 'run'} EAGER although "
+            f"no instance is below 2.4: upgrade.from was left set{shown}.",
             members=eager,
             fix=restart_fix(context, eager, change=change),
         )
@@ -67,8 +67,9 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
     if later:
         values = sorted({str(_printed(facts)) for facts in later})
         yield found(
-            f"{context.named(later)} runs with upgrade.from={', '.join(values)}, as its log says: "
-            "it is COOPERATIVE, and goes on writing old formats.",
+            f"{context.named(later)} {'keeps' if len(later) == 1 else 'keep'} writing old formats: "
+            f"the log shows upgrade.from={', '.join(values)}. The rebalance protocol is "
+            "COOPERATIVE already.",
             members=later,
             evidence=[item for f in later if f.member.ran for item in f.member.ran.evidence],
             fix=restart_fix(context, later, change=change),
@@ -76,8 +77,8 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
     unknown = running(context, RebalanceProtocol.CANNOT_TELL)
     if unknown and len(unknown) == len(context.members) and not declared:
         yield found(
-            "no instance has kept partitions across a rebalance: upgrade.from may still be set, "
-            "which keeps them EAGER, or nothing was there to keep.",
+            "all instances may still run EAGER because of upgrade.from: none has kept partitions "
+            "across a rebalance, or there were none to keep.",
             result=Tri.CANNOT_TELL,
             members=unknown,
             fix=restart_fix(

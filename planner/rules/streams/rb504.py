@@ -22,34 +22,34 @@ from rebal.planner.rules.version_faults import faults_of, version_findings
 def connect(context: Context) -> Iterator[Finding]:
     """The group is one of Connect workers.
 
-    Why it matters: workers share out connectors and tasks with protocols of their own: on the
-    wire `default` is eager, `compatible` and `sessioned` are incremental. The setting is
+    Why it matters: workers assign connectors and tasks with their own protocols. On the wire
+    `default` is eager; `compatible` and `sessioned` are incremental. The setting is
     connect.protocol, and its default has been sessioned since 2.4.
 
     How to find out: what rebal inspect shows as the assignor in use.
 
-    How to answer it: if it is `default`, some worker has connect.protocol=eager: the request log
+    How to answer it: if it is `default`, some worker has connect.protocol=eager. The request log
     across a rebalance shows which one offers nothing else, as does each worker's own log. Remove
-    that and restart the workers one by one. The sink tasks' groups (connect-NAME) are ordinary
-    consumer groups with a plan of their own. Workers before 3.4.0 are named: where some come and
-    go close together they can set off more rebalances than needed; upgrade them first.
+    that setting and restart the workers one by one. The sink tasks' groups (connect-NAME) are
+    ordinary consumer groups with plans of their own. Workers before 3.4.0 are named: if they join
+    and leave close together, they can cause more rebalances than needed; upgrade them first.
     """
     if not context.planning or context.group.protocol_type != "connect":
         return
     now = context.group.assignor
     eager = [f for f in context.members if offers(context, f, INCREMENTAL) is Tri.NO]
     runs = {
-        "default": "they run eager",
-        "compatible": "they already rebalance incrementally, and not every worker offers sessioned",
-        "sessioned": "they already rebalance incrementally",
-    }.get(now or "", "which protocol they run is not known")
+        "default": "all workers run eager and stop all tasks at each rebalance",
+        "compatible": "the workers rebalance incrementally, and not every worker offers sessioned",
+        "sessioned": "the workers rebalance incrementally",
+    }.get(now or "", "the protocol of the workers is unknown")
     asks = (
         f"{context.named(eager)} offers nothing else."
         if eager
         else "Is connect.protocol set on any of them?"
     )
     yield found(
-        f"these are Connect workers on {now or 'an unknown protocol'}: {runs}. {asks}",
+        f"{runs} (connect.protocol on the wire: {now or 'unknown'}). {asks}",
         members=eager,
         fix=restart_fix(context, eager or context.members, change="Remove connect.protocol=eager."),
     )

@@ -1,4 +1,4 @@
-"""RB505: a COOPERATIVE Streams instance beside one that is older than 2.4."""
+"""RB505: a COOPERATIVE Streams instance beside one below 2.4."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from rebal.planner.rules.registry import found, rule
 @rule(
     "RB505",
     Severity.BLOCK,
-    "A COOPERATIVE Streams instance beside one below 2.4",
+    "A COOPERATIVE Streams instance runs beside one below 2.4",
     reference="KIP-429; Kafka Streams upgrade guide (upgrade.from); seen with 2.3.1 and 3.9.1",
 )
 def cooperative_beside_old(context: Context) -> Iterator[Finding]:
     """An instance below 2.4 shares the group with one that keeps its partitions at a rebalance.
 
-    Why it matters: while the old one leads, it gives partitions to new owners that a COOPERATIVE
-    instance has not given up yet. Both work on them at once, for as long as giving up takes; no
-    join is refused and nothing is logged. It was seen with 2.3.1 leading and 3.9.1 without
+    Why it matters: while the old one leads, it assigns partitions to new owners before a
+    COOPERATIVE instance has given them up. Both process them until the old owner has stopped; no
+    join is rejected and nothing is logged. It was seen with 2.3.1 leading and 3.9.1 without
     upgrade.from, and not with it.
 
-    How to find out: an instance's own bytes tell its version. Which rebalance protocol it runs
-    stands in its log at start (2.4 to 3.9, --client-log), or shows at a rebalance
-    (--request-log): what it still owned when it rejoined.
+    How to find out: an instance's own bytes show its version. Its rebalance protocol is in its
+    start-up log (2.4 to 3.9, --client-log), or shows at a rebalance (--request-log): what it still
+    owned when it rejoined.
 
-    How to fix it: set upgrade.from on the new instance to the old one's version and restart it.
-    4.0 and later do not start with that: put a bridge release (2.4 to 3.9) in its place.
+    How to fix it: set upgrade.from on the new instance to the old one's version and restart it. 4.0
+    and later do not start with that: put a bridge release (2.4 to 3.9) in its place.
     """
     if not context.planning or not context.streams or not context.stable:
         return
@@ -47,18 +47,24 @@ def cooperative_beside_old(context: Context) -> Iterator[Finding]:
     kept = running(context, RebalanceProtocol.COOPERATIVE, new)
     if kept:
         yield found(
-            f"COOPERATIVE beside an instance below {COOPERATIVE_SINCE} ({context.named(old)}): "
-            f"{context.named(kept)}; a partition can have two owners for a moment at a rebalance.",
+            f"a partition can have two owners for a moment at a rebalance: {context.named(kept)} "
+            f"{'runs' if len(kept) == 1 else 'run'} COOPERATIVE beside {context.named(old)}, which "
+            f"is below {COOPERATIVE_SINCE}.",
             members=kept,
             fix=restart_fix(context, kept, change=change),
         )
     unknown = running(context, RebalanceProtocol.CANNOT_TELL, new)
     if unknown and not kept:
         yield found(
-            f"{context.named(unknown)} may run COOPERATIVE beside {context.named(old)} (below "
-            f"{COOPERATIVE_SINCE}): what it runs was not seen (--client-log of its start, or "
-            "--request-log across the next rebalance).",
+            "a partition may have two owners for a moment at a rebalance: "
+            f"{context.named(unknown)} may run COOPERATIVE beside {context.named(old)}, which is "
+            f"below {COOPERATIVE_SINCE}.",
             result=Tri.CANNOT_TELL,
             members=unknown,
-            fix=restart_fix(context, unknown, change=change),
+            fix=restart_fix(
+                context,
+                unknown,
+                change="Find out with --client-log of its start, or with --request-log across the "
+                f"next rebalance. {change}",
+            ),
         )

@@ -18,18 +18,18 @@ from rebal.planner.rules.registry import found, rule
     "This Kafka Streams version does not start with its upgrade.from",
     reference="KIP-1124; Kafka: AssignorConfiguration; seen with 4.1.1",
 )
-def refused_upgrade_from(context: Context) -> Iterator[Finding]:
-    """Kafka Streams 4.0 and later know no EAGER, and stop at start with upgrade.from 2.3 or less.
+def rejected_upgrade_from(context: Context) -> Iterator[Finding]:
+    """Kafka Streams 4.0 and later have no EAGER, and stop at start with upgrade.from 2.3 or less.
 
-    Why it matters: the instance's next restart is its last: the consumer is not built
-    (ConfigException), the stream thread dies, and its partitions go to the others, until each of
+    Why it matters: the instance does not survive its next restart: the consumer is not built
+    (ConfigException), the stream thread stops, and its partitions go to the others, until each of
     them has been restarted too.
 
     How to find out: the version is in the request log or in the program's own log; upgrade.from is
     in its configuration (--inventory). A configuration or version that is not known gives no
     finding.
 
-    How to fix it: remove upgrade.from before the restart. To come from below 2.4, or to go back
+    How to fix it: remove upgrade.from before the restart. To upgrade from below 2.4, or to go back
     there, use a bridge release (2.4 to 3.9).
     """
     if not context.streams:
@@ -44,8 +44,8 @@ def refused_upgrade_from(context: Context) -> Iterator[Finding]:
     if hit:
         values = sorted({str(f.member.declared.upgrade_from) for f in hit if f.member.declared})
         yield found(
-            f"{context.named(hit)} will not start again: Kafka Streams {EAGER_UNTIL} and later "
-            f"refuse upgrade.from={', '.join(values)}.",
+            f"{context.named(hit)} will not start again: Kafka Streams {EAGER_UNTIL} and later do "
+            f"not accept upgrade.from={', '.join(values)}.",
             members=hit,
             evidence=[f.member.declared.evidence for f in hit if f.member.declared],
             fix=f"Remove upgrade.from, or run {BRIDGE} for as long as it must be set.",

@@ -1,4 +1,4 @@
-"""RB507: tasks run twice while Connect workers turn eager one by one."""
+"""RB507: tasks run twice while Connect workers change to eager one by one."""
 
 from __future__ import annotations
 
@@ -15,53 +15,55 @@ from rebal.planner.rules.registry import found, rule
 @rule(
     "RB507",
     Severity.WARN,
-    "Tasks run twice while Connect workers turn eager one by one",
+    "Tasks run twice while Connect workers change to eager one by one",
     reference="KAFKA-13816 (open; seen on 4.1.1)",
 )
 def run_twice(context: Context) -> Iterator[Finding]:
     """Workers on compatible or sessioned are to become eager.
 
-    Why it matters: the first eager worker turns the whole group eager at once, and the eager leader
-    shares all connectors and tasks out anew. A worker that ran incrementally until then starts
-    what it is given, and does not stop what it is not given any more: until it is restarted
-    itself, those tasks run on two workers. Source records come twice, and what a task writes
-    outside of Kafka may too.
+    Why it matters: the first eager worker makes the whole group eager at once, and the eager leader
+    reassigns all connectors and tasks. A worker that ran incrementally starts what it is assigned,
+    and does not stop what it is no longer assigned: until it is restarted itself, those tasks run
+    on two workers. Source records are written twice, and so may be what a task writes outside
+    Kafka.
 
     How to find out: the elected protocol is compatible or sessioned now, or it is default while
     some worker offers more (--request-log across a rebalance, or --client-log of its start).
 
     How to fix it: stop every worker, then start all with connect.protocol=eager. Where some are
-    eager already, restart the others as soon as can be, or stop them together.
+    eager already, restart the others as soon as possible, or stop them together.
     """
     if not context.planning or context.group.protocol_type != "connect" or context.goal != EAGER:
         return
     if context.group.assignor in INCREMENTAL:
         if len(context.members) > 1:
             yield found(
-                "restarted one by one with eager, workers run tasks twice: those that are not "
-                "restarted yet do not stop what the first eager rebalance gives to others.",
+                "workers run tasks twice if they are restarted one by one with eager: those not "
+                "yet restarted do not stop what the first eager rebalance assigns to others.",
                 members=context.members,
                 before_step=1,
                 fix=cut_over_fix(context, context.members, change="connect.protocol=eager"),
             )
         return
-    change = "Look at the workers' own logs; set connect.protocol=eager on each."
+    change = "Check the workers' own logs; set connect.protocol=eager on each."
     more = {
         answer: [f for f in context.members if offers(context, f, INCREMENTAL) is answer]
         for answer in Tri
     }
     if more[Tri.YES]:
         yield found(
-            f"{context.named(more[Tri.YES])} may run tasks that other workers run too: they offer "
-            "more than eager, and do not stop everything when a group turns eager.",
+            f"{context.named(more[Tri.YES])} may run tasks that other workers run too: such a "
+            "worker offers more than eager, and does not stop everything when the group becomes "
+            "eager.",
             members=more[Tri.YES],
             before_step=1,
             fix=restart_fix(context, more[Tri.YES], change=change),
         )
     elif more[Tri.CANNOT_TELL]:
         yield found(
-            f"{context.named(more[Tri.CANNOT_TELL])}: whether they offer more than eager is not "
-            "known; if the group turned eager while they ran, they may run tasks twice.",
+            f"{context.named(more[Tri.CANNOT_TELL])} may run tasks that other workers run too, if "
+            "the group became eager while they ran: no evidence shows whether they offer more than "
+            "eager.",
             members=more[Tri.CANNOT_TELL],
             result=Tri.CANNOT_TELL,
             before_step=1,
