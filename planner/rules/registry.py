@@ -1,4 +1,4 @@
-"""Rules: how a rule is declared, what it declares of itself, and all rules over one group.
+"""Rules: their declaration, their traits, and the evaluation of all rules on one group.
 
 A rule is a function `(Context) -> iterable of Finding` under `@rule(...)`, alone in a module named
 by its id (`rb102.py`). Its docstring is its documentation: what it means, why it matters, how to
@@ -33,7 +33,7 @@ _registered: Final[dict[str, Rule]] = {}
 
 
 class Trait(StrEnum):
-    """How plans and `rebal verify` treat the findings of a rule, beside its severity."""
+    """The treatment of a rule's findings in plans and `rebal verify`, beside its severity."""
 
     NEXT_START = "next start"
     """It concerns the next start of a member, so it counts after the last step too."""
@@ -56,7 +56,7 @@ class Trait(StrEnum):
 
 
 class Risk(StrEnum):
-    """What a user accepts with `--ignore RULE --reason TEXT`."""
+    """A risk that a user accepts with `--ignore RULE --reason TEXT`."""
 
     TARGET_MISSING = "a list lacks the target"
     UNKNOWN_LISTS = "lists are not known"

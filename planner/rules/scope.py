@@ -1,4 +1,4 @@
-"""What rules share: when they apply, which members a plan still changes, and before which step."""
+"""Conditions that rules share: when they apply, and which members a plan still changes."""
 
 from __future__ import annotations
 

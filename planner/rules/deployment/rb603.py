@@ -18,7 +18,7 @@ from rebal.planner.rules.scope import ahead
     reference="Kubernetes: terminationGracePeriodSeconds; KafkaConsumer.close",
 )
 def grace_period(context: Context) -> Iterator[Finding]:
-    """To close, a consumer finishes its batch, commits, and leaves the group.
+    """A consumer that closes finishes its batch, commits, and leaves the group.
 
     Why it matters: a process that is killed before that does not leave the group. Its partitions
     stop until session.timeout.ms has passed, its old list counts for as long (RB116), and what it

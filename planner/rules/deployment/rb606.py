@@ -31,7 +31,7 @@ def members_missing(context: Context) -> Iterator[Finding]:
     restarts of its containers.
 
     How to fix it: start the missing members with the list of the current step, or lower
-    --expect-members if they do not come back.
+    --expect-members if they are no longer part of the service.
     """
     if context.missing:
         here = len(context.members)
@@ -40,7 +40,7 @@ def members_missing(context: Context) -> Iterator[Finding]:
             f"{'is' if context.missing == 1 else 'are'} not in the group ({here} "
             f"{'is' if here == 1 else 'are'}) and may join with an old assignor list.",
             result=Tri.YES,
-            fix=f"{start_fix(context, ['the missing members'])} If they do not come back: "
-            f"--expect-members {here}.",
+            fix=f"{start_fix(context, ['the missing members'])} If they no longer belong to the "
+            f"service: --expect-members {here}.",
             before_step=narrowing_step(context) if len(context.settled) < here else None,
         )

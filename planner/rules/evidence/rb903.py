@@ -87,7 +87,7 @@ def changed_not_restarted(context: Context) -> Iterator[Finding]:
 
 
 def _started_later(facts: Facts) -> bool:
-    """Was it started after its configuration file was last written, as its own log shows?"""
+    """Return whether its own log shows a start after its configuration file was written."""
     declared, since = facts.member.declared, facts.member.assignors.since
     written = declared.evidence.at if declared is not None else None
     # The file's time and the log's are of two clocks.

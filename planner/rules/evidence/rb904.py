@@ -70,7 +70,7 @@ def rejected(context: Context) -> Iterator[Finding]:
 
 
 def _stranger(context: Context) -> str:
-    """Return the kind of the group where its members are no plain consumers."""
+    """Return a clause that names the type of a group of other programs than consumers."""
     if context.group.protocol_type == "connect":
         return ": this is a group of Connect workers"
     return ": this is a Kafka Streams group" if context.streams else ""

@@ -17,7 +17,7 @@ from rebal.planner.rules.scope import still_classic, to_consumer
     reference="KIP-848; Kafka upgrade notes for 4.0 (UnreleasedInstanceIdException)",
 )
 def instance_id_in_use(context: Context) -> Iterator[Finding]:
-    """Of two processes with one instance id, KIP-848 rejects the newer; classic fences the older.
+    """KIP-848 rejects the newer of two processes with one instance id; classic fences the older.
 
     Why it matters: a roll-out that starts the new process before the old one has left (a surge, or
     an old one that hangs) worked because the old one was fenced. Under KIP-848 the new one fails at

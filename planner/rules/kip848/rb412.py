@@ -23,8 +23,8 @@ def no_kip848_client(context: Context) -> Iterator[Finding]:
     """A member's client library, or this version of it, does not support KIP-848.
 
     Why it matters: the client ignores the setting or rejects it, and the member stays on the
-    classic protocol or does not start. A group with both kinds of members works, but the move is
-    not complete, and the broker keeps the classic members' lists and timeouts.
+    classic protocol or does not start. A group with classic and KIP-848 members works, but the move
+    is not complete, and the broker keeps the classic members' lists and timeouts.
 
     How to find out: the client software in the broker's request log or in the members' own logs.
 

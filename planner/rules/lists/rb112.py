@@ -84,6 +84,6 @@ def _which(context: Context, name: str) -> str:
 
 
 def _runs_somewhere(context: Context, ends: Sequence[str]) -> bool:
-    """Is a member seen to run a list with all of these?"""
+    """Return whether a member is known to run a list with all of these."""
     known = (facts.member.assignors for facts in context.members)
     return any(one.knowledge is Knowledge.EXACT and set(ends) <= set(one.list) for one in known)

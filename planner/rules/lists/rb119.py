@@ -65,7 +65,7 @@ def _mislabelled(facts: Facts) -> bool:
 
 
 def _strict(facts: Facts) -> Tri:
-    """Does this member's client, when it leads, insist on what a v1 subscription must have?"""
+    """Return whether this member's client, as leader, needs what a v1 subscription must have."""
     if facts.family is None:
         return Tri.CANNOT_TELL if set(facts.candidates) & set(_STRICT) else Tri.NO
     first = _STRICT.get(facts.family)

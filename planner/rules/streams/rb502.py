@@ -88,7 +88,7 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
 
 
 def _printed(facts: Facts) -> str | None:
-    """What it runs with, where its log says so; empty where that is nothing."""
+    """Return upgrade.from as the log of the running instance shows it; None if unset or no log."""
     return facts.member.ran.upgrade_from if facts.member.ran is not None else None
 
 

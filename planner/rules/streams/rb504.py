@@ -39,7 +39,7 @@ def connect(context: Context) -> Iterator[Finding]:
     now = context.group.assignor
     eager = [f for f in context.members if offers(context, f, INCREMENTAL) is Tri.NO]
     runs = {
-        "default": "all workers run eager and stop all tasks at each rebalance",
+        "default": "all workers run eager: every rebalance stops all tasks",
         "compatible": "the workers rebalance incrementally, and not every worker offers sessioned",
         "sessioned": "the workers rebalance incrementally",
     }.get(now or "", "the protocol of the workers is unknown")
