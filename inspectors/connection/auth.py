@@ -1,8 +1,8 @@
-"""SASL/OAUTHBEARER as it is set: where tokens come from (KIP-768, KIP-1139), `oauth_of`.
+"""Authentication: the JAAS line, OAUTHBEARER settings and OAuth 2 tokens (KIP-768, KIP-1139).
 
-Java's spelling and librdkafka's are both taken. A token comes from an OAuth 2 endpoint by client
-credentials, or from a file that something else keeps fresh (`sasl.oauthbearer.token.endpoint.url`
-with `file:`). What a token is for, inspectors/connection/tokens.py has.
+Java's spelling of the settings and librdkafka's are both accepted. A token comes from an OAuth 2
+endpoint by client credentials, or from a file that another program keeps fresh
+(`sasl.oauthbearer.token.endpoint.url=file:///…`).
 """
 
 from __future__ import annotations
@@ -62,11 +62,12 @@ NO_UNSIGNED: Final = "unsigned tokens are for tests only: give a token endpoint 
 
 
 class OAuth(msgspec.Struct, frozen=True, kw_only=True):
-    """Where tokens come from; its repr leaves the secret out.
+    """The source of OAUTHBEARER tokens; its repr leaves the secret out.
 
-    `file` is a token's file, read again at each login; else `url` is the endpoint, whose
-    certificate is checked against the authority in `ca` (None: the system's). `extensions` are SASL
-    extensions (KIP-342). `encode`: the client's id and secret are URL-encoded (KIP-1049).
+    `file` is a token file that is read at each login. Otherwise `url` is the token endpoint, whose
+    certificate is checked against the authority in `ca` (None: the system's authorities).
+    `extensions` are SASL extensions (KIP-342). With `encode` the client id and secret are
+    URL-encoded (KIP-1049).
     """
 
     file: str | None = None
@@ -82,20 +83,20 @@ class OAuth(msgspec.Struct, frozen=True, kw_only=True):
         return f"OAuth({self.who})"
 
     def __rich_repr__(self) -> Any:
-        """What rich prints: as little as repr."""
+        """Yield the repr, so that rich prints no more than it does."""
         yield repr(self)
 
     @property
     def who(self) -> str:
-        """Whose token it is, as far as the settings say."""
+        """The owner of the token, as far as the settings name it."""
         return f"the token in {self.file}" if self.file else f"client {self.client_id}"
 
 
 def oauth_of(settings: Mapping[str, str]) -> OAuth:
-    """What the settings say of tokens.
+    """Return the token source that the settings describe.
 
     Raises:
-        SettingError: no place where a token comes from, or one that cannot be used.
+        SettingError: no token source, or one that cannot be used.
     """
     if settings.get(_METHOD, "oidc").strip().lower() != "oidc":
         raise SettingError(f"{_METHOD}: {NO_UNSIGNED}.")
@@ -129,10 +130,10 @@ def oauth_of(settings: Mapping[str, str]) -> OAuth:
 
 
 def of_jaas(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of `OAuthBearerLoginModule` as settings.
+    """Return the options of `OAuthBearerLoginModule` as settings.
 
     Raises:
-        SettingError: they ask for unsigned tokens.
+        SettingError: the options ask for unsigned tokens.
     """
     if any(name.startswith("unsecured") for name in options):
         raise SettingError(f"sasl.jaas.config: {NO_UNSIGNED}.")
@@ -194,13 +195,14 @@ _REFUSED: Final = {
 
 
 def parse_jaas(text: str, mechanism: str | None) -> dict[str, str]:
-    """The login of a `PlainLoginModule`, `ScramLoginModule` or `OAuthBearerLoginModule` line.
+    """Return the login settings of a `sasl.jaas.config` line.
 
-    `mechanism` is `sasl.mechanism` (None: not set yet); the module must be the one it needs.
+    Supported are `PlainLoginModule`, `ScramLoginModule` and `OAuthBearerLoginModule`. `mechanism`
+    is `sasl.mechanism` (None: not set yet); the login module must serve it.
 
     Raises:
-        SettingError: another login module (named), a module that does not fit the mechanism, or
-            text that is not a JAAS line. The text itself is never shown: it holds the password.
+        SettingError: another login module, a module that does not serve the mechanism, or text that
+            is no JAAS line. The text is never shown: it holds the password.
     """
     match = _CONFIG.match(text)
     if match is None:
@@ -247,7 +249,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 
 
 class Token(msgspec.Struct, frozen=True):
-    """One access token; `expires` and `renew` are seconds of the epoch. Never print it."""
+    """One access token; `expires` and `renew` are seconds since 1970. Never print it."""
 
     value: str
     expires: float
@@ -262,11 +264,14 @@ _LOCK: Final = threading.Lock()
 
 
 def token_of(oauth: OAuth, timeout: float) -> Token:
-    """A token that is good now, and for `timeout` seconds more where the endpoint gives such ones.
+    """Return a token that is valid for `timeout` seconds, if the endpoint gives such tokens.
+
+    A token from an endpoint is used for four fifths of its life, as Java's client does, and never
+    when it could expire before the operation ends: the broker would close the connection (KIP-368).
+    A token file is read at each login.
 
     Raises:
-        ConnectError: the endpoint or the file gives none within `timeout` seconds, or an expired
-            one.
+        ConnectError: the endpoint or the file gives no valid token within `timeout` seconds.
     """
     if oauth.file is not None:
         return _from_file(oauth.file)
@@ -278,7 +283,7 @@ def token_of(oauth: OAuth, timeout: float) -> Token:
 
 
 def forget(oauth: OAuth) -> None:
-    """A broker has refused the token that was kept: the next login takes a new one."""
+    """Drop the token that a broker rejected, so that the next login requests a new one."""
     with _LOCK:
         _KEPT.pop(oauth, None)
 
@@ -322,7 +327,7 @@ def _from_endpoint(oauth: OAuth, timeout: float) -> Token:
 
 
 def _request(oauth: OAuth) -> urllib.request.Request:
-    """A client credentials grant (RFC 6749, section 4.4)."""
+    """Return a client credentials grant (RFC 6749, section 4.4)."""
     form = {"grant_type": "client_credentials"}
     if oauth.scope is not None:
         form["scope"] = oauth.scope
@@ -336,10 +341,10 @@ def _request(oauth: OAuth) -> urllib.request.Request:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would take the secret to an address that nobody named."""
+    """A handler that follows no redirect: the secret goes to the configured address only."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """None: it is an answer like any other."""
+        """Return None, so that the redirect is treated as an error response."""
 
 
 def _opener(oauth: OAuth) -> urllib.request.OpenerDirector:
@@ -351,7 +356,7 @@ def _opener(oauth: OAuth) -> urllib.request.OpenerDirector:
 
 
 def _reason(error: HTTPError) -> str:
-    """The status, and the endpoint's own error code (RFC 6749, section 5.2)."""
+    """Return the HTTP status and the endpoint's own error code (RFC 6749, section 5.2)."""
     try:
         code = json.loads(error.read(_MOST)).get("error")
     except (OSError, HTTPException, ValueError, AttributeError):
@@ -369,7 +374,7 @@ def _token(text: object, life: float | None, problem: str) -> Token:
 
 
 def claims_of(text: str) -> dict[str, Any]:
-    """The claims of a JWT; none for a token that only its issuer can read."""
+    """Return the claims of a JWT; empty for a token that only its issuer can read."""
     parts = text.split(".")
     if len(parts) != 3:
         return {}

@@ -1,12 +1,13 @@
-"""One description of how to reach a cluster, for both Kafka clients: `resolve` makes it.
+"""One connection description for both Kafka clients: `resolve` makes a `ClusterConfig`.
 
-A setting is taken from the first of: flags (-b, --command-config, --profile, --timeout),
-`-X key=value`, the environment, the profile, the client.properties file. The environment's
-variables are REBAL_BOOTSTRAP, REBAL_COMMAND_CONFIG, REBAL_PROFILE, REBAL_CONFIG (the path of the
-user's config file) and, for any key of client.properties, `REBAL_X_` and the key in capitals with
-`_` for `.`: REBAL_X_SASL_PASSWORD sets `sasl.password`.
+The first of these sources that sets a key wins: flags (-b, --command-config, --profile,
+--timeout), `-X key=value`, the environment, the profile, the client.properties file.
 
-The user's config file is YAML, `~/.config/rebal/config.yaml` by default:
+Environment variables are REBAL_BOOTSTRAP, REBAL_COMMAND_CONFIG, REBAL_PROFILE, REBAL_CONFIG (the
+path of the user's config file) and REBAL_X_ followed by any key of client.properties in capitals,
+with `_` for `.`: REBAL_X_SASL_PASSWORD sets `sasl.password`.
+
+The user's config file is YAML, by default `~/.config/rebal/config.yaml`:
 
     profiles:
       prod:
@@ -36,11 +37,11 @@ Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach one cluster; secrets are in it, so its repr leaves them out.
+    """The connection settings of one cluster, secrets included; its repr leaves the secrets out.
 
     `timeout_ms` is the total time of one operation. `ca`, `certificate` and `key` are PEM, in a
-    file or inline; `pkcs12` is a keystore file that only librdkafka reads. `oauth` is where the
-    tokens of OAUTHBEARER come from, which has no user name.
+    file or inline. `pkcs12` is a keystore file that only librdkafka reads. `oauth` is the token
+    source of OAUTHBEARER, which has no user name.
     """
 
     bootstrap: str
@@ -63,31 +64,31 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
         return f"ClusterConfig({self.bootstrap}, {self.protocol}{login}, {self.timeout_ms} ms)"
 
     def __rich_repr__(self) -> Any:
-        """What rich prints: as little as repr."""
+        """Yield the repr, so that rich prints no more than it does."""
         yield repr(self)
 
     @property
     def who(self) -> str | None:
-        """Who logs in with SASL, as far as the settings say."""
+        """The user that logs in with SASL, as far as the settings name it."""
         return self.oauth.who if self.oauth is not None else self.username
 
     @property
     def tls(self) -> bool:
-        """Whether the connection is encrypted."""
+        """True if the connection is encrypted."""
         return self.protocol in ("SSL", "SASL_SSL")
 
     @property
     def sasl(self) -> bool:
-        """Whether the client logs in with SASL."""
+        """True if the client logs in with SASL."""
         return self.protocol.startswith("SASL_")
 
     @property
     def servers(self) -> tuple[tuple[str, int], ...]:
-        """The bootstrap servers as (host, port)."""
+        """The bootstrap servers as pairs of host and port."""
         return parse_servers(self.bootstrap)
 
     def scrub(self, text: str) -> str:
-        """`text` (a client library's own words) without any secret of this description."""
+        """Return a client library's text with each secret of this description masked."""
         secrets = [self.password, self.key_password, self.pkcs12_password]
         secrets += [self.oauth.client_secret] if self.oauth is not None else []
         secrets += [pem.inline for pem in (self.key, self.certificate, self.ca) if pem]
@@ -105,11 +106,11 @@ def resolve(  # noqa: PLR0917 - the sources of settings, in no order of rank
     env: Mapping[str, str],
     timeout_ms: int,
 ) -> ClusterConfig:
-    """The description that flags, `-X` overrides, environment, profile and file give together.
+    """Return the connection description that all sources of settings give together.
 
     Raises:
-        SettingError: a file that cannot be read, a key that is not known, a value that does not
-            fit, something neither client supports, or no bootstrap server at all.
+        SettingError: a file that cannot be read, an unknown key, a wrong value, a setting that
+            neither client supports, or no bootstrap server.
     """
     if timeout_ms < 1:
         raise SettingError("--timeout: expected a time above zero.")
@@ -136,10 +137,10 @@ def resolve(  # noqa: PLR0917 - the sources of settings, in no order of rank
 
 
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
-    """`"a:9092, [::1]:9093, SSL://b"` → hosts and ports (9092 where none is given).
+    """Return the hosts and ports in `"a:9092, [::1]:9093, SSL://b"`; the default port is 9092.
 
     Raises:
-        SettingError: an entry that is no host and port.
+        SettingError: an entry that is not HOST:PORT.
     """
     found: list[tuple[str, int]] = []
     for entry in (part.strip() for part in text.split(",")):

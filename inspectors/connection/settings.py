@@ -1,4 +1,4 @@
-"""Settings by Kafka's names: spellings unified, layers merged, unknown keys refused by name."""
+"""Kafka's client settings: one spelling for each key, layers merged, values checked."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Pem(msgspec.Struct, frozen=True):
-    """PEM text: inline, or in a file; its repr never shows the text."""
+    """PEM text, inline or in a file; its repr never shows the text."""
 
     file: str | None = None
     inline: str | None = None
@@ -91,15 +91,15 @@ class Pem(msgspec.Struct, frozen=True):
         return f"Pem({self.file or 'inline'})"
 
     def __rich_repr__(self) -> Any:
-        """What rich prints: as little as repr."""
+        """Yield the repr, so that rich prints no more than it does."""
         yield repr(self)
 
 
 def layer(raw: Mapping[str, str], where: str) -> Settings:
-    """`raw` with one spelling per key and without keys that change nothing.
+    """Return `raw` with one spelling for each key and without the keys that rebal ignores.
 
     Raises:
-        SettingError: a key that is not known or not supported; names it and `where` it stands.
+        SettingError: an unknown or unsupported key; names the key and `where` it is set.
     """
     made: Settings = {}
     for raw_key, value in raw.items():
@@ -126,10 +126,10 @@ def layer(raw: Mapping[str, str], where: str) -> Settings:
 
 
 def merge(layers: Sequence[Settings]) -> Settings:
-    """The layers as one, later ones winning.
+    """Return all layers as one; a later layer wins.
 
-    A layer that says where trust or the client's identity comes from replaces all that earlier
-    layers said of it (a PEM over a JKS store); a password alone only replaces the password.
+    A layer that sets a trust store or a client identity replaces all earlier settings of it, for
+    example a JKS store by a PEM file. A layer with only a password replaces only the password.
     """
     mechanism = next((m for one in reversed(layers) if (m := one.get("sasl.mechanism"))), None)
     merged: Settings = {}
@@ -147,10 +147,10 @@ def merge(layers: Sequence[Settings]) -> Settings:
 
 
 def typed(settings: Settings) -> dict[str, Any]:
-    """The fields of ClusterConfig (all but bootstrap and timeout) that `settings` give.
+    """Return the fields of `ClusterConfig`, except bootstrap and timeout, that `settings` give.
 
     Raises:
-        SettingError: a value that does not fit, a store that cannot be read, a missing login.
+        SettingError: a wrong value, a store that cannot be read, or a missing login.
     """
     protocol = settings.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in _PROTOCOLS:
@@ -212,7 +212,7 @@ def _inline(settings: Settings, key: str) -> Pem | None:
 
 
 def _store_type(settings: Settings, store: str) -> str:
-    """The store's type: as set, else by the file's ending, else Java's default JKS."""
+    """Return the store's type: the setting, else by the file's suffix, else Java's default JKS."""
     kind = settings.get(f"ssl.{store}.type", "").strip().upper()
     if kind:
         return kind

@@ -1,4 +1,4 @@
-"""ClusterConfig in the two Kafka clients' own words."""
+"""A `ClusterConfig` as the settings of librdkafka and of kafka-python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rebal.inspectors.errors import SettingError
 
 
 def to_confluent(config: ClusterConfig) -> dict[str, Any]:
-    """librdkafka's settings; its waits stay within `timeout_ms`."""
+    """Return librdkafka's settings; secrets are in them, so never print them."""
     made: dict[str, Any] = {
         "bootstrap.servers": config.bootstrap,
         "client.id": CLIENT_ID,
@@ -53,7 +53,9 @@ def to_confluent(config: ClusterConfig) -> dict[str, Any]:
 
 
 def to_kafka_python(config: ClusterConfig) -> dict[str, Any]:
-    """kafka-python's settings, with a ready `ssl_context`; without what gives a login its token.
+    """Return kafka-python's settings; secrets are in them, so never print them.
+
+    TLS is a ready `ssl_context`. The token source of OAUTHBEARER is not part of the settings.
 
     Raises:
         SettingError: a PKCS12 keystore (Python's TLS reads PEM only), or a PEM that does not load.
@@ -78,7 +80,7 @@ def to_kafka_python(config: ClusterConfig) -> dict[str, Any]:
 def _token_for_librdkafka(
     oauth: OAuth, timeout_ms: int, _: str
 ) -> tuple[str, float, str, dict[str, str]]:
-    """Token, its end in seconds of the epoch, principal (not used by brokers), extensions."""
+    """Return the token, its end in seconds since 1970, an unused principal, the extensions."""
     token = token_of(oauth, timeout_ms / 1000)
     return token.value, token.expires, "", dict(oauth.extensions)
 
@@ -123,10 +125,10 @@ def _why(error: OSError) -> str:
 
 @contextmanager
 def _as_file(pem: Pem) -> Iterator[str]:
-    """A path to the PEM; Python's TLS loads a key from a path only.
+    """Yield a path to the PEM, because Python's TLS loads a key only from a path.
 
-    Inline text goes to memory, never to a disk; where the system cannot do that (it is Linux's),
-    a file of the operator's own is asked for.
+    Inline text goes to an anonymous file in memory, never to a disk. Only Linux has such files;
+    elsewhere the operator must give a file.
     """
     if pem.file is not None:
         yield pem.file

@@ -1,8 +1,8 @@
-"""The consumers that a process's settings describe, whatever prefixes and spellings they use.
+"""The consumers that the settings of one process declare, in any prefix and spelling.
 
-Keys are taken apart into words, so that `spring.kafka.consumer.group-id`,
-`spring.kafka.consumer.properties.group.id`, `SPRING_KAFKA_CONSUMER_GROUPID` and `kafka.groupId`
-are all a scope and `group.id`. One scope is one consumer.
+Keys are split into words: `spring.kafka.consumer.group-id`, `SPRING_KAFKA_CONSUMER_GROUPID`,
+`spring.kafka.consumer.properties.group.id` and `kafka.groupId` are each a scope and `group.id`. One
+scope is one consumer.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Timeouts(TypedDict):
 
 @dataclass(frozen=True)
 class Client:
-    """One consumer as its settings say; what is None is not set, or not known (see `notes`).
+    """One consumer as its settings declare it; None is not set, or not known.
 
     Timeouts are in milliseconds.
     """
@@ -151,7 +151,7 @@ def clients_in(layers: Sequence[Flat], environment: Environment, note: Note) -> 
 
 
 def _worker(beside: Flat, environment: Environment, note: Note) -> Client | None:
-    """The Connect worker of these settings: its list is what connect.protocol makes it offer."""
+    """Return the Connect worker of these settings; connect.protocol determines its list."""
     known: dict[str, str | None] = {}
     for key, raw in beside.items():
         # Images for containers write CONNECT_GROUP_ID and CONNECT_CONNECT_PROTOCOL.
@@ -182,7 +182,7 @@ def _worker(beside: Flat, environment: Environment, note: Note) -> Client | None
 
 
 def _with_lists(layer: Flat) -> Flat:
-    """`key[0]`, `key[1]`, … of a properties file as one comma-separated `key`."""
+    """Return the layer with `key[0]`, `key[1]`, … joined to one comma-separated `key`."""
     flat: Flat = {}
     for key, value in layer.items():
         index = _INDEX.search(key)
@@ -284,7 +284,7 @@ def _client(
 
 
 def _timeouts(known: Mapping[str, str | None]) -> _Timeouts:
-    """In milliseconds; Kafka's own keys take no unit, and the others none without one."""
+    """Return the timeouts in milliseconds; Kafka's keys have no unit, a framework's need one."""
     return {
         "session_timeout_ms": _milliseconds(known, _CLASSIC_ONLY[1]),
         "max_poll_interval_ms": _milliseconds(known, _POLL),
@@ -306,7 +306,7 @@ def _entries(value: str) -> list[str]:
 
 
 def _family(entries: list[str], spring: bool, beside: Flat) -> str | None:
-    """Java has class names in its lists, librdkafka short names under Kafka's dotted key."""
+    """Return the client family: Java lists class names, librdkafka short names (dotted key)."""
     if spring or any(entry.startswith("org.apache.kafka.") for entry in entries):
         return "java"
     dotted = any(key == _STRATEGY or key.endswith("." + _STRATEGY) for key in beside)
@@ -318,7 +318,7 @@ def _family(entries: list[str], spring: bool, beside: Flat) -> str | None:
 
 
 def _merged(found: list[Client]) -> list[Client]:
-    """Consumers of one process and one group whose settings do not contradict are one."""
+    """Return the consumers, those of one group merged if their settings do not contradict."""
     merged: list[Client] = []
     for client in found:
         for index, other in enumerate(merged):

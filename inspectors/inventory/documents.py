@@ -1,4 +1,4 @@
-"""Texts of configuration files as documents: properties, YAML, JSON, environment files."""
+"""Configuration files as documents: properties, YAML, JSON, environment files."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
 def span_ms(text: str) -> int | None:
-    """A time with its unit, in milliseconds; None for anything else, and for one that is zero."""
+    """Return a time with its unit in milliseconds; None for any other text, and for zero."""
     match = _SPAN.fullmatch(text.strip())
     found = _UNIT.findall(match[1].lower()) if match else []
     return sum(int(number) * _UNITS[unit] for number, unit in found) or None
 
 
 def words(key: str) -> tuple[str, ...]:
-    """The words of a key in any spelling: `spring.kafka.consumer.group-id`, `groupId`, `GROUP_ID`.
+    """Return the words of a key: `spring.kafka.consumer.group-id`, `groupId`, `GROUP_ID`.
 
-    A part without lower-case letters is one word per underscore, as in an environment variable.
+    A part without lower-case letters is one word for each underscore, as in environment variables.
     """
     return tuple(word.lower() for word in _WORD.findall(key))
 
 
 def flatten(tree: Tree) -> Flat:
-    """A nested document as `a.b[0].c` → text; lists of plain values are joined by commas.
+    """Return a nested document as `a.b[0].c` → text; lists of plain values are joined by commas.
 
-    YAML merge keys (`<<`) are followed; what is null or empty is left out.
+    YAML merge keys (`<<`) are followed; null and empty values are left out.
 
     Raises:
         _OverflowError: nested deeper than any configuration, or made too large by YAML aliases.
@@ -86,10 +86,10 @@ Lookup = Callable[[str], str | None]
 
 
 class Environment:
-    """What a placeholder may name: the settings beside it, and the process's environment.
+    """The values that a placeholder may name: settings of the same file, and environment variables.
 
-    `variables` None: nobody knows the environment, so no default can be taken for sure. A value
-    None is a variable that is set, to something not known (a Secret's).
+    If `variables` is None, the environment is not known, and defaults are not certain. A variable
+    with the value None is set to something unknown, such as a Secret.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Environment:
         self._complete = complete
 
     def resolve(self, text: str, beside: Flat, depth: int = 0) -> str | None:
-        """`text` with its placeholders replaced; None when one of them is not known."""
+        """Return `text` with its placeholders replaced; None if one of them is not known."""
         failed = False
 
         def replace(match: re.Match[str]) -> str:
@@ -139,7 +139,7 @@ _SEPARATOR: Final = re.compile(r"[#!]---\s*\Z")
 
 
 class UnreadableDocument(DocumentError):  # noqa: N818 - named for what it is, as its base is
-    """A text that is no document of its format; `reason` is a clause for other sentences."""
+    """A text that cannot be parsed in its format; `reason` is a clause for other sentences."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name}: {reason}.")
@@ -152,9 +152,9 @@ class _OverflowError(Exception):
 
 @dataclass(frozen=True)
 class Document:
-    """One document of a file: a Kubernetes object (`resource`), or settings made flat.
+    """One document of a file: a Kubernetes object (`resource`), or flat settings.
 
-    `profile` is the Spring profile that the settings are for; None: always.
+    `profile` is the Spring profile of the settings; None: every profile.
     """
 
     settings: Flat
@@ -163,10 +163,10 @@ class Document:
 
 
 def documents(text: str, name: str) -> list[Document]:
-    """The documents in the file called `name`; its ending says the format, else the text does.
+    """Return the documents in the file `name`; its suffix shows the format, else the text does.
 
     Raises:
-        UnreadableDocument: not the format, or nothing that looks like settings.
+        UnreadableDocument: a wrong format, or no settings.
     """
     if "\x00" in text:
         raise UnreadableDocument(name, "is a binary file; name a properties, YAML or JSON file")
@@ -208,7 +208,7 @@ def _trees(trees: list[Tree], name: str, profile: str | None) -> list[Document]:
 
 
 def _items(tree: Tree, depth: int) -> Iterator[Tree]:
-    """A Kubernetes List as its items (`kubectl get … -o yaml` gives one)."""
+    """Yield the items of a Kubernetes List (from `kubectl get … -o yaml`), or the tree itself."""
     if isinstance(tree, dict) and str(tree.get("kind", "")).endswith("List") and depth < 4:
         items = tree.get("items")
         for item in items if isinstance(items, list) else []:
@@ -258,7 +258,7 @@ def _texts(value: Any, depth: int) -> Tree:
 
 
 def _properties(text: str, profile: str | None) -> list[Document]:
-    """Java's properties format (and `KEY=value` of environment files); `#---` parts documents."""
+    """Return the documents of a properties or environment file; `#---` separates documents."""
     made: list[Document] = []
     flat: Flat = {}
     for _, line in logical_lines(text):

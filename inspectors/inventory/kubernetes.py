@@ -1,8 +1,8 @@
-"""Kubernetes workloads: what `kubectl get deploy,sts,cm -o yaml` says of the next start.
+"""The consumers that Kubernetes workloads declare, from `kubectl get deploy,sts,cm -o yaml`.
 
-Resolved are container environments (also from ConfigMaps of the same input), mounted ConfigMap
-files, and `--key=value` / `-Dkey=value` arguments. Secrets are never read: what comes from one is
-not known.
+Container environments (also from ConfigMaps of the same input), mounted ConfigMap files, and
+`--key=value` and `-Dkey=value` arguments are resolved. Secrets are never read: a value from a
+Secret is not known.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _ABOUT_KAFKA: Final = re.compile(r"kafka|group[.\-]?id|partition.assignment", re
 
 @dataclass(frozen=True)
 class Workload:
-    """One consumer of one container, in `replicas` pods (None: not said).
+    """One consumer of one container, in `replicas` pods (None: not declared).
 
-    `where` names the object, and the pod where each is declared on its own: equal places are
+    `where` names the object, and the pod if each pod is declared on its own. Equal places are
     counted once.
     """
 
@@ -49,16 +49,16 @@ class Workload:
 
 @dataclass
 class Workloads:
-    """The consumers of all workloads, the ConfigMap files nobody mounts, and notes."""
+    """The consumers of all workloads and of unmounted ConfigMap files, with notes."""
 
     found: list[Workload] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def workloads_in(resources: Sequence[tuple[str, Resource]]) -> Workloads:
-    """The consumers of the workloads in `resources`, pairs of a source's name and an object.
+    """Return the consumers of the workloads in `resources`, pairs of a source's name and an object.
 
-    ConfigMap files that no workload of the input uses are read as files on their own.
+    A ConfigMap that no workload of the input uses is read like files on their own.
     """
     made = Workloads()
     maps: dict[tuple[str, str], tuple[str, Resource]] = {}
@@ -100,7 +100,7 @@ def _workload(
 def _instances(
     client: Client, where: str, resource: Resource, spec: Resource
 ) -> Iterator[Workload]:
-    """One workload; one per pod where a StatefulSet's pod name is in the client's ids."""
+    """Yield one workload, or one for each pod if the client's ids contain the pod's name."""
     kind = resource.get("kind")
     replicas = _number(spec.get("replicas"))
     surge = _max_surge(spec, str(kind))
@@ -129,7 +129,7 @@ def _with_pod_name(client: Client, pod_name: str | None) -> Client:
 
 
 def _max_surge(spec: Resource, kind: str) -> str | None:
-    """Kubernetes' defaults: a Deployment rolls with 25 %, the others replace pods one by one."""
+    """Return maxSurge; its default is 25 % for a Deployment and 0 for the others."""
     strategy = _object(spec.get("strategy") or spec.get("updateStrategy"))
     if strategy.get("type") in ("Recreate", "OnDelete"):
         return "0"
@@ -156,7 +156,7 @@ def _loose_map(source: str, resource: Resource, made: Workloads) -> None:
 
 
 class _Container:
-    """One container's settings, from what it mounts to what overrides it."""
+    """One container's settings, from its mounted files to the arguments that override them."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class _Container:
         return Environment(self._variables, self._complete)
 
     def layers(self) -> list[Flat]:
-        """Mounted files (a profile's after the base), environment, inline JSON, arguments."""
+        """Return mounted files (profiles after the base), environment, inline JSON, arguments."""
         named: Flat = {
             key: _NOT_KNOWN if value is None else value for key, value in self._variables.items()
         }
@@ -237,7 +237,7 @@ class _Container:
         return found
 
     def _expand(self, value: str) -> str | None:
-        """`$(NAME)` of variables defined before; others stay as they are (KEP: dependent env)."""
+        """Return `value` with each `$(NAME)` of an earlier variable replaced."""
         failed = False
 
         def replace(match: re.Match[str]) -> str:

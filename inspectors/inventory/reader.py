@@ -1,9 +1,9 @@
-"""The inventory: what the NEXT start of a service's consumers will use, from its configuration.
+"""The inventory: the configuration that the NEXT start of a service's consumers will use.
 
-Reads Java and Spring properties, Spring YAML, librdkafka-style JSON/YAML/properties, directories
-of them, and `kubectl get deploy,sts,cm -o yaml|json`. What is read is *declared*: it says nothing
-of the processes that run now. Only the keys that identify a consumer and choose its assignors are
-kept; no other value of a file is ever part of the result or of a message.
+Reads Java and Spring properties, Spring YAML, librdkafka-style JSON, YAML and properties, folders
+of them, and `kubectl get deploy,sts,cm -o yaml|json`. The result is *declared*: it proves nothing
+about running processes. Only the keys that identify a consumer and choose its assignors are kept;
+no other value of a file reaches the result or a message.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _MOST_FILES: Final = 5000
 
 
 class InventoryReading(Record, frozen=True, kw_only=True):
-    """What the files declare, and one sentence for each thing that could not be understood."""
+    """The consumers that files declare, with a note for each value that is not known."""
 
     declared: tuple[Declared, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def read_inventory(path: Path) -> InventoryReading:
-    """The consumers declared in a file, in every file of a directory, or on standard input (`-`).
+    """Return the consumers declared in a file, in a directory's files, or on standard input (`-`).
 
     Raises:
-        DocumentError: the path is missing or unreadable, or the one file that it names is no
-            configuration. In a directory a bad file is a note and the others are read.
+        DocumentError: the path is missing or unreadable, or the only file is no configuration. In a
+            directory a bad file becomes a note, and the others are read.
     """
     alone = str(path) == "-" or not path.is_dir()
     files = files_in([path])
@@ -97,7 +97,7 @@ def _text_of(file: Path) -> str:
 
 
 def _of_files(process: list[tuple[str, Document]], notes: list[str]) -> Iterator[Declared]:
-    """The consumers of one process's files: without a profile, and with each one that matters."""
+    """Yield the consumers of one process's files, without and with each profile that differs."""
     base = [(name, document.settings) for name, document in process if document.profile is None]
     plain = _clients(base, None, notes)
     yield from plain
@@ -126,7 +126,7 @@ def _clients(
 
 
 def _written(name: str) -> datetime | None:
-    """When the file was last written; None for what is no file."""
+    """Return the time of the file's last change; None if it is no file."""
     try:
         return datetime.fromtimestamp(int(Path(name).stat().st_mtime), UTC)
     except OSError:

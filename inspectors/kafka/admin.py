@@ -1,8 +1,7 @@
-"""What confluent-kafka's admin client answers: `Admin`, one cluster's librdkafka handle.
+"""confluent-kafka's admin client for one cluster: `Admin`.
 
-librdkafka retries for ever and logs to stderr on its own: here each call ends with its deadline, a
-refused login or an untrusted certificate ends it at once, and the log lines are kept from the
-terminal.
+librdkafka itself retries without end and logs to stderr. Here each call ends at its deadline, a
+rejected login or an untrusted certificate ends it at once, and log lines do not reach the terminal.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ _STATES: Final = {state.name.replace("_", ""): state for state in GroupState}
 
 
 class _Hopeless:
-    """Why no request can succeed, once librdkafka has said so.
+    """The error after which librdkafka cannot succeed, as its error callback reports it.
 
-    It knows nothing of the client that tells it: in a circle of references no client would end, and
-    each has threads and sockets of its own.
+    It holds no reference to the client: a reference cycle would keep the client's threads and
+    sockets alive.
     """
 
     def __init__(self, config: ClusterConfig) -> None:
@@ -56,7 +55,7 @@ class _Hopeless:
         self._oauth = config.oauth
 
     def tell(self, error: Any) -> None:
-        """librdkafka's error callback."""
+        """Keep an authentication or TLS error; this is librdkafka's error callback."""
         if error.name() == "_AUTHENTICATION":
             if self._oauth is not None:
                 forget(self._oauth)
@@ -66,9 +65,9 @@ class _Hopeless:
 
 
 class Admin:
-    """confluent-kafka's admin client for one ClusterConfig; thread-safe.
+    """confluent-kafka's admin client for one `ClusterConfig`; thread-safe.
 
-    Raises (every method that asks):
+    Raises (every method that sends a request):
         ConnectError: librdkafka cannot log in, or does not trust the broker.
         RequestError: the broker's error, or TIMED_OUT.
     """
@@ -86,26 +85,26 @@ class Admin:
             raise ConnectError(f"librdkafka refuses the settings: {message}.", "tls") from None
 
     def close(self) -> None:
-        """End librdkafka's threads and connections; nothing can be asked any more.
+        """Stop librdkafka's threads and close its connections.
 
-        An error that somebody keeps would else keep them, by its traceback.
+        Without this, the traceback of a stored exception would keep them alive.
         """
         del self._client
 
     def groups(self, deadline: Deadline) -> tuple[list[str], list[str]]:
-        """The ids of all groups, and why brokers did not list theirs."""
+        """Return the ids of all groups, and the errors of brokers that did not list theirs."""
         listed = self._wait(self._client.list_consumer_groups(**self._within(deadline)), deadline)
         errors = [self._config.scrub(error.args[0].str()) for error in listed.errors]
         return [group.group_id for group in listed.valid], errors
 
     def cluster(self, deadline: Deadline) -> tuple[str | None, tuple[Broker, ...]]:
-        """The cluster id and its brokers."""
+        """Return the cluster id and its brokers."""
         seen = self._wait(self._client.describe_cluster(**self._within(deadline)), deadline)
         nodes = sorted(seen.nodes, key=lambda node: node.id)
         return seen.cluster_id, tuple(Broker(broker_id=n.id, rack=n.rack) for n in nodes)
 
     def describe(self, group_id: str, deadline: Deadline) -> tuple[Described, str, int]:
-        """The group, and its coordinator's host and port; without what only the bytes tell."""
+        """Return the group, without its subscription bytes, and its coordinator's host and port."""
         futures = self._client.describe_consumer_groups([group_id], **self._within(deadline))
         seen = self._wait(futures[group_id], deadline)
         state = _STATES.get(seen.state.name.replace("_", ""), GroupState.UNKNOWN)
@@ -139,7 +138,7 @@ class Admin:
     def topics(
         self, names: Sequence[str], deadline: Deadline
     ) -> tuple[list[Topic], dict[str, RequestError]]:
-        """The topics that can be described, and the error of each other one."""
+        """Return the topics that this user may describe, and the error of each other topic."""
         found: list[Topic] = []
         failed: dict[str, RequestError] = {}
         if not names:
@@ -163,7 +162,7 @@ class Admin:
         return found, failed
 
     def all_topics(self, deadline: Deadline) -> list[Topic]:
-        """Every topic that this user may describe."""
+        """Return every topic that this user may describe."""
         try:
             seen = self._client.list_topics(timeout=max(0.05, deadline.left()))
         except KafkaException as error:
@@ -171,7 +170,7 @@ class Admin:
         return self.topics(sorted(seen.topics), deadline)[0]
 
     def committed(self, group_id: str, deadline: Deadline) -> dict[tuple[str, int], int | None]:
-        """The committed offset of each partition that has one."""
+        """Return the committed offset of each partition that has one."""
         asked = [ConsumerGroupTopicPartitions(group_id)]
         futures = self._client.list_consumer_group_offsets(asked, **self._within(deadline))
         answer = self._wait(futures[group_id], deadline)
@@ -184,7 +183,7 @@ class Admin:
     def ends(
         self, partitions: Sequence[tuple[str, int]], deadline: Deadline
     ) -> dict[tuple[str, int], int]:
-        """The end offset of each partition that has an answer."""
+        """Return the end offset of each partition whose leader answered."""
         if not partitions:
             return {}
         spec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -206,7 +205,7 @@ class Admin:
     def edges(
         self, topic: str, partitions: int, deadline: Deadline
     ) -> dict[int, tuple[int, int, int]]:
-        """Of each partition: the first offset, the end of what is committed, and the end."""
+        """Return the first offset, the last stable offset and the end offset of each partition."""
         found: list[dict[int, int]] = []
         committed, any_state = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
         for spec, isolation in (
@@ -228,7 +227,7 @@ class Admin:
         return {number: (first[number], stable[number], end[number]) for number in sorted(first)}
 
     def settings(self, broker_id: int, deadline: Deadline) -> Mapping[str, str]:
-        """The broker's configuration that is set or defaulted, sensitive values left out."""
+        """Return the broker's configuration with its defaults, without sensitive values."""
         resource = ConfigResource(ResourceType.BROKER, str(broker_id))
         futures = self._client.describe_configs([resource], **self._within(deadline))
         entries = self._wait(futures[resource], deadline)
@@ -242,7 +241,7 @@ class Admin:
         return {"request_timeout": max(0.05, deadline.left())}
 
     def _wait(self, future: Future[_T], deadline: Deadline) -> _T:
-        """The future's result; polls meanwhile, so that a hopeless connection ends the wait."""
+        """Return the future's result; polling lets a hopeless connection end the wait."""
         while True:
             if self._hopeless.error is not None:
                 raise self._hopeless.error

@@ -1,4 +1,4 @@
-"""What a cluster says beside its groups, as a record that is kept: `SeenBrokers`."""
+"""Facts about a cluster's brokers: coordinator kind, group settings, `SeenBrokers`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SETTINGS: Final = frozenset({"process.roles", "inter.broker.protocol.version"})
 
 
 def coordinator_kind(cluster: Cluster) -> CoordinatorKind:
-    """Which coordinator elects: the Java one since 4.0, and in 3.7..3.9 where it is switched on."""
+    """Return the group coordinator's kind: Java since 4.0, and in 3.7 to 3.9 if enabled."""
     if (cluster.cluster_id or "").startswith("redpanda."):
         return CoordinatorKind.UNKNOWN
     release = _release(cluster.version)
@@ -32,7 +32,7 @@ def coordinator_kind(cluster: Cluster) -> CoordinatorKind:
 
 
 def group_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings that matter to a plan: those of groups, and what tells how brokers are run."""
+    """Return the broker settings that matter to a plan: those of groups, and the broker's role."""
     return {
         name: value
         for name, value in settings.items()
@@ -47,10 +47,10 @@ def _release(version: str | None) -> tuple[int, ...] | None:
 
 
 class SeenBrokers(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """What a cluster said at a time of itself and of its topics.
+    """The brokers and topics of a cluster at a moment.
 
-    `topics` is how many partitions each has, `topic_names` are their names by topic id (KIP-516),
-    `notes` say what could not be read.
+    `topics` maps each topic to its number of partitions, `topic_names` each topic id to the topic's
+    name (KIP-516). `notes` name what could not be read.
     """
 
     at: datetime

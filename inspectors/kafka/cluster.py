@@ -1,8 +1,8 @@
-"""The cluster behind one ClusterConfig, asked with plain requests: `RawCluster`.
+"""Plain requests to the brokers of one cluster: `RawCluster`.
 
-One connection a broker; nothing is retried but the search for a coordinator and its loading, and
-a question that any broker can answer. A broker that cannot be reached costs its own groups a
-timeout once, and never the others.
+There is one connection for each broker. Only three things are retried: the search for a
+coordinator, a request to a coordinator that is loading, and a request that any broker can answer.
+A broker that cannot be reached delays only its own groups, by one timeout.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _CONNECT_ROUNDS: Final = 3
 
 
 def broker_version(connection: Connection) -> str | None:
-    """The broker's release as far as its protocol tells it, e.g. `4.1` or `4.2 or later`.
+    """Return the broker's release as far as its protocol shows it, such as `4.1` or `4.2 or later`.
 
-    A KRaft broker names the newest metadata.version it knows, and each release has its own; else
-    it is the newest release whose requests it all speaks (a release that added none looks like
-    the one before it, hence `or later`).
+    A KRaft broker names the newest metadata.version it supports, and each release has its own. For
+    other brokers the result is the newest release whose requests they all support; a release that
+    added no request looks like the one before it, hence `or later`.
     """
     known = connection.supported_features.get("metadata.version")
     if known in _BY_METADATA_VERSION:
@@ -55,10 +55,10 @@ def broker_version(connection: Connection) -> str | None:
 
 
 class RawCluster:
-    """The cluster behind one ClusterConfig; connections are made when first needed.
+    """The brokers of one `ClusterConfig`; connections are opened when they are first needed.
 
-    Raises (every method that sends):
-        ConnectError: no bootstrap server can be reached or logged in to.
+    Raises (every method that sends a request):
+        ConnectError: no bootstrap server can be reached, or none accepts the login.
         RequestError: a broker answered with an error, or not in time.
     """
 
@@ -81,18 +81,18 @@ class RawCluster:
         self.close()
 
     def close(self) -> None:
-        """Close every connection; takes no lock, so that nothing can hold it up."""
+        """Close every connection without a lock, so that no other thread can delay it."""
         self._closed = True
         for connection in (self._bootstrap, *list(self._nodes.values())):
             if connection is not None:
                 connection.close()
 
     def deadline(self) -> Deadline:
-        """A new operation's end: `timeout_ms` from now."""
+        """Return the deadline of a new operation: `timeout_ms` from now."""
         return Deadline(self.config.timeout_ms)
 
     def any(self, deadline: Deadline) -> Connection:
-        """A connection to some broker, and the brokers' addresses read once."""
+        """Return a connection to some broker; the first call reads the brokers' addresses."""
         with self._lock:
             if self._bootstrap is None or self._bootstrap.closed:
                 known = [(host, port) for host, port, _ in self.brokers.values()]
@@ -101,7 +101,11 @@ class RawCluster:
             return self._bootstrap
 
     def node(self, broker_id: int, deadline: Deadline) -> Connection:
-        """A connection to one broker; UNREACHABLE or TIMED_OUT where there is none to be had."""
+        """Return a connection to one broker.
+
+        Raises:
+            RequestError: UNREACHABLE or TIMED_OUT where the broker cannot be connected.
+        """
         with self._lock:
             bootstrap = self.any(deadline)
             if broker_id not in self.brokers:
@@ -141,7 +145,7 @@ class RawCluster:
             gate.release()
 
     def ask_any(self, deadline: Deadline, ask: Callable[[Connection, Deadline], _T]) -> _T:
-        """`ask(connection, deadline)` of some broker, and of another one where that is silent."""
+        """Return `ask(connection)` of the coordinator; retries while it loads or moves."""
         connection = self.any(deadline)
         others = {*self.config.servers, *((host, port) for host, port, _ in self.brokers.values())}
         try:
@@ -159,7 +163,7 @@ class RawCluster:
         return ask(other, deadline)
 
     def coordinator(self, group_id: str, deadline: Deadline) -> int:
-        """The broker id of the group's coordinator; waits for one that is being elected."""
+        """Return the broker id of the group's coordinator; waits while one is elected."""
 
         def ask() -> int:
             response = self.ask_any(
@@ -184,7 +188,7 @@ class RawCluster:
     def on_coordinator(
         self, group_id: str, deadline: Deadline, ask: Callable[[Connection], _T]
     ) -> _T:
-        """`ask(connection to the coordinator)`, again where it is loading or has just moved."""
+        """Return `ask(connection)` of the coordinator; retries while it is loading or moving."""
         return retry(
             lambda: ask(self.node(self.coordinator(group_id, deadline), deadline)), deadline
         )
@@ -192,9 +196,9 @@ class RawCluster:
     def metadata(
         self, topics: list[str] | None, deadline: Deadline, *, operations: bool = False
     ) -> Any:
-        """MetadataResponse for `topics` (None: all); never creates a topic.
+        """Return the MetadataResponse for `topics` (None: all); never creates a topic.
 
-        `operations` asks for the user's rights on the cluster (v8..v10) and the topics.
+        `operations` requests the user's rights on the cluster (v8 to v10) and on the topics.
         """
         named = None if topics is None else [{"name": name, "topic_id": None} for name in topics]
 
@@ -216,7 +220,7 @@ class RawCluster:
         return self.ask_any(deadline, ask)
 
     def release(self, deadline: Deadline) -> tuple[int, ...]:
-        """The newest Kafka release whose requests the broker speaks, e.g. (4, 1)."""
+        """Return the newest Kafka release whose requests the broker supports, such as (4, 1)."""
         versions = self.any(deadline).versions
         return tuple(BrokerVersionData(api_versions=versions).broker_version)
 
@@ -231,7 +235,7 @@ class RawCluster:
 
 
 def retry(ask: Callable[[], _T], deadline: Deadline) -> _T:
-    """`ask()`, again while its RequestError says that the coordinator is not there yet."""
+    """Return `ask()`; retries while its error says that the coordinator is not available yet."""
     pause = 0.05
     while True:
         try:
@@ -246,10 +250,10 @@ def retry(ask: Callable[[], _T], deadline: Deadline) -> _T:
 def _first(
     config: ClusterConfig, deadline: Deadline, known: Sequence[tuple[str, int]] = ()
 ) -> Connection:
-    """The first bootstrap server that lets this client in, a few rounds over all of them.
+    """Return a connection to the first bootstrap server that accepts this client.
 
-    Each has an equal share of the time: the next one is tried where one does not answer. `known`
-    are brokers that were seen before, to be tried last.
+    Each server gets an equal share of the time, over a few rounds. `known` are brokers that were
+    found earlier; they are tried last.
     """
     # Settings that cannot be loaded are not the network's fault: say them before any try.
     to_kafka_python(config)
@@ -290,7 +294,7 @@ def _first(
 
 
 def _unreachable(broker_id: int, host: str, port: int, reason: str | None) -> RequestError:
-    """`reason` is None where no answer came in time."""
+    """Return the error of a broker without connection; `reason` is None if it is silent."""
     name = "TIMED_OUT" if reason is None else "UNREACHABLE"
     text = f"broker {broker_id} at {host}:{port} cannot be reached ({reason or 'no answer'})"
     return RequestError(name, text)

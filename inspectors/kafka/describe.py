@@ -1,7 +1,11 @@
-"""What the group's coordinator says of one group, read with raw requests: `describe`.
+"""The coordinator's view of one group: `describe` and `committed_offsets`.
 
-Sources: DescribeGroups (KIP-345 instance ids from v4; v6: KIP-1043's error for a missing group),
-ConsumerGroupDescribe (KIP-848, KIP-1099), ListGroups v5 for the types that have neither.
+Sources: DescribeGroups (instance ids since v4, KIP-345; an error for a missing group since v6,
+KIP-1043), ConsumerGroupDescribe (KIP-848, KIP-1099), ListGroups v5 for streams and share groups.
+
+Offsets are read with a plain OffsetFetch. librdkafka's admin calls to a coordinator abort the whole
+process if the connection drops at the wrong moment (confluentinc/librdkafka#4605, cause in #5397),
+and a watch must survive that.
 """
 
 from __future__ import annotations
@@ -46,7 +50,7 @@ _NO_RIGHTS: Final = -(2**31)
 
 
 class Described(Record, frozen=True, kw_only=True):
-    """One answer about one group. `operations` are AclOperation's codes that the user has on it."""
+    """One description of a group; `operations` are the user's AclOperation codes on it."""
 
     group_id: str
     type: GroupType
@@ -64,7 +68,7 @@ class Described(Record, frozen=True, kw_only=True):
 def describe(
     cluster: RawCluster, group_id: str, deadline: Deadline, *, operations: bool = False
 ) -> Described:
-    """The group as its coordinator holds it now; waits while the coordinator loads it.
+    """Return the group as its coordinator holds it now; waits while the coordinator loads it.
 
     Raises:
         RequestError: GROUP_ID_NOT_FOUND (no such group), GROUP_AUTHORIZATION_FAILED, or no answer.
@@ -88,10 +92,10 @@ def describe(
 def is_proven_classic(
     cluster: RawCluster, coordinator_id: int, group_id: str, deadline: Deadline
 ) -> bool:
-    """Whether the coordinator itself says that this is no KIP-848 group.
+    """Return whether the coordinator itself says that the group is not a KIP-848 group.
 
-    ConsumerGroupDescribe answers GROUP_ID_NOT_FOUND for a classic group; a coordinator that has
-    not got KIP-848 (no such request, or UNSUPPORTED_VERSION) knows classic groups only.
+    ConsumerGroupDescribe answers GROUP_ID_NOT_FOUND for a classic group. A coordinator without that
+    request, or with UNSUPPORTED_VERSION, holds classic groups only.
     """
     connection = cluster.node(coordinator_id, deadline)
     if not connection.supports(ConsumerGroupDescribeRequest):
@@ -107,7 +111,7 @@ def _check(code: int, message: str | None, group_id: str) -> None:
 
 
 def _operations(field: int) -> frozenset[int] | None:
-    """The codes in a bit field of rights; None when the broker did not tell."""
+    """Return the codes in a bit field of rights; None if the broker did not send it."""
     if field == _NO_RIGHTS:
         return None
     return frozenset(code for code in range(31) if field & (1 << code))
@@ -254,7 +258,7 @@ def _consumer_member(member: Any) -> Member:
 
 
 def _listed(connection: Connection, broker: int, group_id: str, deadline: Deadline) -> Described:
-    """A group that neither description knows: streams and share groups are only listed."""
+    """Return a streams or share group, which no description covers, from the list of groups."""
     response = connection.send(ListGroupsRequest, deadline)
     for group in response.groups if response.error_code == 0 else ():
         kind = _type(group.group_type)
@@ -304,7 +308,7 @@ _LAST_NAMED: Final = 9
 def committed_offsets(
     raw: RawCluster, group_id: str, deadline: Deadline
 ) -> dict[tuple[str, int], int | None]:
-    """Topic and partition → the committed offset, None where there is none.
+    """Return the committed offset of each topic and partition; None where there is none.
 
     Raises:
         ConnectError: no broker can be reached.

@@ -1,7 +1,7 @@
-"""Which evidence this user and this broker can give: `examine`.
+"""The evidence that this user and this broker can give: `examine`.
 
-Each row is tried for real or read from the user's own rights (KIP-430's authorized operations);
-nothing is sent to a group but descriptions. What is missing comes with the ACL that grants it.
+Each row is tried, or read from the user's own rights (KIP-430's authorized operations). A group
+receives nothing but descriptions. A missing right comes with the ACL that grants it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _NO_GROUP: Final = "name a group to try it"
 
 
 class DoctorRow(Record, frozen=True, kw_only=True):
-    """One source of evidence. `adds` says what it would tell, `grant` the command that allows it.
+    """One source of evidence; `adds` names what it contributes.
 
-    `grant` is empty where nothing needs granting, or where a right is not what is missing.
+    `grant` is the command that grants the missing right. It is empty if no right is missing.
     """
 
     source: str
@@ -41,7 +41,7 @@ class DoctorRow(Record, frozen=True, kw_only=True):
 
 
 class DoctorReport(Record, frozen=True, kw_only=True):
-    """What this user can see. `principal` is Kafka's name for the user, as far as it is known."""
+    """The evidence that one user can read; `principal` is Kafka's name of the user, if known."""
 
     bootstrap: str
     principal: str
@@ -50,10 +50,10 @@ class DoctorReport(Record, frozen=True, kw_only=True):
 
 
 def examine(config: ClusterConfig, group: str | None = None) -> DoctorReport:
-    """Try every source of evidence, for one group where `group` is given.
+    """Return a report on every source of evidence; with `group`, the group's sources are tried too.
 
     Raises:
-        ConnectError: the cluster cannot be reached at all (a refused login is a row).
+        ConnectError: the cluster cannot be reached (a rejected login is a row).
     """
     with RawCluster(config) as raw:
         found = _Examination(config, raw, group)
@@ -66,7 +66,7 @@ def examine(config: ClusterConfig, group: str | None = None) -> DoctorReport:
 
 
 class _Unavailable(Exception):  # noqa: N818 - a result of a trial, not a fault
-    """A source that gives nothing: whether that is certain, and why."""
+    """A source without evidence: `available` says whether that is certain, the text says why."""
 
     def __init__(self, available: Tri, why: str) -> None:
         super().__init__(why)
@@ -86,7 +86,7 @@ class _Examination:
         self.principal = _principal(config)
 
     def rows(self) -> Iterator[DoctorRow]:
-        """The rows in their order: later ones use what earlier ones have found."""
+        """Yield the rows in order; later ones use the results of earlier ones."""
         group = ("--group", self._group or "GROUP")
         yield self._row(
             "login (kafka-python)", self._log_in_raw, "subscription bytes, epochs, the probe"
@@ -301,7 +301,7 @@ class _Examination:
 
 
 def _has(rights: set[int] | None, code: int) -> bool:
-    """Whether a right is there; a broker that does not tell (before 2.3) is not in the way."""
+    """Return whether the user has a right; True for brokers before 2.3, which report none."""
     return rights is None or code in rights
 
 

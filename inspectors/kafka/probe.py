@@ -1,13 +1,14 @@
-"""The read-only JoinGroup probe: is an assignor in every member's list that the coordinator holds?
+"""The read-only JoinGroup probe: does every assignor list that the coordinator holds contain X?
 
-One JoinGroup (v5 or later, KIP-345) with a made-up member id AND a made-up instance id, ONE
-protocol and EMPTY metadata. A classic group's coordinator checks the protocol before the member: it
-answers INCONSISTENT_GROUP_PROTOCOL where some member's list lacks the assignor and
-UNKNOWN_MEMBER_ID where none does; it changes nothing either way. Look-alikes do harm: see
-`join_request`. It is sent to groups that were just described as classic, protocol type consumer,
-Stable, with members: sent to an EMPTY KIP-848 group it would turn the group into a classic one in
-the coordinator's memory. What is left is the time between that description and the request: the
-last members would have to leave and the group be converted within it.
+The probe is one JoinGroup (v5 or later, KIP-345) with a made-up member id AND a made-up instance
+id, ONE protocol and EMPTY metadata. A classic group's coordinator checks the protocol before the
+member. It answers INCONSISTENT_GROUP_PROTOCOL if some member's list lacks the assignor, else
+UNKNOWN_MEMBER_ID, and changes nothing. Similar requests do harm: see `join_request`.
+
+The probe is sent only to a group that was just described as classic, of protocol type consumer,
+Stable, with members. Sent to an EMPTY KIP-848 group it would turn the group into a classic one in
+the coordinator's memory. The remaining risk is the time between the description and the request:
+within it, the last members would have to leave and the group be converted.
 """
 
 from __future__ import annotations
@@ -47,17 +48,17 @@ _INSTANCE_TRIES: Final = 3
 
 
 class _VoidError(Exception):
-    """Nothing may be sent (any more), and why; every answer so far is void."""
+    """The reason not to send a (further) probe; every answer so far is void."""
 
 
 def probe_group(
     source: ClusterConfig | RawCluster, snapshot: GroupSnapshot, assignors: Sequence[str]
 ) -> Probe:
-    """Ask for each of `assignors`, describing the group right before and after each request.
+    """Return the probe's answer for each assignor; the group is described around each request.
 
-    Nothing is sent, and `refused` says why, unless the group is what the module's text demands and
-    still has the members and assignments of `snapshot`. A change between any two descriptions
-    voids all answers.
+    Nothing is sent, and `refused` gives the reason, unless the group meets the conditions of this
+    module and still has the members and assignments of `snapshot`. A change between two
+    descriptions voids all answers.
 
     Raises:
         ConnectError: the cluster cannot be reached.
@@ -92,13 +93,14 @@ def join_request(
     session_timeout_ms: int,
     version: int,
 ) -> Any:
-    """The one request that is ever sent; the only place that builds a JoinGroup.
+    """Return the only request that the probe sends; nothing else builds a JoinGroup.
 
-    Each part keeps harm away: an empty member id would make a pending member, no instance id would
-    let a KIP-848 group admit it, and real subscription bytes could be taken for a member's own.
+    Each argument prevents harm: an empty member id would create a pending member, without an
+    instance id a KIP-848 group would admit the probe, and real subscription bytes could replace a
+    member's.
 
     Raises:
-        ValueError: a part that is not as it must be.
+        ValueError: an argument that would be unsafe to send.
     """
     if not member_id or len(instance_id) < 32:
         raise ValueError("the probe needs a made-up member id and a long made-up instance id")
@@ -152,7 +154,7 @@ def _same(earlier: dict[str, TopicPartitions], now: Described, when: str) -> Non
 
 
 def _timeout(snapshot: GroupSnapshot) -> int:
-    """A session timeout within the broker's bounds, where they are known."""
+    """Return a session timeout within the broker's limits, where they are known."""
     low, high = (
         int(snapshot.cluster.settings.get(f"group.{bound}.session.timeout.ms", default))
         for bound, default in (("min", "6000"), ("max", "1800000"))

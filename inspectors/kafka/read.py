@@ -1,10 +1,9 @@
-"""Live groups: `select_groups` says which, `read_groups` reads each into a `GroupSnapshot`.
-`read_brokers` reads what is there without any group.
+"""Live groups: `select_groups` chooses them, `read_groups` reads each into a `GroupSnapshot`.
 
 Two Kafka clients answer. kafka-python's messages give the description with the members' raw
-subscription bytes, in one answer of one moment; confluent-kafka gives offsets, topics and the
-broker's settings, and stands in for the description when only it can log in. What one of them
-cannot read becomes a note, what neither can a failure.
+subscription bytes, from one moment. confluent-kafka gives topics, end offsets and broker settings,
+and replaces the description when only it can log in. What one client cannot read becomes a note,
+what neither can read becomes a failure. `read_brokers` reads a cluster without its groups.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ _NOT_ASKED: Final = "asked together with the probe only (--probe)"
 def read_group(
     session: Session, group_id: str, *, probe: bool = False, assignors: Sequence[str] = ()
 ) -> GroupSnapshot:
-    """The group as it is now, bounds of its members' lists included.
+    """Return the group as it is now, with the bounds of its members' assignor lists.
 
     Raises:
         RequestError: the group cannot be described.
@@ -110,7 +109,7 @@ def read_group(
 
 
 def assignors_to_ask(elected: str | None, more: Sequence[str]) -> tuple[str, ...]:
-    """What the probe asks for: the selected assignor, the names given, the known ones."""
+    """Return the assignors to probe for: the elected one, then `more`, then the known ones."""
     # Those that "depend" belong to Connect workers and Streams.
     known = [n for n, assignor in clients.assignors().items() if assignor.protocols != "depends"]
     return tuple(dict.fromkeys([*([elected] if elected else []), *more, *known]))
@@ -181,7 +180,7 @@ def _topics_and_lag(
 def _topics(
     session: Session, names: list[str], deadline: Deadline, notes: list[str]
 ) -> tuple[Topic, ...]:
-    """The topics that can be read, before the lag: a broker that is down holds up its ends."""
+    """Return the topics that can be read; before the end offsets, which a stopped broker delays."""
     try:
         if session.admin is None:
             return _raw_topics(session, names, deadline, notes)
@@ -309,9 +308,9 @@ _MESSAGES: Final = {
 
 
 class GroupFailure(Record, frozen=True, kw_only=True):
-    """Why one group could not be read, or why the groups of one coordinator could not be listed.
+    """The reason why one group, or the list of one coordinator's groups, could not be read.
 
-    `group_id` is None where the names of the groups are not known; `broker_id` is then their
+    `group_id` is None if the names of the groups are not known. `broker_id` is then their
     coordinator (None: they have none, or it is not known). `kind` is not-found, authorization,
     loading, timeout, network or other.
     """
@@ -323,7 +322,7 @@ class GroupFailure(Record, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The group, or what did not list its groups."""
+        """The group, or the broker that did not list its groups."""
         if self.group_id is not None:
             return self.group_id
         return "the cluster" if self.broker_id is None else f"broker {self.broker_id}"
@@ -343,13 +342,13 @@ def select_groups(
     match: str | None = None,
     all_groups: bool = False,
 ) -> Selection:
-    """Return the ids to read: `wanted` as given, and those listed by the cluster, sorted.
+    """Return the ids to read: `wanted` in its order, then the cluster's matching groups, sorted.
 
-    `match` is a regular expression for the whole group id. Only groups that the user may describe
-    are listed by the cluster.
+    `match` is a regular expression for the whole group id. The cluster lists only groups that the
+    user may describe.
 
     Raises:
-        SelectionError: not a regular expression, or nothing matches.
+        SelectionError: `match` is no regular expression, or no group matches.
         ConnectError: the cluster cannot be reached.
     """
     chosen = list(dict.fromkeys(wanted))
@@ -376,10 +375,10 @@ def read_groups(
     probe: bool = False,
     assignors: Sequence[str] = (),
 ) -> list[GroupSnapshot | GroupFailure]:
-    """Each group as a snapshot, or the reason why not, in the order asked.
+    """Return a snapshot or a failure for each group, in the order of `group_ids`.
 
-    Groups are read side by side, each within `config.timeout_ms`. With `probe` the coordinator is
-    asked for the known assignors, the selected one and `assignors`.
+    Groups are read in parallel, each within `config.timeout_ms`. With `probe`, the coordinator is
+    asked for the elected assignor, `assignors` and the known ones.
 
     Raises:
         ConnectError: the cluster cannot be reached, or neither client can log in.
@@ -407,11 +406,11 @@ def read_groups(
 
 
 def read_brokers(config: ClusterConfig) -> SeenBrokers:
-    """The cluster, by what the first of its brokers says of it.
+    """Return the cluster's brokers, settings and topics, as its first broker describes them.
 
     Raises:
         ConnectError: the cluster cannot be reached, or neither client can log in.
-        RequestError: a broker cannot be asked.
+        RequestError: a broker did not answer.
     """
     with connect(config) as session:
         deadline = Deadline(config.timeout_ms)
@@ -439,7 +438,7 @@ def _failure(group_id: str, error: RequestError, config: ClusterConfig) -> Group
 
 
 def _list_groups(config: ClusterConfig) -> tuple[list[str], list[GroupFailure]]:
-    """The ids of the groups that each broker coordinates, sorted, and who did not list theirs."""
+    """Return the sorted ids of all brokers' groups, and the brokers that did not list theirs."""
     with connect(config) as session:
         deadline = Deadline(config.timeout_ms)
         if session.raw is None:
@@ -473,9 +472,9 @@ def _listed_by(raw: RawCluster, broker_id: int, config: ClusterConfig) -> set[st
 
 
 def _leaderless(raw: RawCluster, config: ClusterConfig) -> list[GroupFailure]:
-    """The partitions of the offsets topic that no broker leads: their groups have no coordinator.
+    """Return a failure for the partitions of the offsets topic that have no leader.
 
-    A broker that the controller has given up is in no list of brokers any more.
+    Their groups have no coordinator, and a broker that left the cluster is in no list of brokers.
     """
     try:
         (topic,) = raw.metadata([OFFSETS_TOPIC], Deadline(config.timeout_ms)).topics
@@ -490,7 +489,7 @@ def _leaderless(raw: RawCluster, config: ClusterConfig) -> list[GroupFailure]:
 
 
 def _reason(error: RequestError | ConnectError) -> str:
-    """Return the error as the end of a note or failure."""
+    """Return the error's text for the end of a note or failure."""
     return error.reason if isinstance(error, RequestError) else str(error)
 
 

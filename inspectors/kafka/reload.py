@@ -1,17 +1,18 @@
-"""Has a rebalance completed since the coordinator loaded the group? `rebalanced_since_load`.
+"""The last coordinator reload: has a rebalance completed since? `rebalanced_since_load`.
 
 A coordinator loads a group when its partition of `__consumer_offsets` gets a leader, and each
 election raises that partition's leader epoch (KIP-101). A completed rebalance appends a
-GroupMetadata record (key version 2) with a new generation. So the records appended since the
-current epoch began tell: none means no rebalance. A static member's restart appends one too, at the
-SAME generation: a lone record is compared with the group's newest one from before the epoch, or
-by the time of the state change that it holds.
+GroupMetadata record (key version 2) with a new generation. So no such record in the current epoch
+means no rebalance. A static member's restart appends a record too, at the SAME generation: a single
+record is therefore compared with the group's last record before the epoch, or by the time of the
+state change in it.
 
-Checked on 4.1.1 and 3.9.1: a clean restart raises the epoch, SIGKILL and restart raise it on 4.1.1,
-and do not on a one-broker 3.9.1 (its controller, started anew with it, never fences it).
+Verified on 4.1.1 and 3.9.1: a clean restart raises the epoch. SIGKILL and restart raise it on
+4.1.1, but not on a one-broker 3.9.1 cluster, whose controller restarts too and never fences the
+broker.
 
-Only Fetch requests are sent: no consumer group, nothing committed. The leader's answer about where
-its epoch begins (OffsetForLeaderEpoch) bounds what must be read.
+Only Fetch, ListOffsets, OffsetForLeaderEpoch and Metadata requests are sent: no consumer group,
+nothing committed. Reads are limited in bytes and time.
 """
 
 from __future__ import annotations
@@ -59,11 +60,11 @@ class StoredGroup(NamedTuple):
 
 
 class TooMuchError(Exception):
-    """The bound on bytes or time was reached."""
+    """The limit on bytes or time was reached."""
 
 
 def offsets_partition(group_id: str, partitions: int) -> int:
-    """The partition of `__consumer_offsets` that a group lives in, by Java's hash of its id."""
+    """Return the partition of `__consumer_offsets` that stores a group (Java's hash of its id)."""
     value = java_string_hash(group_id)
     # Java's int is signed, and its abs leaves the lowest one alone: Kafka takes 0 for that.
     signed = value - 2**32 if value >= 2**31 else value
@@ -71,10 +72,10 @@ def offsets_partition(group_id: str, partitions: int) -> int:
 
 
 class OffsetsLog:
-    """One partition of `__consumer_offsets`, read from its leader within bounds.
+    """One partition of `__consumer_offsets`, read from its leader within limits.
 
-    `first_timestamp_ms` is the time of the first batch that was read, `counted` how many records
-    were in all of them.
+    `first_timestamp_ms` is the time of the first batch that was read, `counted` the number of
+    records in all batches.
     """
 
     def __init__(self, leader: Connection, partition: int, epoch: int, deadline: Deadline) -> None:
@@ -88,7 +89,7 @@ class OffsetsLog:
         self.counted = 0
 
     def epoch_start(self) -> int:
-        """The first offset of the current leader epoch (KIP-320's OffsetForLeaderEpoch)."""
+        """Return the first offset of the current leader epoch (OffsetForLeaderEpoch, KIP-320)."""
         response = self._leader.send(
             OffsetForLeaderEpochRequest,
             self._deadline,
@@ -112,7 +113,7 @@ class OffsetsLog:
         return self.offset(EARLIEST) if answer.end_offset < 0 else int(answer.end_offset)
 
     def offset(self, timestamp: int) -> int:
-        """The log's first (`EARLIEST`) or next (`LATEST`) offset."""
+        """Return the log's first (`EARLIEST`) or next (`LATEST`) offset."""
         response = self._leader.send(
             ListOffsetsRequest,
             self._deadline,
@@ -137,7 +138,7 @@ class OffsetsLog:
         return int(answer.offset)
 
     def records(self, group_id: str, begin: int, end: int) -> Iterator[StoredGroup]:
-        """The group's GroupMetadata records with `begin` <= offset < `end`, oldest first."""
+        """Yield the group's GroupMetadata records with `begin` <= offset < `end`, oldest first."""
         at = begin
         key = group_metadata_key(group_id)
         while at < end:
@@ -201,13 +202,13 @@ def check(code: int) -> None:
 
 
 def group_metadata_key(group_id: str) -> bytes:
-    """The record key of a classic group: version 2 and the id (GroupMetadataKey)."""
+    """Return the record key of a classic group: version 2 and the id (GroupMetadataKey)."""
     name = group_id.encode()
     return struct.pack(">hh", 2, len(name)) + name
 
 
 def _batches(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """Each whole record batch (magic 2, KIP-98) of a fetch, and the offset after it."""
+    """Yield each whole record batch (magic 2, KIP-98) of a fetch, and the offset after it."""
     view = memoryview(data)
     at = 0
     while at + _BATCH_HEADER <= len(view):
@@ -233,7 +234,7 @@ def _records(batch: bytes) -> Iterator[Any]:
 
 
 def _value(value: bytes | None) -> GroupMetadata | None:
-    """The record's value; one that cannot be read is worth as little as a fetch that failed."""
+    """Return the record's value; one that cannot be decoded counts as a failed fetch."""
     if value is None:
         return None
     try:
@@ -243,11 +244,11 @@ def _value(value: bytes | None) -> GroupMetadata | None:
 
 
 class Reading(NamedTuple):
-    """Whether a rebalance has completed since the load, why, and the newest stored generation.
+    """The answer, its reason, and the newest stored generation.
 
-    `generation` is None when no record of the group was read; `members` are those of that record,
-    and the state of that record began at `generation_ms`. `epoch` and `loaded_ms` are the
-    `leader_epoch` and `loaded_at` of `Coordinator`; times are milliseconds since 1970.
+    `generation` is None if no record of the group was read. `members` are those of that record,
+    whose state began at `generation_ms`. `epoch` and `loaded_ms` are the `leader_epoch` and
+    `loaded_at` of `Coordinator`. Times are milliseconds since 1970.
     """
 
     rebalanced: Tri
@@ -260,7 +261,7 @@ class Reading(NamedTuple):
 
 
 class Earlier(NamedTuple):
-    """The group's records before the epoch; `whole`: nothing before it has been compacted away."""
+    """The group's records before the epoch; `whole` if compaction has removed nothing there."""
 
     records: list[StoredGroup]
     whole: bool
@@ -269,10 +270,10 @@ class Earlier(NamedTuple):
 def rebalanced_since_load(
     cluster: RawCluster, group_id: str, deadline: Deadline | None = None
 ) -> Reading:
-    """Whether a rebalance of the classic group has completed since its coordinator loaded it.
+    """Return whether a rebalance of the classic group has completed since its last load.
 
-    Everything that stands in the way (no READ on the topic, a partition too large to read in
-    a few seconds) gives `cannot tell` and the reason.
+    The answer is `cannot tell`, with the reason, if this user may not read the topic or the
+    partition is too large to read in a few seconds.
 
     Raises:
         ConnectError: the cluster cannot be reached.
@@ -295,10 +296,10 @@ def rebalanced_since_load(
 
 
 def seen_by_probe(reading: Reading, elected: str | None, supported: Iterable[str]) -> Reading:
-    """`reading`, or yes where the probe itself proves it.
+    """Return `reading`, or yes where the probe itself proves it.
 
-    A load leaves every member's list as just [the elected assignor]: a list that holds another
-    one too was sent by its member since.
+    A load leaves every member's list as [the elected assignor] alone. A list that holds another one
+    too was sent by its member after the load.
     """
     for assignor in supported:
         if elected is not None and assignor != elected:
@@ -308,7 +309,10 @@ def seen_by_probe(reading: Reading, elected: str | None, supported: Iterable[str
 
 
 def _unless_unnoticed(cluster: RawCluster, reading: Reading, deadline: Deadline) -> Reading:
-    """Before Kafka 4.0 a cluster's only broker that is killed comes back in the SAME epoch."""
+    """Return `reading`, or `cannot tell` where a reload may have left the leader epoch unchanged.
+
+    Before Kafka 4.0, the only broker of a cluster keeps its leader epoch when it is killed.
+    """
     if len(cluster.brokers) > 1 or cluster.release(deadline) >= (4, 0):
         return reading
     reading = reading._replace(epoch=None, loaded_ms=None)
@@ -361,10 +365,10 @@ def judge(
     earlier: Callable[[], Earlier],
     where: str,
 ) -> Reading:
-    """What the group's records prove.
+    """Return what the group's records prove.
 
-    `since` are those of the current epoch, `earlier()` reads those before it. `began_ms` is the
-    time of the epoch's first record of any kind, by the coordinator's own clock.
+    `since` are the records of the current epoch, `earlier()` reads those before it. `began_ms` is
+    the time of the epoch's first record of any kind, by the coordinator's clock.
     """
     known = [record for record in since if record.value is not None]
     newest = _stored(known[-1].value if known else None)
@@ -403,7 +407,7 @@ def judge(
 
 
 def _newest_of_all(log: OffsetsLog, group_id: str) -> GroupMetadata | None:
-    """The newest record of the group, where the topic is small enough to look."""
+    """Return the newest record of the group; None if the topic is too large to read."""
     try:
         return _newest(log.records(group_id, log.offset(EARLIEST), log.offset(LATEST)))
     except TooMuchError:
@@ -420,7 +424,7 @@ def _newest(records: Iterable[StoredGroup]) -> GroupMetadata | None:
 def _stored(
     value: GroupMetadata | None,
 ) -> tuple[int | None, tuple[GroupMetadataMember, ...], int | None]:
-    """The generation, the members and the time of the state of a record."""
+    """Return the generation, the members and the time of the state of a record."""
     if value is None:
         return None, (), None
     return value.generation, value.members, value.state_timestamp_ms

@@ -1,4 +1,4 @@
-"""The connections of both Kafka clients for one reading: `connect` makes a `Session`."""
+"""The connections of both Kafka clients for one run of a command: `connect` makes a `Session`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rebal.inspectors.kafka.wire import Deadline
 
 
 class Session:
-    """The connections of one reading; `raw` or `admin` is None where that client cannot log in."""
+    """The connections of one run; `raw` or `admin` is None if that client cannot log in."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Session:
     def settings(
         self, broker_id: int, deadline: Deadline
     ) -> Mapping[str, str] | RequestError | ConnectError:
-        """The broker's group-related settings, read once; an error is kept as well."""
+        """Return the broker's group-related settings or the error; each broker is asked once."""
         with self._lock:
             if broker_id not in self._settings:
                 try:
@@ -62,10 +62,10 @@ class Session:
             return self._settings[broker_id]
 
     def cluster(self, broker_id: int, deadline: Deadline) -> tuple[Cluster, list[str]]:
-        """The cluster by what this broker says of it, and what could not be read.
+        """Return the cluster as this broker describes it, and notes on what could not be read.
 
         Raises:
-            RequestError: the broker cannot be asked.
+            RequestError: the broker did not answer.
             ConnectError: the connection is lost for good.
         """
         settings: Mapping[str, str] = {}
@@ -97,7 +97,7 @@ class Session:
 
 
 def connect(config: ClusterConfig) -> Session:
-    """Both clients, or the one that can log in with a note about the other."""
+    """Return a session with both clients, or with one and a note on the other's failed login."""
     deadline = Deadline(config.timeout_ms)
     raw: RawCluster | None = RawCluster(config)
     admin: Admin | None = None
@@ -133,7 +133,7 @@ def connect(config: ClusterConfig) -> Session:
 
 
 def _admin(config: ClusterConfig, deadline: Deadline, *, tried: bool) -> Admin:
-    """librdkafka's client, `tried` by one question."""
+    """Return librdkafka's client; if the other client failed, it is tested with one request."""
     made = Admin(config)
     try:
         if tried:

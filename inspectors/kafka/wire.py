@@ -1,8 +1,12 @@
 """One broker's connection: kafka-python's messages and SASL over a blocking socket.
 
-kafka-python's own client hides why a login failed (it retries until its timeout), so the socket is
-driven here, and each wait is bounded by a `Deadline`. Only what is asked for is sent, nothing is
-retried.
+kafka-python's own client hides why a login failed, because it retries until its timeout. Here the
+socket is driven directly, and a `Deadline` limits each wait. Nothing is sent or retried on its own.
+
+kafka-python has no ConsumerGroupDescribe (api 69; v0: KIP-848, v1: the member's type, KIP-1099).
+Its two schemas are defined here for kafka-python's message class, which loads the schema that
+belongs to the class's name and lets `json_patch` replace it. The two classes therefore have the
+names of messages that exist.
 """
 
 from __future__ import annotations
@@ -50,23 +54,23 @@ class Deadline:
         self._end = time.monotonic() + timeout_ms / 1000
 
     def left(self) -> float:
-        """Seconds left, never below zero."""
+        """Return the seconds left, never below zero."""
         return max(0.0, self._end - time.monotonic())
 
     def share(self, tries: int) -> Deadline:
-        """Return the end of the first of so many tries, each with an equal part of what is left."""
+        """Return the deadline of the first of `tries` tries that share the time left equally."""
         first = copy.copy(self)
         first._end = time.monotonic() + self.left() / tries
         return first
 
     @property
     def over(self) -> bool:
-        """Whether the time is up."""
+        """True if no time is left."""
         return self.left() <= 0
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-    """What kafka-python asks for a token, within `timeout` seconds."""
+    """kafka-python's source of OAuth tokens; each takes at most `timeout` seconds."""
 
     def __init__(self, oauth: OAuth, timeout: float) -> None:
         super().__init__()
@@ -74,16 +78,16 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         self._timeout = timeout
 
     def token(self) -> str:
-        """The token's text."""
+        """Return the token's text."""
         return token_of(self._oauth, self._timeout).value
 
     def extensions(self) -> dict[str, str]:
-        """SASL extensions (KIP-342)."""
+        """Return the SASL extensions (KIP-342)."""
         return dict(self._oauth.extensions)
 
 
 class Connection:
-    """One broker's connection, logged in; requests go one at a time (it is thread-safe)."""
+    """One broker's connection, logged in; thread-safe, one request at a time."""
 
     def __init__(self, host: str, port: int, config: ClusterConfig, deadline: Deadline) -> None:
         self.address = f"{host}:{port}"
@@ -103,13 +107,13 @@ class Connection:
             raise
 
     def supports(self, request: type, version: int = 0) -> bool:
-        """Whether the broker speaks `version` (or a later one) of this request."""
+        """Return whether the broker supports `version` (or a later one) of this request."""
         return self.versions.get(api_key(request), (0, -1))[1] >= version
 
     def send(
         self, request: type, deadline: Deadline, *, min_version: int = 0, **fields: Any
     ) -> Any:
-        """The broker's response to one request, in the newest version both sides speak.
+        """Return the response to one request, in the newest version that both sides support.
 
         Raises:
             RequestError: UNSUPPORTED_VERSION, TIMED_OUT or DISCONNECTED.
@@ -124,7 +128,7 @@ class Connection:
         return self.exchange(message(request, version, **fields), deadline)
 
     def exchange(self, request: Any, deadline: Deadline) -> Any:
-        """Send one message whose version is set, and read its response."""
+        """Send one message with its version set, and return its response."""
         if not self._lock.acquire(timeout=deadline.left()):
             raise RequestError("TIMED_OUT", self._late(deadline))
         try:
@@ -162,11 +166,11 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether the connection is gone."""
+        """True if the connection is closed."""
         return self._socket.fileno() < 0
 
     def close(self) -> None:
-        """Close the connection, also under a thread that waits for an answer."""
+        """Close the connection, even while another thread waits for a response."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         with contextlib.suppress(OSError):
@@ -190,7 +194,7 @@ class Connection:
             raise
 
     def _read_versions(self, deadline: Deadline) -> None:
-        """ApiVersions (KIP-35, KIP-511), going down a version when the broker is older."""
+        """Read ApiVersions (KIP-35, KIP-511), in an older version if the broker is older."""
         version = ApiVersionsRequest.max_version
         while True:
             request = ApiVersionsRequest(
@@ -210,7 +214,7 @@ class Connection:
         self.supported_features = {f.name: f.max_version for f in response.supported_features or ()}
 
     def _log_in(self, host: str, config: ClusterConfig, deadline: Deadline) -> None:
-        """SaslHandshake v1 and SaslAuthenticate (KIP-152), brokers from 1.0 on."""
+        """Log in with SaslHandshake v1 and SaslAuthenticate (KIP-152; brokers since 1.0)."""
         answer = self.send(
             SaslHandshakeRequest, deadline, min_version=1, mechanism=config.mechanism
         )
@@ -237,7 +241,7 @@ class Connection:
 
 
 def message(kind: Any, version: int, **fields: Any) -> Any:
-    """A message of kafka-python's; nested structures may be given as dictionaries."""
+    """Return a kafka-python message; nested structures may be given as dictionaries."""
     known = kind._struct.fields
     made: dict[str, Any] = {}
     for name, value in fields.items():
@@ -248,12 +252,12 @@ def message(kind: Any, version: int, **fields: Any) -> Any:
 
 
 def seconds(timeout_ms: int) -> str:
-    """`10000` → `10 s`, `1500` → `1.5 s`."""
+    """Return `10 s` for 10000, `1.5 s` for 1500."""
     return f"{timeout_ms / 1000:g} s"
 
 
 def api_key(request: type) -> int:
-    """The number of a request kind, as ApiVersions lists it."""
+    """Return the number of a request kind, as ApiVersions lists it."""
     return int(request.API_KEY)  # type: ignore[attr-defined]
 
 
@@ -341,7 +345,7 @@ class DescribeGroupsRequest(ApiMessage):  # type: ignore[misc]
 
     @classmethod
     def json_patch(cls, _json: dict[str, Any]) -> dict[str, Any]:
-        """The schema to use in place of the one that was loaded."""
+        """Return the schema that replaces the loaded one."""
         return _REQUEST
 
 
@@ -350,7 +354,7 @@ class DescribeGroupsResponse(ApiMessage):  # type: ignore[misc]
 
     @classmethod
     def json_patch(cls, _json: dict[str, Any]) -> dict[str, Any]:
-        """The schema to use in place of the one that was loaded."""
+        """Return the schema that replaces the loaded one."""
         return _RESPONSE
 
 

@@ -1,4 +1,4 @@
-"""What log lines of any layout have in common: a time, and perhaps a wrapper around the message."""
+"""Times and JSON wrappers of log lines in any layout."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ Zone = timedelta | tzinfo | None
 
 
 class Stamp(NamedTuple):
-    """A time of a line; with `local` by the log's own clock, written as if it were UTC."""
+    """The time of a line; with `local` by the log's own clock, written as if it were UTC."""
 
     at: datetime
     local: bool
 
 
 class LogLine(Record, frozen=True, kw_only=True):
-    """A line without its wrapper: the text as the program wrote it, and the wrapper's time."""
+    """A line without its wrapper: the text that the program wrote, and the wrapper's time."""
 
     text: str
     wrapper_time: Stamp | None = None
 
 
 def unwrap(line: str, zone: Zone = NO_OFFSET) -> LogLine:
-    """`line` without a JSON wrapper (docker, Logstash, log4j's JSON layouts), if it has one."""
+    """Return `line` without its JSON wrapper, if any (docker, Logstash, log4j's JSON layouts)."""
     start = line.find("{")
     if start < 0 or '"' not in line[start : start + 40]:
         return LogLine(text=line)
@@ -55,7 +55,7 @@ def unwrap(line: str, zone: Zone = NO_OFFSET) -> LogLine:
 
 
 def stamp_of(prefix: str, zone: Zone = NO_OFFSET) -> Stamp | None:
-    """The time in a line's prefix, aware and in UTC; None when there is no date and time.
+    """Return the time in a line's prefix, in UTC; None if there is no date and time.
 
     A time with a zone wins over one without, which is taken to be of `zone`.
     """
@@ -76,7 +76,7 @@ def stamp_of(prefix: str, zone: Zone = NO_OFFSET) -> Stamp | None:
 
 
 def better(one: Stamp | None, other: Stamp | None) -> Stamp | None:
-    """The first of the two that is there, but one with a zone before one without."""
+    """Return the first of two times that is not None, but one with a zone before one without."""
     if one is None or (one.local and other is not None and not other.local):
         return other
     return one

@@ -1,4 +1,4 @@
-"""Lines of logs and documents: plain or gz (told by its first bytes), a file, a stream or stdin."""
+"""Lines of a text source: a file, a stream or standard input, plain or gz."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LONGEST_LINE: Final = 16 * 1024 * 1024
 
 
 class TextInput:
-    """One source of text: `name` for messages, `lines()` once.
+    """One source of text; `name` is for messages, `lines()` can be called once.
 
-    A gz stream that ends too early gives the lines it still holds and sets `cut_off`.
+    A gz stream that ends too early yields the lines it still contains and sets `cut_off`.
     """
 
     def __init__(self, source: TextSource) -> None:
@@ -38,7 +38,7 @@ class TextInput:
             self.name = str(getattr(source, "name", "") or "stream")
 
     def lines(self) -> Iterator[bytes]:
-        """The lines, each with its line end; a longer one than `LONGEST_LINE` comes in pieces.
+        """Yield the lines with their line ends; one longer than `LONGEST_LINE` is split.
 
         Raises:
             DocumentError: the source is missing, unreadable, a directory, or damaged gz.
@@ -63,7 +63,7 @@ class TextInput:
             raise cannot_read(self.name, error) from None
 
     def read(self, limit: int) -> bytes:
-        """All bytes of the source, unpacked.
+        """Return all bytes of the source, unpacked.
 
         Raises:
             DocumentError: as `lines`; or there are more than `limit` bytes.
@@ -97,7 +97,7 @@ class TextInput:
 
 
 class _Prefixed(io.RawIOBase):
-    """A stream that cannot seek, with the bytes already taken from it put back in front."""
+    """A stream that cannot seek, with the bytes that were taken from it put back in front."""
 
     def __init__(self, first: bytes, rest: IO[bytes]) -> None:
         self._first = first
@@ -119,10 +119,10 @@ class _Prefixed(io.RawIOBase):
 
 
 def files_in(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """`paths` with every directory replaced by the files in it (no hidden ones), sorted.
+    """Return `paths` with each directory replaced by its files, sorted, without hidden ones.
 
     Raises:
-        DocumentError: a path is missing or a directory cannot be listed or holds no file.
+        DocumentError: a path is missing, or a directory cannot be listed or contains no file.
     """
     found: list[Path] = []
     for path in paths:
@@ -144,7 +144,7 @@ def files_in(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def cannot_read(name: str, error: Exception) -> DocumentError:
-    """The one sentence for a path that cannot be read."""
+    """Return the error for a path that cannot be read."""
     if isinstance(error, FileNotFoundError):
         return DocumentError(f"{name}: no such file; check the path.")
     if isinstance(error, IsADirectoryError):

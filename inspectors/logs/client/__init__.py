@@ -1,1 +1,1 @@
-"""The members' own logs."""
+"""Logs of Java clients: consumers, Kafka Streams programs and Connect workers."""

@@ -1,4 +1,4 @@
-"""The configuration blocks that one program printed, and which of them a member was built with."""
+"""Configuration blocks that one program printed, and the wire names of custom assignor classes."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ _THREAD: Final = re.compile(r"(.+)-StreamThread-\d+-consumer")
 
 
 class Config(Record, frozen=True, kw_only=True):
-    """One block of values; `classes` are the assignors' class names, or a worker's protocols.
+    """The configuration of one consumer or Connect worker, as its program printed it.
 
-    Timeouts are in milliseconds. `upgrade_from` is of the Streams program that built the consumer
-    (empty: not set; None: not seen). `version` is the client library's, where it is certain.
+    `classes` are the assignors' class names, or the names that a worker offers. Timeouts are in
+    milliseconds. `upgrade_from` is that of the Streams program that built the consumer (empty: not
+    set; None: not printed). `version` is the client library's, if it is certain.
     """
 
     group_id: str
@@ -64,21 +65,21 @@ class Config(Record, frozen=True, kw_only=True):
 
     @property
     def is_consumer_protocol(self) -> bool:
-        """KIP-848's protocol, which does not use the list."""
+        """True if the member uses KIP-848's protocol, which ignores the assignor list."""
         return (self.group_protocol or "").lower() == "consumer"
 
 
 class Lookup(Enum):
-    """Why there is no configuration for a member."""
+    """The reason why a member has no configuration."""
 
     NONE = "none"
     AMBIGUOUS = "ambiguous"
 
 
 class Configs:
-    """The blocks of one program, in order.
+    """The configuration blocks of one program, in order.
 
-    `spoiled` says that the last one was not whole: a member may have been built with it.
+    `spoiled` is True if the last block was incomplete: a member may have been built with it.
     """
 
     def __init__(self) -> None:
@@ -90,14 +91,14 @@ class Configs:
         self._last_key = ""
 
     def begin(self, of: Of = "Consumer", at: datetime | None = None) -> None:
-        """A block starts, printed at this time; its settings follow."""
+        """Begin a block that was printed at this time; its settings follow."""
         self._block = {}
         self._at = at
         self._of = of
         self._last_key = ""
 
     def add(self, setting: Setting) -> None:
-        """One setting of the block. Java prints them in order: any other order is two blocks."""
+        """Add one setting to the block; settings that are not in order are those of two blocks."""
         if self._block is None:
             return
         if setting.key <= self._last_key:
@@ -108,7 +109,7 @@ class Configs:
             self._block[setting.key] = setting.value
 
     def end(self) -> Config | None:
-        """The block as a member's configuration; None when it is none, or not one whole block."""
+        """Return the block as a member's configuration; None if it is incomplete or no member's."""
         block, self._block = self._block, None
         self.spoiled = block is None or not block.keys() >= set(_NEEDED[self._of])
         if block is None or self.spoiled:
@@ -137,7 +138,10 @@ class Configs:
         )
 
     def _upgrade_from(self, group_id: str, client_id: str) -> str | None:
-        """Of the newest program that names its threads so; its consumers are built right after."""
+        """Return the setting of the newest program whose threads have this client id.
+
+        A Streams program builds its consumers right after it prints its own configuration.
+        """
         thread = _THREAD.fullmatch(client_id)
         name = thread[1] if thread is not None else ""
         for block in reversed(self._streams if name else ()):
@@ -161,19 +165,24 @@ def _class(text: str) -> str:
 
 
 class ClassNames:
-    """What was learned of classes that no client brings; a class has one name in all logs."""
+    """The wire names of custom assignor classes; a class has one name in all logs.
+
+    A configuration prints classes, and a join prints the name of the elected assignor. If one class
+    of the list is not known and the elected name belongs to none of the others, it is that class's
+    name.
+    """
 
     def __init__(self) -> None:
         self._learned: dict[str, set[str]] = {}
 
     def learn(self, classes: Sequence[str], elected: str | None) -> None:
-        """A member with these classes joined, and this assignor was elected."""
+        """Record a join of a member with these classes, and the assignor that was elected."""
         own = [each for each in classes if assignor_of(each) is None]
         if elected and len(own) == 1 and elected not in map(assignor_of, classes):
             self._learned.setdefault(own[0], set()).add(elected)
 
     def names(self, classes: Sequence[str]) -> tuple[str, ...] | None:
-        """The list that goes over the wire; None where a class's name was not seen, or two were."""
+        """Return the assignor list on the wire; None if a class has no name, or two."""
         found = [assignor_of(each) or self._name(each) for each in classes]
         return None if None in found else tuple(name for name in found if name is not None)
 
@@ -183,5 +192,5 @@ class ClassNames:
 
 
 def own_classes(classes: Sequence[str]) -> tuple[str, ...]:
-    """`classes`, if one of them is somebody's own; else nothing, for the names say it all."""
+    """Return `classes` if one of them is custom; otherwise nothing, as the names are enough."""
     return tuple(classes) if any(assignor_of(each) is None for each in classes) else ()

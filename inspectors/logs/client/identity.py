@@ -1,22 +1,22 @@
-"""Which member ids of a log belong to which printed configuration: `Lives`.
+"""Member ids of a log, each tied to the configuration its client was built with: `Lives`.
 
-Java names its consumers alike in every pod (`consumer-GROUP-1`), and logs of several pods are
-merged into one stream, one of them without its start. A client id therefore proves nothing. A
-member id is tied to a configuration only where no other client of that name can have it:
+Java gives its consumers equal client ids in every pod (`consumer-GROUP-1`), and logs of several
+pods may be merged into one stream, one of them without its start. A client id therefore proves
+nothing. A member id is tied to a configuration only if no other client of that name can have it:
 
-- A dynamic member is given its id (KIP-394), which clients since 3.0 print. An id that was given in
-  the stream belongs to a configuration before it that has no member yet. Where several could be
-  meant, they must have the same list.
-- Older clients, static members and Connect's workers (WorkerCoordinator.requestRejoin) print no
-  such line. Their first join counts where, since the
-  configuration, no line says that a client of that name was a member already; a dynamic one sends
-  its first join twice, for the coordinator gives it its id in between.
-- A client that loses its id (session expired, poll timeout) is given another one.
-- One member whose start is not in the stream, or more members than configurations, leave all of
-  them unknown.
+- A dynamic member receives its id from the coordinator (KIP-394), and clients since 3.0 print that.
+  Such an id belongs to an earlier configuration that has no member yet. If several match, they must
+  have equal lists.
+- Older clients, static members and Connect workers (WorkerCoordinator.requestRejoin) print no such
+  line. Their first join counts if no line since the configuration shows that a client of that name
+  was a member already. A dynamic member sends its first join twice, because it receives its id
+  after the first one.
+- A client that loses its id (session expired, poll timeout) receives another one.
+- If one member's start is missing, or there are more members than configurations, all members of
+  that name stay unknown.
 
-When every client of that name was seen to close, what follows is judged on its own: restarts within
-one file stay told apart.
+After every client of a name has closed, later lines are judged on their own, so that restarts in
+one file stay apart.
 """
 
 from __future__ import annotations
@@ -54,13 +54,14 @@ Kind = Literal[
 
 
 class Event(NamedTuple):
-    """One line about a client; `config` is set for its own kind alone.
+    """One line about a client; only the kind `config` has a `config`.
 
-    The kinds: a configuration; one that was not printed whole (of whichever client); a member id
-    was given (empty: releases 3.0 to 3.2 do not print it); a join is sent; a join; a rejection; a
-    leave by closing;
-    the named id was lost; a line that only a member of the group prints; one that says that a
-    client lost its id and not which; a consumer was closed (its group is not printed: empty).
+    config: a configuration. spoiled: an incomplete configuration of an unknown client. given: the
+    coordinator gave the client its member id (empty: releases 3.0 to 3.2 do not print it). joining:
+    a join is sent. joined: a join succeeded. rejected: a join was rejected. left: the member left
+    because it closed. lost: the named member id is no longer valid. member: a line that only a
+    member prints. reset: the client lost its id, which is not printed. closed: a consumer was
+    closed (its group is not printed: empty).
     """
 
     kind: Kind
@@ -77,7 +78,7 @@ _Answer = Config | Lookup
 
 
 class Lives:
-    """The clients of one program of one stream, and what each was built with."""
+    """The clients of one program in one stream, and the configuration of each."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []
@@ -88,7 +89,7 @@ class Lives:
         self._rejections: dict[int, _Answer] = {}
 
     def add(self, event: Event) -> int:
-        """Remember the event; the number names it for `of_rejection`."""
+        """Add an event and return its number, for `of_rejection`."""
         if event.kind == "joined" and not event.member_id:
             event = event._replace(member_id=_nameless(event.client_id))
         if event.kind == "config":
@@ -98,7 +99,7 @@ class Lives:
         return len(self._events) - 1
 
     def add_version(self, version: str) -> None:
-        """A client library's version: of the consumer that was built before it, if it is one."""
+        """Add a client library's version; it belongs to the consumer that was built just before."""
         self._versions.add(version)
         if len(self._unversioned) == 1:
             number = self._unversioned[0]
@@ -109,17 +110,17 @@ class Lives:
         self._unversioned.clear()
 
     def of_member(self, group_id: str, member_id: str, client_id: str) -> Config | Lookup:
-        """The configuration of the member, once the stream was read to its end."""
+        """Return the configuration of the member; call it after the whole stream was read."""
         self._resolve()
         return self._members.get((group_id, member_id or _nameless(client_id)), Lookup.NONE)
 
     def of_rejection(self, number: int) -> Config | Lookup:
-        """The configuration of the client whose rejection is the event of this number."""
+        """Return the configuration of the client that was rejected in the event of this number."""
         self._resolve()
         return self._rejections.get(number, Lookup.NONE)
 
     def joined(self, group_id: str, client_id: str) -> int:
-        """How many member ids joined with this client id."""
+        """Return the number of member ids that joined with this client id."""
         return len({e.member_id for e in self._about(group_id, client_id) if e.kind == "joined"})
 
     def _about(self, group_id: str, client_id: str) -> Sequence[Event]:
@@ -157,14 +158,14 @@ class Lives:
 
 
 def _nameless(client_id: str) -> str:
-    """What stands for the member id of a client that prints none: no member id has a zero byte."""
+    """Return a stand-in for a member id that is not printed; no real one contains a zero byte."""
     return f"\0{client_id}"
 
 
 def _track(event: Event, names: set[tuple[str, str, bool]]) -> _Track:
-    """The clients that lines cannot tell apart: one group, client id and instance id.
+    """Return the group, client id and instance id of a line; clients with equal ones are one track.
 
-    Clients before 2.4 print a client id that is not set as empty.
+    Clients before 2.4 print an unset client id as empty.
     """
     client_id = event.client_id
     unnamed = (event.group_id, client_id, event.worker) not in names
@@ -174,7 +175,7 @@ def _track(event: Event, names: set[tuple[str, str, bool]]) -> _Track:
 
 
 class _Walk:
-    """One track's events in order. `members` and `rejections` are complete after `end()`."""
+    """The events of one track in order; `members` and `rejections` are complete after `end()`."""
 
     def __init__(self) -> None:
         self.members: dict[str, _Answer] = {}
@@ -183,7 +184,7 @@ class _Walk:
         self._begin()
 
     def _begin(self) -> None:
-        """Start anew: no client of this name is known to be open."""
+        """Reset the state: no client of this name is known to be open."""
         self._configs = 0
         self._unused: list[Config] = []
         self._ids: dict[str, _Answer] = {}
@@ -203,7 +204,7 @@ class _Walk:
         self._given_doubt = False
 
     def end(self) -> None:
-        """Judge what was seen since the start, and start anew."""
+        """Judge the events since the start, then reset the state."""
         unknown = None
         if not self._configs:
             unknown = Lookup.NONE
@@ -216,11 +217,11 @@ class _Walk:
         self._begin()
 
     def _clients(self) -> int:
-        """At least so many clients there were."""
+        """Return the smallest possible number of clients."""
         return len(self._ids) - self._reborn + len(self._rejected)
 
     def take(self, number: int, event: Event) -> None:
-        """The next event, and its number in the stream."""
+        """Process the next event, which has this number in the stream."""
         name = event.member_id
         if event.kind == "config":
             assert event.config is not None
@@ -265,13 +266,13 @@ class _Walk:
             self._end_if_closed()
 
     def _end_if_closed(self) -> None:
-        """Start anew where every member has closed and no client is left that has not joined."""
+        """End the walk if every member has closed and every configuration has a member."""
         open_ids = self._ids.keys() - self._closed - set(self._lost)
         if not open_ids and not self._unused and len(self._lost) == self._reborn:
             self.end()
 
     def _given(self, name: str) -> None:
-        """A new client's id, or a known client's next one."""
+        """Record a member id that was given to a new client, or to one that lost its id."""
         lost = max(len(self._lost), self._resets) - self._reborn
         if lost <= 0:
             self._ids[name] = self._answer(self._unused)
@@ -300,7 +301,7 @@ class _Walk:
             self._ids[name] = self._answer(self._unused)
 
     def _answer(self, candidates: list[Config]) -> _Answer:
-        """What a new client was built with; one of the candidates is then no candidate any more."""
+        """Return a new client's configuration and remove it from the candidates."""
         if not candidates:
             self._foreign = True
             return Lookup.AMBIGUOUS
@@ -313,7 +314,7 @@ class _Walk:
 
 
 def _one_of(candidates: Sequence[Config]) -> _Answer:
-    """What is the same in all of them, if the list is."""
+    """Return the settings that all candidates share, if their lists are equal."""
     first = candidates[0]
     if any(
         (each.classes, each.group_protocol) != (first.classes, first.group_protocol)
@@ -329,7 +330,7 @@ def _one_of(candidates: Sequence[Config]) -> _Answer:
 
 
 def _prints_given(config: Config) -> bool:
-    """Whether the client prints that it was given a member id; one of no known version may."""
+    """Return whether the client prints its given member id; True if its version is not known."""
     numbers = (config.version or "").split(".")[:2]
     if len(numbers) < 2 or not all(each.isdecimal() for each in numbers):
         return True

@@ -1,4 +1,4 @@
-"""Lines of a Java client's own log: whose they are, and what they say of the consumer group."""
+"""Lines of a Java client's log: the program that wrote each, and its meaning for a group."""
 
 from __future__ import annotations
 
@@ -84,19 +84,19 @@ class Setting(Record, frozen=True, kw_only=True):
 
 
 class ConfigStart(Record, frozen=True, kw_only=True):
-    """`ConsumerConfig values:` or, of a Connect worker or a Streams program, its own; settings."""
+    """`ConsumerConfig values:`, or a Connect worker's or Streams program's; settings follow."""
 
     of: Of = "Consumer"
 
 
 class Version(Record, frozen=True, kw_only=True):
-    """`Kafka version:`, of the process's client library."""
+    """`Kafka version:`, that of the process's client library."""
 
     version: str
 
 
 class Join(Record, frozen=True, kw_only=True):
-    """A join that succeeded. Clients before 2.4 print no member id (it is empty then)."""
+    """A join that succeeded; `member_id` is empty for clients before 2.4, which do not print it."""
 
     instance_id: str | None
     client_id: str
@@ -108,7 +108,7 @@ class Join(Record, frozen=True, kw_only=True):
 
 
 class Built(Record, frozen=True, kw_only=True):
-    """A Streams consumer says which rebalance protocol it was built for (since 2.4)."""
+    """The rebalance protocol that a Streams consumer was built for (printed since 2.4)."""
 
     client_id: str
     is_eager: bool
@@ -116,7 +116,10 @@ class Built(Record, frozen=True, kw_only=True):
 
 
 class Leader(Record, frozen=True, kw_only=True):
-    """The leader computed the assignment of a new generation (not for a returning static one)."""
+    """The leader's line about the assignment of a new generation.
+
+    A returning static leader prints none.
+    """
 
     client_id: str
     group_id: str
@@ -124,7 +127,7 @@ class Leader(Record, frozen=True, kw_only=True):
 
 
 class Leave(Record, frozen=True, kw_only=True):
-    """A member left by request."""
+    """A member that left by request."""
 
     instance_id: str | None
     client_id: str
@@ -135,7 +138,7 @@ class Leave(Record, frozen=True, kw_only=True):
 
 
 class Given(Record, frozen=True, kw_only=True):
-    """The coordinator gave a new client its member id (releases 3.0 to 3.2 print none: empty)."""
+    """A member id that a client was given (empty: releases 3.0 to 3.2 do not print it)."""
 
     instance_id: str | None
     client_id: str
@@ -148,10 +151,10 @@ StandingOf = Literal["member", "joining", "lost", "reset"]
 
 
 class Standing(Record, frozen=True, kw_only=True):
-    """A line about a client that has no join of its own.
+    """A line about a client that is not a join.
 
-    `of` is member (only a member of the group prints it), joining (a join is sent), lost (the
-    member id is not valid any more) or reset (it lost its id, and the line does not name it).
+    `of` is member (only a member of the group prints it), joining (a join is sent), lost (the named
+    member id is no longer valid) or reset (the client lost its id, which the line does not name).
     """
 
     of: StandingOf
@@ -170,7 +173,7 @@ class ClusterId(Record, frozen=True, kw_only=True):
 
 
 class Started(Record, frozen=True, kw_only=True):
-    """The same moment as the line's own time, in milliseconds since 1970."""
+    """The moment of the line in milliseconds since 1970, beside the log's own time."""
 
     at_ms: int
 
@@ -186,13 +189,13 @@ class Refusal(Record, frozen=True, kw_only=True):
 
 
 class Closed(Record, frozen=True, kw_only=True):
-    """A consumer object is gone; one with the same client id is another object."""
+    """A consumer object that was closed; a later one with the same client id is another object."""
 
     client_id: str
 
 
 class RefusalText(Record, frozen=True, kw_only=True):
-    """The exception's name somewhere in the log: what it belongs to is not said."""
+    """The name of the rejection's exception, in a line that does not name the group."""
 
 
 Event = (
@@ -214,7 +217,7 @@ Event = (
 
 
 class LogText(Record, frozen=True, kw_only=True):
-    """One line as its program wrote it: which program of the stream, and when."""
+    """One line as its program wrote it, with the program and the time."""
 
     program: str
     text: str
@@ -230,7 +233,7 @@ _STANDING: Final[tuple[tuple[StandingOf, re.Pattern[str]], ...]] = (
 
 
 def texts(raw: bytes, zone: Zone) -> Iterator[LogText]:
-    """The line, or the lines of the message in its JSON wrapper."""
+    """Yield the line, or the lines of the message in its JSON wrapper."""
     line = raw.decode("utf-8", "replace").rstrip("\r\n")
     program = ""
     prefix = _PREFIX.match(line)
@@ -250,13 +253,13 @@ def texts(raw: bytes, zone: Zone) -> Iterator[LogText]:
 
 
 def setting_of(text: str) -> Setting | None:
-    """The line as one of a configuration block, if it is one."""
+    """Return the line as a setting of a configuration block; None if it is not one."""
     match = _SETTING.fullmatch(text)
     return Setting(key=match[1], value=match[2].strip()) if match else None
 
 
 def event_of(text: str) -> Event | None:
-    """What a line says of the group, if anything; settings are only told by `setting_of`."""
+    """Return the line's meaning for the group; None if it has none. Settings need `setting_of`."""
     if match := _CONFIG.search(text):
         return ConfigStart(of=cast("Of", match[1]))
     if match := _PROTOCOL.search(text):
@@ -315,7 +318,7 @@ def _group_event(text: str) -> Event | None:
 
 
 def _standing(text: str, worker: bool) -> Event | None:
-    """Where a client stands between its start and its joins."""
+    """Return a line about a client between its start and its joins."""
     if match := _GIVEN.search(text):
         return Given(
             instance_id=match[1],

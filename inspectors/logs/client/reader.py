@@ -1,11 +1,10 @@
-"""The members' own logs: Java's start-up configuration bound to the member id it joined with.
+"""Logs of Java clients: each member id with the configuration that its client printed at start-up.
 
-A Java consumer prints `ConsumerConfig values:` when it is built (its assignors are fixed from then
-on), `Kafka version:`, and `Successfully joined group with generation …` at each rebalance, with
-its member id since 2.4. The three together are an exact list of one member; where two clients of
-one stream cannot be told apart, nothing is said of either (identity.py). Of an assignor
-of somebody's own it prints the class; its name on the wire is known where a join shows it
-(classes.py).
+A Java consumer prints `ConsumerConfig values:` when it is built, which fixes its assignor list,
+then `Kafka version:`, and `Successfully joined group with generation …` at each rebalance, with its
+member id since 2.4. Together these lines give one member's exact list. Clients that one stream does
+not tell apart stay unknown (identity.py). For a custom assignor the class is printed; its wire name
+is known only if a join shows it (`ClassNames`).
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ _EAGER, _COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 
 
 class ClientLogCounts(Record, frozen=True, kw_only=True):
-    """What was in the logs. `joins` are all that succeeded; the three below are parts of them.
+    """The lines of the logs, by meaning.
 
-    `joins_without_config` have no configuration before them, `joins_ambiguous` cannot be told from
-    those of another client of that name, `joins_without_member_id` are of clients before 2.4, which
-    do not print it.
-    `consumer_protocol` counts consumers built with `group.protocol=consumer` (no list in use).
+    `joins` are all joins that succeeded. Parts of them are `joins_without_config` (no configuration
+    before them), `joins_ambiguous` (several clients of that name) and `joins_without_member_id`
+    (clients before 2.4 do not print it). `consumer_protocol` counts consumers with
+    `group.protocol=consumer`, which use no list.
     """
 
     sources: int = 0
@@ -65,7 +64,7 @@ class ClientLogCounts(Record, frozen=True, kw_only=True):
 
 
 class ClientLogReading(Record, frozen=True, kw_only=True):
-    """What the members' logs show, and a sentence for each thing that could not be used.
+    """The observations of client logs, with a note for each line that could not be used.
 
     `logs` are observations too: of the clients that wrote them.
     """
@@ -77,14 +76,14 @@ class ClientLogReading(Record, frozen=True, kw_only=True):
 
 
 def read_client_logs(paths: Sequence[Path], tz_offset: Zone = None) -> ClientLogReading:
-    """The joins, refusals, leaves and rebalances that members printed; directories are walked.
+    """Return the joins, rejections, leaves and rebalances that members printed; walks directories.
 
-    Takes what `kubectl logs` gives, also with `--prefix` and `--timestamps`; text, JSON layouts,
-    gz; `-` is standard input. Times without a zone are taken as of `tz_offset`; where that is not
-    known they are the log's own, written as UTC, and the observations are `local`.
+    Accepts the output of `kubectl logs`, also with `--prefix` and `--timestamps`, plain text, JSON
+    layouts and gz; `-` is standard input. A time without a zone is taken as of `tz_offset`. If that
+    is None, the time is the log's own, written as UTC, and the observation is `local`.
 
     Raises:
-        DocumentError: a path cannot be read. Lines that make no sense are passed over.
+        DocumentError: a path cannot be read. Lines without meaning are skipped.
     """
     reader = _Reader(tz_offset)
     for path in files_in(paths):
@@ -98,7 +97,7 @@ def read_client_logs(paths: Sequence[Path], tz_offset: Zone = None) -> ClientLog
 
 
 class _Program:
-    """One program of one stream: the configurations it printed, and its library's version."""
+    """One program in a stream: its configurations, its members and its library's version."""
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
@@ -115,7 +114,7 @@ class _Program:
         self.ran: set[tuple[str, str]] = set()
 
     def stamped(self, stamp: Stamp | None) -> datetime | None:
-        """The time of one of its lines; remembers the newest."""
+        """Return the time of one of its lines, and remember the newest."""
         if stamp is None:
             return None
         self.local = self.local or stamp.local
@@ -123,7 +122,7 @@ class _Program:
         return stamp.at
 
     def read_from(self, source: TextInput) -> LogRead:
-        """What its log is, once it was read."""
+        """Return the record of its log; call it after the whole source was read."""
         return LogRead(
             log=self.origin,
             origin=self.origin,
@@ -154,7 +153,7 @@ class _Place(NamedTuple):
     stamp: Stamp | None
 
     def of(self, program: _Program) -> _Where:
-        """The place in the program's own log: those of several may be mixed in one source."""
+        """Return the place in the program's own log; one source may mix several."""
         local = self.stamp is not None and self.stamp.local
         return _Where(log=program.origin, line=self.line, origin=program.origin, local=local)
 
@@ -222,9 +221,9 @@ class _Reader:
         self._count("cut_off_sources", int(source.cut_off))
 
     def named(self, seen: Observation) -> Observation:
-        """`seen` with the assignors' names in place of their classes, now that all logs are read.
+        """Return the observation with assignor names in place of classes, after all logs were read.
 
-        A list that holds a class without a name is left empty; its classes stay.
+        A list that contains a class without a known name becomes empty; its classes stay.
         """
         if not isinstance(seen, Joined | Refused):
             return seen
@@ -362,10 +361,11 @@ class _Reader:
         )
 
     def _ran(self, event: lines.Join, program: _Program, seen: Evidence, where: _Where) -> None:
-        """A member's first join is of the consumer that was built last with its client id.
+        """Record the rebalance protocol of a member's first join.
 
-        That line is missing where a program prints nothing of its assignor, and from 4.0 on: then
-        the version and the program's own configuration tell.
+        The member is the consumer that was built last with its client id. A program that prints
+        nothing of its assignor, and any program since 4.0, has no such line: then its version and
+        its own configuration show the protocol.
         """
         key = (event.group_id, event.member_id)
         if not event.member_id or key in program.ran:
@@ -451,7 +451,7 @@ def _about(
     member_id: str = "",
     config: Config | None = None,
 ) -> Event:
-    """The line as an event of its client."""
+    """Return the line as an event of its client."""
     return Event(kind, of.group_id, of.client_id, of.instance_id, member_id, of.worker, config)
 
 

@@ -52,7 +52,7 @@ _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
 
 class Outcome(Enum):
-    """What the coordinator's answer to a JOIN_GROUP means for the member that sent it."""
+    """The meaning of a JOIN_GROUP's answer for the member that sent it."""
 
     ACCEPTED = "accepted"
     ID_GIVEN = "id given"
@@ -159,7 +159,7 @@ class Request(Record, frozen=True, kw_only=True):
 
     @property
     def is_probe(self) -> bool:
-        """Whether every protocol of the join has empty metadata: no consumer sends such a join."""
+        """True if every protocol of the join has empty metadata; no consumer sends such a join."""
         return self.api == JOIN and not any(each.metadata for each in self.protocols)
 
     @property

@@ -44,12 +44,12 @@ _STREAM: Final = "stream"
 
 
 class RequestLogCounts(Record, frozen=True, kw_only=True):
-    """What was in the log. `requests` are lines of the request logger; the others are parts of it.
+    """The lines of the log, by meaning; `requests` are those of the request logger.
 
-    `joins` succeeded or got their member id, `refusals` are rejections, `retries` other errors,
-    `probes` joins with empty metadata (rebal's own question, no member); `not_json` lines are the
-    format of brokers before 2.8; `broken` lines were cut off or are no valid JSON; `other` are
-    requests of other kinds or groups. `first_at` and `last_at` bound the time that the log covers.
+    `joins` succeeded or received their member id. `refusals` are rejections, `retries` other
+    errors, `probes` joins with empty metadata (rebal's own probe, no member). `not_json` lines are
+    of brokers before 2.8, `broken` lines are cut off or no valid JSON, `other` are requests of
+    other kinds or groups. `first_at` and `last_at` bound the time that the log covers.
     """
 
     lines: int = 0
@@ -70,9 +70,9 @@ class RequestLogCounts(Record, frozen=True, kw_only=True):
 
 
 class RequestLogReading(Record, frozen=True, kw_only=True):
-    """What a request log shows of members, in the order of time, and how much was read.
+    """The observations of request logs in the order of time, with counts.
 
-    `logs` are observations too: of the brokers that wrote it.
+    `logs` are observations too: of the brokers that wrote them.
     """
 
     observations: tuple[Observation, ...] = ()
@@ -85,15 +85,14 @@ def read_request_log(
     groups: Container[str] | None = None,
     tz_offset: Zone = None,
 ) -> RequestLogReading:
-    """The joins, rejections, leaves and completed rebalances in one or several request logs.
+    """Return the joins, rejections, leaves and completed rebalances in one or several request logs.
 
-    Times are those of the lines: when the request was COMPLETED (a join waits for the rebalance).
-    A line without a zone is taken as of `tz_offset`; where that is not known its time is the log's
-    own, written as UTC, and the observation is `local`. Sources may be given in any order; what
-    they say is put in the order of time.
+    Times are those at which a request was COMPLETED; a join waits for the rebalance. A time without
+    a zone is taken as of `tz_offset`. If that is None, the time is the log's own, written as UTC,
+    and the observation is `local`. Sources may be given in any order.
 
     Raises:
-        DocumentError: a source cannot be read. Lines that make no sense are counted, never raised.
+        DocumentError: a source cannot be read. Broken lines are counted, never raised.
     """
     tally: dict[str, int] = {}
     logs = [_Log(TextInput(source)) for source in sources]
@@ -123,7 +122,7 @@ def _completed(request: Request) -> datetime:
 
 
 class _Log:
-    """One source: `read` gives its requests, then `origins` the brokers that wrote it."""
+    """One source: `read` returns its requests, then `origins` the brokers that wrote it."""
 
     def __init__(self, source: TextInput) -> None:
         self._source = source
@@ -135,7 +134,7 @@ class _Log:
     def read(
         self, groups: Container[str] | None, tz_offset: Zone, tally: dict[str, int]
     ) -> list[Request]:
-        """The requests of these groups (None: of all); all lines are counted."""
+        """Return the requests of these groups (None: of all groups); count all lines."""
         source = self._source
         requests: list[Request] = []
         lines = marked = 0
@@ -169,7 +168,7 @@ class _Log:
         return requests
 
     def origins(self) -> Iterator[LogRead]:
-        """The brokers whose requests it holds."""
+        """Yield a record for each broker that wrote to this log."""
         name = self._source.name
         for broker in dict.fromkeys([*self._brokers, *self._present]):
             local = self._brokers.get(broker, any(stamp.local for stamp in self.stamps))
@@ -307,7 +306,7 @@ def _refused(request: Request) -> Observation:
 
 
 def _left(request: Request, history: _History) -> Sequence[Observation]:
-    """Return the members that left; the last member id seen stands in for one that is not named."""
+    """Return the members that left; for a member without an id, its last known id."""
     found = []
     for member in () if request.error else request.left:
         key = (request.group_id, member.group_instance_id or "")
