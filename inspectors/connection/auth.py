@@ -292,12 +292,12 @@ def _from_file(name: str) -> Token:
     try:
         text = Path(name).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no token"
+        why = getattr(error, "strerror", None) or "it contains no token"
         raise _refused(f"cannot read the token in {name}: {why}.") from None
-    token = _token(text, None, f"{name}: it holds no token")
+    token = _token(text, None, f"{name}: it contains no token")
     if token.expires <= time.time():
         at = datetime.fromtimestamp(token.expires, UTC)
-        raise _refused(f"the token in {name} expired at {at:%H:%M:%SZ}: put a fresh one there.")
+        raise _refused(f"the token in {name} expired at {at:%H:%M:%SZ}: replace it.")
     return token
 
 
@@ -307,7 +307,7 @@ def _from_endpoint(oauth: OAuth, timeout: float) -> Token:
         with _opener(oauth).open(_request(oauth), timeout=max(0.1, timeout)) as answer:
             body = json.loads(answer.read(_MOST))
     except HTTPError as error:
-        raise _refused(f"{where} refused {oauth.who} ({_reason(error)}).") from None
+        raise _refused(f"{where} rejected {oauth.who} ({_reason(error)}).") from None
     except URLError as error:
         why = getattr(error.reason, "strerror", None) or error.reason
         raise _refused(f"cannot reach {where}: {str(why).lower()}.") from None
@@ -322,7 +322,7 @@ def _from_endpoint(oauth: OAuth, timeout: float) -> Token:
     seconds = float(life) if isinstance(life, int | float) and 0 < life < 1e9 else None
     token = _token(fields.get("access_token"), seconds, f"{where} answered without a token")
     if token.expires <= time.time():
-        raise _refused(f"{where} gave a token that has expired already: compare the clocks.")
+        raise _refused(f"{where} returned an expired token: compare the clocks.")
     return token
 
 

@@ -79,8 +79,8 @@ def read_inventory(path: Path) -> InventoryReading:
     notes += workloads.notes
     if passed_over:
         notes.append(
-            f"{path}: {len(passed_over)} files were not read, as their endings are of no kind of "
-            f"configuration ({', '.join(passed_over[:5])}{', …' if len(passed_over) > 5 else ''})."
+            f"{path}: {len(passed_over)} files were not read, as their suffixes are not those of "
+            f"configuration files ({', '.join(passed_over[:5])}{', …' if len(passed_over) > 5 else ''})."
         )
     if alone and not declared and not notes:
         notes.append(f"{files[0]}: declares no consumer (no group.id, no assignors).")
@@ -107,8 +107,8 @@ def _of_files(process: list[tuple[str, Document]], notes: list[str]) -> Iterator
         for declared in _clients(base + own, profile, notes):
             if not any(_same(declared, other) for other in plain):
                 notes.append(
-                    f"{declared.where} holds only if that profile is active, which the files "
-                    "do not say."
+                    f"{declared.where} is valid only while that profile is active, which the files "
+                    "do not show."
                 )
                 yield declared
 

@@ -82,7 +82,7 @@ class Admin:
             self._client = AdminClient(settings, logger=log)
         except KafkaException as error:
             message = config.scrub(error.args[0].str())
-            raise ConnectError(f"librdkafka refuses the settings: {message}.", "tls") from None
+            raise ConnectError(f"librdkafka rejects the settings: {message}.", "tls") from None
 
     def close(self) -> None:
         """Stop librdkafka's threads and close its connections.

@@ -94,7 +94,7 @@ class _Examination:
         yield self._row("login (confluent-kafka)", self._log_in_admin, "offsets, lag, settings")
         yield self._row("list groups", self._list, "--all and --match", "Describe", "--cluster")
         yield self._row(
-            "describe the group", self._describe, "state, members, what they sent",
+            "describe the group", self._describe, "state, members, subscriptions",
             "Describe", *group,
         )  # fmt: skip
         topics = [part for name in self._known_topics() for part in ("--topic", name)]
@@ -184,7 +184,7 @@ class _Examination:
         answer = self._needs_raw().metadata([], self._deadline(), operations=True)
         field = answer.authorized_operations
         if field is None:
-            raise _Unavailable(Tri.CANNOT_TELL, "the broker does not tell rights (before 2.3)")
+            raise _Unavailable(Tri.CANNOT_TELL, "the broker does not report rights (before 2.3)")
         if bit not in field:
             raise _Unavailable(Tri.NO, f"no {name} on the cluster")
 
@@ -278,7 +278,7 @@ class _Examination:
         self._group_topics()
         assert self._described is not None
         if self._described.operations is None:
-            raise _Unavailable(Tri.CANNOT_TELL, "the broker does not tell rights (before 2.3)")
+            raise _Unavailable(Tri.CANNOT_TELL, "the broker does not report rights (before 2.3)")
         if _READ not in self._described.operations:
             raise _Unavailable(Tri.NO, "no READ on the group")
         if self._described.type is not GroupType.CLASSIC:

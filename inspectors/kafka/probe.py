@@ -129,7 +129,7 @@ def _just_described(cluster: RawCluster, group_id: str, deadline: Deadline) -> D
         cluster, described.coordinator_id, group_id, deadline
     ):
         raise _VoidError(
-            "it is not a classic group: a KIP-848 group has no lists to ask for, and the probe "
+            "it is not a classic group: a KIP-848 group has no assignor lists, and the probe "
             "could harm it"
         )
     if described.protocol_type != CONSUMER:
@@ -198,7 +198,7 @@ def _ask(
             break
     if name == "NONE":
         raise ConnectError(
-            f"{group.group_id}: the coordinator let the probe in, which no known broker does: "
+            f"{group.group_id}: the coordinator admitted the probe, which no known broker does: "
             "stop probing this cluster and report its version.",
             "protocol",
         )

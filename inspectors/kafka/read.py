@@ -57,7 +57,7 @@ from rebal.inspectors.kafka.reload import (
 from rebal.inspectors.kafka.session import Session, connect
 from rebal.inspectors.kafka.wire import Deadline, seconds
 
-_NOT_ASKED: Final = "asked together with the probe only (--probe)"
+_NOT_ASKED: Final = "read only together with the probe (--probe)"
 
 
 def read_group(
@@ -297,13 +297,13 @@ _MESSAGES: Final = {
     ),
     "NOT_COORDINATOR": ("loading", "its coordinator keeps moving: try again"),
     "TIMED_OUT": ("timeout", "no answer within {within}: is the broker up? (--timeout)"),
-    "DISCONNECTED": ("network", "the broker went away while it was read: try again"),
+    "DISCONNECTED": ("network", "the broker closed the connection: try again"),
     "UNREACHABLE": ("network", ""),
     "TOPIC_AUTHORIZATION_FAILED": (
         "authorization",
         "no right to see all its topics, which a KIP-848 group needs: allow DESCRIBE on them",
     ),
-    "INVALID_GROUP_ID": ("not-found", "the broker does not take this for a group id"),
+    "INVALID_GROUP_ID": ("not-found", "the broker rejects this group id"),
 }
 
 
@@ -484,7 +484,7 @@ def _leaderless(raw: RawCluster, config: ClusterConfig) -> list[GroupFailure]:
     if not lost:
         return []
     which = f"{len(lost)} of {len(topic.partitions)} partitions of {OFFSETS_TOPIC} have no leader"
-    said = f"{which} ({Partitions(lost)}): the groups that are kept there are not listed."
+    said = f"{which} ({Partitions(lost)}): the groups stored there are not listed."
     return [GroupFailure(group_id=None, message=said, kind="loading")]
 
 

@@ -303,7 +303,7 @@ def seen_by_probe(reading: Reading, elected: str | None, supported: Iterable[str
     """
     for assignor in supported:
         if elected is not None and assignor != elected:
-            why = f"every list in the coordinator's memory holds {assignor} beside {elected}"
+            why = f"every list in the coordinator's memory contains {assignor} besides {elected}"
             return reading._replace(rebalanced=Tri.YES, why=why)
     return reading
 
@@ -334,7 +334,7 @@ def _read(cluster: RawCluster, group_id: str, deadline: Deadline) -> Reading:
     check(partition.error_code)
     epoch = partition.leader_epoch
     if epoch is None or epoch < 0:
-        return Reading(Tri.CANNOT_TELL, "the broker does not tell leader epochs")
+        return Reading(Tri.CANNOT_TELL, "the broker does not report leader epochs")
     leader = cluster.node(partition.leader_id, deadline)
     log = OffsetsLog(leader, number, epoch, deadline)
     if epoch == 0:
@@ -390,17 +390,17 @@ def judge(
     if not before.records and not before.whole:
         return Reading(
             Tri.CANNOT_TELL,
-            f"{stored}, but what the group was before it has been compacted away",
+            f"{stored}, but the group's earlier records have been compacted away",
             *newest,
         )
     if not before.records or before.records[-1].value is None:
         return Reading(Tri.YES, f"the group is new in {where}", *newest)
     if before.records[-1].value.generation != last.generation:
         was = before.records[-1].value.generation
-        return Reading(Tri.YES, f"{stored}, {was} was the last one before it", *newest)
+        return Reading(Tri.YES, f"{stored}; the one before it was {was}", *newest)
     return Reading(
         Tri.NO,
-        f"since {where} began only a static member's restart is stored, at the same generation "
+        f"since {where} began, only a static member's restart is stored, at generation "
         f"{last.generation}",
         *newest,
     )

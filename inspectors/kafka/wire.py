@@ -266,11 +266,11 @@ def _wrong_login(address: str, config: ClusterConfig) -> str:
         # The next login must not come with the same token again.
         forget(config.oauth)
         return (
-            f"{address} refused {config.who} with {config.mechanism} (expired, or not from the "
-            "issuer, for the audience or with the claims that it asks for). Check --command-config."
+            f"{address} rejected {config.who} with {config.mechanism} (the token expired, or its "
+            "issuer, audience or claims are wrong). Check --command-config."
         )
     return (
-        f"{address} refused the login of {config.username} with {config.mechanism} "
+        f"{address} rejected the login of {config.username} with {config.mechanism} "
         "(wrong user name or password, or not set up for this mechanism). Check --command-config."
     )
 

@@ -117,4 +117,4 @@ def test_the_probe_itself_can_prove_it() -> None:
     assert seen_by_probe(told, None, ["range"]) == told
     proven = seen_by_probe(told, "range", ["range", "cooperative-sticky"])
     assert (proven.rebalanced, proven.generation) == (Tri.YES, 4)
-    assert "cooperative-sticky beside range" in proven.why
+    assert "cooperative-sticky besides range" in proven.why

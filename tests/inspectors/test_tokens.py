@@ -114,15 +114,15 @@ def test_an_answer_that_is_none(issuer: Issuer, body: bytes, words: str) -> None
 
 def test_a_token_that_has_expired_when_it_comes(issuer: Issuer) -> None:
     issuer.life = -5
-    assert "has expired already: compare the clocks" in refused(client(issuer))
+    assert "returned an expired token: compare the clocks" in refused(client(issuer))
 
 
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (None, "refused client me (401: invalid_client)"),
-        (b"no", "refused client me (401)"),
-        (b'{"error": "<b>client s3cret+</b>"}', "refused client me (401)"),
+        (None, "rejected client me (401: invalid_client)"),
+        (b"no", "rejected client me (401)"),
+        (b'{"error": "<b>client s3cret+</b>"}', "rejected client me (401)"),
     ],
 )
 def test_an_endpoint_that_refuses(issuer: Issuer, body: bytes | None, words: str) -> None:
@@ -172,15 +172,15 @@ def test_a_file_is_read_at_each_login(tmp_path: Path) -> None:
     oauth = OAuth(file=str(file))
     assert refused(oauth) == f"cannot read the token in {file}: No such file or directory."
     file.write_text("")
-    assert refused(oauth) == f"{file}: it holds no token."
+    assert refused(oauth) == f"{file}: it contains no token."
     file.write_bytes(b"\xff\x00")
-    assert refused(oauth) == f"cannot read the token in {file}: it is no token."
+    assert refused(oauth) == f"cannot read the token in {file}: it contains no token."
     for life in (60, 90):
         text = token(life, sub="me")
         file.write_text(f"{text}\n")
         assert auth.token_of(oauth, 5).value == text
     file.write_text(token(-1, sub="me"))
-    assert "put a fresh one there" in refused(oauth)
+    assert "replace it" in refused(oauth)
 
 
 def test_what_kafka_python_is_given(issuer: Issuer) -> None:

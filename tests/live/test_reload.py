@@ -179,7 +179,7 @@ def test_the_scala_coordinator_forgets_as_well_and_a_kill_cannot_be_told(
     first = read(own39, group_id)
     assert reading(first) == (
         Tri.YES,
-        "every list in the coordinator's memory holds cooperative-sticky beside range",
+        "every list in the coordinator's memory contains cooperative-sticky besides range",
     )
     own39.restart()
     own39.wait_stable(group_id, 2)

@@ -213,8 +213,8 @@ class _Reader:
         self.logs += [program.read_from(source) for program in programs.values()]
         if unnamed_refusal and not any(p.refused for p in programs.values()):
             self._note(
-                f"{source.name}: names InconsistentGroupProtocolException but not its group; "
-                "a member was refused, and the log of org.apache.kafka.clients would say which."
+                f"{source.name}: contains InconsistentGroupProtocolException without its group; "
+                "a member was rejected, and the log of org.apache.kafka.clients shows which."
             )
         self._count("sources")
         self._count("lines", number)
@@ -327,8 +327,8 @@ class _Reader:
         if found is Lookup.AMBIGUOUS:
             self._count("joins_ambiguous")
             self._note(
-                f"{source}: {who} joined, and which of several clients of that name it is cannot "
-                "be told; give one log per process from its start (or `kubectl logs --prefix`)."
+                f"{source}: {who} joined, but the log does not tell several clients of that name "
+                "apart; give one log per process from its start (or `kubectl logs --prefix`)."
             )
             return None
         if not event.member_id:
