@@ -183,6 +183,17 @@ def test_a_client_that_lost_its_id_keeps_its_list(tmp_path: Path) -> None:
     assert lists([*a.start(), *a.lose()], tmp_path) == {"a-1": (COOP,), "a-2": (COOP,)}
 
 
+def test_an_id_given_beside_a_lost_one_leaves_the_next_id_unknown_too(tmp_path: Path) -> None:
+    a, b = Pod("a", RANGE), Pod("b", COOP)
+    first, other = a.start(), b.start()
+    again = a.lose()
+    given = next(n for n, line in enumerate(other) if "given member-id: b-1" in line)
+    regiven = next(n for n, line in enumerate(again) if "given member-id: a-2" in line)
+    # b's id comes between the loss of a's id and a's next one.
+    merged = [*first, *other[:given], *again[:regiven], other[given], *again[regiven:]]
+    assert lists(merged, tmp_path) == {"a-1": (RANGE,)}
+
+
 def test_a_static_member_s_list_is_its_instance_s(tmp_path: Path) -> None:
     a, b = Pod("a", RANGE, static="i-0"), Pod("b", COOP, static="i-1")
     both = [a.config(), b.config(), *b.start()[1:], *a.start()[1:]]

@@ -202,6 +202,8 @@ class _Walk:
         # printed, had no member yet.
         self._doubt = False
         self._given_doubt = False
+        # An id was given to either a new client or one that lost its id: the other is still open.
+        self._unclear = False
 
     def end(self) -> None:
         """Judge the events since the start, then reset the state."""
@@ -283,7 +285,8 @@ class _Walk:
         if self._resets > len(self._lost) or len(known) < len(before):
             self._ids[name] = Lookup.AMBIGUOUS
             return
-        self._ids[name] = _one_of([*self._unused, *known])
+        self._ids[name] = answer = _one_of([*self._unused, *known])
+        self._unclear = self._unclear or not isinstance(answer, Config)
         self._reborn += 1
 
     def _first_join(self, name: str, static: bool, *, worker: bool) -> None:
@@ -302,6 +305,8 @@ class _Walk:
 
     def _answer(self, candidates: list[Config]) -> _Answer:
         """Return a new client's configuration and remove it from the candidates."""
+        if self._unclear:
+            return Lookup.AMBIGUOUS
         if not candidates:
             self._foreign = True
             return Lookup.AMBIGUOUS
