@@ -78,9 +78,10 @@ def read_inventory(path: Path) -> InventoryReading:
     declared += [_declared(w.where, w.client, w.replicas, w.max_surge) for w in workloads.found]
     notes += workloads.notes
     if passed_over:
+        named = ", ".join(passed_over[:5]) + (", …" if len(passed_over) > 5 else "")
         notes.append(
             f"{path}: {len(passed_over)} files were not read, as their suffixes are not those of "
-            f"configuration files ({', '.join(passed_over[:5])}{', …' if len(passed_over) > 5 else ''})."
+            f"configuration files ({named})."
         )
     if alone and not declared and not notes:
         notes.append(f"{files[0]}: declares no consumer (no group.id, no assignors).")
