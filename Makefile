@@ -14,7 +14,7 @@ help:
 	@echo "make test       the tests; the live ones start Kafka on loopback and need Java 17"
 	@echo "make test-fast  the tests without Java, under a minute"
 	@echo "make test-full  every path and version, long stories included: two to three hours"
-	@echo "make coverage   the share of the statements that the tests without Java run"
+	@echo "make coverage   the share of the statements that the fast tests run"
 	@echo "make lint types bench lock clean"
 
 $(READY): pyproject.toml requirements.lock | $(LINKS)
@@ -49,7 +49,8 @@ test-full: $(READY)
 
 coverage: $(READY)
 	rm -rf build/coverage
-	$(BIN)/coverage run -m pytest -n auto -m "not live and not package" -q
+	HYPOTHESIS_PROFILE=quick $(BIN)/coverage run -m pytest -n auto -q \
+		-m "not live and not package and not slow"
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
