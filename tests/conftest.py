@@ -1,13 +1,13 @@
-"""The shared fixtures: brokers, members, fresh names; what the markers `live` and `full` mean.
+"""Shared fixtures (brokers, members, fresh names), markers and Hypothesis profiles.
 
-`--shuffle SEED` runs the files of tests in another order: none may need what an earlier one left.
+`--shuffle SEED` runs the test files in another order: no file may depend on an earlier one.
 
 `HYPOTHESIS_PROFILE` chooses `quick` (a fifth of the examples) or `ci`, which CI=true chooses too;
 a test asks for its number of examples with `tests.examples.examples`.
 
 `live` tests are skipped, with the reason, where no Java 17 is found or REBAL_LIVE=0; with CI=true
-they run or fail. `full` tests run only with REBAL_FULL=1. The packages that start processes are
-imported by the fixtures that need them, so the pure tests need nothing of them.
+they run or fail. `full` tests run only with REBAL_FULL=1. Fixtures import the packages that start
+processes, so the pure tests do not load them.
 """
 
 import os
@@ -43,11 +43,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """What the caller's shell, or pytest-xdist, has set must not decide what a test sees.
+    """Remove the settings of the caller's shell and of pytest-xdist that would change a test.
 
-    Started in the background, a shell has SIGINT ignored, and so would each child have it. With
-    COLUMNS screens are cut to a width, which the tests that want one set themselves. A variable of
-    rebal's own would name a cluster, or a file.
+    A shell in the background ignores SIGINT, and its children inherit that. COLUMNS cuts screens to
+    a width; tests that need a width set it themselves. rebal's own variables name a cluster or a
+    file.
     """
     for name in list(os.environ):
         if name == "COLUMNS" or name.startswith("REBAL_X_") or name in _REBALS_OWN:
@@ -58,7 +58,7 @@ def pytest_configure() -> None:
 
 
 def _load_hypothesis_profile() -> None:
-    # How long an example takes says more of the machine than of the code.
+    # The time of an example depends on the machine more than on the code.
     slow = [hypothesis.HealthCheck.too_slow]
     register = hypothesis.settings.register_profile
     register("rebal", deadline=None, suppress_health_check=slow)
@@ -87,7 +87,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fetch the jars before the first live test, whose time limit is not meant for downloads."""
+    """Fetch the jars before the first live test: no test's time limit includes a download."""
     if session.config.option.collectonly or why_not_live():
         return
     if any(item.get_closest_marker("live") for item in session.items):
@@ -105,7 +105,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def why_not_live() -> str | None:
-    """Why the live tests are skipped; None when they run."""
+    """Return why the live tests are skipped; None when they run."""
     if os.environ.get("CI", "").lower() == "true":
         return None
     if os.environ.get("REBAL_LIVE") == "0":
@@ -122,7 +122,7 @@ def why_not_live() -> str | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """A failed live test shows the ends of the logs of every process that is still running."""
+    """Add the last log lines of every running process to the report of a failed live test."""
     report = yield
     if report.failed and item.get_closest_marker("live"):
         from tests.kafka.processes import RUNNING
@@ -152,7 +152,7 @@ def kafka39() -> Iterator["Broker"]:
 
 @pytest.fixture
 def without_rights(kafka41: "Broker") -> Iterator[None]:
-    """The user `limited` of `kafka41` has no right but those that the test itself gives."""
+    """Give the user `limited` of `kafka41` no rights; the test grants those that it needs."""
     kafka41.forbid("limited")
     yield
     kafka41.forbid("limited")
@@ -160,7 +160,7 @@ def without_rights(kafka41: "Broker") -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def cluster41() -> Iterator["Cluster"]:
-    """Three Kafka 4.1.1 brokers, for what one broker cannot show."""
+    """Three Kafka 4.1.1 brokers, for tests that one broker cannot serve."""
     from tests.kafka.cluster import Cluster
 
     with Cluster("4.1.1") as cluster:
@@ -186,7 +186,7 @@ def _shared_jvms() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def other_clients() -> None:
-    """Go, Node and aiokafka members can be started (`clients.OTHER_SOFTWARE`)."""
+    """Prepare Go, Node and aiokafka members (`clients.OTHER_SOFTWARE`)."""
     from tests.kafka import clients
 
     clients.prepare(print)
@@ -194,7 +194,7 @@ def other_clients() -> None:
 
 @pytest.fixture
 def members(_shared_jvms: None) -> Iterator["Members"]:
-    """Starts consumers; all of them are closed when the test ends."""
+    """Consumers that the test starts; all are closed when it ends."""
     from tests.kafka.members import Members
 
     started = Members()
