@@ -40,7 +40,7 @@ OAUTH_ALIASES: Final = {
     "sasl.oauthbearer.client.id": CLIENT,
     "sasl.oauthbearer.client.secret": SECRET,
 }
-# What a token is checked against is the broker's to know.
+# Only the broker validates tokens with these.
 OAUTH_IGNORED: Final = (
     "sasl.oauthbearer.jwks.",
     "sasl.oauthbearer.expected.",
@@ -49,7 +49,7 @@ OAUTH_IGNORED: Final = (
     "sasl.oauthbearer.sub.claim.name",
     "sasl.oauthbearer.jwt.validator.class",
 )
-# Java's own classes, which do what is done here.
+# Java's own classes; rebal does the same work itself.
 CALLBACK_CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
     "sasl.login.callback.handler.class": ("OAuthBearerLoginCallbackHandler",),
     "sasl.oauthbearer.jwt.retriever.class": (
@@ -244,7 +244,7 @@ def _unquote(value: str) -> str:
 _USED: Final = 0.8
 _ASSUMED_LIFE: Final = 300.0
 _MOST: Final = 1 << 20
-# RFC 6750, section 2.1; nothing else may stand in a SASL message.
+# RFC 6750, section 2.1; a SASL message must contain nothing else.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 
 

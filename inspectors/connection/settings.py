@@ -36,8 +36,8 @@ _OTHER: Final = frozenset(
     {"bootstrap.servers", "security.protocol", "ssl.endpoint.identification.algorithm"}
 )
 _KNOWN: Final = _CA | _IDENTITY | _LOGIN | _OTHER | auth.OAUTH_KEYS
-# Keys of Kafka's clients that change nothing in what is read here; files of real services are full
-# of them, so they pass without a word.
+# Client settings without an effect on rebal. Files of real services contain many of them, so they
+# are ignored silently.
 _IGNORED_NAMES: Final = """
     client.id client.rack client.dns.lookup group.id group.instance.id group.protocol
     group.remote.assignor group.protocol.type partition.assignment.strategy session.timeout.ms

@@ -95,7 +95,7 @@ def _ssl_context(config: ClusterConfig) -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.check_hostname = config.verify_hostname
     if config.ca is not None:
-        # Only this authority: the system's own ones must not be trusted beside it.
+        # Trust only this authority, not the system's authorities as well.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = config.verify_hostname
         try:
@@ -109,7 +109,7 @@ def _ssl_context(config: ClusterConfig) -> ssl.SSLContext:
             chain = held.enter_context(_as_file(config.certificate))
             key = held.enter_context(_as_file(config.key))
             try:
-                # A password function also keeps OpenSSL from asking on the terminal.
+                # A password function also prevents OpenSSL from prompting on the terminal.
                 context.load_cert_chain(chain, key, lambda: config.key_password or "")
             except (ssl.SSLError, OSError) as error:
                 raise SettingError(

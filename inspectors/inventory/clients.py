@@ -23,12 +23,12 @@ _INSTANCE_ID: Final = "group.instance.id"
 _APPLICATION_ID: Final = "application.id"
 _SERVERS: Final = "bootstrap.servers"
 _UPGRADE_FROM: Final = "upgrade.from"
-# What clients with group.protocol=consumer refuse besides the list (KIP-848).
+# Besides the list, clients with group.protocol=consumer reject these settings (KIP-848).
 _CLASSIC_ONLY: Final = ("heartbeat.interval.ms", "session.timeout.ms")
 _POLL: Final = "max.poll.interval.ms"
-# What frameworks and applications call the same, as a time with a unit (Spring's Duration, Go's).
+# Names that frameworks give the same settings; their values have a unit (Spring, Go).
 _SPANS: Final = {_CLASSIC_ONLY[1]: "session timeout", _POLL: "poll interval"}
-# By the letters of the last words of a key.
+# Settings by the letters of a key's last words.
 _KEYS: Final = {
     "partitionassignmentstrategy": _STRATEGY,
     "partitionassignmentstrategies": _STRATEGY,
@@ -50,7 +50,7 @@ _KEYS: Final = {
     "upgradefrom": _UPGRADE_FROM,
 }
 _LONGEST_KEY: Final = 4
-# Words at the end of a prefix that do not make it another consumer.
+# Words at the end of a prefix that do not separate consumers.
 _NEUTRAL_ENDS: Final = (
     "properties",
     "props",
@@ -175,7 +175,7 @@ def _worker(beside: Flat, environment: Environment, note: Note) -> Client | None
         classic_only=(),
         family="connect",
         session_timeout_ms=_number(known.get(_CLASSIC_ONLY[1])),
-        # How long a rebalance waits for it, as max.poll.interval.ms is for consumers.
+        # The worker's counterpart of a consumer's max.poll.interval.ms.
         max_poll_interval_ms=_number(known.get(_WORKER_REBALANCE)),
         held_back_ms=0 if held_back == "0" else _number(held_back),
     )
@@ -199,14 +199,14 @@ def _put(key: str, value: str, rank: int, scopes: dict[tuple[str, ...], _Scope])
     for length in range(min(_LONGEST_KEY, len(parts)), 0, -1):
         name = _KEYS.get("".join(parts[-length:]))
         path = list(parts[:-length])
-        # Much else has a session timeout: servlets, databases, spring.session.
+        # Servlets, databases and spring.session have session timeouts too.
         if name is None or (name in _SPANS.values() and not _NEAR & set(path)):
             continue
         specific = len(path)
         while path and path[-1] in _NEUTRAL_ENDS:
             path.pop()
         scope = scopes.setdefault(tuple(path), _Scope())
-        # In one layer the longer prefix is the more specific one.
+        # Within a layer the longer prefix is more specific.
         if rank * 1000 + specific >= scope.ranks.get(name, 0):
             scope.values[name] = value
             scope.ranks[name] = rank * 1000 + specific
@@ -219,7 +219,7 @@ def _describes_a_consumer(path: tuple[str, ...], scopes: dict[tuple[str, ...], _
         return False
     names = set(scopes[path].values)
     if names & {_STRATEGY, _PROTOCOL, _INSTANCE_ID}:
-        # spring.kafka.* may hold what is common to several consumers below it.
+        # spring.kafka.* may contain settings that several consumers below it share.
         return _GROUP_ID in names or not any(
             path == other[: len(path)] and _GROUP_ID in scope.values
             for other, scope in scopes.items()
@@ -253,7 +253,7 @@ def _client(
         if known[name] is None and name not in unread:
             note(f"sets {name} from a placeholder whose value is not known")
     if any(name in values and known[name] is None for name in (_STRATEGY, _PROTOCOL)):
-        # Unknown must not pass for unset: an unset list means the client's default.
+        # An unknown list is not an unset one, which means the client's default.
         note("has a consumer whose next assignor list is not known, which is left out")
         return None
     if _APPLICATION_ID in known and _GROUP_ID not in known:

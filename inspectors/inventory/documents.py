@@ -16,7 +16,7 @@ from rebal.inspectors.connection.properties import key_and_value, logical_lines
 Tree = str | None | list["Tree"] | dict[str, "Tree"]
 Flat = dict[str, str]
 
-# Stands for the pod's own name until the members of a StatefulSet are counted out.
+# A stand-in for the pod's name until the pods of a StatefulSet are enumerated.
 POD_NAME: Final = "\x00pod\x00"
 _MOST_SETTINGS: Final = 200_000
 _DEEPEST: Final = 60
@@ -120,7 +120,7 @@ class Environment:
         if depth > 8 or name.startswith("random."):
             return None
         if self._variables is not None:
-            # Spring's relaxed name of a property as a variable: app.group-id is APP_GROUPID.
+            # Spring's relaxed variable name of a property: APP_GROUPID for app.group-id.
             relaxed = re.sub(r"\W", "_", name.replace("-", "")).upper()
             for variable in (name, relaxed):
                 if variable in self._variables:
@@ -222,7 +222,7 @@ def _profile(flat: Flat) -> str | None:
 
 
 def _yaml(text: str, name: str) -> list[Tree]:
-    # The base loader leaves every value as it is written: no dates, no octal numbers, no yes/no.
+    # The base loader keeps every value as text: no dates, octal numbers or booleans.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
         return list(yaml.load_all(text, Loader=loader))

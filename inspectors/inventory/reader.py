@@ -93,7 +93,7 @@ def _text_of(file: Path) -> str:
     data = source.read(_LARGEST_FILE)
     if source.cut_off:
         raise DocumentError(f"{source.name}: the gz data ends too early; fetch the file again.")
-    # NUL says binary; other bytes that are no UTF-8 can only be in comments and values.
+    # A NUL byte marks a binary file; other bytes that are not UTF-8 are replaced.
     return data.decode("utf-8-sig", "replace")
 
 

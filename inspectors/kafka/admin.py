@@ -21,7 +21,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-# The package does not mark these as its own, so the type checker cannot see that they are public.
+# The package does not export these names explicitly, so the type checker takes them as private.
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
@@ -116,7 +116,7 @@ class Admin:
             state=state,
             at=datetime.now(UTC),
             coordinator_id=seen.coordinator.id,
-            # librdkafka does not pass the protocol type on, but for KIP-848 it can only be one.
+            # librdkafka does not report the protocol type; KIP-848 has only this one.
             protocol_type=CONSUMER if seen.type.name.lower() == CONSUMER else None,
             assignor=seen.partition_assignor or None,
             members=tuple(
@@ -197,7 +197,7 @@ class Admin:
                 if error.name == "TIMED_OUT":
                     raise
                 continue
-            # Below zero, and without an error, where the partition's leader was not reached.
+            # The offset is negative, without an error, if the partition's leader was not reached.
             if end >= 0:
                 found[each.topic, each.partition] = end
         return found
@@ -255,7 +255,7 @@ class Admin:
                     raise self._late(deadline) from None
 
     def _error(self, error: KafkaException, deadline: Deadline) -> RequestError:
-        # The certain cause, where the callback has seen it, is better than "timed out".
+        # The cause that the callback reported is more precise than "timed out".
         self._client.poll(0)
         if self._hopeless.error is not None:
             raise self._hopeless.error

@@ -116,7 +116,7 @@ class RawCluster:
                 )
             host, port, _ = self.brokers[broker_id]
             gate = self._gates.setdefault(broker_id, threading.Lock())
-        # Whoever asks another broker does not wait for this one to be connected.
+        # Requests to other brokers do not wait for this connection.
         if not gate.acquire(timeout=deadline.left()):
             raise _unreachable(broker_id, host, port, None)
         try:
@@ -156,7 +156,7 @@ class RawCluster:
             try:
                 other = self.any(deadline)
             except ConnectError as nobody:
-                # A refused login or token is the cause of the lost connection, and says more.
+                # A rejected login or token is the cause of the lost connection: report that.
                 if nobody.kind not in ("timeout", "unreachable"):
                     raise
                 raise error from None
@@ -255,7 +255,7 @@ def _first(
     Each server gets an equal share of the time, over a few rounds. `known` are brokers that were
     found earlier; they are tried last.
     """
-    # Settings that cannot be loaded are not the network's fault: say them before any try.
+    # Report settings that cannot be loaded before any network error.
     to_kafka_python(config)
     last: OSError | RequestError | None = None
     servers = list(dict.fromkeys((*config.servers, *known)))

@@ -157,7 +157,7 @@ def _classic_member(member: Any, parsed: bool) -> Member:
     error: str | None = None
     assignment: TopicPartitions = {}
     user_data: bytes | None = None
-    # Outside Stable the coordinator sends both fields empty: that is no subscription at all.
+    # Outside Stable the coordinator sends both fields empty: there is no subscription to decode.
     if parsed and member.member_metadata:
         try:
             subscription = decode_subscription(bytes(member.member_metadata))
@@ -197,7 +197,7 @@ def _worker(member: Any) -> Member:
         given = decode_worker_assignment(bytes(member.member_assignment))
     except WireError as wrong:
         return replace(made, worker=WorkerState(url=told.url), subscription_error=str(wrong))
-    # The incremental protocols say only what changes, against what the worker said that it had.
+    # The incremental protocols send only changes, relative to the worker's own report.
     before = told.assignment.assigned if given.version and told.assignment is not None else ()
     now = after(
         work_of(before), Given(assigned=work_of(given.assigned), revoked=work_of(given.revoked))
@@ -301,7 +301,7 @@ def _type(text: str | None) -> GroupType:
 
 _EVERY_TOPIC: Final = 2
 _SEVERAL_GROUPS: Final = 8
-# From 10 on topics have ids and no names.
+# Since v10 topics have ids and no names.
 _LAST_NAMED: Final = 9
 
 

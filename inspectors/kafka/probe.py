@@ -189,7 +189,7 @@ def _ask(
             )
         name = error_name(response.error_code)
         if name in _AGAIN:
-            # The coordinator moves or loads: only a group that is described again may be asked.
+            # The coordinator moves or loads: describe the group again before the next probe.
             time.sleep(min(0.2, deadline.left()))
             now = _just_described(cluster, group.group_id, deadline)
             _same(_owned(group.members), now, "while it was probed")

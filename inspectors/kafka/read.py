@@ -110,7 +110,7 @@ def read_group(
 
 def assignors_to_ask(elected: str | None, more: Sequence[str]) -> tuple[str, ...]:
     """Return the assignors to probe for: the elected one, then `more`, then the known ones."""
-    # Those that "depend" belong to Connect workers and Streams.
+    # Assignors with `depends` belong to Connect workers and Streams.
     known = [n for n, assignor in clients.assignors().items() if assignor.protocols != "depends"]
     return tuple(dict.fromkeys([*([elected] if elected else []), *more, *known]))
 
@@ -263,7 +263,7 @@ def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
     stored = {
         one.member_id: Timeouts(
             session_ms=one.session_timeout_ms,
-            # The first version of the record has none: the coordinator takes the session timeout.
+            # Version 0 of the record has none: the coordinator uses the session timeout.
             rebalance_ms=one.rebalance_timeout_ms or one.session_timeout_ms,
             evidence=(seen,),
         )
@@ -401,7 +401,7 @@ def read_groups(
         try:
             return list(pool.map(one, group_ids))
         finally:
-            # After Ctrl-C nobody waits for answers: closing the session wakes the threads.
+            # After Ctrl-C no answer is awaited: closing the session wakes the threads.
             pool.shutdown(wait=False, cancel_futures=True)
 
 

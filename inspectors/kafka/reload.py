@@ -66,7 +66,7 @@ class TooMuchError(Exception):
 def offsets_partition(group_id: str, partitions: int) -> int:
     """Return the partition of `__consumer_offsets` that stores a group (Java's hash of its id)."""
     value = java_string_hash(group_id)
-    # Java's int is signed, and its abs leaves the lowest one alone: Kafka takes 0 for that.
+    # Java's abs of the lowest int is negative; Kafka uses 0 instead.
     signed = value - 2**32 if value >= 2**31 else value
     return (0 if signed == -(2**31) else abs(signed)) % partitions
 
@@ -383,7 +383,7 @@ def judge(
     preceding = since[: since.index(filled[-1])]
     if any(each.value is None or each.value.generation != last.generation for each in preceding):
         return Reading(Tri.YES, stored, *newest)
-    # A rebalance changes the state, a static member's restart stores the old state's time again.
+    # A rebalance changes the state; a static member's restart stores the old state's time again.
     if began_ms is not None and (last.state_timestamp_ms or -1) > began_ms:
         return Reading(Tri.YES, stored, *newest)
     before = earlier()

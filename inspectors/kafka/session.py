@@ -107,8 +107,7 @@ def connect(config: ClusterConfig) -> Session:
     try:
         raw.any(deadline)
     except ConnectError as error:
-        # Nobody is there, or nobody that speaks Kafka, or no token is to be had: the other client
-        # would only take longer.
+        # No broker, no Kafka protocol or no token: the other client would fail too, only later.
         if error.kind in ("unreachable", "timeout", "protocol", "token"):
             raise
         raw_error = error

@@ -35,13 +35,13 @@ from rebal.inspectors.connection.translate import to_kafka_python
 from rebal.inspectors.errors import ConnectError, RequestError, error_name
 
 _SOFTWARE: Final = "rebal"
-# What kafka-python raises of bytes that are no response: its own errors, and its codecs'.
+# kafka-python's errors for bytes that are no response: its own and those of its codecs.
 _NOT_KAFKA: Final = (
     *(kafka.errors.KafkaError, struct.error),
     *(ValueError, LookupError, TypeError, OverflowError),
 )
 
-# kafka-python logs whole requests at DEBUG and failed logins at ERROR: nothing of it may show.
+# kafka-python logs whole requests at DEBUG and failed logins at ERROR: suppress both.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 logging.getLogger("kafka").propagate = False
 
@@ -263,7 +263,7 @@ def api_key(request: type) -> int:
 
 def _wrong_login(address: str, config: ClusterConfig) -> str:
     if config.oauth is not None:
-        # The next login must not come with the same token again.
+        # The next login must not use the same token again.
         forget(config.oauth)
         return (
             f"{address} rejected {config.who} with {config.mechanism} (the token expired, or its "

@@ -18,7 +18,7 @@ _TIME_KEYS: Final = ("@timestamp", "timestamp", "time", "ts", "timeMillis", "ins
 _NO_TIME_PREFIX: Final = 400
 NO_OFFSET: Final = timedelta(0)
 Zone = timedelta | tzinfo | None
-"""Of the times that say none: ahead of UTC, a time zone, or not known."""
+"""The zone of times that have none: an offset from UTC, a time zone, or None (not known)."""
 
 
 class Stamp(NamedTuple):
@@ -109,7 +109,7 @@ def _number_time(value: object) -> datetime | None:
             return None
         return _epoch(seconds * 1000 + nanos / 1e6)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        # Ten digits before the point are seconds until the year 2286, thirteen milliseconds.
+        # Until the year 2286, seconds have ten digits before the point and milliseconds thirteen.
         return _epoch(value if value > 1e11 else value * 1000)
     return None
 

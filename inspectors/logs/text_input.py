@@ -30,7 +30,7 @@ class TextInput:
     def __init__(self, source: TextSource) -> None:
         self._source = source
         self.cut_off = False
-        # When the file was written last; None where it is no file.
+        # The file's last change; None if the source is no file.
         self.written_at: datetime | None = None
         if isinstance(source, Path):
             self.name = "standard input" if str(source) == _STDIN else str(source)
@@ -52,7 +52,7 @@ class TextInput:
             else:
                 with source.open("rb") as stream:
                     yield from self._pieces(stream)
-                    # A log may grow while it is read: its last line is of this moment at most.
+                    # A log may grow while it is read: its last line is no newer than this.
                     changed = os.fstat(stream.fileno()).st_mtime
                 self.written_at = datetime.fromtimestamp(changed, UTC)
         except (gzip.BadGzipFile, zlib.error):
@@ -111,7 +111,7 @@ class _Prefixed(io.RawIOBase):
             size = min(len(buffer), len(self._first))
             buffer[:size], self._first = self._first[:size], self._first[size:]
             return size
-        # read1 where there is one: a pipe's lines must not wait for a full buffer.
+        # Prefer read1: a pipe's lines must not wait for a full buffer.
         read = getattr(self._rest, "read1", self._rest.read)
         data = read(len(buffer)) or b""
         buffer[: len(data)] = data

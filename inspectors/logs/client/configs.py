@@ -24,21 +24,21 @@ _SESSION: Final = "session.timeout.ms"
 _POLL: Final = "max.poll.interval.ms"
 _REBALANCE: Final = "rebalance.timeout.ms"
 _HELD_BACK: Final = "scheduled.rebalance.max.delay.ms"
-# Nothing else of a block is kept: it may hold secrets of custom components.
+# Other settings are dropped: they may contain secrets of custom components.
 _KEPT: Final = (
     *(_GROUP_ID, _CLIENT_ID, _INSTANCE_ID, _STRATEGY, _PROTOCOL),
     *(_SESSION, _POLL, _REBALANCE, _HELD_BACK, _WORKER_PROTOCOL, _APPLICATION, _UPGRADE_FROM),
 )
-# What tells that a block was printed to its end.
+# A block with both settings was printed to its end.
 _NEEDED: Final[dict[Of, tuple[str, str]]] = {
     "Consumer": (_GROUP_ID, _STRATEGY),
     "Distributed": (_GROUP_ID, _WORKER_PROTOCOL),
     "Streams": (_APPLICATION, _UPGRADE_FROM),
 }
-# Clients before 2.4 print an unset client.id as empty and then call themselves consumer-1, -2, …;
-# Connect workers of any version call themselves connect-1 or connect-HOST:PORT.
+# Clients before 2.4 print an unset client.id as empty and then use consumer-1, -2, …;
+# Connect workers of any version use connect-1 or connect-HOST:PORT.
 GENERATED: Final = re.compile(r"consumer-\d+|connect-\S+")
-# How a Streams program calls the consumers of its threads, by its own client id.
+# The client id of a Streams thread's consumer, made from the program's client id.
 _THREAD: Final = re.compile(r"(.+)-StreamThread-\d+-consumer")
 
 

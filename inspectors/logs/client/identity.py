@@ -28,11 +28,11 @@ from msgspec.structs import replace
 
 from rebal.inspectors.logs.client.configs import GENERATED, Config, Lookup
 
-# The first release that prints that it was given a member id.
+# The first release that prints the member id given by the coordinator.
 _PRINTS_GIVEN: Final = (3, 0)
-# How often a dynamic client that was not a member sends a join before it is one (KIP-394).
+# A new dynamic member sends this many joins before it is a member (KIP-394).
 _SENT_AT_FIRST: Final = 2
-# What configurations with one list may differ in; it is not known of the members then.
+# Fields in which configurations with equal lists may differ; they are then not known.
 _MAY_DIFFER: Final = (
     *("printed_at", "version", "session_timeout_ms", "rebalance_timeout_ms", "held_back_ms"),
     "upgrade_from",
@@ -196,13 +196,13 @@ class _Walk:
         self._given_unnamed = 0
         self._joining = 0
         self._joined = False
-        # A client whose start is not in the stream was seen.
+        # True if a client appeared whose start is not in the stream.
         self._foreign = False
-        # A client was a member already while a configuration, or an id that was given and not
-        # printed, had no member yet.
+        # True if a client was a member already while a configuration (or an id that was given and
+        # not printed) had no member yet.
         self._doubt = False
         self._given_doubt = False
-        # An id was given to either a new client or one that lost its id: the other is still open.
+        # True after an id that either a new client or one that lost its id may have received.
         self._unclear = False
 
     def end(self) -> None:
@@ -240,7 +240,7 @@ class _Walk:
         elif event.kind == "joining":
             self._joining += 1
         elif event.kind == "closed":
-            # Which of several clients it was is not printed, nor whether it had joined.
+            # The line names neither the client nor whether it had joined.
             if not self._unused and self._clients() <= 1:
                 self.end()
         elif name in self.members:
@@ -279,7 +279,7 @@ class _Walk:
         if lost <= 0:
             self._ids[name] = self._answer(self._unused)
             return
-        # Which client lost its id is not printed each time.
+        # Not every line names the client that lost its id.
         before = [self._ids.get(each, Lookup.NONE) for each in self._lost]
         known = [each for each in before if isinstance(each, Config)]
         if self._resets > len(self._lost) or len(known) < len(before):

@@ -45,7 +45,7 @@ _REFUSED: Final = re.compile(
 _GIVEN: Final = re.compile(
     _CONTEXT + r"Request joining group due to: need to re-join with the given member-id(?:: (\S+))?"
 )
-# With both, the client says which of its member ids the coordinator does not know any more.
+# With both, the line names the member id that is no longer valid.
 _LOST: Final = re.compile(
     _CONTEXT + r"Attempt to heartbeat with Generation\{generationId=-?\d+, memberId='(.+?)', .*"
     r"resetting generation"

@@ -158,7 +158,7 @@ class _Place(NamedTuple):
         return _Where(log=program.origin, line=self.line, origin=program.origin, local=local)
 
 
-# What is known of one line only once its stream was read to its end.
+# An observation that needs the whole stream.
 _Later = Callable[[], Observation | None]
 
 
@@ -169,7 +169,7 @@ class _Reader:
         self._pending: list[Observation | _Later] = []
         self.tally: dict[str, int] = {}
         self._classes = ClassNames()
-        # A dict keeps the first of equal sentences and their order.
+        # A dict keeps equal sentences once, in order.
         self.notes: dict[str, None] = {}
         self._tz_offset = tz_offset
 
@@ -277,7 +277,7 @@ class _Reader:
             self._pending.append(partial(self._join, event, program, evidence, where))
         elif isinstance(event, lines.Refusal):
             program.refused = True
-            # Who is fenced was a member: its own configuration stays that of its member id.
+            # A fenced client was a member: its member id keeps its configuration.
             fenced = event.error == "FENCED_INSTANCE_ID"
             number = -1 if fenced else lives.add(_about("rejected", event))
             self._pending.append(partial(self._refusal, event, program, evidence, number, where))
@@ -382,7 +382,7 @@ class _Reader:
         built: Sequence[tuple[lines.Built, Evidence]],
         where: _Where,
     ) -> Ran | None:
-        # Two that were built before either joined cannot be told apart, where they differ.
+        # Two consumers that were built before either joined may be confused if they differ.
         if any(one.is_eager is not built[-1][0].is_eager for one, _ in built):
             return None
         found = program.lives.of_member(event.group_id, event.member_id, event.client_id)

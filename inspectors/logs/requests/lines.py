@@ -36,7 +36,7 @@ _LOG4J: Final = re.compile(
     rb"\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)[.,](\d{3})\]? (?:TRACE|DEBUG|INFO) *"
 )
 _CONNECTION: Final = re.compile(r"(.*:\d+)-(.+):\d+-\d+(?:-\d+)?")
-# A member's heartbeat in the usual layout; the connection stands behind it.
+# A member's heartbeat in the usual layout, with the connection at its end.
 _PRESENT: Final = re.compile(
     rb'"requestApiKeyName":"HEARTBEAT".*?"groupId":"([^"\\]+)","generationId":\d+,'
     rb'"memberId":"([^"\\]+)".*?"errorCode":0\b.*?"connection":"([^"\\]*)"'
@@ -46,7 +46,7 @@ HEARTBEAT, CONSUMER_HEARTBEAT = "HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT"
 _APIS: Final = (JOIN, SYNC, LEAVE, CONSUMER_HEARTBEAT)
 _PLAIN_APIS: Final = frozenset(api.encode() for api in _APIS)
 _MEMBER_ID_REQUIRED: Final = error_code("MEMBER_ID_REQUIRED")
-# How msgspec begins its message about a text that is no base64.
+# The start of msgspec's message for a text that is no base64.
 _BASE64_ERROR: Final = "Invalid base64"
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
@@ -219,7 +219,7 @@ class _Body(msgspec.Struct, rename="camel"):
     skip_assignment: bool = False
     members: tuple[MemberEntry, ...] | None = None
     assignments: tuple[MemberEntry, ...] | None = None
-    # A sync's is bytes, a KIP-848 heartbeat's an object.
+    # Bytes in a sync's response, an object in a KIP-848 heartbeat's.
     assignment: bytes | dict[str, Any] | None = None
     subscribed_topic_names: tuple[str, ...] | None = None
     server_assignor: str | None = None

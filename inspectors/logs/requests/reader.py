@@ -128,7 +128,7 @@ class _Log:
         self._source = source
         self._brokers: dict[str, bool] = {}
         self._present: dict[str, set[tuple[str, str]]] = {}
-        # Those of its first and of its last line.
+        # The times of its first and last request line.
         self.stamps: list[Stamp] = []
 
     def read(
@@ -260,7 +260,7 @@ def _joined(request: Request, history: _History) -> Sequence[Observation]:
         reason=request.reason,
         generation_id=request.generation,
         session_timeout_ms=session_ms,
-        # JoinGroup v0 has none: the coordinator takes the session timeout for both.
+        # JoinGroup v0 has none: the coordinator uses the session timeout for both.
         rebalance_timeout_ms=_positive(request.rebalance_timeout_ms) or session_ms,
         protocol_type=request.protocol_type or "consumer",
         replaced_member_id=replaced,
