@@ -10,7 +10,7 @@ import msgspec
 
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Record
-from rebal.inspectors.kafka.brokers import SeenBrokers
+from rebal.inspectors.kafka.brokers import ClusterReading
 
 SCHEMA: Final = "rebal.fleet-scan/2"
 CURRENT: Final = "current"
@@ -58,7 +58,7 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     requests: dict[str, int] = msgspec.field(default_factory=dict)
     offsets: dict[int, int] = msgspec.field(default_factory=dict)
     breaks: dict[int, tuple[int, ...]] = msgspec.field(default_factory=dict)
-    brokers: SeenBrokers | None = None
+    brokers: ClusterReading | None = None
     tables: dict[str, TableEntry] = msgspec.field(default_factory=dict)
 
 

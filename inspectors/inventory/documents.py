@@ -53,8 +53,8 @@ def flatten(tree: Tree) -> Flat:
         _OverflowError: nested deeper than any configuration, or made too large by YAML aliases.
     """
     flat: Flat = {}
-    for seen, (key, value) in enumerate(_leaves(tree, "", 0)):
-        if seen > _MOST_SETTINGS:
+    for count, (key, value) in enumerate(_leaves(tree, "", 0)):
+        if count > _MOST_SETTINGS:
             raise _OverflowError("more settings than any configuration file has")
         flat[key] = value
     return flat

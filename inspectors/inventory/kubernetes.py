@@ -133,9 +133,9 @@ def _max_surge(spec: Resource, kind: str) -> str | None:
     strategy = _object(spec.get("strategy") or spec.get("updateStrategy"))
     if strategy.get("type") in ("Recreate", "OnDelete"):
         return "0"
-    said = _text(_object(strategy.get("rollingUpdate")).get("maxSurge"))
-    if said is not None or kind == "Rollout":
-        return said
+    declared = _text(_object(strategy.get("rollingUpdate")).get("maxSurge"))
+    if declared is not None or kind == "Rollout":
+        return declared
     return "25%" if kind == "Deployment" else "0"
 
 

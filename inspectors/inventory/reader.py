@@ -122,8 +122,8 @@ def _clients(
     where = layers[-1][0] + (f" (profile {profile})" if profile else "")
     clients = clients_in([flat for _, flat in layers], Environment(), noter(where, notes))
     written = [at for name, _ in layers if (at := _written(name)) is not None]
-    seen = _seen(where, max(written, default=None))
-    return [replace(_declared(where, c, None, None), evidence=seen) for c in clients]
+    evidence = _evidence(where, max(written, default=None))
+    return [replace(_declared(where, c, None, None), evidence=evidence) for c in clients]
 
 
 def _written(name: str) -> datetime | None:
@@ -134,7 +134,7 @@ def _written(name: str) -> datetime | None:
         return None
 
 
-def _seen(where: str, at: datetime | None = None) -> Evidence:
+def _evidence(where: str, at: datetime | None = None) -> Evidence:
     return Evidence(source=Source.CONFIG_FILE, at=at, detail=where)
 
 
@@ -155,7 +155,7 @@ def _declared(where: str, client: Client, replicas: int | None, max_surge: str |
         replicas=replicas,
         max_surge=max_surge,
         upgrade_from=client.upgrade_from,
-        evidence=_seen(where),
+        evidence=_evidence(where),
     )
 
 
@@ -164,5 +164,5 @@ def _same(one: Declared, other: Declared) -> bool:
 
 
 def _identity(one: Declared) -> tuple[object, ...]:
-    said = (one.list, one.group_protocol, one.upgrade_from)
-    return (one.group_id, one.client_id, one.instance_id, *said)
+    settings = (one.list, one.group_protocol, one.upgrade_from)
+    return (one.group_id, one.client_id, one.instance_id, *settings)

@@ -54,7 +54,7 @@ class _Hopeless:
         self.error: ConnectError | None = None
         self._oauth = config.oauth
 
-    def tell(self, error: Any) -> None:
+    def report(self, error: Any) -> None:
         """Keep an authentication or TLS error; this is librdkafka's error callback."""
         if error.name() == "_AUTHENTICATION":
             if self._oauth is not None:
@@ -78,7 +78,7 @@ class Admin:
         log = logging.Logger("librdkafka")
         log.addHandler(logging.NullHandler())
         try:
-            settings: dict[str, Any] = {**to_confluent(config), "error_cb": hopeless.tell}
+            settings: dict[str, Any] = {**to_confluent(config), "error_cb": hopeless.report}
             self._client = AdminClient(settings, logger=log)
         except KafkaException as error:
             message = config.scrub(error.args[0].str())
@@ -99,26 +99,26 @@ class Admin:
 
     def cluster(self, deadline: Deadline) -> tuple[str | None, tuple[Broker, ...]]:
         """Return the cluster id and its brokers."""
-        seen = self._wait(self._client.describe_cluster(**self._within(deadline)), deadline)
-        nodes = sorted(seen.nodes, key=lambda node: node.id)
-        return seen.cluster_id, tuple(Broker(broker_id=n.id, rack=n.rack) for n in nodes)
+        answer = self._wait(self._client.describe_cluster(**self._within(deadline)), deadline)
+        nodes = sorted(answer.nodes, key=lambda node: node.id)
+        return answer.cluster_id, tuple(Broker(broker_id=n.id, rack=n.rack) for n in nodes)
 
     def describe(self, group_id: str, deadline: Deadline) -> tuple[Described, str, int]:
         """Return the group, without its subscription bytes, and its coordinator's host and port."""
         futures = self._client.describe_consumer_groups([group_id], **self._within(deadline))
-        seen = self._wait(futures[group_id], deadline)
-        state = _STATES.get(seen.state.name.replace("_", ""), GroupState.UNKNOWN)
+        answer = self._wait(futures[group_id], deadline)
+        state = _STATES.get(answer.state.name.replace("_", ""), GroupState.UNKNOWN)
         if state is GroupState.DEAD:
             raise RequestError("GROUP_ID_NOT_FOUND", f"{group_id}: no such group")
         described = Described(
             group_id=group_id,
-            type=GroupType(seen.type.name.lower()),
+            type=GroupType(answer.type.name.lower()),
             state=state,
             at=datetime.now(UTC),
-            coordinator_id=seen.coordinator.id,
+            coordinator_id=answer.coordinator.id,
             # librdkafka does not report the protocol type; KIP-848 has only this one.
-            protocol_type=CONSUMER if seen.type.name.lower() == CONSUMER else None,
-            assignor=seen.partition_assignor or None,
+            protocol_type=CONSUMER if answer.type.name.lower() == CONSUMER else None,
+            assignor=answer.partition_assignor or None,
             members=tuple(
                 Member(
                     member_id=member.member_id,
@@ -130,10 +130,10 @@ class Admin:
                     if member.target_assignment
                     else None,
                 )
-                for member in sorted(seen.members, key=lambda m: (m.client_id, m.member_id))
+                for member in sorted(answer.members, key=lambda m: (m.client_id, m.member_id))
             ),
         )
-        return described, seen.coordinator.host, seen.coordinator.port
+        return described, answer.coordinator.host, answer.coordinator.port
 
     def topics(
         self, names: Sequence[str], deadline: Deadline
@@ -148,14 +148,14 @@ class Admin:
         )
         for name in names:
             try:
-                seen = self._wait(futures[name], deadline)
+                answer = self._wait(futures[name], deadline)
             except RequestError as error:
                 failed[name] = error
                 continue
-            parts = sorted(seen.partitions, key=lambda part: part.id)
+            parts = sorted(answer.partitions, key=lambda part: part.id)
             replicas = Replicas([node.id for node in part.replicas] for part in parts)
             # librdkafka prints ids in the plain alphabet of base64, Kafka in the one for URLs.
-            topic_id = str(seen.topic_id).replace("+", "-").replace("/", "_")
+            topic_id = str(answer.topic_id).replace("+", "-").replace("/", "_")
             found.append(
                 Topic(name=name, partitions=len(parts), replicas=replicas, topic_id=topic_id)
             )
@@ -164,10 +164,10 @@ class Admin:
     def all_topics(self, deadline: Deadline) -> list[Topic]:
         """Return every topic that this user may describe."""
         try:
-            seen = self._client.list_topics(timeout=max(0.05, deadline.left()))
+            answer = self._client.list_topics(timeout=max(0.05, deadline.left()))
         except KafkaException as error:
             raise self._error(error, deadline) from None
-        return self.topics(sorted(seen.topics), deadline)[0]
+        return self.topics(sorted(answer.topics), deadline)[0]
 
     def committed(self, group_id: str, deadline: Deadline) -> dict[tuple[str, int], int | None]:
         """Return the committed offset of each partition that has one."""

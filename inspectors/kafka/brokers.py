@@ -1,4 +1,4 @@
-"""Facts about a cluster's brokers: coordinator kind, group settings, `SeenBrokers`."""
+"""Facts about a cluster's brokers: coordinator kind, group settings, `ClusterReading`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _release(version: str | None) -> tuple[int, ...] | None:
     return tuple(int(number) for number in version.split()[0].split("."))
 
 
-class SeenBrokers(Record, frozen=True, kw_only=True, omit_defaults=False):
+class ClusterReading(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The brokers and topics of a cluster at a moment.
 
     `topics` maps each topic to its number of partitions, `topic_names` each topic id to the topic's

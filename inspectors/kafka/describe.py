@@ -188,22 +188,24 @@ def _worker(member: Any) -> Member:
     if not member.member_metadata:
         return made
     try:
-        told = decode_worker(bytes(member.member_metadata))
+        reported = decode_worker(bytes(member.member_metadata))
     except WireError as wrong:
         return replace(made, subscription_error=str(wrong))
     if not member.member_assignment:
-        return replace(made, worker=WorkerState(url=told.url))
+        return replace(made, worker=WorkerState(url=reported.url))
     try:
         given = decode_worker_assignment(bytes(member.member_assignment))
     except WireError as wrong:
-        return replace(made, worker=WorkerState(url=told.url), subscription_error=str(wrong))
+        return replace(made, worker=WorkerState(url=reported.url), subscription_error=str(wrong))
     # The incremental protocols send only changes, relative to the worker's own report.
-    before = told.assignment.assigned if given.version and told.assignment is not None else ()
+    before = (
+        reported.assignment.assigned if given.version and reported.assignment is not None else ()
+    )
     now = after(
         work_of(before), Given(assigned=work_of(given.assigned), revoked=work_of(given.revoked))
     )
     state = WorkerState(
-        url=told.url,
+        url=reported.url,
         running=running_of(now),
         leader=given.leader == made.member_id,
         held_back_ms=given.delay_ms,

@@ -44,15 +44,15 @@ from rebal.inspectors.errors import (
     SelectionError,
     error_name,
 )
-from rebal.inspectors.kafka.brokers import SeenBrokers, coordinator_kind
+from rebal.inspectors.kafka.brokers import ClusterReading, coordinator_kind
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import CONSUMER, Described, committed_offsets, describe
 from rebal.inspectors.kafka.probe import probe_group
 from rebal.inspectors.kafka.reload import (
     OFFSETS_TOPIC,
     Reading,
+    proven_by_probe,
     rebalanced_since_load,
-    seen_by_probe,
 )
 from rebal.inspectors.kafka.session import Session, connect
 from rebal.inspectors.kafka.wire import Deadline, seconds
@@ -235,7 +235,7 @@ def _probed(session: Session, snapshot: GroupSnapshot, assignors: Sequence[str])
         return replace(snapshot, probe=probe)
     reading = rebalanced_since_load(session.raw, group.group_id)
     yes = [answer.assignor for answer in probe.answers if answer.supported is Tri.YES]
-    reading = seen_by_probe(reading, group.assignor, yes)
+    reading = proven_by_probe(reading, group.assignor, yes)
     return _with_reading(replace(snapshot, probe=probe), reading)
 
 
@@ -257,7 +257,7 @@ def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
         generation=reading.generation,
         generation_at=_moment(reading.generation_ms),
     )
-    seen = Evidence(
+    stored_in = Evidence(
         source=Source.OFFSETS_TOPIC, at=datetime.now(UTC), detail=f"generation {reading.generation}"
     )
     stored = {
@@ -265,14 +265,14 @@ def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
             session_ms=one.session_timeout_ms,
             # Version 0 of the record has none: the coordinator uses the session timeout.
             rebalance_ms=one.rebalance_timeout_ms or one.session_timeout_ms,
-            evidence=(seen,),
+            evidence=(stored_in,),
         )
         for one in reading.members
     }
     members = tuple(
         replace(member, timeouts=stored.get(member.member_id)) for member in snapshot.members
     )
-    return replace(snapshot, group=group, members=members, evidence=(*snapshot.evidence, seen))
+    return replace(snapshot, group=group, members=members, evidence=(*snapshot.evidence, stored_in))
 
 
 def _moment(ms: int | None) -> datetime | None:
@@ -405,7 +405,7 @@ def read_groups(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def read_brokers(config: ClusterConfig) -> SeenBrokers:
+def read_brokers(config: ClusterConfig) -> ClusterReading:
     """Return the cluster's brokers, settings and topics, as its first broker describes them.
 
     Raises:
@@ -421,7 +421,7 @@ def read_brokers(config: ClusterConfig) -> SeenBrokers:
             first = min(broker.broker_id for broker in session.admin.cluster(deadline)[1])
         cluster, notes = session.cluster(first, deadline)
         topics = [] if session.admin is None else session.admin.all_topics(deadline)
-        return SeenBrokers(
+        return ClusterReading(
             at=datetime.now(UTC),
             cluster=cluster,
             topics={topic.name: topic.partitions for topic in topics},
@@ -484,8 +484,8 @@ def _leaderless(raw: RawCluster, config: ClusterConfig) -> list[GroupFailure]:
     if not lost:
         return []
     which = f"{len(lost)} of {len(topic.partitions)} partitions of {OFFSETS_TOPIC} have no leader"
-    said = f"{which} ({Partitions(lost)}): the groups stored there are not listed."
-    return [GroupFailure(group_id=None, message=said, kind="loading")]
+    message = f"{which} ({Partitions(lost)}): the groups stored there are not listed."
+    return [GroupFailure(group_id=None, message=message, kind="loading")]
 
 
 def _reason(error: RequestError | ConnectError) -> str:

@@ -295,7 +295,7 @@ def rebalanced_since_load(
         return Reading(Tri.CANNOT_TELL, f"{OFFSETS_TOPIC} could not be read: {error.reason}")
 
 
-def seen_by_probe(reading: Reading, elected: str | None, supported: Iterable[str]) -> Reading:
+def proven_by_probe(reading: Reading, elected: str | None, supported: Iterable[str]) -> Reading:
     """Return `reading`, or yes where the probe itself proves it.
 
     A load leaves every member's list as [the elected assignor] alone. A list that holds another one

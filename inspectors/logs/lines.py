@@ -61,14 +61,14 @@ def stamp_of(prefix: str, zone: Zone = NO_OFFSET) -> Stamp | None:
     """
     best: Stamp | None = None
     for match in _TIME.finditer(prefix[:_NO_TIME_PREFIX]):
-        said = match[8]
-        if best is not None and said is None:
+        zone_text = match[8]
+        if best is not None and zone_text is None:
             continue
         try:
             at = datetime(*(int(match[i]) for i in range(1, 7)), tzinfo=UTC)  # type: ignore[misc,arg-type]
             at += timedelta(microseconds=int((match[7] or "0").ljust(6, "0")[:6]))
-            if said:
-                return Stamp(at - _offset_of(said), local=False)
+            if zone_text:
+                return Stamp(at - _offset_of(zone_text), local=False)
             best = Stamp(_in_zone(at, zone), local=zone is None)
         except (ValueError, OverflowError):
             continue

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from rebal.inspectors.fleet.manifest import Manifest, TableEntry, TableFile, dump_manifest
 from rebal.inspectors.fleet.schemas import TABLES
-from rebal.inspectors.kafka.brokers import SeenBrokers
+from rebal.inspectors.kafka.brokers import ClusterReading
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 _RECORDS: Final = {"GROUP_METADATA": 20}
@@ -29,7 +29,7 @@ def write_tables(
     records: Mapping[str, int] | None = None,
     minutes: int = 24 * 60,
     breaks: Mapping[int, tuple[int, ...]] | None = None,
-    brokers: SeenBrokers | None = None,
+    brokers: ClusterReading | None = None,
 ) -> Path:
     """`folder` with these rows, in the layout of a finished run; each table in `files` files.
 

@@ -33,7 +33,7 @@ from rebal.inspectors.fleet.tables.groups import read_snapshots
 from rebal.inspectors.fleet.tables.history import METRICS, read_history
 from rebal.inspectors.fleet.tables.reader import open_tables
 from rebal.inspectors.fleet.tables.seen import read_observations
-from rebal.inspectors.kafka.brokers import SeenBrokers
+from rebal.inspectors.kafka.brokers import ClusterReading
 from tests.fleet.synthetic import fleet, group_named
 from tests.fleet.tablefiles import AT, write_tables
 
@@ -218,8 +218,8 @@ def test_what_the_brokers_said_is_known(scan: Path, tmp_path: Path) -> None:
     )
     counts = {topic.name: topic.partitions + 2, "of nobody": 7}
     for brokers, partitions, notes in (
-        (SeenBrokers(at=AT, cluster=cluster, topics=counts), topic.partitions + 2, 1),
-        (SeenBrokers(at=AT, cluster=cluster, notes=("no rights",)), topic.partitions, 3),
+        (ClusterReading(at=AT, cluster=cluster, topics=counts), topic.partitions + 2, 1),
+        (ClusterReading(at=AT, cluster=cluster, notes=("no rights",)), topic.partitions, 3),
     ):
         told = write_tables(tmp_path / str(notes), fleet(GROUPS), brokers=brokers)
         seen = snapshot_of(told, "unknown")
@@ -248,7 +248,7 @@ def test_topics_known_by_id_only_get_the_names_that_brokers_said(tmp_path: Path)
     ids = {topic for member in blind.members for topic in member.assignment}
     assert ids
     assert all(topic.startswith("id-of-") for topic in ids)
-    brokers = SeenBrokers(
+    brokers = ClusterReading(
         at=AT, cluster=Cluster(), topic_names={one: one.removeprefix("id-of-") for one in ids}
     )
     told = write_tables(tmp_path / "told", {**rows, "members": by_id}, brokers=brokers)

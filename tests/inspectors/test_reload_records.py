@@ -21,7 +21,7 @@ from rebal.inspectors.kafka.reload import (
     group_metadata_key,
     judge,
     offsets_partition,
-    seen_by_probe,
+    proven_by_probe,
 )
 
 CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "consumer_offsets.jsonl.gz"
@@ -113,8 +113,8 @@ def test_a_lone_record_whose_predecessor_may_be_compacted_away(
 
 def test_the_probe_itself_can_prove_it() -> None:
     told = Reading(Tri.CANNOT_TELL, "no right", 4)
-    assert seen_by_probe(told, "range", ["range"]) == told
-    assert seen_by_probe(told, None, ["range"]) == told
-    proven = seen_by_probe(told, "range", ["range", "cooperative-sticky"])
+    assert proven_by_probe(told, "range", ["range"]) == told
+    assert proven_by_probe(told, None, ["range"]) == told
+    proven = proven_by_probe(told, "range", ["range", "cooperative-sticky"])
     assert (proven.rebalanced, proven.generation) == (Tri.YES, 4)
     assert "cooperative-sticky besides range" in proven.why

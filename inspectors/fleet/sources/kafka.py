@@ -22,7 +22,7 @@ from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.sources.kafka_options import java_options, subject_claim
 from rebal.inspectors.fleet.sources.source import TOPIC, Source
 from rebal.inspectors.kafka.admin import Admin
-from rebal.inspectors.kafka.brokers import SeenBrokers
+from rebal.inspectors.kafka.brokers import ClusterReading
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.read import read_brokers
 from rebal.inspectors.kafka.wire import Deadline
@@ -42,7 +42,7 @@ class KafkaRange(Record, frozen=True, kw_only=True):
 
     partitions: dict[int, tuple[int, int]]
     subject: str | None = None
-    brokers: SeenBrokers | None = None
+    brokers: ClusterReading | None = None
     notes: tuple[str, ...] = ()
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rebal.inspectors.fleet.schemas import RECORDS
 from rebal.inspectors.fleet.tasks import Work, in_tasks
-from rebal.inspectors.kafka.brokers import SeenBrokers
+from rebal.inspectors.kafka.brokers import ClusterReading
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -43,7 +43,7 @@ class Source:
     may_repeat: bool = False
     holds_records: Callable[[], bool] = lambda: False
     notes: tuple[str, ...] = ()
-    brokers: SeenBrokers | None = None
+    brokers: ClusterReading | None = None
 
 
 def whole_rows(source: Source) -> DataFrame:

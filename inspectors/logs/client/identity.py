@@ -138,8 +138,8 @@ class Lives:
         for key in keys:
             if key[0]:
                 walks.setdefault(key, _Walk())
-        for number, (key, seen) in enumerate(zip(keys, self._events, strict=True)):
-            event = seen
+        for number, (key, recorded) in enumerate(zip(keys, self._events, strict=True)):
+            event = recorded
             if event.config is not None and event.config.version is None:
                 event = event._replace(config=replace(event.config, version=only))
             if event.kind == "spoiled":

@@ -304,7 +304,9 @@ def _group_event(text: str) -> Event | None:
             worker=worker,
         )
     if match := _REFUSED.search(text):
-        error = next(e for e, said in zip(JOIN_REJECTIONS, match.groups()[3:], strict=True) if said)
+        error = next(
+            e for e, matched in zip(JOIN_REJECTIONS, match.groups()[3:], strict=True) if matched
+        )
         return Refusal(
             instance_id=match[1],
             client_id=match[2],

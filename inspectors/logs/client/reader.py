@@ -207,8 +207,8 @@ class _Reader:
         for name in reading_block:
             self._end_block(programs[name])
         for each in self._pending:
-            seen = each() if callable(each) else each
-            self.found += [seen] if seen is not None else []
+            observation = each() if callable(each) else each
+            self.found += [observation] if observation is not None else []
         self._pending.clear()
         self.logs += [program.read_from(source) for program in programs.values()]
         if unnamed_refusal and not any(p.refused for p in programs.values()):
@@ -220,23 +220,24 @@ class _Reader:
         self._count("lines", number)
         self._count("cut_off_sources", int(source.cut_off))
 
-    def named(self, seen: Observation) -> Observation:
+    def named(self, observation: Observation) -> Observation:
         """Return the observation with assignor names in place of classes, after all logs were read.
 
         A list that contains a class without a known name becomes empty; its classes stay.
         """
-        if not isinstance(seen, Joined | Refused):
-            return seen
-        names = self._classes.names(seen.list)
+        if not isinstance(observation, Joined | Refused):
+            return observation
+        names = self._classes.names(observation.list)
         if names is not None:
-            return replace(seen, list=names)
-        own = " and ".join(each for each in seen.list if self._classes.names([each]) is None)
+            return replace(observation, list=names)
+        own = " and ".join(each for each in observation.list if self._classes.names([each]) is None)
         self._note(
-            f"client id {seen.client_id!r} of group {seen.group_id!r} has {own} in its list, and "
+            f"client id {observation.client_id!r} of group {observation.group_id!r} has {own} in "
+            "its list, and "
             "no log given here shows that assignor's name: --request-log does, or the log of a "
             "start at which it was elected."
         )
-        return replace(seen, list=())
+        return replace(observation, list=())
 
     def _end_block(self, program: _Program) -> None:
         config = program.configs.end()
@@ -360,7 +361,7 @@ class _Reader:
             evidence=evidence,
         )
 
-    def _ran(self, event: lines.Join, program: _Program, seen: Evidence, where: _Where) -> None:
+    def _ran(self, event: lines.Join, program: _Program, evidence: Evidence, where: _Where) -> None:
         """Record the rebalance protocol of a member's first join.
 
         The member is the consumer that was built last with its client id. A program that prints
@@ -372,13 +373,13 @@ class _Reader:
             return
         program.ran.add(key)
         built = program.built.pop(event.client_id, [])
-        self._pending.append(partial(self._ran_as_built, event, program, seen, built, where))
+        self._pending.append(partial(self._ran_as_built, event, program, evidence, built, where))
 
     def _ran_as_built(
         self,
         event: lines.Join,
         program: _Program,
-        seen: Evidence,
+        evidence: Evidence,
         built: Sequence[tuple[lines.Built, Evidence]],
         where: _Where,
     ) -> Ran | None:
@@ -398,21 +399,21 @@ class _Reader:
         version = config.version if config else None
         value = None
         if setting is not None:
-            value = protocol_by_setting(_software(version, seen), setting)
+            value = protocol_by_setting(_software(version, evidence), setting)
         if built:
-            last, seen = built[-1]
-            told, value = value, _EAGER if last.is_eager else _COOPERATIVE
-            setting = last.upgrade_from or (setting if told is value else None)
+            last, evidence = built[-1]
+            by_setting, value = value, _EAGER if last.is_eager else _COOPERATIVE
+            setting = last.upgrade_from or (setting if by_setting is value else None)
         if value is None:
             return None
-        said = "Cooperative enabled" if setting is None else f"upgrade.from={setting or '(unset)'}"
+        shown = "Cooperative enabled" if setting is None else f"upgrade.from={setting or '(unset)'}"
         return Ran(
             **where,
             group_id=event.group_id,
             member_id=event.member_id,
             value=value,
             upgrade_from=setting,
-            evidence=replace(seen, detail=f"{seen.detail} {said}"),
+            evidence=replace(evidence, detail=f"{evidence.detail} {shown}"),
         )
 
     def _refusal(
