@@ -68,22 +68,22 @@ class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def follows_vote(self) -> bool:
-        """Is the running rebalance protocol the elected assignor's, not fixed by the list."""
+        """True if the running rebalance protocol is the elected assignor's, not the list's."""
         return self.protocol == "follows-vote"
 
     @property
     def mixed(self) -> Tri:
-        """Can a list of this client hold eager and cooperative assignors together."""
+        """Answer to: can one list of this client hold eager and cooperative assignors?"""
         if self.mixed_list == "unknown":
             return Tri.CANNOT_TELL
         return Tri.YES if self.mixed_list == "allowed" else Tri.NO
 
     def cooperative(self, version: str | None = None) -> Tri:
-        """Has `version` a cooperative assignor; `cannot tell` where the version decides it."""
+        """Return whether `version` has a cooperative assignor; `cannot tell` if unknown."""
         return _since(self.cooperative_since, version)
 
     def kip848(self, version: str | None = None) -> Tri:
-        """Can `version` use `group.protocol=consumer`; `cannot tell` where the version decides."""
+        """Return whether `version` can use `group.protocol=consumer`, as `cooperative` does."""
         return _since(self.kip848_since, version)
 
 
@@ -106,23 +106,23 @@ class _Assignors(Record, frozen=True, kw_only=True):
 
 @cache
 def families() -> dict[str, Family]:
-    """All families by key."""
+    """Return all families by key."""
     return {family.key: family for family in _load("clients.yaml", _Families).families}
 
 
 @cache
 def assignors() -> dict[str, Assignor]:
-    """All known assignors by their name on the wire."""
+    """Return all known assignors by their name on the wire."""
     return {known.name: known for known in _load("assignors.yaml", _Assignors).assignors}
 
 
 def family(key: str | None) -> Family | None:
-    """The family of this key; None when it is not known."""
+    """Return the family of this key; None when it is not known."""
     return None if key is None else families().get(key)
 
 
 def family_of(software_name: str | None, version: str | None = None) -> str | None:
-    """The key of the family that says `software_name` in its handshake (KIP-511).
+    """Return the key of the family that sends `software_name` in its handshake (KIP-511).
 
     A `version` that names rdkafka (`2.16.1-rdkafka-2.16.0`) makes any name a librdkafka binding.
     """
@@ -139,7 +139,7 @@ def family_of(software_name: str | None, version: str | None = None) -> str | No
 
 
 def proven_family(software: Software | None) -> str | None:
-    """The family, where the client itself or the user said it: its handshake, its log, its record.
+    """Return the family that the client itself or the user named: by handshake, log or record.
 
     None for a guess (from bytes or a client id), however good: no proof may rest on one.
     """
@@ -150,7 +150,7 @@ def proven_family(software: Software | None) -> str | None:
 
 
 def default_list(key: str | None, version: str | None = None) -> tuple[str, ...] | None:
-    """The list that a client of this family uses when none is set.
+    """Return the list that a client of this family uses when none is set.
 
     None when the family is not known, has no list, or has several defaults by version and
     `version` is not given.
@@ -167,7 +167,7 @@ def default_list(key: str | None, version: str | None = None) -> tuple[str, ...]
 
 
 def worker_list(connect_protocol: str) -> tuple[str, ...] | None:
-    """What a Connect worker with this connect.protocol offers, on the wire; None: no such value."""
+    """Return the protocols that a Connect worker offers with this connect.protocol, if valid."""
     offers = ("sessioned", "compatible", "default")
     value = connect_protocol.strip().lower()
     first = "default" if value == "eager" else value
@@ -176,7 +176,7 @@ def worker_list(connect_protocol: str) -> tuple[str, ...] | None:
 
 
 def assignor_of(class_or_name: str) -> str | None:
-    """The name on the wire for a name, a class name, or what a client's code calls it.
+    """Return the name on the wire of a name, a class name, or a name in a client's code.
 
     None for what is not known: a class name of somebody's own does not tell its assignor's name.
     """
@@ -186,7 +186,7 @@ def assignor_of(class_or_name: str) -> str | None:
 
 @lru_cache(4096)
 def protocols_of(assignor: str, key: str | None = None) -> frozenset[RebalanceProtocol] | None:
-    """The rebalance protocols that an assignor supports, in clients of the family `key`.
+    """Return the rebalance protocols that an assignor supports in clients of family `key`.
 
     None for an assignor that is not known, or whose protocol its name does not tell. Java's
     cooperative-sticky supports both, which is why [cooperative-sticky, range] runs EAGER; clients
@@ -204,7 +204,7 @@ def protocols_of(assignor: str, key: str | None = None) -> frozenset[RebalancePr
 
 
 def eager_only(assignor: str) -> Tri:
-    """Does the assignor support EAGER alone; `cannot tell` for one that is not known."""
+    """Return whether the assignor supports EAGER alone; `cannot tell` for an unknown one."""
     supported = protocols_of(assignor)
     if supported is None:
         return Tri.CANNOT_TELL
@@ -219,7 +219,7 @@ def named_families(text: str | None) -> tuple[str, ...]:
 
 @lru_cache(4096)
 def version_tuple(version: str | None) -> tuple[int, ...] | None:
-    """The numbers of a version, for comparing; None when there are none.
+    """Return the numbers of a version, for comparing; None when there are none.
 
     Of a librdkafka binding's version it is librdkafka's own that counts:
     `2.16.1-rdkafka-2.16.0` is (2, 16, 0). Trailing zeros are dropped, so 3.0 equals 3.0.0.
@@ -237,7 +237,7 @@ def version_tuple(version: str | None) -> tuple[int, ...] | None:
 
 
 def older(software: Software, limit: str) -> Tri:
-    """Is `software` older than `limit`, by its version, or by a range such as `>= 2.4, < 3.4`?"""
+    """Return whether `software` is older than `limit`, by its version or its version range."""
     edge = version_tuple(limit) or ()
     have = version_tuple(software.version)
     if have is not None:

@@ -1,7 +1,7 @@
-"""Assignors that are not Kafka's own: what their contract (KIP-429) forbids, found in a result.
+"""Assignors that are not Kafka's own: a guard around them, and a check of their results.
 
-`Guarded` makes of somebody's assignor one that raises nothing but rebal's errors; `violations` says
-what is wrong with what it returned.
+`Guarded` wraps a custom assignor so that it raises only rebal's errors. `violations` lists the
+rules of the contract (KIP-429) that its result breaks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rebal.groups.model import RebalanceProtocol, Record
 
 
 class Rule(StrEnum):
-    """What a result must not have; each is about partitions."""
+    """Rule that a result must not break; each is about partitions."""
 
     TWICE = "given to two members, or twice to one"
     LEFT_OUT = "left without an owner though its topic is subscribed to"
@@ -37,7 +37,7 @@ class Violation(Record, frozen=True, kw_only=True):
 
 
 def violations(spec: Spec, result: Assignment, *, cooperative: bool) -> tuple[Violation, ...]:
-    """What is wrong with `result` as an answer to `spec`, by rule; empty when nothing is.
+    """Return the rules that `result` breaks as an answer to `spec`; empty when it breaks none.
 
     A COOPERATIVE assignor may leave out what a member of `spec` owns and must give up first, and
     must leave it out of another member's list.
@@ -107,7 +107,7 @@ class Guarded:
             raise CustomAssignorError(f"{where}: supported_protocols: {error}.") from None
 
     def subscription_user_data(self, member: SpecMember) -> bytes | None:
-        """Its own user data; None where it has no such method."""
+        """Return the assignor's user data; None where it has no such method."""
         if not hasattr(self._inner, "subscription_user_data"):
             return None
         made = self._call("subscription_user_data", member)
@@ -116,7 +116,7 @@ class Guarded:
         return made
 
     def assign(self, spec: Spec) -> Assignment:
-        """Its own result; members that it leaves out get nothing.
+        """Return the assignor's result; members that it leaves out get nothing.
 
         Raises:
             CustomAssignorError: it raised something, or returned something else.
@@ -136,7 +136,7 @@ class Guarded:
     def on_assignment(
         self, member: SpecMember, assigned: Owned, user_data: bytes | None, generation: int
     ) -> SpecMember:
-        """The member after it received `assigned`; by default it owns that and no more."""
+        """Return the member after it received `assigned`; by default it owns just that."""
         if not hasattr(self._inner, "on_assignment"):
             return SpecMember(
                 member_id=member.member_id,

@@ -23,7 +23,7 @@ else:
     # Any mapping will do in Python; a document's is read as a whole, not entry by entry.
     TopicPartitions = ByTopic
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
-"""A time with its zone; a document with a naive one is refused."""
+"""A time with its zone; a document with a naive one is rejected."""
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,7 +72,7 @@ class Tri(StrEnum):
 
 
 class CoordinatorKind(StrEnum):
-    """Which coordinator elects the assignor; ties differ (kafka: Java since 4.0, Scala before)."""
+    """Coordinator that elects the assignor: Java since Kafka 4.0, Scala before. Ties differ."""
 
     JAVA = "java"
     SCALA = "scala"
@@ -80,7 +80,7 @@ class CoordinatorKind(StrEnum):
 
 
 class Source(StrEnum):
-    """Where a fact comes from."""
+    """Source of a fact."""
 
     DESCRIBE = "describe"
     SUBSCRIPTION = "subscription bytes"
@@ -93,7 +93,7 @@ class Source(StrEnum):
 
 
 class Knowledge(StrEnum):
-    """How well a member's assignor list is known."""
+    """Degree to which a member's assignor list is known."""
 
     EXACT = "exact"
     DECLARED = "declared"
@@ -102,8 +102,10 @@ class Knowledge(StrEnum):
 
 
 class Evidence(Record, frozen=True, kw_only=True):
-    """One reason to believe a fact: its source, when it was seen (a configuration file: when it was
-    last written), and what exactly was seen."""
+    """One reason to believe a fact: its source, its time and the detail that was seen.
+
+    `at` is when it was seen, or when a configuration file was last written.
+    """
 
     source: Source
     at: Moment | None = None
@@ -111,7 +113,7 @@ class Evidence(Record, frozen=True, kw_only=True):
 
 
 class AssignorList(Record, frozen=True, kw_only=True):
-    """What is known of one member's `partition.assignment.strategy`, as assignor names.
+    """A member's `partition.assignment.strategy` as far as it is known, as assignor names.
 
     `list` is in order of preference when `knowledge` is exact or declared, else empty.
     `at_least` are names proven to be in the running list, `lacks` names proven not to be in it;
@@ -153,7 +155,7 @@ class Timeouts(Record, frozen=True, kw_only=True):
 
 
 class DeclaredAssignors(Record, frozen=True, kw_only=True):
-    """What the NEXT start of a member will use, read from a configuration file.
+    """Configuration of a member's NEXT start, read from a configuration file.
 
     `list` is empty when the file leaves the list unset; `group_protocol` is `group.protocol`;
     `classic_only` names other settings of the file that KIP-848 clients refuse. `max_surge` is that
@@ -220,12 +222,12 @@ class Subscription(Record, frozen=True, kw_only=True):
 
     @property
     def owned_count(self) -> int:
-        """How many owned partitions it names; above 0 only if the member kept them (KIP-429)."""
+        """Number of owned partitions; above 0 only if the member kept them (KIP-429)."""
         return sum(map(len, (self.owned_partitions or {}).values()))
 
 
 class Running(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one worker runs of one connector: the connector `itself`, and tasks by number."""
+    """Work of one worker for one connector: the connector `itself`, and tasks by number."""
 
     connector: str
     itself: bool = False
@@ -233,10 +235,10 @@ class Running(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WorkerState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A Connect worker: its REST address, and what it was given and has kept (None: not said).
+    """A Connect worker: its REST address and its work (None: not known).
 
     `running` is in the order in which the worker holds it. `leader`: it leads the group, and shares
-    its work out. `held_back_ms` is above 0 while a lost worker's tasks wait for it to come back
+    its work out. `held_back_ms` is above 0 while a lost worker's tasks wait for its return
     (KIP-415).
     """
 
@@ -247,12 +249,12 @@ class WorkerState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def connectors(self) -> int | None:
-        """How many connectors run there."""
+        """Number of connectors that run there."""
         return None if self.running is None else sum(one.itself for one in self.running)
 
     @property
     def tasks(self) -> int | None:
-        """How many tasks run there."""
+        """Number of tasks that run there."""
         return None if self.running is None else sum(len(one.tasks) for one in self.running)
 
 
@@ -298,7 +300,7 @@ class Member(Record, frozen=True, kw_only=True):
 
     @property
     def kept_partitions(self) -> int:
-        """How many partitions it still owned when it last joined: only COOPERATIVE members do."""
+        """Number of partitions it kept at its last join: only COOPERATIVE members keep any."""
         return 0 if self.subscription is None else self.subscription.owned_count
 
 
@@ -357,7 +359,7 @@ class Topic(Record, frozen=True, kw_only=True):
     topic_id: str | None = None
 
     def __post_init__(self) -> None:
-        """Makes `Replicas` of any sequence."""
+        """Make `Replicas` of any sequence."""
         if self.replicas is not NO_REPLICAS:
             kept = self.replicas if isinstance(self.replicas, Replicas) else Replicas(self.replicas)
             msgspec.structs.force_setattr(self, "replicas", kept or NO_REPLICAS)
@@ -371,7 +373,7 @@ class Broker(Record, frozen=True, kw_only=True):
 
 
 class Cluster(Record, frozen=True, kw_only=True):
-    """What the cluster says of itself; `settings` are group-related broker configurations."""
+    """Facts about the cluster; `settings` are group-related broker configurations."""
 
     cluster_id: str | None = None
     brokers: tuple[Broker, ...] = ()
@@ -393,7 +395,7 @@ class ProbeAnswer(Record, frozen=True, kw_only=True):
 
 
 class Probe(Record, frozen=True, kw_only=True):
-    """All answers of one probing; `refused` is the reason why nothing was sent or all is void."""
+    """Answers of one probe; `refused` is the reason why nothing was sent or all is void."""
 
     answers: tuple[ProbeAnswer, ...] = ()
     refused: str | None = None
@@ -490,7 +492,7 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
 
     @property
     def has_assignor_lists(self) -> bool:
-        """Whether members of this type of group have assignor lists."""
+        """True if members of this type of group have assignor lists."""
         return self.group.type in (GroupType.CLASSIC, GroupType.UNKNOWN)
 
     @property
@@ -505,7 +507,7 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
 
     @property
     def rebalanced_since_load(self) -> bool:
-        """Whether a rebalance has certainly completed since the coordinator loaded the group.
+        """True if a rebalance has certainly completed since the coordinator loaded the group.
 
         Only then does a probe's "no" show that a list lacks the assignor: after a load the
         coordinator holds the elected assignor alone.
@@ -514,7 +516,7 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
         return coordinator is not None and coordinator.rebalanced_since_load is Tri.YES
 
     def __post_init__(self) -> None:
-        """Makes `Lags` of any `Lag`s."""
+        """Make `Lags` of any `Lag`s."""
         if self.lag is not NO_LAG:
             kept = self.lag if isinstance(self.lag, Lags) else Lags(self.lag)
             msgspec.structs.force_setattr(self, "lag", kept or NO_LAG)

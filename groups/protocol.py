@@ -1,8 +1,9 @@
-"""Which rebalance protocol members really run, and which assignors they have in common.
+"""Rebalance protocol that members run, and the assignors that all of them support.
 
-The elected assignor alone does not tell (KIP-429; kafka's ConsumerCoordinator): most clients fix
-their protocol when they are built, as the highest that ALL assignors of their own list support, so
-a member on [cooperative-sticky, range] runs EAGER whatever is elected. franz-go follows the vote.
+The elected assignor alone does not decide it (KIP-429; Kafka's ConsumerCoordinator). Most clients
+fix their protocol when they are built, as the highest that ALL assignors of their own list support,
+so a member with [cooperative-sticky, range] runs EAGER whatever is elected. franz-go follows the
+vote.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def classic_members_of_a_consumer_group(snapshot: GroupSnapshot) -> tuple[Member
 
 
 def group_protocol(snapshot: GroupSnapshot) -> ProtocolAnswer:
-    """What the group runs: all members' answer, `mixed` where they differ.
+    """Return the protocol that all members run, `mixed` where they differ.
 
     In a group of type consumer only members that speak the consumer protocol run KIP-848; where
     all speak the classic one, the answer is theirs.
@@ -91,7 +92,7 @@ def group_protocol(snapshot: GroupSnapshot) -> ProtocolAnswer:
 
 
 def _in_common(answers: Sequence[ProtocolAnswer]) -> ProtocolAnswer:
-    """The answer of all members together."""
+    """Return the answer of all members together."""
     evidence = _unique(item for answer in answers for item in answer.evidence)
     values = {answer.value for answer in answers}
     known = values - {_NO_KIND}
@@ -119,7 +120,9 @@ def _in_common(answers: Sequence[ProtocolAnswer]) -> ProtocolAnswer:
 def member_protocol(
     member: Member, snapshot: GroupSnapshot, borrowed: frozenset[str] | None = None
 ) -> ProtocolAnswer:
-    """What one member runs, from the strongest evidence down; evidence at odds is cannot tell.
+    """Return the protocol that one member runs, by the strongest evidence available.
+
+    Contradicting evidence gives `cannot tell`.
 
     A class that is not Kafka's own wins over its name: only the partitions that the member kept
     show what it supports. `borrowed` is `borrowed_names(snapshot)`, for whoever asks of many
@@ -169,7 +172,7 @@ def member_protocol(
 
 
 def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
-    """What is proven of all lists together, from the vote, exact lists and the probe."""
+    """Return what the vote, exact lists and the probe prove of all lists together."""
     if not snapshot.has_assignor_lists or not snapshot.members:
         return CommonAssignors(source="no list of assignors is kept for this group")
     supported: dict[str, None] = {}
@@ -207,7 +210,7 @@ def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
 
 
 def _obstacle(snapshot: GroupSnapshot) -> str | None:
-    """Why the question has no answer for this group; None when it has one."""
+    """Return the reason why this group has no answer; None when it has one."""
     group = snapshot.group
     if group.type in (GroupType.STREAMS, GroupType.SHARE):
         return f"a {group.type} group has no assignors of its members' own (KIP-1071, KIP-932)"
@@ -223,7 +226,7 @@ def _obstacle(snapshot: GroupSnapshot) -> str | None:
 def _by_list(
     member: Member, elected: str | None, borrowed: frozenset[str]
 ) -> ProtocolAnswer | None:
-    """What the exact list and the family prove; None without an exact list or when they do not."""
+    """Return the answer that the exact list and the family prove, if they prove one."""
     known = member.assignors
     if known.knowledge is not Knowledge.EXACT or not known.list:
         return None
@@ -247,7 +250,7 @@ def _by_list(
 
 
 def _by_program(member: Member) -> ProtocolAnswer | None:
-    """What a Kafka Streams member showed itself, else what its version leaves it."""
+    """Return the answer that a Kafka Streams member showed, else that of its version."""
     if member.ran is not None:
         value = member.ran.value
         shown = "kept" if value is _COOPERATIVE else "gave up"
@@ -266,7 +269,7 @@ def _by_program(member: Member) -> ProtocolAnswer | None:
 
 
 def _of_worker(elected: str, snapshot: GroupSnapshot) -> ProtocolAnswer:
-    """All Connect workers follow what is elected (KIP-415, KIP-507)."""
+    """Return the answer for Connect workers: all follow the elected protocol (KIP-415, KIP-507)."""
     if elected not in _CONNECT:
         return _cannot_tell(f"{elected} is no protocol of Connect workers")
     why = f"the workers' elected protocol is {elected}, which every worker follows"
@@ -276,7 +279,7 @@ def _of_worker(elected: str, snapshot: GroupSnapshot) -> ProtocolAnswer:
 def _fixed(
     names: Sequence[str], key: str | None, own: frozenset[str] = frozenset()
 ) -> RebalanceProtocol | None:
-    """The highest protocol that all of the list support; None where a name does not tell.
+    """Return the highest protocol that all of the list support; None where a name is unknown.
 
     `own` are the names that may stand for a class which is not Kafka's.
     """
@@ -293,7 +296,7 @@ def _of_assignor(name: str, key: str | None) -> RebalanceProtocol | None:
 
 
 def _by_owned(member: Member) -> ProtocolAnswer | None:
-    """A member that named partitions it still owns when it joined had kept them."""
+    """Return COOPERATIVE for a member that still owned partitions when it joined."""
     count = member.kept_partitions
     if not count:
         return None
@@ -303,7 +306,7 @@ def _by_owned(member: Member) -> ProtocolAnswer | None:
 
 
 def _by_family(member: Member, elected: str) -> ProtocolAnswer | None:
-    """What the client's family proves once `elected`, which is not eager-only, is in its list."""
+    """Return the answer that the family proves once its list holds `elected`, not eager-only."""
     client = family(_family_key(member))
     if client is None or member.software is None:
         return None
@@ -349,7 +352,7 @@ def _unknown(elected: str, known: AssignorList) -> ProtocolAnswer:
 
 
 def _family_key(member: Member) -> str | None:
-    """The member's family where it is proven: a guess answers nothing."""
+    """Return the member's proven family; a guess is no proof."""
     return proven_family(member.software)
 
 
@@ -368,5 +371,5 @@ def _cannot_tell(why: str) -> ProtocolAnswer:
 
 
 def _unique(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    """One of each source and detail, the first seen: five hundred members say it once."""
+    """Return one evidence of each source and detail, the first: many members repeat it."""
     return tuple({(item.source, item.detail): item for item in evidence}.values())

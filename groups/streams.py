@@ -25,7 +25,7 @@ EAGER_VALUES: Final = (
 
 
 def protocol_by_setting(software: Software, upgrade_from: str) -> RebalanceProtocol | None:
-    """What a Streams version runs with this upgrade.from (empty: unset); None: not to be told."""
+    """Return the protocol of a Streams version with this upgrade.from (empty: unset), if known."""
     if older(software, COOPERATIVE_SINCE) is Tri.NO:
         eager = upgrade_from in EAGER_VALUES and older(software, EAGER_UNTIL) is Tri.YES
         return RebalanceProtocol.EAGER if eager else RebalanceProtocol.COOPERATIVE
@@ -34,7 +34,10 @@ def protocol_by_setting(software: Software, upgrade_from: str) -> RebalanceProto
 
 
 def protocol_by_version(software: Software | None) -> tuple[RebalanceProtocol, str] | None:
-    """What a Streams version runs whatever upgrade.from says, and why; None where that decides."""
+    """Return the protocol that a Streams version runs whatever upgrade.from is, and why.
+
+    None where upgrade.from decides.
+    """
     if software is None or software.family != "streams":
         return None
     shown = software.version or software.version_range
@@ -61,7 +64,7 @@ _V3_SINCE: Final = "3.4"
 
 
 def user_data_of(subscription: Subscription | None) -> StreamsUserData | None:
-    """The head of a member's user data; None where there is none, or it is not Streams' own."""
+    """Return the head of a member's user data; None where there is none of Streams."""
     if subscription is None or not subscription.user_data:
         return None
     try:
@@ -71,7 +74,7 @@ def user_data_of(subscription: Subscription | None) -> StreamsUserData | None:
 
 
 def releases_of(subscription: Subscription) -> str | None:
-    """The Streams versions that sent such bytes, as `>= 3.0, < 3.2`; None when they do not tell.
+    """Return the Streams versions that send such bytes, as `>= 3.0, < 3.2`, if the bytes tell.
 
     upgrade.from 0.10.0 to 1.1 makes newer programs write old user data, which then says nothing.
     """

@@ -22,10 +22,10 @@ _LEVEL_BITS: Final = 5
 
 
 class Vote(Record, frozen=True, kw_only=True):
-    """What came out of a vote.
+    """Result of a vote.
 
-    `assignor` is None when no candidate is left (the join is refused, error 23) or when a tie
-    cannot be told. `candidates` are sorted by name; `votes` counts by candidate; `tie` says that
+    `assignor` is None when no candidate is left (the join is rejected, error 23) or when a tie
+    cannot be decided. `candidates` are sorted by name; `votes` counts by candidate; `tie` says that
     the most votes were shared, decided or not.
     """
 
@@ -36,14 +36,14 @@ class Vote(Record, frozen=True, kw_only=True):
 
 
 def candidates(lists: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The assignors that every list holds, sorted by name; none for no list."""
+    """Return the assignors that every list holds, sorted by name; none for no list."""
     if not lists:
         return ()
     return tuple(sorted(set(lists[0]).intersection(*lists[1:])))
 
 
 def elect(lists: Sequence[Sequence[str]], kind: CoordinatorKind) -> Vote:
-    """The vote of members with these ordered lists, all of them exact, one list a member."""
+    """Return the vote of members with these ordered, exact lists, one list a member."""
     able = candidates(lists)
     if not able:
         return Vote(assignor=None, candidates=(), votes={})
@@ -56,7 +56,7 @@ def elect(lists: Sequence[Sequence[str]], kind: CoordinatorKind) -> Vote:
 
 
 def java_string_hash(text: str) -> int:
-    """Java's `String.hashCode` as an unsigned 32-bit number."""
+    """Return Java's `String.hashCode` as an unsigned 32-bit number."""
     raw = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for high, low in zip(raw[::2], raw[1::2], strict=True):
@@ -65,7 +65,7 @@ def java_string_hash(text: str) -> int:
 
 
 def _first(leading: list[str], voted: list[str], kind: CoordinatorKind) -> str | None:
-    """Which of `leading` the table of all `voted` names lists first; None: cannot tell."""
+    """Return the one of `leading` that the table of all `voted` names lists first, if certain."""
     if kind is CoordinatorKind.JAVA:
         places = _java_places(voted)
     elif kind is CoordinatorKind.SCALA:
@@ -80,7 +80,7 @@ def _first(leading: list[str], voted: list[str], kind: CoordinatorKind) -> str |
 
 
 def _java_places(names: list[str]) -> dict[str, int] | None:
-    """Each name's bucket in a HashMap of `names`.
+    """Return each name's bucket in a HashMap of `names`.
 
     None when a bucket is so full that the map would resize or turn it into a tree.
     """
@@ -95,7 +95,7 @@ def _java_places(names: list[str]) -> dict[str, int] | None:
 
 
 def _scala_places(names: list[str]) -> dict[str, int]:
-    """Each name's position in a Scala 2.13 immutable HashMap; names of one hash share theirs."""
+    """Return each name's position in a Scala 2.13 immutable HashMap; equal hashes share one."""
     hashes = {name: _scala_improved(java_string_hash(name)) for name in names}
     places: dict[str, int] = {}
 
@@ -118,7 +118,7 @@ def _scala_places(names: list[str]) -> dict[str, int]:
 
 
 def _scala_improved(value: int) -> int:
-    """scala.collection.Hashing.improve, on unsigned 32-bit numbers."""
+    """Return scala.collection.Hashing.improve on unsigned 32-bit numbers."""
     value = (value + (~(value << 9) & 0xFFFFFFFF)) & 0xFFFFFFFF
     value ^= value >> 14
     value = (value + (value << 4)) & 0xFFFFFFFF

@@ -39,7 +39,7 @@ NAMES: Final = tuple(ASSIGNORS)
 
 
 def get(name: str) -> Assignor:
-    """The assignor of that name.
+    """Return the assignor of that name.
 
     Raises:
         UnknownAssignorError: none has it; the message names those there are.
@@ -52,7 +52,7 @@ def get(name: str) -> Assignor:
 
 
 def assign(name: str, spec: Spec) -> Assignment:
-    """What the leader's client returns: member id → its `(topic, partition)` list, in order.
+    """Return the leader's result: member id → its `(topic, partition)` list, in order.
 
     Raises:
         UnknownAssignorError: no assignor has that name.

@@ -1,12 +1,12 @@
-"""How the leader of a Connect worker group shares out connectors and tasks, as Kafka 4.1.1 does.
+"""Assignment of connectors and tasks by the leader of a Connect worker group, as in Kafka 4.1.1.
 
-`eager` is EagerAssignor, `incremental` is IncrementalCooperativeAssignor (KIP-415, and KAFKA-12495
+`eager` is EagerAssignor. `incremental` is IncrementalCooperativeAssignor (KIP-415, and KAFKA-12495
 of 3.4: the back-off of successive revocations), for `compatible` and `sessioned` alike. Both are
-pure: what a leader remembers from one rebalance to the next goes in and comes out as `Memory`.
+pure: the leader's memory from one rebalance to the next goes in and comes out as `Memory`.
 
-Kafka walks hash maps whose order these results depend on: a worker's connectors are sent in the
-order of a HashSet made from a collection, as Java up to 18 sizes it (from 19 on, one of exactly
-12, 24, 48, … connectors is smaller).
+Kafka iterates over hash maps whose order these results depend on. A worker's connectors are sent in
+the order of a HashSet made from a collection, sized as in Java up to 18 (from 19 on, a set of
+exactly 12, 24, 48, … connectors is smaller).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Given(Record, frozen=True, kw_only=True):
 
 
 class Memory(Record, frozen=True, kw_only=True):
-    """What a leader remembers of the rebalances it led; a worker that never led has none.
+    """Memory of a leader about the rebalances it led; a worker that never led has none.
 
     `scheduled_ms` is when lost work is given away (0: none is held back), `candidates` the workers
     that were empty while it was, in order.
@@ -75,7 +75,7 @@ class Round(Record, frozen=True, kw_only=True):
 
 
 def eager(workers: Iterable[str], configured: Iterable[Item]) -> dict[str, Work]:
-    """All connectors in turn, and then all tasks in turn, over the workers in order."""
+    """Deal all connectors, then all tasks, to the workers in turn."""
     made: dict[str, list[Item]] = {worker: [] for worker in sorted(workers, key=utf16)}
     turns = cycle(made)
     for item in _sorted(configured):
@@ -84,12 +84,12 @@ def eager(workers: Iterable[str], configured: Iterable[Item]) -> dict[str, Work]
 
 
 def incremental(round_: Round, memory: Memory) -> tuple[dict[str, Given], Memory]:
-    """What each worker gets, and what the leader remembers of it."""
+    """Return each worker's part, and the memory that the leader keeps."""
     return _Leader(round_, memory).lead()
 
 
 def by_connector(work: Work, *, hashed: bool = True) -> ConnectorTasks:
-    """`work` as it is sent: by connector; `hashed`: in HashSet order (what is revoked is not)."""
+    """Return `work` by connector as it is sent; `hashed`: in HashSet order."""
     connectors = [item for item in work if not _is_task(item)]
     sent = {name: [CONNECTOR] for name, _ in (_hash_set(connectors) if hashed else connectors)}
     for name, number in work:
@@ -99,13 +99,13 @@ def by_connector(work: Work, *, hashed: bool = True) -> ConnectorTasks:
 
 
 def work_of(sent: ConnectorTasks | None) -> Work:
-    """What a worker or leader makes of `sent` (None: nothing)."""
+    """Return the work in `sent` as a worker or leader reads it (None: nothing)."""
     items = [(name, number) for name, numbers in sent or () for number in numbers]
     return _connectors_first(items)
 
 
 def running_of(work: Work) -> tuple[Running, ...]:
-    """`work` as a snapshot has it."""
+    """Return `work` as a snapshot holds it."""
     return tuple(
         Running(name, CONNECTOR in numbers, tuple(n for n in numbers if n != CONNECTOR))
         for name, numbers in by_connector(work, hashed=False)
@@ -113,13 +113,13 @@ def running_of(work: Work) -> tuple[Running, ...]:
 
 
 def held_of(running: Iterable[Running]) -> Work:
-    """The work that a snapshot says is `running`."""
+    """Return the work that a snapshot holds as `running`."""
     numbers = ((one, [CONNECTOR] if one.itself else []) for one in running)
     return work_of(tuple((one.connector, (*itself, *one.tasks)) for one, itself in numbers))
 
 
 def after(held: Work, given: Given) -> Work:
-    """What a worker holds once it has got `given` from an incremental leader."""
+    """Return the work of a worker after it got `given` from an incremental leader."""
     stopped = set(given.revoked)
     kept = [item for item in held if item not in stopped]
     return _connectors_first([*work_of(by_connector(given.assigned)), *kept])
@@ -134,12 +134,12 @@ def _is_task(item: Item) -> bool:
 
 
 def _sorted(items: Iterable[Item]) -> list[Item]:
-    """Connectors by name, then tasks by connector and number."""
+    """Sort connectors by name, then tasks by connector and number."""
     return sorted(items, key=lambda item: (_is_task(item), utf16(item[0]), item[1]))
 
 
 def _hash_set(items: Collection[Item]) -> HashTable[Item]:
-    """`new HashSet<>(items)`, in the order that it is walked; all are connectors, or all tasks."""
+    """Return `new HashSet<>(items)` in iteration order; all are connectors, or all tasks."""
     table: HashTable[Item] = HashTable(1 << max(4, int(len(items) / 0.75).bit_length()))
     for name, number in items:
         hash_ = string_hash(name)
@@ -150,7 +150,7 @@ def _hash_set(items: Collection[Item]) -> HashTable[Item]:
 
 
 def _backoff(rounds: int, max_delay_ms: int) -> int:
-    """How long the leader waits after so many revoking rebalances in a row (ExponentialBackoff)."""
+    """Return how long the leader waits after that many revoking rebalances in a row."""
     if max_delay_ms <= 1:
         return max_delay_ms
     most = log(max_delay_ms) / log(_BACKOFF)
@@ -221,7 +221,7 @@ class _Leader:
         )
 
     def _lost_to_share_out(self) -> Sequence[Item]:
-        """Lost work that is shared out as new; the rest waits, or goes to the candidates here."""
+        """Return lost work to assign anew; the rest waits or goes to the candidates here."""
         if not self._lost and not self._revoked_before:
             self._end_delay()
             return ()
@@ -251,7 +251,7 @@ class _Leader:
         self._candidates, self._scheduled, self._delay = (), 0, 0
 
     def _balance(self) -> None:
-        """Takes from workers that have more than their share, unless the round before did so."""
+        """Revoke from workers above their share, unless the round before revoked."""
         excess = {worker: items for worker, items in self._excess().items() if items}
         if not excess:
             if self._revoked_before:
@@ -284,7 +284,7 @@ class _Leader:
         return made
 
     def _share_out(self, kind: bool, items: Sequence[Item]) -> None:
-        """In turn to the workers with the least, always beginning with the first of them."""
+        """Give work to the workers with the least in turn, always from the first of them on."""
         sizes = {
             worker: sum(_is_task(item) is kind for item in held)
             for worker, held in self._next.items()
@@ -300,7 +300,7 @@ class _Leader:
 
 
 def _among(items: Collection[Item], some: Collection[Item]) -> Iterator[Item]:
-    """Those of a worker's `items` that are in `some`, as Kafka's sets hold them."""
+    """Return those of a worker's `items` that are in `some`, in the order of Kafka's sets."""
     for kind in (False, True):
         held = _hash_set([item for item in items if _is_task(item) is kind])
         for item in [item for item in items if item not in some]:
@@ -309,7 +309,7 @@ def _among(items: Collection[Item], some: Collection[Item]) -> Iterator[Item]:
 
 
 def _over(loads: Mapping[str, list[Item]], total: int) -> Iterator[tuple[str, list[Item]]]:
-    """What each worker has beyond its share: the first of what it holds."""
+    """Return each worker's work beyond its share: the first items it holds."""
     least, extras = divmod(total, len(loads))
     sizes = Counter(len(items) for items in loads.values())
     if sizes[least + 1] == extras and sizes[least] + sizes[least + 1] == len(loads):
@@ -326,7 +326,7 @@ def _over(loads: Mapping[str, list[Item]], total: int) -> Iterator[tuple[str, li
 
 
 def _turns(order: Sequence[str], size: Callable[[str], int]) -> Iterator[str]:
-    """The workers of `order` as they take one item each, without end."""
+    """Yield the workers of `order` as they take one item each, without end."""
     while True:
         first = size(order[0])
         level = next((n for n, worker in enumerate(order) if size(worker) > first), len(order))

@@ -1,6 +1,6 @@
-"""What an assignor takes and returns; KIP-429's assignor contract in Python.
+"""Input and contract of assignors: KIP-429's assignor interface in Python.
 
-An assignor is handed a read-only `Spec` and returns, for each member, its partitions. The order of
+An assignor gets a read-only `Spec` and returns the partitions of each member. The order of
 `Spec.members` is the order of the JoinGroup response (the leader's client builds its map from it),
 and the order of the returned lists is part of the result.
 """
@@ -64,13 +64,13 @@ class Assignor(Protocol):
         """EAGER, COOPERATIVE or both; a member runs the highest that all of its list support."""
 
     def subscription_user_data(self, member: SpecMember) -> bytes | None:
-        """The user data that this member sends with its next JoinGroup."""
+        """Return the user data that this member sends with its next JoinGroup."""
 
     def assign(self, spec: Spec) -> Assignment:
-        """Member id → `(topic, partition)` list, in the order the Java client's leader returns.
+        """Return member id → `(topic, partition)` list, in the order of the Java client's leader.
 
         For a COOPERATIVE assignor this is what goes out in this round: a partition that another
-        member must give up first is left out.
+        member must revoke first is left out.
 
         Raises:
             LeaderWouldFail: the real leader throws or never ends on this input.
@@ -79,7 +79,7 @@ class Assignor(Protocol):
     def on_assignment(
         self, member: SpecMember, assigned: Owned, user_data: bytes | None, generation: int
     ) -> SpecMember:
-        """The member after it received `assigned` in `generation`: what it owns and remembers.
+        """Return the member after it received `assigned`: what it owns and remembers.
 
         `user_data` is the assignment's, which none of Kafka's own assignors looks at.
         """

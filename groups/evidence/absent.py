@@ -33,7 +33,7 @@ _SAME: Final = timedelta(seconds=5)
 def rejections(
     known: Sequence[Refusal], seen: Sequence[Observation], members: Sequence[Member]
 ) -> tuple[Refusal, ...]:
-    """All rejections once, the newest last, no more than `MOST_REFUSALS`.
+    """Return all rejections once, the newest last, at most `MOST_REFUSALS`.
 
     Of a client that was rejected often the newest ones stay; every client keeps one.
     """
@@ -49,7 +49,7 @@ def rejections(
 
 
 def _final(seen: Sequence[Observation]) -> Iterator[Refused]:
-    """The rejections, but for those that the same client got over by joining with a longer list."""
+    """Yield the rejections, except those that the client resolved with a longer list."""
     joins = [one for one in seen if isinstance(one, Joined) and unnamed(one)]
     for one in seen:
         if isinstance(one, Refused) and not (
@@ -74,12 +74,12 @@ class _Joins:
                 self._by[key].append(join)
 
     def of(self, one: Refusal) -> list[Joined]:
-        """Those of the client that was rejected."""
+        """Return the accepted joins of the client that was rejected."""
         return [join for key in _keys(one) for join in self._by.get(key, ())]
 
 
 def _keys(one: Refusal | Joined | Member) -> Iterator[object]:
-    """What tells the client: two with a key in common are the same one."""
+    """Yield the keys that identify the client: two records with a common key are one client's."""
     if one.instance_id is not None:
         yield one.instance_id
         return
@@ -108,7 +108,7 @@ def _record(one: Refused, joins: _Joins) -> Refusal:
 
 
 def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal:
-    """`one`, resolved by what a member in the group or a join with a known time shows."""
+    """Return `one`, resolved by a member in the group or by a join at a known time."""
     if one.rejoined_as is not None or one.at is None:
         return one
     at = one.at
@@ -126,7 +126,7 @@ def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal
 
 
 def _once(found: Iterable[Refusal]) -> Iterator[Refusal]:
-    """Each rejection once: a client's own log shows those of the request log again.
+    """Yield each rejection once: a client's own log repeats those of the request log.
 
     Two logs show the same one where client, error and moment agree; a client's log has no address.
     """
@@ -154,7 +154,7 @@ def _rejoined(one: Refusal, later: Sequence[Joined]) -> Refusal:
 
 
 def is_after(one: Seen, other: Seen) -> bool:
-    """Whether one line was written after another, as far as it can be told.
+    """Return whether one line was certainly written after another.
 
     Lines of one log are in their order, whatever its clock; others are compared by their moments.
     """
@@ -165,7 +165,7 @@ def is_after(one: Seen, other: Seen) -> bool:
 
 
 def _bounded(ordered: Sequence[Refusal]) -> tuple[Refusal, ...]:
-    """The newest of each client, then the newest of all; still in their order."""
+    """Return the newest of each client, then the newest of all, in their order."""
     if len(ordered) <= MOST_REFUSALS:
         return tuple(ordered)
     clients: dict[object, list[int]] = defaultdict(list)
@@ -202,7 +202,7 @@ class _Life:
         self.is_new = any(join.new for join in joins)
 
     def record(self) -> Departed:
-        """It, as a member that departed."""
+        """Return the member as a departed one."""
         join, left = self.last, self.left
         seen = [each.at for each in (join, left) if each is not None and each.at is not None]
         return Departed(
@@ -220,7 +220,7 @@ class _Life:
 
 
 def departed(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> tuple[Departed, ...]:
-    """Those known before and those that `seen` shows, oldest first; nobody who is in the group."""
+    """Return the departed members known before and those of `seen`, oldest first."""
     here = {member.member_id for member in snapshot.members}
     static = {member.instance_id for member in snapshot.members if member.instance_id is not None}
     lives = _lives(seen)
@@ -270,7 +270,7 @@ def _by_client_id(life: _Life) -> Hashable:
 def _unsucceeded(
     gone: Sequence[_Life], successors: dict[str, _Life], same: Callable[[_Life], Hashable]
 ) -> list[_Life]:
-    """Who of `gone` has no successor; whoever succeeds somebody is taken out of `successors`."""
+    """Return those of `gone` without a successor, and remove the successors of the others."""
     rest: list[_Life] = []
     waiting: dict[Hashable, list[_Life]] = {}
     for life in sorted(successors.values(), key=lambda one: (when(one.first.at), one.first.line)):
@@ -288,7 +288,7 @@ def _unsucceeded(
 
 
 def _follows(other: _Life, life: _Life) -> bool:
-    """Whether one began after the other was last seen, or shortly before it left."""
+    """Return whether `other` began after `life` was last seen, or shortly before it left."""
     if life.left is None:
         return is_after(other.first, life.last)
     if is_after(other.first, life.left):

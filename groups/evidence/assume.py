@@ -32,10 +32,10 @@ _EXAMPLE: Final = "client-id=billing:range,cooperative-sticky"
 def apply_assumptions(
     snapshot: GroupSnapshot, texts: Iterable[str]
 ) -> tuple[GroupSnapshot, tuple[str, ...]]:
-    """`snapshot` with the assumed lists, exact by `Source.ASSUMED`, and a sentence for each.
+    """Return `snapshot` with the assumed lists, and one sentence for each assumption.
 
     The sentences are for `Plan.assumptions`. An assumption that only repeats what evidence shows
-    changes nothing and gives no sentence. With no texts the snapshot comes back as it is.
+    changes nothing and gives no sentence. Without texts the snapshot is returned as it is.
 
     Raises:
         AssumptionError: see there; nothing is applied then.
@@ -79,7 +79,7 @@ def apply_assumptions(
 
 
 def _read(text: str, snapshot: GroupSnapshot) -> tuple[str, str, tuple[str, ...]]:
-    """Selector, id and list; ids may hold `=`, `:` and commas, the list's names no colon."""
+    """Return selector, id and list; ids may hold `=`, `:` and commas, names no colon."""
     selector, _, rest = text.partition("=")
     value, _, listed = rest.rpartition(":")
     names = [name.strip() for name in listed.split(",")]
@@ -126,7 +126,7 @@ def _chosen(
 
 
 def _shown_already(text: str, member: Member, names: tuple[str, ...]) -> bool:
-    """Does evidence show this very list; an error where it shows another one."""
+    """Return whether evidence shows this very list; raise if it shows another one."""
     known = member.assignors
     if known.knowledge is Knowledge.EXACT:
         if known.list == names:
@@ -164,7 +164,7 @@ def _hold_against_evidence(
     said: list[str],
     lists: dict[str, tuple[str, tuple[str, ...]]],
 ) -> None:
-    """No assumption may make evidence contradict itself that did not do so before."""
+    """Raise if an assumption makes evidence contradict itself that did not before."""
     known = {
         (item.member_id, item.what) for item in (*before.contradictions, *contradictions(before))
     }

@@ -1,4 +1,4 @@
-"""What bounds a member's list where it was not seen, and which evidence cannot all be true."""
+"""Bounds of assignor lists that no log shows, and evidence that cannot all be true."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _EAGER_ONLY: Final = ("range", "roundrobin", "sticky")
 
 
 def with_bounds(snapshot: GroupSnapshot) -> GroupSnapshot:
-    """`snapshot` with `at_least` and `lacks` of every member whose list was not seen.
+    """Return `snapshot` with `at_least` and `lacks` of each member without an exact list.
 
     Only a Stable classic group has bounds. At least: the elected assignor, and each one that the
     probe says is in every list. Lacks: eager-only ones, of a member whose client fixes its protocol
-    and that kept its partitions, or that refuses mixed lists; the other kind, of one that refuses
+    and that kept its partitions, or that rejects mixed lists; the other kind, of one that rejects
     mixed lists or has no cooperative assignor; and what the probe says some list lacks, of the only
     member of whom it is not known to hold it.
     """
@@ -48,7 +48,7 @@ def with_bounds(snapshot: GroupSnapshot) -> GroupSnapshot:
 
 
 def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
-    """Evidence of the merged snapshot that cannot all be true."""
+    """Yield evidence of the merged snapshot that cannot all be true."""
     if not snapshot.has_assignor_lists or snapshot.group.state is not GroupState.STABLE:
         return
     elected = snapshot.group.assignor
@@ -152,7 +152,7 @@ def _with_family_bounds(member: Member, elected: str) -> Member:
 
 
 def _all_but_one(members: list[Member], answer: ProbeAnswer) -> list[Member]:
-    """The probe found one list at least without the assignor: whose, if only one can be."""
+    """Apply a probe's "no" to the one member that can lack the assignor, if there is only one."""
     holds = [member.assignors.holds(answer.assignor) for member in members]
     if Tri.NO in holds or holds.count(Tri.CANNOT_TELL) != 1:
         return members
@@ -183,7 +183,7 @@ def _with(
 
 
 def _fixed(member: Member) -> bool:
-    """Does its client, as it said itself, fix its protocol when it is built?"""
+    """Return whether the member's proven client fixes its protocol when it is built."""
     client = family(proven_family(member.software))
     return client is not None and client.mixed is not Tri.CANNOT_TELL and not client.follows_vote
 

@@ -1,4 +1,4 @@
-"""What joins prove of one member: its exact assignor list and its client software."""
+"""Facts that joins prove of one member: its exact assignor list, client software and timeouts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[Contradiction, ...]]:
-    """`member` with what its joins show (all of its member id), and what they contradict.
+    """Return `member` with the facts that its joins show, and the contradictions among them.
 
     Two different lists of one member id cannot both be true, for a client's list never changes; one
     of a request log is kept, else the newest one, and the contradiction named. A join with classes
@@ -83,7 +83,7 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
 def _exact(
     known: AssignorList, seen: Sequence[Joined], names: tuple[str, ...], said: Sequence[Evidence]
 ) -> AssignorList:
-    """The list `names`, with the classes that fit it and the earliest time it was built with."""
+    """Return the list `names` with its classes and the earliest time it was built."""
     fitting = [one for one in seen if one.list == names or _fits(one.classes, names)]
     built = [one.built_at for one in fitting if one.built_at is not None]
     same = known.list == names
@@ -99,19 +99,19 @@ def _exact(
 
 
 def _fits(classes: tuple[str, ...], names: tuple[str, ...]) -> bool:
-    """Can these be the classes of this list, in its order?"""
+    """Return whether these can be the classes of this list, in its order."""
     return len(classes) == len(names) and all(
         assignor_of(each) in (None, name) for each, name in zip(classes, names, strict=True)
     )
 
 
 def unnamed(seen: Joined | Refused) -> bool:
-    """Does the client not say who it is."""
+    """Return whether the client does not send its name."""
     return seen.software is None or seen.software.name is None
 
 
 def begins(names: tuple[str, ...], longer: tuple[str, ...]) -> bool:
-    """Is `names` only the beginning of `longer`?
+    """Return whether `names` is only the beginning of `longer`.
 
     aiokafka, which does not say who it is, sends a JoinGroup for each assignor of its list, each
     with one more of them (0.14.0, group_coordinator.py): the longest is the list that counts.
@@ -120,7 +120,7 @@ def begins(names: tuple[str, ...], longer: tuple[str, ...]) -> bool:
 
 
 def with_ran(member: Member, seen: Iterable[Ran]) -> tuple[Member, tuple[Contradiction, ...]]:
-    """`member` with the rebalance protocol that it showed (all of its member id).
+    """Return `member` with the rebalance protocol that it showed.
 
     It is fixed when the member is built, so two answers cannot both be true: neither is kept.
     """
@@ -149,7 +149,7 @@ def with_ran(member: Member, seen: Iterable[Ran]) -> tuple[Member, tuple[Contrad
 
 
 def newest_by_source(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    """The newest of each source, oldest first: two hundred joins of one member say it once."""
+    """Return the newest evidence of each source, oldest first."""
     found = tuple(evidence)
     if len(found) < 2:
         return found
@@ -160,19 +160,19 @@ def newest_by_source(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
 
 
 def evidence_key(item: Evidence) -> tuple[datetime, str, str]:
-    """A sort key: the oldest first, undated before all."""
+    """Return a sort key: undated evidence first, then the oldest."""
     return when(item.at), item.source, item.detail
 
 
 def when(at: datetime | None) -> datetime:
-    """A time that sorts: undated is long ago."""
+    """Return a time that sorts; an undated one sorts first."""
     return at if at is not None else _LONG_AGO
 
 
 def _software(
     known: Software | None, joins: Sequence[Joined], names: tuple[str, ...]
 ) -> Software | None:
-    """The best that is known: a name with its version, then the newest."""
+    """Return the best known software: a name with its version, then the newest."""
     found = [known] if known is not None else []
     for join in joins:
         if join.software is not None:
@@ -188,7 +188,7 @@ def _software(
 
 
 def _timeouts(known: Timeouts | None, joins: Sequence[Joined]) -> Timeouts | None:
-    """The newest that was seen; a client's timeouts, like its list, are fixed when it is built."""
+    """Return the newest timeouts; like the list, they are fixed when the client is built."""
     found = [known] if known is not None else []
     for join in joins:
         told = Timeouts(

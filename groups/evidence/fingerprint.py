@@ -28,7 +28,7 @@ _NEVER_EMPTY_RACK: Final = frozenset({"java", "streams", "franz-go"})
 
 
 class Trace(Record, frozen=True, kw_only=True):
-    """One thing that was seen in the bytes.
+    """One difference in the bytes that tells clients apart.
 
     `family` is the client that it proves, `not_families` those it speaks against, `ranges` the
     versions it leaves of a family, `between` the clients that it leaves where it proves no single
@@ -42,7 +42,7 @@ class Trace(Record, frozen=True, kw_only=True):
     evidence: Evidence
 
     def range_of(self, key: str) -> str | None:
-        """The versions of the family `key` that this leaves; None when it says nothing of them."""
+        """Return the versions of family `key` that remain; None if the trace names none."""
         return self.ranges.get(key)
 
 
@@ -53,7 +53,7 @@ def identify(
     assignor: str | None,
     group_id: str | None = None,
 ) -> Software | None:
-    """Which client a member is, from what DescribeGroups shows alone: a guess with its evidence.
+    """Return a guess, with its evidence, of a member's client from DescribeGroups alone.
 
     The subscription's bytes come first, the elected assignor's name next, a client id that looks
     like a client's default last. A client id alone is dropped when the bytes speak against it.
@@ -103,7 +103,7 @@ def excluded_by_bytes(subscription: Subscription | None, assignor: str | None) -
 
 
 def traces(subscription: Subscription | None, assignor: str | None) -> tuple[Trace, ...]:
-    """All that one member's subscription for the elected `assignor` tells; strongest first."""
+    """Return the traces in one member's subscription for `assignor`, strongest first."""
     found: list[Trace] = []
     if assignor == "stream":
         detail = "assignor stream is Kafka Streams' own"
@@ -179,7 +179,7 @@ def _user_data(subscription: Subscription, assignor: str | None) -> Trace | None
 
 
 def _generation_alone(subscription: Subscription) -> Trace:
-    """Java and sarama send nothing else as cooperative-sticky's user data; sarama writes no v3."""
+    """Return the trace of a generation alone, as Java and sarama (never v3) send it."""
     others = frozenset({"librdkafka", "kafka-python", "franz-go"})
     detail = "cooperative-sticky's user data is a generation alone, as Java"
     if subscription.version >= 3:
@@ -215,7 +215,7 @@ def _described(detail: str) -> Evidence:
 
 
 def _by_client_id(client_id: str, member_id: str, group_id: str | None) -> str | None:
-    """The family whose default client id this is, where the member id was made from it."""
+    """Return the family whose default client id this is, if the member id begins with it."""
     if not client_id or not (member_id.startswith(client_id) or _is_uuid(member_id)):
         return None
     group = ".+" if group_id is None else re.escape(group_id)

@@ -40,7 +40,7 @@ _NOW: Final = timedelta(minutes=5)
 def own(
     snapshot: GroupSnapshot, seen: Sequence[Observation]
 ) -> tuple[list[Observation], tuple[str, ...]]:
-    """What of `seen` (of this group, times placed) the group's own logs show, and what is not used.
+    """Return the observations of `seen` from the group's own logs, and notes on unused logs.
 
     Observations without an origin are no log's, and stay.
     """
@@ -88,7 +88,7 @@ def _is_of_now(snapshot: GroupSnapshot, logs: Sequence[LogRead]) -> bool:
 
 
 def _strangers(found: Sequence[Seen]) -> bool:
-    """Whether somebody joined who did not leave, and so should be in the group."""
+    """Return whether a client joined that did not leave and is not in the group."""
     joined = {one.member_id for one in found if isinstance(one, Joined) and one.accepted}
     replaced = {one.replaced_member_id for one in found if isinstance(one, Joined)}
     return bool(joined - {one.member_id for one in found if isinstance(one, Left)} - replaced)
@@ -114,7 +114,7 @@ def _of_brokers(
     logs: dict[str, list[LogRead]],
     foreign: dict[str, list[LogRead]],
 ) -> Iterator[str]:
-    """One sentence where request logs of several brokers show the group."""
+    """Yield one note where request logs of several brokers show the group."""
     brokers = {name: log.broker for name in origins for log in logs.get(name, ()) if log.broker}
     used = sorted({broker for name, broker in brokers.items() if name not in foreign})
     unused = sorted({broker for name, broker in brokers.items() if name in foreign} - {*used})
@@ -156,7 +156,7 @@ class _Clock:
         return offset
 
     def moment(self, local: datetime | None) -> datetime | None:
-        """The moment of a local time; None where the offset may have been another one."""
+        """Return the moment of a local time; None where the offset is not certain."""
         offset = self.offset
         if local is None or offset is None:
             return None
@@ -170,7 +170,7 @@ class _Clock:
 def placed(
     snapshot: GroupSnapshot, seen: Iterable[Observation]
 ) -> tuple[list[Observation], dict[str, timedelta | None]]:
-    """`seen` with all times as moments or None; of each clock without a zone, its offset."""
+    """Return `seen` with all times as moments or None, and each local clock's offset."""
     found = list(seen)
     clocks: dict[str, _Clock] = {}
     for one in found:
@@ -202,7 +202,7 @@ def _dated(snapshot: GroupSnapshot) -> Iterator[tuple[_Event, datetime]]:
 
 
 def _event(one: Observation) -> _Event | None:
-    """What another source may date: a member's first join of a generation, or the generation."""
+    """Return the event that another source may date: a member's first join, or a generation."""
     if isinstance(one, Joined) and one.accepted and one.generation_id is not None:
         return one.group_id, one.member_id, one.generation_id
     if isinstance(one, Rebalanced):
@@ -213,7 +213,7 @@ def _event(one: Observation) -> _Event | None:
 def _tie(
     seen: Sequence[Observation], clocks: dict[str, _Clock], known: dict[_Event, datetime]
 ) -> None:
-    """Take over each moment that a log with a known clock gives to an event of another."""
+    """Copy each moment that a log with a known clock gives to the same event of another log."""
     for one in seen:
         event = _event(one)
         if event is None or not isinstance(one, Joined | Rebalanced) or one.at is None:
@@ -241,7 +241,7 @@ def _just_written(log: LogRead) -> Iterator[tuple[datetime, datetime]]:
 
 
 def _whole(difference: timedelta, tolerance: timedelta) -> timedelta | None:
-    """The zone that the difference of two clocks is, if it can be one."""
+    """Return the zone offset that the difference of two clocks stands for, if it can be one."""
     offset = round(difference / _QUARTER) * _QUARTER
     possible = _WEST <= offset <= _EAST and abs(difference - offset) <= tolerance
     return offset if possible else None
@@ -254,7 +254,7 @@ def _in_future(log: LogRead, offset: timedelta) -> bool:
 
 
 def _steady(one: datetime, other: datetime) -> bool:
-    """Whether no zone can have changed its offset between the two times."""
+    """Return whether no zone can have changed its offset between the two times."""
     first, last = min(one, other), max(one, other)
     if last - first <= _STEADY:
         return True
@@ -287,7 +287,7 @@ def _moved(evidence: Evidence, clock: _Clock) -> Evidence:
 
 
 def zone_notes(seen: Sequence[Observation], offsets: dict[str, timedelta | None]) -> Iterator[str]:
-    """One sentence for each offset that the times of `seen` were read with, one for none."""
+    """Yield one note for each offset used to read the times of `seen`, and one for none."""
     shown = {one.origin for one in seen if isinstance(one, Seen)}
     kinds: dict[timedelta | None, dict[str, bool]] = defaultdict(dict)
     for one in seen:

@@ -50,7 +50,7 @@ _T = TypeVar("_T")
 
 
 def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> GroupSnapshot:
-    """`snapshot` with the observations of its group bound to its members.
+    """Return `snapshot` with the observations of its group bound to its members.
 
     With no observation at all it still draws what the snapshot itself proves: bounds from the
     elected assignor, the probe and owned partitions, and guesses of the client software.
@@ -96,7 +96,7 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
 
 
 def _by_name(files: Iterable[Declared], members: Iterable[Member]) -> Iterator[Declared]:
-    """`files` with the name of each class that the members' own logs gave a name."""
+    """Yield `files` with assignor names for classes that the members' own logs name."""
     known = [member.assignors for member in members if member.assignors.classes]
     names = {each: name for one in known for each, name in zip(one.classes, one.list, strict=True)}
     for one in files:
@@ -104,14 +104,14 @@ def _by_name(files: Iterable[Declared], members: Iterable[Member]) -> Iterator[D
 
 
 def _introduced(member: Member, software: Software | None) -> Member:
-    """What a join said of the client stands: it is as good, and names a version as well."""
+    """Return `member` with this software, unless a join proved it: that names a version too."""
     if software is None or proven_family(member.software) is not None:
         return member
     return replace(member, software=software)
 
 
 def _with_guess(member: Member, snapshot: GroupSnapshot) -> Member:
-    """Where the client did not say who it is, what its bytes and its client id betray."""
+    """Return `member` with software guessed from its bytes and client id, if it named none."""
     if member.software is None and snapshot.group.protocol_type == "connect":
         return replace(member, software=_WORKER)
     if member.software is not None or snapshot.group.protocol_type not in ("consumer", None):
@@ -150,7 +150,7 @@ def _with_declared(member: Member, declared: DeclaredAssignors | None) -> Member
 
 
 def _absent(joins: list[Joined]) -> list[Unmatched]:
-    """One line for all joins of members that are not in the group: a log holds many."""
+    """Return one line for all joins of members that are not in the group: logs hold many."""
     if not joins:
         return []
     newest = max(joins, key=lambda join: (when(join.at), repr(join)))
@@ -169,7 +169,7 @@ def _absent(joins: list[Joined]) -> list[Unmatched]:
 
 
 def _joined(known: tuple[_T, ...], found: Iterable[_T]) -> tuple[_T, ...]:
-    """What was known, then what is new, each once."""
+    """Return the known items, then the new ones, each once."""
     new = sorted((item for item in dict.fromkeys(found) if item not in known), key=repr)
     return (*known, *new)
 
@@ -190,7 +190,7 @@ class Bound(NamedTuple):
 
 
 def bind(members: Sequence[Member], declared: Iterable[Declared], group_id: str) -> Bound:
-    """The declared lists of the group's members.
+    """Bind configuration files to members.
 
     A file belongs to the member with its instance id, else to the one member with its client id,
     else, when all files of the group say the same and start enough processes for all members, to
@@ -247,7 +247,7 @@ def _says(one: Declared) -> tuple[object, ...]:
 
 
 def _declared(claimed: Sequence[Declared]) -> DeclaredAssignors:
-    """What these files, which say the same of the list, say of one member."""
+    """Return the declaration that these files, which agree on the list, make for one member."""
     one = claimed[0]
     surges = [other.max_surge for other in claimed if other.max_surge is not None]
     return DeclaredAssignors(
@@ -264,13 +264,13 @@ def _declared(claimed: Sequence[Declared]) -> DeclaredAssignors:
 
 
 def _same_in_all(values: Iterable[int | None]) -> int | None:
-    """What all files say; None where they differ, or one is silent."""
+    """Return the value that all files give; None where they differ or one has none."""
     said = set(values)
     return said.pop() if len(said) == 1 else None
 
 
 def _same_client(one: Declared, member: Member) -> bool:
-    """False where the file's client and what the member said of itself are different families."""
+    """Return whether file and member can be of the same client family."""
     proven = proven_family(member.software)
     return one.family is None or proven in (None, one.family, "streams")
 
@@ -290,7 +290,7 @@ def _why(one: Declared, often: Counter[str], members: Sequence[Member], alike: b
 
 
 def _nameless(files: Sequence[Declared]) -> list[Unmatched]:
-    """One line for all files that name no group: a folder may hold many of other services."""
+    """Return one line for all files without a group id: a folder may hold many others."""
     if not files:
         return []
     places = sorted({one.where for one in files})

@@ -1,4 +1,4 @@
-"""What the readers saw of members, before it is bound to a group's members by evidence.merge()."""
+"""Observations of members, before `evidence.merge` binds them to a group's members."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software
 
 
 class Seen(Record, frozen=True, kw_only=True):
-    """What one line of a log showed. All is empty where the source is no log.
+    """Observation from one line of a log; all fields are empty where the source is no log.
 
     `log` and `line` are where it stands; lines of one log are in the order of its time. `origin`
     names whose log it is (one broker's, or one client's): its lines are of one clock. With
@@ -81,7 +81,7 @@ class Joined(Seen, frozen=True, kw_only=True):
 
 
 class Refused(Seen, frozen=True, kw_only=True):
-    """A join that the coordinator rejected for good, so many times; fields as `Refusal` has them.
+    """A join that the coordinator rejected for good. Fields are as in `Refusal`.
 
     `at` is when it was last.
     """
@@ -111,7 +111,7 @@ class Left(Seen, frozen=True, kw_only=True):
 
 
 class Rebalanced(Seen, frozen=True, kw_only=True):
-    """One completed rebalance: the coordinator handed out `generation_id` at `at`.
+    """One completed rebalance: the coordinator started `generation_id` at `at`.
 
     `at` is None where the log's clock cannot be placed in time.
     """
@@ -146,12 +146,12 @@ class Ran(Seen, frozen=True, kw_only=True):
 
 
 class Declared(Record, frozen=True, kw_only=True):
-    """What the next start of `replicas` processes will use (None: the file does not say how many).
+    """Configuration that the next start of `replicas` processes uses (None: count not in the file).
 
     `list` is empty when the list is left unset (`list_set` is False then). `group_id`, `client_id`
     and `instance_id` are None when the file does not set them, or sets them from a placeholder.
     `group_protocol` is `group.protocol`, `family` a key of groups/data/clients.yaml; `classic_only`
-    names settings, apart from the list, that KIP-848 clients refuse. Timeouts are in milliseconds;
+    names settings, apart from the list, that KIP-848 clients reject. Timeouts are in milliseconds;
     `upgrade_from` is Kafka Streams' setting.
     """
 

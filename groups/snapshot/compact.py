@@ -56,7 +56,7 @@ class Partitions:
 
     @classmethod
     def parse(cls, text: str) -> Partitions:
-        """`"0-11,14"` → the thirteen partitions; `""` is none.
+        """Parse `"0-11,14"` as thirteen partitions and `""` as none.
 
         Raises:
             ValueError: the text is not a comma-separated list of numbers and `low-high` runs.
@@ -152,7 +152,7 @@ _SHOWN: Final = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
 
 
 class ByTopic(dict[str, Partitions]):
-    """Partitions by topic name, in the order given; whoever reads a document may not change it."""
+    """Partitions by topic name, in the order given; readers of a document do not change it."""
 
 
 class TopicReader:
@@ -163,7 +163,7 @@ class TopicReader:
         self._words = _Words()
 
     def partitions(self, value: object) -> Partitions:
-        """One topic's partitions.
+        """Return one topic's partitions.
 
         Raises:
             ValueError: no text or number that `Partitions.parse` reads.
@@ -173,7 +173,7 @@ class TopicReader:
         return self._words[f"{value};"]
 
     def by_topic(self, value: object) -> ByTopic:
-        """The partitions of each topic.
+        """Return the partitions of each topic.
 
         Raises:
             ValueError: it is neither form, a topic stands twice on the line, or its partitions are
@@ -245,7 +245,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9._-]+\Z")
 
 
 def fold(body: Any) -> Any:
-    """Plain data with its long lists and mappings of topics on one line."""
+    """Return plain data with its long lists and mappings of topics on one line."""
     if isinstance(body, Mapping):
         return {key: _folded(key, value) for key, value in body.items()}
     if isinstance(body, list | tuple):
@@ -254,7 +254,7 @@ def fold(body: Any) -> Any:
 
 
 def unfold(body: Any) -> None:
-    """Long lists as lists again, in place; equal lines become one list, which nobody may change."""
+    """Make lists of folded lines, in place; equal lines share one list, which stays as it is."""
     _Unfolding().walk(body)
 
 
@@ -281,7 +281,7 @@ class _Unfolding:
         self._names: dict[str, str] = {}
 
     def walk(self, body: Any) -> None:
-        """Everything below `body`, which is a mapping or a list."""
+        """Unfold everything below `body`, which is a mapping or a list."""
         for key, value in body.items() if isinstance(body, dict) else enumerate(body):
             if isinstance(value, dict | list):
                 self.walk(value)
@@ -311,7 +311,7 @@ class Replicas(Sequence[tuple[int, ...]]):
 
     @classmethod
     def parse(cls, text: str) -> Replicas:
-        """From `str()`'s text.
+        """Parse the text of `str()`.
 
         Raises:
             ValueError: it is not broker ids by commas, and partitions by blanks.
@@ -394,7 +394,7 @@ class Lags:
 
     @classmethod
     def read(cls, document: object) -> Lags:
-        """From plain data: `dump`'s, or a list with one mapping for each partition.
+        """Read plain data: that of `dump`, or a list with one mapping for each partition.
 
         Raises:
             ValueError: it is neither.
@@ -409,7 +409,7 @@ class Lags:
         return made
 
     def dump(self) -> dict[str, dict[str, str]]:
-        """Plain data: by topic its `partitions`, `committed` and `end`, `-` where not known."""
+        """Return plain data: `partitions`, `committed` and `end` by topic, `-` where not known."""
         return {
             topic: {"partitions": str(numbers), "committed": _text(first), "end": _text(second)}
             for topic, (numbers, first, second) in self._rows.items()

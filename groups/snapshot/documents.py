@@ -51,7 +51,7 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
     """Puts double quotes, the only style with escapes, around every text that needs one."""
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
-        """One string; a newline in it is an escape too, so that only the layout breaks lines."""
+        """Represent one string; a newline in it is an escape, so only the layout breaks lines."""
         style = '"' if "\n" in text or _HIDDEN.search(text) else None
         node: yaml.ScalarNode = self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
         return node
@@ -70,7 +70,7 @@ def _json_escape(match: re.Match[str]) -> str:
 
 
 def enc_hook(value: object) -> object:
-    """msgspec's hook for the model's own types."""
+    """Encode the model's own types for msgspec."""
     if isinstance(value, Partitions | Replicas):
         return str(value)
     if isinstance(value, Lags):
@@ -81,7 +81,7 @@ def enc_hook(value: object) -> object:
 
 
 def _dec_hook(topics: TopicReader, kind: type, value: object) -> object:
-    """msgspec's hook for the model's own types; `topics` reads those of one document."""
+    """Decode the model's own types for msgspec; `topics` reads those of one document."""
     if kind is ByTopic:
         return topics.by_topic(value)
     if kind is Partitions:
@@ -94,7 +94,7 @@ def _dec_hook(topics: TopicReader, kind: type, value: object) -> object:
 
 
 def _replicas(value: object) -> Replicas:
-    """From text, or from a list with one list for each partition."""
+    """Read replicas from text, or from a list with one list for each partition."""
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         return Replicas.parse(str(value))
     if isinstance(value, list) and all(
@@ -105,7 +105,7 @@ def _replicas(value: object) -> Replicas:
 
 
 def format_of(name: str) -> Format:
-    """The format of a file by its ending: `.json`, or `.yaml` / `.yml`.
+    """Return the format of a file by its ending: `.json`, or `.yaml` / `.yml`.
 
     Raises:
         DocumentError: another ending.
@@ -119,7 +119,7 @@ def format_of(name: str) -> Format:
 
 
 def dumps(schema: str, record: msgspec.Struct, form: Format) -> str:
-    """`record` as a document: the schema first, then its fields in the model's order.
+    """Return `record` as a document: the schema first, then its fields in the model's order.
 
     YAML ends with a line `...`, so that a file that was cut off is known by its missing end.
     """
@@ -129,7 +129,7 @@ def dumps(schema: str, record: msgspec.Struct, form: Format) -> str:
 
 
 def text_of(body: Mapping[str, object], form: Format) -> str:
-    """`body` (plain data) as text in its own key order.
+    """Return `body` (plain data) as text in its own key order.
 
     Characters that a terminal obeys or hides (controls, bidirectional marks) are written as the
     format's own escapes, so that the text is safe to show and reads back as it was.
@@ -143,7 +143,7 @@ def text_of(body: Mapping[str, object], form: Format) -> str:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Without the collector: it would walk all that was made, again and again, for nothing."""
+    """Switch Python's cyclic collector off: it would scan millions of new records for nothing."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -154,7 +154,7 @@ def no_collection() -> Iterator[None]:
 
 
 def loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _T:
-    """The document `text` (called `name` in errors) as a `kind`.
+    """Return the document `text` (called `name` in errors) as a `kind`.
 
     Raises:
         DocumentError: not the format, another schema or major version, or a field that does not
@@ -193,17 +193,17 @@ def _loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _
 
 
 def dump_snapshot(snapshot: GroupSnapshot, form: Format = "yaml") -> str:
-    """The snapshot as a `rebal.snapshot/1` document; the same snapshot gives the same text."""
+    """Return the snapshot as a `rebal.snapshot/1` document."""
     return dumps(SCHEMA, snapshot, form)
 
 
 def load_snapshot(text: str, form: Format, name: str = "snapshot") -> GroupSnapshot:
-    """The snapshot in `text`; errors as `loads` says."""
+    """Return the snapshot in `text`; errors as in `loads`."""
     return loads(text, form, name, SCHEMA, GroupSnapshot)
 
 
 def file_stem(group_id: str) -> str:
-    """A file name for a group id, safe in every folder and different for different ids.
+    """Return a file name for a group id, safe in every folder and different for each id.
 
     Letters, digits, `.`, `_` and `-` stay; every other byte becomes `%XX`; a leading dot or dash
     too. Ids that differ in case only have names that differ in case only.
@@ -239,7 +239,7 @@ def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _ending(text: str) -> str:
-    """The last four characters that are not blank."""
+    """Return the last four characters that are not blank."""
     end = text[-100:].rstrip()
     return (end if len(end) >= len(_END) else text.rstrip())[-len(_END) :]
 
@@ -270,7 +270,7 @@ def _syntax(error: Exception, form: Format) -> str:
 
 
 def _line(text: str, steps: list[str]) -> int | None:
-    """The line of the node at `steps`; JSON is read as YAML for this, only on errors."""
+    """Return the line of the node at `steps`; only errors read JSON as YAML for this."""
     try:
         node = PlainLoader(text).get_single_node()
     except yaml.YAMLError:

@@ -29,7 +29,7 @@ class PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignor
     """Plain data only; a key that stands twice is an error and a time stays text."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """One mapping, each key once."""
+        """Return one mapping; raise if a key stands twice."""
         seen = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
@@ -44,7 +44,7 @@ PlainLoader.add_constructor("tag:yaml.org,2002:timestamp", PlainLoader.construct
 
 
 def read_yaml(text: str) -> object:
-    """The one document in `text`; None when there is none.
+    """Return the one document in `text`; None when there is none.
 
     Raises:
         yaml.YAMLError: it is not YAML, or holds what this module does not read.
@@ -68,7 +68,7 @@ class _UnusualError(Exception):
 
 
 def _shortened(text: str, long: dict[str, str]) -> str:
-    """`text` with a name for each long value, which are put into `long` by their names."""
+    """Return `text` with a name for each long value; `long` gets the values by name."""
     if _MARK in text:
         return text
     same: dict[str, str] = {}
@@ -95,11 +95,11 @@ class _Builder:
         self._unusual = False
 
     def read(self) -> object:
-        """The document.
+        """Return the document.
 
         Raises:
             yaml.YAMLError: as `read_yaml` says.
-            _UnusualError: the loader has to build it; everything that is refused was looked for.
+            _UnusualError: the loader has to build it; everything that is rejected was looked for.
         """
         known, long = self._known, dict(self._long)
         within = 0  # flow collections, in which a comma ends a value
@@ -156,7 +156,7 @@ class _Builder:
         return root[0] if root else None
 
     def _whole(self, long: dict[str, str], name: str, within: int) -> str | None:
-        """The long value of that name, unless the name was a part of something else."""
+        """Return the long value of that name, unless the name is a part of something else."""
         value = None if within else long.pop(name, None)
         self._unusual |= value is None
         return value
@@ -170,7 +170,7 @@ class _Builder:
             raise yaml.MarkedYAMLError(problem="but found another document", problem_mark=mark)
 
     def _resolved(self, text: str) -> Any:
-        """What plain text stands for: itself mostly, else null, a number, true or false."""
+        """Return the value of plain text: mostly itself, else null, a number, true or false."""
         value: Any = text
         if text.isascii() and text.isdigit() and (text[0] != "0" or text == "0"):
             value = self._known[text] = int(text)

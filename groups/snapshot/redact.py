@@ -43,7 +43,7 @@ _USER_DATA_IS_PARTITIONS: Final = frozenset({"sticky", "cooperative-sticky"})
 
 
 def redact(snapshot: GroupSnapshot) -> GroupSnapshot:
-    """`snapshot` with pseudonyms; the same snapshot gives the same pseudonyms."""
+    """Return `snapshot` with pseudonyms; the same snapshot gives the same pseudonyms."""
     names = _Names(snapshot)
     keep = snapshot.group.assignor in _USER_DATA_IS_PARTITIONS
     coordinator = snapshot.group.coordinator
@@ -98,7 +98,7 @@ def _subscription(sent: Subscription | None, keep_user_data: bool) -> Subscripti
 
 
 def _blank(user_data: bytes | None, keep: bool) -> bytes | None:
-    """User data of the same length: whether there is any matters to a plan (KIP-848's way)."""
+    """Return user data of the same length: a plan (to KIP-848) asks whether there is any."""
     return user_data if keep or user_data is None else bytes(len(user_data))
 
 
@@ -155,25 +155,25 @@ class _Names:
         )
 
     def id(self, real: str) -> str:
-        """The pseudonym of a client id or an instance id; none is none."""
+        """Return the pseudonym of a client id or an instance id; none for none."""
         return self._ids.get(real, real)
 
     def host(self, real: str) -> str:
-        """The pseudonym of a host, with the slash before it that Kafka writes."""
+        """Return the pseudonym of a host, with the slash before it that Kafka writes."""
         slash = "/" if real.startswith("/") else ""
         return slash + self._hosts.get(real.removeprefix("/"), "")
 
     def member(self, real: str) -> str:
-        """The pseudonym of a member id."""
+        """Return the pseudonym of a member id."""
         return self._members[real]
 
     def text(self, said: str) -> str:
-        """Free text: every known name by its pseudonym, every other address by `address`."""
+        """Replace known names in free text by pseudonyms, other addresses by `address`."""
         made = self._pattern.sub(lambda found: self._known[found[0]], said)
         return _ADDRESS.sub("address", made)
 
     def in_texts(self, record: _R, keep: Iterable[str] = ()) -> _R:
-        """`record` with all free text replaced, but for the fields named in `keep`."""
+        """Return `record` with all free text replaced, except in the fields of `keep`."""
         made: _R = _mapped(record, self.text, frozenset(keep))
         return made
 
@@ -188,7 +188,7 @@ _FACTS: Final = frozenset(
 
 
 def _mapped(value: Any, change: Callable[[str], str], keep: frozenset[str]) -> Any:
-    """Every text of a record tree changed, but for fields that hold Kafka's own names."""
+    """Return a record tree with every text changed, except fields with Kafka's own names."""
     if type(value) is str:
         return change(value)
     if isinstance(value, tuple):
@@ -206,14 +206,14 @@ def _mapped(value: Any, change: Callable[[str], str], keep: frozenset[str]) -> A
 
 
 def _without_path(evidence: Evidence) -> str:
-    """What was seen, without the file's name: a log is often called like the host it is from."""
+    """Return the detail without the file's name, which is often that of the host."""
     if evidence.source is Source.CONFIG_FILE:
         return "file" if evidence.detail else ""
     return _WHERE.sub(r"file:\1", evidence.detail)
 
 
 def _numbered(real: Iterable[str], kind: str) -> dict[str, str]:
-    """Real → `kind-7`, numbered with leading zeros in Java's order of strings; "" is left out."""
+    """Return real → `kind-7`, numbered with leading zeros in Java's string order, without ""."""
     found = sorted({text for text in real if text}, key=_java_order)
     width = len(str(len(found)))
     return {text: f"{kind}-{n:0{width}}" for n, text in enumerate(found, 1)}

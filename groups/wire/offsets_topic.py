@@ -132,12 +132,12 @@ def decode_key(data: bytes) -> Key:
 
 
 def kind_name(version: int) -> str:
-    """Kafka's name of a kind, or one that says that it is not known."""
+    """Return Kafka's name of a kind, or one that says that it is not known."""
     return KINDS.get(version, f"UNKNOWN_KIND_{version}")
 
 
 def group_type(version: int) -> GroupType:
-    """The type of group that writes records of this kind; commits come from groups of any type."""
+    """Return the type of group that writes records of this kind; any type writes commits."""
     if version == GROUP_METADATA:
         return GroupType.CLASSIC
     for prefix in (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS):
@@ -296,7 +296,7 @@ class TargetAssignment(Record, frozen=True, kw_only=True):
 
 
 class CurrentAssignment(Record, frozen=True, kw_only=True):
-    """Kind 8: what one member has, and what it still has to give up; `state` as `MEMBER_STATES`."""
+    """Kind 8: current assignment of one member, and the partitions that it must still revoke."""
 
     member_epoch: int
     previous_member_epoch: int

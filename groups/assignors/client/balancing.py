@@ -68,7 +68,7 @@ class Balancing:
         self._balanced: bool | None = None
 
     def run(self, topics: Topics) -> bool:
-        """Walk `topics` until nothing moves; whether anything did.
+        """Walk `topics` until nothing moves, and return whether anything moved.
 
         Raises:
             LeaderWouldFail: the leader would throw, or walk for ever.
@@ -118,7 +118,7 @@ class Balancing:
         return moved
 
     def _even_out(self, topic: int, codes: Sequence[int]) -> bool:
-        """The walk along one topic where no partition has a home; codes are not balanced yet.
+        """Walk along one topic whose partitions have no earlier owner.
 
         `seats` is a heap of the topic's subscribers, each as its size and rank in one number; a
         number that is no longer true is thrown away when it comes up.
@@ -181,7 +181,7 @@ class Balancing:
         return found
 
     def _fewest(self, topic: int) -> int:
-        """The movable subscriber with fewest partitions, the first by name among those."""
+        """Return the movable subscriber with the fewest partitions, the first by name."""
         found = self._fewest_of.get(topic)
         if found is None:
             takers = self._taker_sets[topic]
@@ -227,7 +227,7 @@ class Balancing:
         return owner
 
     def _in_order(self, member: int) -> dict[int, None]:
-        """The member's list in a form from which a code is taken out at once."""
+        """Return the member's list in a form that removes a code at once."""
         codes = self._ordered.get(member)
         if codes is None:
             codes = self._ordered[member] = dict.fromkeys(self._lists[member])
@@ -246,7 +246,7 @@ class Balancing:
         return self._balanced
 
     def _some_topic_unfair(self) -> bool:
-        """Whether some topic has an owner with two more than a subscriber; asks the last one first.
+        """Return whether a topic has an owner with two more than a subscriber.
 
         A subscriber that has as many partitions as its topics counts as served, whatever it has.
         """
@@ -278,7 +278,7 @@ class Balancing:
         return False
 
     def _some_partition_unfair(self) -> bool:
-        """Whether some partition's holder has two more than a subscriber that lacks it."""
+        """Return whether a holder has two more than a subscriber that lacks the partition."""
         if self._holding is None:
             self._holding = Holding(self._problem, self.movable, self._lists)
         holding, by_name, order = self._holding, self._by_name, self._order
@@ -326,7 +326,11 @@ class Balancing:
 
 
 class Holding:
-    """The partitions that exist, in the lists of `members` (in the order that decides)."""
+    """Holders of partitions, where members claim partitions that do not exist.
+
+    A partition can then be in several lists (the last one counts) or in none. `members` are in the
+    order that decides.
+    """
 
     def __init__(
         self, problem: Problem, members: Sequence[int], lists: Sequence[Sequence[int]]
@@ -352,7 +356,7 @@ class Holding:
         return self._members[self._places[code][-1]]
 
     def move(self, code: int, source: int | None, to: int) -> None:
-        """One more of `code` in the list of `to`, and one less in that of `source`, if any."""
+        """Add `code` to the list of `to`, and remove it once from that of `source`, if any."""
         held = self._of_topic[code % self._step]
         places = self._places.get(code)
         if places is None:
@@ -366,21 +370,25 @@ class Holding:
         held[self._holder(code)] += 1
 
     def some_have_none(self, topic: int) -> bool:
-        """Whether a partition of the topic is in no list."""
+        """Return whether a partition of the topic is in no list."""
         return self._none[topic] > 0
 
     def holds(self, member: int, topic: int) -> bool:
-        """Whether it counts as the holder of a partition of the topic."""
+        """Return whether the member counts as the holder of a partition of the topic."""
         return self._of_topic[topic][member] > 0
 
     def holders(self, topic: int) -> Iterator[tuple[int, int | None]]:
-        """Each of the topic's partitions with its holder."""
+        """Yield each of the topic's partitions with its holder."""
         for code in self._problem.codes_of(topic):
             yield code, self._holder(code) if code in self._places else None
 
 
 class Movements:
-    """Each moved partition with the member it came from at first and the one it is with now."""
+    """Moves of partitions between members, so that none moves there and back.
+
+    Before a partition of a topic goes from A to B, the leader looks for one of that topic that it
+    moved from B to A: that one goes back instead.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self._hashes = problem.topic_hashes
@@ -388,7 +396,7 @@ class Movements:
         self._between: dict[tuple[int, int, int], HashTable[int]] = {}
 
     def stand_in(self, code: int, owner: int, to: int) -> int:
-        """The partition to move to `to` instead of `code`: itself, or one that goes home."""
+        """Return the partition to move instead of `code`: itself, or one that goes back."""
         source = self._moved.get(code, (owner,))[0]
         back = self._between.get((code % len(self._hashes), to, source))
         return code if back is None else back.first()
@@ -411,5 +419,5 @@ class Movements:
         table.add(code, partition_hash(self._hashes[topic], partition))
 
     def state(self) -> Hashable:
-        """Equal when the same moves have been made, and would be taken back in the same order."""
+        """Return a value that is equal when the same moves have been made in the same order."""
         return tuple((key, tuple(table)) for key, table in sorted(self._between.items()))

@@ -27,7 +27,7 @@ _INT32: Final = struct.Struct(">i")
 
 
 def remembered(member: SpecMember) -> Iterator[TopicPartition]:
-    """What a member of `sticky` sends of what it owns: its topics in hash order."""
+    """Return the partitions that a `sticky` member sends, its topics in hash order."""
     by_topic: dict[str, list[TopicPartition]] = {}
     for pair in member.owned:
         by_topic.setdefault(pair[0], []).append(pair)
@@ -36,7 +36,7 @@ def remembered(member: SpecMember) -> Iterator[TopicPartition]:
 
 @lru_cache(maxsize=64)
 def _hash_order(topics: tuple[str, ...]) -> list[str]:
-    """Members of a large group often own partitions of the same topics."""
+    """Return topics in hash order; members of a large group often own the same topics."""
     return hash_order(topics)
 
 
@@ -53,7 +53,7 @@ class Memories:
         self._entries: dict[int, struct.Struct] = {}
 
     def read(self, data: bytes | None) -> tuple[list[int], int]:
-        """The codes and the generation in one member's user data."""
+        """Return the codes and the generation in one member's user data."""
         if data and self._plain:
             try:
                 found = self._usual(data)
@@ -66,7 +66,7 @@ class Memories:
         return codes, NO_GENERATION if read.generation is None else read.generation
 
     def _usual(self, data: bytes) -> tuple[list[int], int] | None:
-        """None, or struct.error: these bytes need a closer look."""
+        """Read bytes of the usual form; None, or struct.error, if they have another one."""
         topic_of, entries, step = self._topic_of, self._entries, len(self._problem.topics)
         codes: list[int] = []
         end = 4
@@ -108,7 +108,7 @@ Memory = Callable[[SpecMember], tuple[list[int], int]]
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What each member may keep, by member number.
+    """Partitions that each member may keep, by member number.
 
     `disputed` are the partitions that were claimed twice in one generation. `previous` are those
     that members of older generations remember, with the member of the newest of these.
@@ -120,7 +120,7 @@ class Claims:
 
 
 def settle(problem: Problem, memory: Memory) -> Claims:
-    """The claims, settled; `memory` gives a member's codes and generation (-1: none)."""
+    """Return the accepted claims; `memory` gives a member's codes and generation (-1: none)."""
     remembered = [memory(member) for member in problem.members]
     claimed = [codes for codes, _ in remembered]
     generations = [generation for _, generation in remembered]
@@ -129,7 +129,7 @@ def settle(problem: Problem, memory: Memory) -> Claims:
 
 
 def all_alike(problem: Problem) -> bool:
-    """Whether the leader takes all members to subscribe to the same topics.
+    """Return whether the leader sees all members as subscribed to the same topics.
 
     It compares with the first member that names a topic: those before it, naming none, pass.
     """

@@ -36,7 +36,7 @@ class Filling:
 
 
 def assign_constrained(problem: Problem, claims: Claims) -> tuple[list[list[int]], list[set[int]]]:
-    """For each member its codes, in the leader's order, and those another must give up first."""
+    """Return each member's codes in the leader's order, and those another must revoke first."""
     low, extra = divmod(problem.total, len(problem.members))
     filling = Filling(
         low=low, high=low + (extra > 0), extra=extra, lists=[[] for _ in problem.members]
@@ -88,7 +88,7 @@ def _keep(claims: Claims, filling: Filling, near: _Near | None) -> None:
 
 
 def _fill_needy(filling: Filling, rest: list[int]) -> int:
-    """Let `rest` go around the needy until nobody is; how many of `rest` went out.
+    """Deal `rest` to the needy until none is, and return how many of `rest` were dealt.
 
     As long as nobody drops out, each of n members gets every n-th partition: one slice.
     """
@@ -157,18 +157,18 @@ class _Near:
         self.matters = matter(set(self._members_on), chain.from_iterable(self._sets))
 
     def racks_of(self, code: int) -> RackSet:
-        """The racks of the replicas of a partition; none for one that does not exist."""
+        """Return the racks of a partition's replicas; none for one that does not exist."""
         partition, topic = divmod(code, self._step)
         sets = self._sets[topic]
         return sets[partition] if 0 <= partition < len(sets) else frozenset()
 
     def too_far(self, member: int, code: int) -> bool:
-        """Whether the member has a rack, and no replica is on it."""
+        """Return whether the member has a rack and no replica is on it."""
         rack = self.of_member[member]
         return rack is not None and rack not in self.racks_of(code)
 
     def crowd(self, code: int) -> int:
-        """How many members are on the partition's racks."""
+        """Return how many members are on the partition's racks."""
         return sum(self._members_on.get(rack, 0) for rack in self.racks_of(code))
 
 
@@ -184,7 +184,7 @@ class _Seats:
         self._left: set[int] = set()
 
     def at_or_after(self, turn: int, racks: RackSet) -> int | None:
-        """The first taken seat on one of the racks from `turn` on, around the circle."""
+        """Return the first taken seat on one of the racks, from `turn` on around the circle."""
         best: tuple[bool, int] | None = None
         for rack in racks:
             seats = self._on.get(rack)
@@ -195,7 +195,7 @@ class _Seats:
         return None if best is None else best[1]
 
     def leave(self, seat: int) -> None:
-        """Somebody is not needy any more."""
+        """Take the member on this seat out of the circle."""
         rack = self._rack[seat]
         assert rack is not None
         seats = self._on[rack]
@@ -203,7 +203,7 @@ class _Seats:
         self._left.add(seat)
 
     def taken(self) -> list[int]:
-        """The seats of those who still are."""
+        """Return the seats of members that are still needy."""
         return [seat for seat in range(len(self._rack)) if seat not in self._left]
 
 

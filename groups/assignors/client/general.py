@@ -17,7 +17,7 @@ Heap = list[tuple[int, int, int]]
 
 
 def assign_general(problem: Problem, claims: Claims) -> list[list[int]]:
-    """For each member its codes, in the order the leader's list has them.
+    """Return each member's codes, in the order of the leader's list.
 
     Raises:
         LeaderWouldFail: the leader would throw, or never end.
@@ -44,7 +44,7 @@ def assign_general(problem: Problem, claims: Claims) -> list[list[int]]:
 
 
 def _racks(problem: Problem) -> Racks | None:
-    """The racks, if rack awareness is used."""
+    """Return the racks, if rack awareness is used."""
     mine = {member.rack for member in problem.members if member.rack}
     if not mine:
         return None
@@ -54,7 +54,7 @@ def _racks(problem: Problem) -> Racks | None:
 
 
 def _keep(problem: Problem, claims: Claims, racks: Racks | None) -> tuple[list[list[int]], bool]:
-    """What each member keeps; whether one has to give anything up for its own sake."""
+    """Return the codes each member keeps, and whether one loses codes for its own sake."""
     step = len(problem.topics)
     lists: list[list[int]] = []
     revoked = False
@@ -73,10 +73,9 @@ def _keep(problem: Problem, claims: Claims, racks: Racks | None) -> tuple[list[l
 
 
 class _HandOut:
-    """Gives free partitions, topic by topic, to the subscriber with fewest.
+    """Assignment of free partitions, topic by topic, to the subscriber with the fewest.
 
-    While one topic is handed out nobody else's count changes, so its subscribers are looked at
-    once for each topic.
+    While one topic is assigned, no other count changes, so its subscribers are looked at once.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class _HandOut:
         self._owner = owner
 
     def to_anyone(self, free: Free) -> None:
-        """Each partition to one of its topic's subscribers.
+        """Give each partition to one of its topic's subscribers.
 
         Those that have fewest get one each, by name, until they have as many as the next; so it
         goes in rounds, and a round is one slice of the topic's partitions.
@@ -135,7 +134,7 @@ class _HandOut:
                 self._owner.update(dict.fromkeys(mine, member))
 
     def to_near(self, free: Free, racks: Racks) -> Free:
-        """Each to a subscriber without a rack or on one of its replicas'; what found none."""
+        """Give partitions to subscribers near a replica, and return the rest."""
         left: Free = []
         for topic, codes in free:
             on_rack: dict[str | None, set[int]] = {}
@@ -166,7 +165,7 @@ class _HandOut:
 
 
 def _unfairness(lists: list[list[int]], members: list[int]) -> int:
-    """The sum of all differences between two members' counts, as Java's 32-bit number."""
+    """Return the sum of all differences between two members' counts, as a Java int."""
     sizes = sorted(len(lists[member]) for member in members)
     last = len(sizes) - 1
     total = sum((2 * i - last) * size for i, size in enumerate(sizes))

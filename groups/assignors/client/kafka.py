@@ -43,11 +43,11 @@ class KafkaAssignor:
         self._remembered = remembered or lists
 
     def subscription_user_data(self, member: SpecMember) -> bytes | None:
-        """The user data that this member sends with its next JoinGroup."""
+        """Return the user data that this member sends with its next JoinGroup."""
         return self._user_data(member)
 
     def assign(self, spec: Spec) -> Assignment:
-        """Member id → `(topic, partition)` list; without members, nothing.
+        """Return member id → `(topic, partition)` list; nothing without members.
 
         Raises:
             LeaderWouldFail: the real leader throws or never ends on this input.
@@ -55,7 +55,7 @@ class KafkaAssignor:
         return self._lists(Problem(spec)) if spec.members else {}
 
     def assign_remembered(self, spec: Spec) -> Assignment:
-        """`assign` when each member sends what `subscription_user_data` says of it now.
+        """Return `assign`'s result when each member sends its current `subscription_user_data`.
 
         The bytes are not written and read in between; the members' `user_data` is None.
 
@@ -71,13 +71,13 @@ class KafkaAssignor:
         user_data: bytes | None,  # noqa: ARG002 - KIP-429 hands it over, Kafka's own ignore it
         generation: int,
     ) -> SpecMember:
-        """The member after it received `assigned` in `generation`, with what it will send next."""
+        """Return the member after it received `assigned`, with what it sends next."""
         after = replace(member, owned=tuple(assigned), generation=generation)
         return replace(after, user_data=self._user_data(after))
 
 
 def _remember_partitions(member: SpecMember) -> bytes | None:
-    """StickyAssignor's: null before the first assignment, topics in hash order after."""
+    """Return StickyAssignor's user data: null before the first assignment."""
     if member.generation is None:
         return None
     previous = tuple(remembered(member))

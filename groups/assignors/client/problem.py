@@ -89,7 +89,7 @@ class Problem:
         return [string_hash(name) for name in self.topics]
 
     def subscribers(self, order: Sequence[int], *, once: bool) -> list[list[int]]:
-        """For each topic the members that subscribe to it, in `order`, which has each member.
+        """Return for each topic its subscribers in `order`, which holds each member.
 
         A member that repeats a topic is repeated, unless `once`. Topics with the same subscribers
         share one list.
@@ -120,7 +120,7 @@ class Problem:
         return result
 
     def codes(self, owned: Sequence[TopicPartition]) -> list[int]:
-        """The codes of those partitions whose topic takes part, in the order given."""
+        """Return the codes of the partitions whose topic takes part, in the order given."""
         of, step = self.topic_of, len(self.topics)
         try:
             return [p * step + of[name] for name, p in owned]
@@ -128,18 +128,19 @@ class Problem:
             return [p * step + of[name] for name, p in owned if name in of]
 
     def codes_of(self, topic: int) -> range:
-        """The codes of a topic's partitions, ascending."""
+        """Return the codes of a topic's partitions, ascending."""
         step = len(self.topics)
         return range(topic, self.counts[topic] * step, step)
 
     def exists(self, code: int) -> bool:
-        """Whether the topic has this partition."""
+        """Return whether the topic has this partition."""
         partition, topic = divmod(code, len(self.topics))
         return 0 <= partition < self.counts[topic]
 
     def unassigned(self, topics: Sequence[int], kept: Sequence[Sequence[int]]) -> tuple[Free, bool]:
-        """For each of `topics` (all of them, in the leader's order) the partitions that the leader
-        takes to be in none of `kept`; and whether all of `kept` exist.
+        """Return partitions the leader sees in none of `kept`, and whether all of `kept` exist.
+
+        `topics` are all topics in the leader's order.
 
         It walks all partitions and the kept ones side by side, both sorted by topic (in the order
         given), then partition. At a kept partition that does not exist the walk of the kept ones
@@ -164,24 +165,24 @@ class Problem:
         return free, False
 
     def pairs_of(self, topic: int) -> list[TopicPartition]:
-        """`(topic, partition)` of each of a topic's partitions, ascending."""
+        """Return `(topic, partition)` of each of a topic's partitions, ascending."""
         return list(zip(repeat(self.topics[topic]), range(self.counts[topic]), strict=False))
 
     def from_codes(self, lists: Sequence[Iterable[int]]) -> Assignment:
-        """The assignment of each member's codes, in their order."""
+        """Return the assignment of each member's codes, in their order."""
         names, step = self.topics, len(self.topics)
         return self.assignment(
             [[(names[code % step], code // step) for code in codes] for codes in lists]
         )
 
     def assignment(self, lists: Sequence[list[TopicPartition]]) -> Assignment:
-        """The assignment of each member's list."""
+        """Return the assignment of each member's list."""
         return {member.member_id: owned for member, owned in zip(self.members, lists, strict=True)}
 
     def failure(
         self, why: str, members: Iterable[int], codes: Iterable[int], *, never_ends: bool = False
     ) -> LeaderWouldFail:
-        """The finding about these members and partitions' topics, both sorted by name."""
+        """Return the finding about these members and the topics of these partitions, by name."""
         step = len(self.topics)
         names = [self.members[m].member_id for m in sorted(set(members), key=self.rank.__getitem__)]
         topics = [self.topics[t] for t in sorted({code % step for code in codes})]
@@ -192,7 +193,11 @@ RackSet = frozenset[str]
 
 
 class Racks:
-    """The racks of members and of partitions' replicas; brokers without a rack do not count."""
+    """Racks of members and of partitions' replicas (KIP-881).
+
+    Brokers without a rack do not count. Rack awareness is used only if a member's rack has
+    replicas, and not every partition has replicas on all racks.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -200,7 +205,7 @@ class Racks:
         self.of_member: list[str | None] = [member.rack or None for member in problem.members]
 
     def of_partition(self, topic: int, partition: int) -> RackSet:
-        """The racks that have a replica of the partition."""
+        """Return the racks that have a replica of the partition."""
         replicas = self._problem.spec.replicas.get(self._problem.topics[topic], ())
         brokers = tuple(replicas[partition]) if partition < len(replicas) else ()
         found = self._sets.get(brokers)
@@ -211,12 +216,12 @@ class Racks:
         return found
 
     def of_topic(self, topic: int) -> list[RackSet]:
-        """The racks of each of the topic's partitions."""
+        """Return the racks of each of the topic's partitions."""
         return [self.of_partition(topic, p) for p in range(self._problem.counts[topic])]
 
 
 def matter(member_racks: set[str], partition_racks: Iterable[RackSet]) -> bool:
-    """Whether rack awareness is used for these members and these partitions."""
+    """Return whether rack awareness is used for these members and these partitions."""
     different = set(partition_racks)
     everywhere = frozenset().union(*different)
     return not member_racks.isdisjoint(everywhere) and different != {everywhere}

@@ -19,7 +19,7 @@ from rebal.groups.assignors.spec import TopicPartition
 
 
 def assign_range(problem: Problem) -> list[list[TopicPartition]]:
-    """For each member its partitions, in the order the leader returns them."""
+    """Return each member's partitions, in the order the leader returns them."""
     places = problem.subscribers(problem.by_instance, once=True)
     if any(member.rack for member in problem.members):
         shares = [_Share(problem, topic, places[topic]) for topic in problem.leader_topics]
@@ -67,18 +67,18 @@ class _Share:
             self.racks_matter = matter(mine, self.partition_racks)
 
     def room(self, member: int) -> int:
-        """How many more partitions the member may get now."""
+        """Return how many more partitions the member may get now."""
         return max(0, self.base + (self.more > 0) - len(self.given[member]))
 
     def near(self, member: int, partition: int) -> bool:
-        """Whether the member has no rack, or the rack of a replica."""
+        """Return whether the member has no rack, or the rack of a replica."""
         rack = self.of_member[member]
         return rack is None or (
             bool(self.partition_racks) and rack in self.partition_racks[partition]
         )
 
     def give(self, member: int, partitions: list[int]) -> None:
-        """Hand over partitions that are left."""
+        """Assign remaining partitions to the member."""
         self.given[member] += partitions
         if len(self.given[member]) > self.base:
             self.more -= 1
@@ -86,7 +86,7 @@ class _Share:
             del self.left[partition]
 
     def give_in_turn(self, *, near_only: bool) -> None:
-        """To each member in turn as much as it has room for."""
+        """Give each member in turn as many partitions as it has room for."""
         for member in self.members:
             room = self.room(member)
             if not room:
@@ -137,7 +137,7 @@ def _give_alike(shares: list[_Share], count: int) -> None:
 
 
 def assign_roundrobin(problem: Problem) -> list[list[TopicPartition]]:
-    """For each member its partitions, in the order the leader returns them.
+    """Return each member's partitions, in the order the leader returns them.
 
     Within neighbouring topics with the same subscribers the turn goes around these alone, so that
     each of n gets every n-th partition; only where it starts depends on the topics before.

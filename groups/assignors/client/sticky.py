@@ -1,8 +1,8 @@
-"""`sticky` and `cooperative-sticky`: one computation, two ways to know what members own.
+"""`sticky` and `cooperative-sticky`: one computation with two sources of owned partitions.
 
-A `sticky` member forgets its partitions before it rejoins, so its user data tells; a
-`cooperative-sticky` member's subscription does. Of `cooperative-sticky`'s result, partitions that
-another member must give up first are left out.
+A `sticky` member revokes its partitions before it rejoins, so its user data lists them. A
+`cooperative-sticky` member lists them in its subscription. The result of `cooperative-sticky`
+leaves out partitions that another member must revoke first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rebal.groups.wire.user_data import decode_cooperative_sticky
 
 
 def assign_sticky(problem: Problem) -> list[list[int]]:
-    """For each member its codes, in the leader's order.
+    """Return each member's codes, in the leader's order.
 
     Raises:
         LeaderWouldFail: the leader would throw, or never end.
@@ -35,7 +35,7 @@ def assign_sticky(problem: Problem) -> list[list[int]]:
 
 
 def assign_remembered(problem: Problem) -> list[list[int]]:
-    """The same when members send what they own now; their user data is not looked at.
+    """Return `assign_sticky`'s result when members send what they own now.
 
     Raises:
         LeaderWouldFail: the leader would throw, or never end.
@@ -57,7 +57,7 @@ def _assigned(problem: Problem, memory: Memory) -> list[list[int]]:
 
 
 def assign_cooperative(problem: Problem) -> list[list[int]]:
-    """The same for `cooperative-sticky`: what goes out in this round."""
+    """Return each member's codes that `cooperative-sticky` assigns in this round."""
     claims = settle(problem, lambda member: _from_subscription(problem, member))
     if all_alike(problem):
         lists, moving = assign_constrained(problem, claims)
@@ -71,7 +71,7 @@ def assign_cooperative(problem: Problem) -> list[list[int]]:
 
 
 def _without(codes: list[int], waits: set[int]) -> Iterator[int]:
-    """`codes` without the first occurrence of each that waits."""
+    """Yield `codes` without the first occurrence of each that waits."""
     open_ = set(waits)
     for code in codes:
         if code in open_:
@@ -88,7 +88,7 @@ def _from_subscription(problem: Problem, member: SpecMember) -> tuple[list[int],
 
 
 def _changing_hands(problem: Problem, lists: list[list[int]]) -> list[set[int]]:
-    """For each member the codes that it gets and another one loses."""
+    """Return for each member the codes that it gets and another member loses."""
     gains: dict[int, int] = {}
     losses: set[int] = set()
     for member, codes in enumerate(lists):

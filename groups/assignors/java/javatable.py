@@ -26,7 +26,7 @@ _SHRUNK_TREE: Final = 6
 
 @lru_cache(maxsize=2**16)
 def string_hash(text: str) -> int:
-    """`String.hashCode()` as an unsigned 32-bit number; it goes over the UTF-16 units.
+    """Return `String.hashCode()` (over UTF-16 units) as an unsigned 32-bit number.
 
     The topics' are asked for again for each member, so the last ones are kept.
     """
@@ -42,17 +42,17 @@ def string_hash(text: str) -> int:
 
 
 def partition_hash(topic_hash: int, partition: int) -> int:
-    """`TopicPartition.hashCode()` as an unsigned 32-bit number; `topic_hash` is the topic's."""
+    """Return `TopicPartition.hashCode()` as an unsigned 32-bit number."""
     return (31 * (31 + partition) + topic_hash) & 0xFFFFFFFF
 
 
 def utf16(text: str) -> bytes:
-    """The sort key of `String.compareTo`: UTF-16 units, in which U+FFFF comes after U+1F600."""
+    """Return the sort key of `String.compareTo`: UTF-16 units (U+FFFF after U+1F600)."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def hash_order(texts: Iterable[str]) -> list[str]:
-    """`texts` (distinct) in the iteration order of a default HashMap they were put into in turn."""
+    """Return distinct `texts` in the iteration order of a default HashMap they were put into."""
     texts = list(texts)
     if (quick := _without_long_slots(texts)) is not None:
         return quick
@@ -63,7 +63,7 @@ def hash_order(texts: Iterable[str]) -> list[str]:
 
 
 def hash_slots(texts: Iterable[str]) -> list[list[str]]:
-    """`hash_order`, those of one slot together."""
+    """Return `hash_order`, the texts of one slot together."""
     table: HashTable[str] = HashTable()
     for text in texts:
         table.add(text, string_hash(text), utf16(text))
@@ -71,7 +71,7 @@ def hash_slots(texts: Iterable[str]) -> list[list[str]]:
 
 
 def _without_long_slots(texts: list[str]) -> list[str] | None:
-    """The order where no slot was ever long: by slot, then as put in. None: one was."""
+    """Return the order by slot, then as put in; None if a slot was ever long."""
     spreads = [hash_ ^ (hash_ >> 16) for hash_ in map(string_hash, texts)]
     size = _FIRST_SIZE
     while True:
@@ -110,11 +110,11 @@ class HashTable(Generic[_K]):
         return chain.from_iterable(self._slots[index] for index in sorted(self._slots))
 
     def slots(self) -> list[list[_K]]:
-        """The keys in the iteration order, those of one slot together."""
+        """Return the keys in iteration order, those of one slot together."""
         return [list(self._slots[index]) for index in sorted(self._slots)]
 
     def first(self) -> _K:
-        """The key that iteration begins with; the table must not be empty."""
+        """Return the first key of the iteration; the table must not be empty."""
         while self._heap[0] not in self._slots:
             heapq.heappop(self._heap)
         return next(iter(self._slots[self._heap[0]]))
@@ -140,7 +140,7 @@ class HashTable(Generic[_K]):
             self._grow()
 
     def remove(self, key: _K) -> None:
-        """Take `key` out, if it is there."""
+        """Remove `key`, if it is there."""
         if key not in self._where:
             return
         index = self._where[key][0] & (self._size - 1)

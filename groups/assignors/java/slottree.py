@@ -52,7 +52,7 @@ class SlotTree(Generic[_K]):
         self._root_first()
 
     def remove(self, key: _K) -> list[_K] | None:
-        """Take a key out; the remaining keys when the slot becomes a plain list, else None."""
+        """Remove a key; return the remaining keys when the slot becomes a plain list, else None."""
         self._order.remove(key)
         root = self._root
         assert root is not None
@@ -82,7 +82,7 @@ class SlotTree(Generic[_K]):
         return parent
 
     def _rotate(self, top: _Node[_K], side: int) -> None:
-        """Let the child on the other side of `side` take the place of `top`."""
+        """Rotate the child on the other side of `side` into the place of `top`."""
         up = top.kids[1 - side]
         assert up is not None
         inner = up.kids[side]

@@ -18,7 +18,7 @@ SERVER_NAMES: Final = ("uniform", "range")
 
 
 def server_assignor(name: str, topic_ids: Mapping[str, str] | None = None) -> ServerAssignor:
-    """The server-side assignor of that name, one of `SERVER_NAMES`.
+    """Return the server-side assignor of that name, one of `SERVER_NAMES`.
 
     `topic_ids` are the topics' ids as Kafka prints them (22 characters of base64). The coordinator
     walks topics in an order that follows from their ids; those without one come in the order of

@@ -26,11 +26,10 @@ Slots = Sequence[Sequence[int]]
 
 
 class Targets(NamedTuple):
-    """For each member its codes, and the topics and members whose order in the coordinator's tables
-    matters.
+    """Codes of each member, and the topics and members whose order in a table matters.
 
-    That is of those that share a place in a table: there its past decides which comes first, and
-    no answer of the broker tells.
+    Those share a place in one of the coordinator's tables. The table's past decides which comes
+    first, and no answer of the broker shows it.
     """
 
     lists: list[list[int]]
@@ -65,15 +64,15 @@ class ServerAssignor:
         self._topic_ids = topic_ids
 
     def subscription_user_data(self, member: SpecMember) -> bytes | None:  # noqa: ARG002
-        """None: members of a KIP-848 group send none."""
+        """Return None: members of a KIP-848 group send none."""
         return None
 
     def assign(self, spec: Spec) -> Assignment:
-        """Member id → its target, sorted by topic, then partition (a target is a set)."""
+        """Return member id → its target, sorted by topic, then partition (a target is a set)."""
         return self.assign_and_tell(spec)[0]
 
     def assign_and_tell(self, spec: Spec) -> tuple[Assignment, Undecided]:
-        """`assign`, and what is not known of the tables that could make it another result."""
+        """Return `assign`'s result, and the table orders that could change it."""
         if not spec.members:
             return {}, Undecided()
         problem = ServerProblem(spec, self._topic_ids)
@@ -94,7 +93,7 @@ class ServerAssignor:
         user_data: bytes | None,  # noqa: ARG002 - there is none
         generation: int,
     ) -> SpecMember:
-        """The member when it has reached its target; `generation` is the member epoch."""
+        """Return the member at its target; `generation` is the member epoch."""
         return SpecMember(
             member_id=member.member_id,
             topics=member.topics,
@@ -140,7 +139,7 @@ class ServerProblem:
 
     @property
     def uniform(self) -> bool:
-        """Whether all members subscribe to the same topics."""
+        """True if all members subscribe to the same topics."""
         return len(set(map(frozenset, {member.topics for member in self.members}))) == 1
 
     @cached_property
@@ -164,7 +163,7 @@ class ServerProblem:
         return made
 
     def reordered(self, order: Sequence[int]) -> ServerProblem:
-        """The same problem with the members in another order."""
+        """Return the same problem with the members in another order."""
         other = copy(self)
         other.members = [self.members[member] for member in order]
         for name in ("subscribed", "shared_places"):
@@ -181,7 +180,7 @@ class ServerProblem:
         return made
 
     def target(self, member: int) -> list[int]:
-        """The codes that the member is to own now, of topics that somebody subscribes to."""
+        """Return the codes that the member owns now, of topics that somebody subscribes to."""
         owned, of = self.members[member].owned, self._codes
         try:
             codes = [of[name][partition] for name, partition in owned]
@@ -191,7 +190,7 @@ class ServerProblem:
         return codes if len(set(codes)) == len(codes) else list(dict.fromkeys(codes))
 
     def by_topic(self, codes: Iterable[int]) -> dict[int, list[int]]:
-        """Topic → its partitions among `codes`, ascending; topics in the order of `codes`."""
+        """Return topic → its partitions among `codes`, ascending; topics in the codes' order."""
         made: dict[int, list[int]] = {}
         for name, partition in map(self.pairs.__getitem__, codes):
             made.setdefault(self.number[name], []).append(partition)
@@ -200,7 +199,7 @@ class ServerProblem:
         return made
 
     def table(self, topics: Iterable[int]) -> Slots:
-        """`topics` as a member's target has them, put into it in this order."""
+        """Return `topics` in the order of a member's target that was filled in this order."""
         key = tuple(topics)
         if key not in self._tables:
             slots = self._slots([self.topics[topic] for topic in key], HashTable())
@@ -208,27 +207,27 @@ class ServerProblem:
         return self._tables[key]
 
     def by_instance(self) -> list[int]:
-        """Static members by instance id, then the others by member id."""
+        """Return static members by instance id, then the others by member id."""
         keys = [
             (1, m.member_id) if m.instance_id is None else (0, m.instance_id) for m in self.members
         ]
         return sorted(range(len(keys)), key=lambda n: (keys[n][0], utf16(keys[n][1])))
 
     def by_topic_id(self, topic: int) -> tuple[int, int, int, str]:
-        """The sort key of a topic's id (two signed halves); topics without one come last."""
+        """Return the sort key of a topic's id (two signed halves); topics without one are last."""
         name = self.topics[topic]
         bits = self._bits[name]
         return (1, 0, 0, name) if bits is None else (0, *bits, name)
 
     def set_order(self, partitions: list[int]) -> list[int]:
-        """`partitions` in the iteration order of the set that a stored target becomes."""
+        """Return `partitions` in the iteration order of the set that stores a target."""
         table: HashTable[int] = _SizedTable(len(partitions))
         for partition in partitions:
             table.add(partition, partition, partition)
         return list(table)
 
     def _slots(self, names: Iterable[str], table: HashTable[str]) -> list[list[str]]:
-        """By place in `table`; topics without an id come last, each for itself."""
+        """Return names by place in `table`; topics without an id are last, each on its own."""
         rest = []
         for name in names:
             bits = self._bits[name]
@@ -253,7 +252,7 @@ class _SizedTable(HashTable[_K]):
 
 
 def _bits(topic_id: str | None) -> tuple[int, int] | None:
-    """The two signed 64-bit halves of an id; None for none, or for text that is no id."""
+    """Return the two signed 64-bit halves of an id; None for none, or for text that is no id."""
     try:
         raw = base64.urlsafe_b64decode(f"{topic_id or ''}==")
     except ValueError:
@@ -264,7 +263,11 @@ def _bits(topic_id: str | None) -> tuple[int, int] | None:
 
 
 def assign_range(problem: ServerProblem) -> Targets:
-    """For each member its target."""
+    """Return each member's target of `range`.
+
+    The arithmetic is that of the client-side `range` without racks, so a group that changes from
+    one to the other keeps its assignment.
+    """
     takers: list[list[int]] = [[] for _ in problem.topics]
     for member in problem.by_instance():
         for topic in problem.subscribed[member]:

@@ -23,7 +23,7 @@ _TRIED: Final = 5
 
 
 def assign_uniform(problem: ServerProblem) -> Targets:
-    """For each member its target."""
+    """Return each member's target."""
     return _Quotas(problem).targets() if problem.uniform else assign_mixed(problem)
 
 
@@ -43,7 +43,7 @@ class _Quotas:
         self._members: set[int] = set()
 
     def targets(self) -> Targets:
-        """The whole computation."""
+        """Compute the targets."""
         owned = [self._problem.target(member) for member in range(len(self._problem.members))]
         rooms = self._rooms([len(codes) for codes in owned])
         self._add_free(owned)
@@ -60,13 +60,13 @@ class _Quotas:
         return Targets(lists, frozenset(self._topics), frozenset(self._members))
 
     def _rooms(self, sizes: list[int]) -> list[int]:
-        """How many partitions each member is to get; below zero: to give up."""
+        """Return how many partitions each member gets; a negative number is revoked."""
         share, over = divmod(self._problem.total, len(sizes))
         more = _one_more(sizes, share, over, len(sizes))
         return [share + one - size for one, size in zip(more, sizes, strict=True)]
 
     def _add_free(self, owned: list[list[int]]) -> None:
-        """What nobody owns, topic by topic."""
+        """Queue the partitions without an owner, topic by topic."""
         free = bytearray(b"\1") * self._problem.total
         for codes in owned:
             deque(map(free.__setitem__, codes, repeat(0)), maxlen=0)
@@ -79,7 +79,7 @@ class _Quotas:
         self._add(self._problem.slots, parts)
 
     def _kept(self, codes: list[int], quota: int) -> list[int]:
-        """What of `codes` the member keeps: whole topics, in the order of its table."""
+        """Return the codes that the member keeps: whole topics, in the order of its table."""
         problem = self._problem
         by_topic = problem.by_topic(codes)
         kept: list[int] = []
@@ -109,14 +109,14 @@ class _Quotas:
                 self._blocks.append((begin, len(self._queue), some))
 
     def _look_at_borders(self, rooms: list[int]) -> None:
-        """Another order of a block's topics matters where two members share its partitions."""
+        """Note blocks whose partitions two members share: there the order of topics matters."""
         borders = _borders(rooms)
         for begin, end, topics in self._blocks:
             if _is_parted(borders, begin, end):
                 self._topics.update(topics)
 
     def _look_at_members(self, sizes: list[int], rooms: list[int], ends: list[int]) -> None:
-        """Members that share a place in the coordinator's table, where another order matters.
+        """Note members at one place of the coordinator's table where their order matters.
 
         It does where several get something, where it decides who gets one more, and where what
         several give up is parted among others; `ends` is how far the queue went after each.
@@ -138,7 +138,7 @@ class _Quotas:
 
 
 def _one_more(sizes: Sequence[int], share: int, over: int, left: int) -> list[bool]:
-    """Which of these members get one more than `share`; `left` are they and those after them."""
+    """Return which of these members get one more than `share`; `left` counts those to come."""
     made = []
     for place, size in enumerate(sizes):
         one = over > 0 and (size > share or left - place <= over)
@@ -148,7 +148,7 @@ def _one_more(sizes: Sequence[int], share: int, over: int, left: int) -> list[bo
 
 
 def _order_decides(sizes: Sequence[int], share: int, over: int, left: int) -> bool:
-    """Could another order of these members give one more to another of them."""
+    """Return whether another order of these members gives one more to another of them."""
     if len(sizes) > _TRIED:
         return True
     found = _one_more(sizes, share, over, left)
@@ -160,12 +160,12 @@ def _order_decides(sizes: Sequence[int], share: int, over: int, left: int) -> bo
 
 
 def _borders(rooms: Iterable[int]) -> list[int]:
-    """Where in the queue the share of each member that has room ends."""
+    """Return where in the queue the share of each member with room ends."""
     return list(accumulate(max(0, room) for room in rooms))
 
 
 def _is_parted(borders: list[int], begin: int, end: int) -> bool:
-    """Do several get a part of the queue from `begin` to `end`."""
+    """Return whether several members get a part of the queue from `begin` to `end`."""
     place = bisect_right(borders, begin)
     return place < len(borders) and borders[place] < end
 
@@ -175,13 +175,13 @@ _PLACES_TRIED: Final = 16
 
 
 def assign_mixed(problem: ServerProblem) -> Targets:
-    """For each member its target."""
+    """Return each member's target."""
     made = _Deal(problem).targets()
     return made._replace(members=frozenset(_undecided(problem, made.lists)))
 
 
 def _undecided(problem: ServerProblem, lists: list[list[int]]) -> Iterator[int]:
-    """Members that share a place in the coordinator's table, where another order of them matters.
+    """Yield members at one place of the coordinator's table where their order matters.
 
     Each such place is tried with its members turned round; where many do, it is taken to matter.
     """
@@ -198,7 +198,7 @@ def _undecided(problem: ServerProblem, lists: list[list[int]]) -> Iterator[int]:
 
 
 class _Deal:
-    """Who owns what, and how many partitions of all topics each member has."""
+    """Owners of partitions, and each member's count over all topics."""
 
     def __init__(self, problem: ServerProblem) -> None:
         self._problem = problem
@@ -216,7 +216,7 @@ class _Deal:
                         self._owners[topic][partition] = member
 
     def targets(self) -> Targets:
-        """The whole computation."""
+        """Compute the targets."""
         for topic in self._sorted(range(len(self._owners))):
             self._hand_out(topic)
         self._level_all(self._sorted(t for t, takers in enumerate(self._takers) if len(takers) > 1))
@@ -239,7 +239,7 @@ class _Deal:
         )
 
     def _hand_out(self, topic: int) -> None:
-        """Each partition without an owner to one of the subscribers with fewest, in turn."""
+        """Deal partitions without an owner to the subscribers with the fewest, in turn."""
         order = sorted(self._takers[topic], key=lambda m: (self._sizes[m], m))
         takers = _Takers(order, self._sizes)
         owners = self._owners[topic]
@@ -249,7 +249,7 @@ class _Deal:
                 self._sizes[member] += 1
 
     def _level_all(self, topics: list[int]) -> None:
-        """Level topic after topic until a whole round of them has moved nothing."""
+        """Level topic after topic until a whole round has moved nothing."""
         quiet_since: int | None = None
         for _ in range(_MOST_PASSES):
             for topic in topics:
@@ -295,7 +295,7 @@ class _Takers:
         self.level = sizes[order[0]] - 1
 
     def next(self) -> int:
-        """Whose turn it is to get a partition."""
+        """Return the member that gets the next partition."""
         if self._turn >= self._end:
             self.level += 1
             order, sizes = self._order, self._sizes
@@ -321,7 +321,7 @@ class _Givers:
         self.level = sizes[order[-1]] + 1
 
     def next(self, owned: dict[int, list[int]]) -> int | None:
-        """Whose turn it is to give a partition; None when nobody is left."""
+        """Return the member that gives the next partition; None when nobody is left."""
         while (member := self._next()) is not None:
             if owned.get(member):
                 return member
