@@ -1,7 +1,8 @@
-"""Every rule against its cases, and what every rule must have."""
+"""Every rule on its cases, and the documentation and declarations that every rule must have."""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ import yaml
 
 from rebal.groups.model import Tri
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules import DuplicateRuleError, evaluate, rule, rules
+from rebal.planner.rules import DuplicateRuleError, Risk, Trait, evaluate, rule, rules
 from tests.planner.builder import context_of, group_of
 
-DATA = Path(__file__).parents[1] / "data" / "rules"
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests" / "data" / "rules"
 OUTCOMES = {"fires": Tri.YES, "does_not_fire": Tri.NO, "cannot_tell": Tri.CANNOT_TELL}
 
 
@@ -77,7 +79,31 @@ def test_every_rule_is_documented(rule_id: str) -> None:
     assert len(doc.splitlines()) >= 6
 
 
-def test_a_taken_id_is_refused() -> None:
+def test_no_other_module_names_a_rule_to_treat_it_in_its_own_way() -> None:
+    named = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.value}"
+        for room in ("cli", "planner", "groups", "inspectors")
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if path.parents[1] != ROOT / "planner" / "rules"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and re.fullmatch(r"RB\d{3}", str(node.value))
+    ]
+    assert named == [], "declare a trait, a risk or a path of the rule, and ask for that"
+
+
+@pytest.mark.parametrize("risk", Risk)
+def test_one_rule_asks_for_each_risk(risk: Risk) -> None:
+    assert [known.id for known in rules().values() if known.accepts is risk] == [risk.rule]
+    assert risk.accepted_in({risk.rule: "agreed"})
+    assert not risk.accepted_in({})
+
+
+@pytest.mark.parametrize("trait", Trait)
+def test_every_trait_is_declared_by_a_rule(trait: Trait) -> None:
+    assert any(trait in known.traits for known in rules().values())
+
+
+def test_a_taken_id_is_rejected() -> None:
     def condition(context: object) -> tuple[Finding, ...]:
         """Documented."""
         return ()
