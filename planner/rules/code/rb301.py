@@ -13,7 +13,7 @@ from rebal.planner.rules.scope import ahead, narrowing_step
 @rule(
     "RB301",
     Severity.ASK,
-    "Does a rebalance listener expect the full set of partitions",
+    "Does a rebalance listener expect the full set of partitions?",
     reference="Kafka upgrade notes for 2.4; ConsumerRebalanceListener; spring-kafka#1448",
 )
 def listener(context: Context) -> Iterator[Finding]:

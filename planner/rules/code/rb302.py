@@ -14,7 +14,7 @@ from rebal.planner.rules.scope import ahead
 @rule(
     "RB302",
     Severity.ASK,
-    "Does a librdkafka rebalance callback call assign()",
+    "Does a librdkafka rebalance callback call assign()?",
     reference="librdkafka: INTRODUCTION.md; dotnetcore/CAP#1655; confluent-kafka-python#1040",
 )
 def incremental_assign(context: Context) -> Iterator[Finding]:

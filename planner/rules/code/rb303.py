@@ -12,7 +12,7 @@ from rebal.planner.rules.registry import found, rule
 @rule(
     "RB303",
     Severity.ASK,
-    "Does the code handle RebalanceInProgressException from commitSync",
+    "Does the code handle RebalanceInProgressException from commitSync?",
     reference="Kafka upgrade notes for 2.5; KafkaConsumer.commitSync",
 )
 def commit_in_rebalance(context: Context) -> Iterator[Finding]:

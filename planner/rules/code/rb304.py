@@ -13,7 +13,7 @@ from rebal.planner.rules.scope import ahead, narrowing_step
 @rule(
     "RB304",
     Severity.ASK,
-    "Is state rebuilt whenever partitions are assigned",
+    "Is state rebuilt whenever partitions are assigned?",
     reference="line/decaton#98; ConsumerRebalanceListener",
 )
 def state_per_assignment(context: Context) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from rebal.planner.rules.registry import found, rule
 @rule(
     "RB305",
     Severity.ASK,
-    "Does the custom assignor place more than partitions",
+    "Does the custom assignor place more than partitions?",
     reference="KIP-429 (ConsumerPartitionAssignor: cooperative assignors of one's own)",
 )
 def other_resources(context: Context) -> Iterator[Finding]:

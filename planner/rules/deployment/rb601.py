@@ -13,7 +13,7 @@ from rebal.planner.rules.scope import ahead, narrowing_step
 @rule(
     "RB601",
     Severity.ASK,
-    "Does the process fail when its consumer stops",
+    "Does the process fail when its consumer stops?",
     reference="Kubernetes: rolling updates go on while pods are Ready",
 )
 def dead_consumer(context: Context) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from rebal.planner.rules.scope import ahead, narrowing_step
 @rule(
     "RB602",
     Severity.ASK,
-    "Does the deployment roll back by itself",
+    "Does the deployment roll back by itself?",
     reference="KIP-429 (downgrade); Argo Rollouts: analysis; Helm: --atomic",
 )
 def automatic_roll_back(context: Context) -> Iterator[Finding]:

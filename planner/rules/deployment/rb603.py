@@ -14,7 +14,7 @@ from rebal.planner.rules.scope import ahead
 @rule(
     "RB603",
     Severity.ASK,
-    "Is there time to close the consumer before the process is killed",
+    "Is there time to close the consumer before the process is killed?",
     reference="Kubernetes: terminationGracePeriodSeconds; KafkaConsumer.close",
 )
 def grace_period(context: Context) -> Iterator[Finding]:

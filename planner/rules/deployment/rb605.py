@@ -13,7 +13,7 @@ from rebal.planner.rules.scope import ahead
 @rule(
     "RB605",
     Severity.ASK,
-    "Is an autoscaler or a GitOps sync active during the roll-out",
+    "Is an autoscaler or a GitOps sync active during the roll-out?",
     reference="Kubernetes: HorizontalPodAutoscaler; KEDA; Argo CD and Flux sync",
 )
 def autoscaler(context: Context) -> Iterator[Finding]:

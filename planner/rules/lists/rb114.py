@@ -13,7 +13,7 @@ from rebal.planner.rules.scope import ahead
 @rule(
     "RB114",
     Severity.ASK,
-    "Does anything else join this group from time to time",
+    "Does anything else join this group from time to time?",
     reference="Kafka: group coordinator (only present members count)",
 )
 def absent_members(context: Context) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from rebal.planner.rules.registry import found, rule
 @rule(
     "RB115",
     Severity.ASK,
-    "Does the application need equal partitions of two topics in one member",
+    "Does the application need equal partitions of two topics in one member?",
     reference="Kafka: RangeAssignor (co-partitioning of topics of equal size)",
 )
 def co_partitioning(context: Context) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ _NAMED: Final = 3
 @rule(
     "RB120",
     Severity.ASK,
-    "Does a member that left belong to the service",
+    "Does a member that left belong to the service?",
     reference="Kafka: group coordinator (only present members count); JOIN_GROUP and LEAVE_GROUP "
     "in the request log",
 )
