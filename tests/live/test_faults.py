@@ -119,7 +119,7 @@ def test_a_port_that_speaks_something_else() -> None:
         peer.recv(100)
         peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
-    assert "answers is not Kafka's protocol" in answered_with(answer)
+    assert "does not answer in Kafka's protocol" in answered_with(answer)
 
 
 def test_a_port_whose_answers_are_no_kafka() -> None:
@@ -130,7 +130,7 @@ def test_a_port_whose_answers_are_no_kafka() -> None:
         peer.sendall((12).to_bytes(4, "big") + correlation + b"\0\0\x7f" + b"\1" * 5)
         peer.recv(1)
 
-    assert "answers is not Kafka's protocol" in answered_with(answer)
+    assert "does not answer in Kafka's protocol" in answered_with(answer)
 
 
 def test_one_of_several_servers_is_enough(kafka41: Broker) -> None:
