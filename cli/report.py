@@ -1,49 +1,65 @@
-"""One group's snapshot with everything that `rebal inspect` says of it, before it is printed."""
+"""One group as `rebal inspect` judges it, before it is printed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rebal.cli.errors import BLOCKED, DONE
 from rebal.groups.classes import borrowed_names
-from rebal.groups.model import Evidence, GroupSnapshot, RebalanceProtocol, Record
+from rebal.groups.model import Evidence, GroupSnapshot, RebalanceProtocol, Record, Tri
 from rebal.groups.protocol import (
     CommonAssignors,
     common_assignors,
     group_protocol,
     member_protocol,
 )
-from rebal.planner.plan import Finding
+from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules import evaluate
 
 
 class Report(Record, frozen=True, kw_only=True):
-    """What is known of one group and what follows from it; `member_runs` is by member id.
+    """A group and what follows from its evidence; `member_runs` is by member id.
 
-    `why` is one sentence for `runs`; `evidence` is what `runs` follows from.
+    `why` is the reason for `runs`, and `of_each` says that it is each member's own reason;
+    `evidence` is what `runs` follows from.
     """
 
     snapshot: GroupSnapshot
     runs: RebalanceProtocol
     why: str = ""
+    of_each: bool = False
     evidence: tuple[Evidence, ...] = ()
     member_runs: Mapping[str, RebalanceProtocol] = {}
     common: CommonAssignors = CommonAssignors()
     findings: tuple[Finding, ...] = ()
 
+    @property
+    def exit_code(self) -> int:
+        """3 where a finding blocks the group as it runs now, else 0."""
+        blocked = any(
+            finding.severity is Severity.BLOCK
+            and finding.result is Tri.YES
+            and finding.before_step is None
+            and not finding.ignored
+            for finding in self.findings
+        )
+        return BLOCKED if blocked else DONE
+
 
 def make_report(snapshot: GroupSnapshot) -> Report:
-    """`snapshot`, judged as it stands: what it runs, what is common, what the rules find."""
+    """Return `snapshot` with the protocol it runs, its common assignors and its findings."""
     runs = group_protocol(snapshot)
     borrowed = borrowed_names(snapshot)
+    members = {
+        member.member_id: member_protocol(member, snapshot, borrowed) for member in snapshot.members
+    }
     return Report(
         snapshot=snapshot,
         runs=runs.value,
         why=runs.why,
+        of_each=all(answer.why == runs.why for answer in members.values()),
         evidence=runs.evidence,
-        member_runs={
-            member.member_id: member_protocol(member, snapshot, borrowed).value
-            for member in snapshot.members
-        },
+        member_runs={member_id: answer.value for member_id, answer in members.items()},
         common=common_assignors(snapshot),
         findings=evaluate(snapshot),
     )

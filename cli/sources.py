@@ -127,7 +127,7 @@ def snapshot_for(
     if group is None:
         from rebal.cli.files import read_snapshot
 
-        found = read_snapshot(snapshot or _default_snapshot())
+        found = read_snapshot(snapshot or default_snapshot())
         scanned = scan_observations(scan, [found.group.group_id])
     elif scan is not None and takes_scan(connection, probe=probe):
         (found,) = scan_snapshots(scan, [group])
@@ -304,7 +304,12 @@ def _version(path: Path) -> object:
     return path, found.st_size, found.st_mtime_ns
 
 
-def _default_snapshot() -> Path:
+def default_snapshot() -> Path:
+    """Return the snapshot to read where neither a group nor a file is named, and say which.
+
+    Raises:
+        UsageError: REBAL_SNAPSHOT is not set, and the folder has no snapshot or several.
+    """
     named = os.environ.get("REBAL_SNAPSHOT")
     if named:
         say(f"reading {named}, as REBAL_SNAPSHOT says.")

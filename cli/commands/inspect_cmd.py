@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rebal.cli import output, params, sources
-from rebal.cli.errors import BLOCKED, DONE, FAILED, FailOn, UsageError, judged, worst
+from rebal.cli.errors import FAILED, FailOn, UsageError, judged, worst
 from rebal.cli.output import FindingsFormat
 from rebal.groups.evidence.merge import merge
-from rebal.groups.model import GroupSnapshot, Tri
-from rebal.planner.plan import Severity
+from rebal.groups.model import GroupSnapshot
 
 if TYPE_CHECKING:
     from rebal.cli.report import Report
@@ -103,14 +102,22 @@ def command(
     from rebal.cli.report import make_report
 
     reports = [make_report(one) for one in seen]
-    codes = [judged(_code(report), report.findings, fail_on, exit_zero) for report in reports]
+    codes = [judged(report.exit_code, report.findings, fail_on, exit_zero) for report in reports]
     code = worst([*codes, *(FAILED for _ in failures)])
     if form is FindingsFormat.TEXT:
         typed = connection.typed(snapshot)
         typed += ["--evidence", str(evidence)] if evidence is not None else []
-        _print(output.shown(reports), wide, probe or snapshot is not None, typed)
+        saved = snapshot is not None
+        _print(
+            output.shown(reports),
+            typed,
+            probed=probe or saved,
+            saved=saved,
+            scanned=evidence is not None,
+            wide=wide,
+        )
     else:
-        _show(reports, failures, code, form)
+        _show(reports, failures, code, form, snapshot)
     for failure in failures:
         output.say(failure.message)
     return code
@@ -132,12 +139,13 @@ def _show(
     failures: Sequence[GroupFailure],
     code: int,
     form: FindingsFormat,
+    file: Path | None,
 ) -> None:
     if form in (FindingsFormat.SARIF, FindingsFormat.GITHUB):
         from rebal.cli.render.findings import exported
 
         unread = {failure.name: failure.message for failure in failures}
-        output.write(exported(form, *reports, failures=unread))
+        output.write(exported(form, *reports, failures=unread, file=file))
         return
     from rebal.cli.render.documents import failures_of
     from rebal.cli.render.inspection.document import inspected_group
@@ -149,27 +157,26 @@ def _show(
     output.write(output.envelope("inspect", body, code, form))
 
 
-def _print(reports: Iterable[Report], wide: bool, probed: bool, typed: Sequence[str]) -> None:
+def _print(
+    reports: Iterable[Report],
+    typed: Sequence[str],
+    *,
+    probed: bool,
+    saved: bool,
+    scanned: bool,
+    wide: bool,
+) -> None:
+    """Print a screen for each group; `typed` are the options of the next command."""
+    # Loaded while the brokers were asked.
     from rich.text import Text
 
     from rebal.cli.render.inspection.screen import inspect_view, next_step
     from rebal.cli.render.text import command_line
 
+    now = datetime.now(UTC) if saved or scanned else None
     for n, report in enumerate(reports):
-        step, *more = next_step(report, probed).split()
-        group = [] if "--snapshot" in typed else [report.snapshot.group.group_id]
+        step, *more = next_step(report, probed)
+        group = [] if saved else [report.snapshot.group.group_id]
         again = command_line(["rebal", step, *group, *more, *typed])
-        now = datetime.now(UTC) if {"--snapshot", "--evidence"} & set(typed) else None
         view = inspect_view(report, again, now=now, wide=wide)
         output.page([*([Text("")] if n else []), *view], wide=wide)
-
-
-def _code(report: Report) -> int:
-    blocked = any(
-        finding.severity is Severity.BLOCK
-        and finding.result is Tri.YES
-        and finding.before_step is None
-        and not finding.ignored
-        for finding in report.findings
-    )
-    return BLOCKED if blocked else DONE

@@ -160,6 +160,8 @@ def command(
         code = worst([*codes, *(FAILED for _ in failures)])
         _print_many(plans, failures, wishes, code, form, wide=wide)
         return code
+    if group is None and snapshot is None:
+        snapshot = sources.default_snapshot()
     seen = sources.snapshot_for(
         group,
         snapshot,
@@ -176,7 +178,7 @@ def command(
         write_text(out, dump_plan(plan, "json" if ending == "json" else "yaml"))
         output.say(f"wrote {out}")
     old = group is None or evidence is not None
-    _print(plan, form, now=datetime.now(UTC) if old else None, wide=wide)
+    _print(plan, form, snapshot, now=datetime.now(UTC) if old else None, wide=wide)
     return code
 
 
@@ -205,13 +207,15 @@ def plan_of(
         raise UsageError(str(error)) from None
 
 
-def _print(plan: Plan, form: PlanFormat, *, now: datetime | None, wide: bool) -> None:
+def _print(
+    plan: Plan, form: PlanFormat, file: Path | None, *, now: datetime | None, wide: bool
+) -> None:
     if form is PlanFormat.TEXT:
         output.page(plan_view(plan, now=now, wide=wide), wide=wide)
     elif form is PlanFormat.MARKDOWN:
         output.write(plan_markdown(plan))
     elif form in (PlanFormat.SARIF, PlanFormat.GITHUB):
-        output.write(exported(form, plan))
+        output.write(exported(form, plan, file=file))
     else:
         output.write(dump_plan(plan, "json" if form is PlanFormat.JSON else "yaml"))
 

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from importlib.metadata import version
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote
@@ -32,17 +33,27 @@ Source = Plan | Report
 Failures = Mapping[str, str]
 
 
-def exported(form: str, *sources: Source, failures: Failures = MappingProxyType({})) -> str:
-    """What `-o sarif` or `-o github` prints."""
-    return (to_sarif if form == "sarif" else to_github)(*sources, failures=failures)
+def exported(
+    form: str,
+    *sources: Source,
+    failures: Failures = MappingProxyType({}),
+    file: Path | None = None,
+) -> str:
+    """Return what `-o sarif` or `-o github` prints; `file` is the snapshot that was read."""
+    if form == "sarif":
+        return to_sarif(*sources, failures=failures, file=file)
+    return to_github(*sources, failures=failures)
 
 
-def to_sarif(*sources: Source, failures: Failures = MappingProxyType({})) -> str:
-    """One SARIF document with one run: the findings of plans, or of groups as they run now.
+def to_sarif(
+    *sources: Source, failures: Failures = MappingProxyType({}), file: Path | None = None
+) -> str:
+    """Return one SARIF document with one run: the findings of plans, or of groups as they run.
 
-    `failures` are groups that could not be read, and why. The location of a result is its group,
-    written as the file `consumer-groups/NAME`, since those who show SARIF (GitHub's code scanning)
-    take no result without a file.
+    `failures` are groups that could not be read, and why. A result is located in its group and its
+    members, which are logical locations, and in the snapshot `file` where one was read. A group
+    that was read live lies in no file: viewers that show only files (GitHub's code scanning) show
+    findings of snapshots alone.
     """
     known = rules()
     found = [finding for source in sources for finding in source.findings]
@@ -56,7 +67,9 @@ def to_sarif(*sources: Source, failures: Failures = MappingProxyType({})) -> str
             }
         },
         "results": [
-            _result(finding, used, source) for source in sources for finding in source.findings
+            _result(finding, used, source, file)
+            for source in sources
+            for finding in source.findings
         ],
     }
     invocations = [*map(_invocation, sources), *([_failed(failures)] if failures else [])]
@@ -134,7 +147,9 @@ def _rule(known: Rule) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, used: Sequence[str], source: Source) -> dict[str, Any]:
+def _result(
+    finding: Finding, used: Sequence[str], source: Source, file: Path | None
+) -> dict[str, Any]:
     group, members = _group(source)
     labels = names(members)
     made: dict[str, Any] = {
@@ -142,7 +157,7 @@ def _result(finding: Finding, used: Sequence[str], source: Source) -> dict[str, 
         **({"ruleIndex": used.index(finding.rule)} if finding.rule in used else {}),
         "level": _level(finding),
         "message": {"text": _text(finding, labels)},
-        "locations": [_location(group, [labels.get(m, m) for m in finding.members])],
+        "locations": [_location(group, [labels.get(m, m) for m in finding.members], file)],
         "partialFingerprints": {"ruleAndGroup/v1": _fingerprint(finding, group, members)},
         "properties": {
             "result": finding.result.value,
@@ -160,13 +175,11 @@ def _evidence(source: str, detail: str) -> str:
     return f"{source}: {detail}" if detail else str(source)
 
 
-def _location(group: str, members: Iterable[str]) -> dict[str, Any]:
+def _location(group: str, members: Iterable[str], file: Path | None) -> dict[str, Any]:
     where = {"name": group, "fullyQualifiedName": f"consumer-groups/{group}", "kind": "resource"}
+    physical = {"artifactLocation": {"uri": _uri(file)}} if file is not None else None
     return {
-        "physicalLocation": {
-            "artifactLocation": {"uri": f"consumer-groups/{quote(group, safe='')}"},
-            "region": {"startLine": 1},
-        },
+        **({"physicalLocation": physical} if physical else {}),
         "logicalLocations": [
             where,
             *(
@@ -179,6 +192,10 @@ def _location(group: str, members: Iterable[str]) -> dict[str, Any]:
             ),
         ],
     }
+
+
+def _uri(file: Path) -> str:
+    return file.as_uri() if file.is_absolute() else quote(file.as_posix())
 
 
 def _fingerprint(finding: Finding, group: str, members: Sequence[Member]) -> str:

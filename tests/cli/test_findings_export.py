@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,8 +41,9 @@ def test_every_finding_is_a_result_of_a_described_rule() -> None:
         assert rule["id"] == result["ruleId"]
         assert rules()[rule["id"]].doc in rule["help"]["text"]
         assert result["message"]["text"]
-        uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
-        assert uri == "consumer-groups/checkout"
+        (where,) = result["locations"]
+        assert where["logicalLocations"][0]["fullyQualifiedName"] == "consumer-groups/checkout"
+        assert "physicalLocation" not in where
     assert [r["id"] for r in described] == sorted({f.rule for f in made.findings})
 
 
@@ -150,5 +152,17 @@ def test_a_hostile_name_starts_no_command() -> None:
         assert "\x1b" not in line
         assert not re.search(r"%(?!25|0A|0D|3A|2C)", line)
     assert len(to_github(made).splitlines()) == 1 + len(made.findings)
-    uri = run_of(to_sarif(made))["results"][0]["locations"][0]["physicalLocation"]
-    assert re.fullmatch(r"consumer-groups/[\w.%~-]+", uri["artifactLocation"]["uri"])
+
+
+@pytest.mark.parametrize(
+    ("file", "uri"),
+    [
+        ("checkout.rebal.yaml", "checkout.rebal.yaml"),
+        ("of prod/50% [a].json", "of%20prod/50%25%20%5Ba%5D.json"),
+        ("/srv/x y.yaml", "file:///srv/x%20y.yaml"),
+    ],
+)
+def test_a_result_lies_in_the_snapshot_that_was_read(file: str, uri: str) -> None:
+    results = run_of(to_sarif(plan(FORGOTTEN), file=Path(file)))["results"]
+    where = {r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in results}
+    assert where == {uri}

@@ -307,12 +307,12 @@ def test_hostile_names_show_as_text(group: Make, hostile: str, wide: bool) -> No
 
 
 def test_the_next_command_is_the_one_that_tells_more(group: Make) -> None:
-    assert next_step(report(group()), probed=False) == "inspect --probe"
-    assert next_step(report(group()), probed=True) == "plan-upgrade"
+    assert next_step(report(group()), probed=False) == ("inspect", "--probe")
+    assert next_step(report(group()), probed=True) == ("plan-upgrade",)
     known = group(members=group().members[:2])
-    assert next_step(report(known), probed=False) == "plan-upgrade"
+    assert next_step(report(known), probed=False) == ("plan-upgrade",)
     empty = group(state=GroupState.EMPTY)
-    assert next_step(report(empty), probed=False) == "plan-upgrade"
+    assert next_step(report(empty), probed=False) == ("plan-upgrade",)
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
             Text.assemble((f"{runs.value}{assignor}", style), f"   {meaning}" if meaning else ""),
         )
     if report.why:
-        each = "every member: " if report.why.startswith("its ") else ""
+        each = "each member: " if report.of_each and len(snapshot.members) > 1 else ""
         yield Text(""), Text(f"{each}{report.why}", style="dim")
 
 
@@ -297,8 +297,8 @@ def _label(finding: Finding) -> Text:
     return Text({Severity.WARN: "warning", Severity.ASK: "ask"}[finding.severity], style=style)
 
 
-def next_step(report: Report, probed: bool) -> str:
-    """What to type after `rebal`: `plan-upgrade`, or `inspect --probe` where that tells more."""
+def next_step(report: Report, probed: bool) -> tuple[str, ...]:
+    """Return the next command and its option: `inspect --probe` where it adds evidence."""
     snapshot = report.snapshot
     known = all(m.assignors.knowledge is Knowledge.EXACT for m in snapshot.members)
     probe_would_help = (
@@ -309,7 +309,7 @@ def next_step(report: Report, probed: bool) -> str:
         and snapshot.group.protocol_type == "consumer"
         and snapshot.group.assignor != "stream"
     )
-    return "inspect --probe" if probe_would_help else "plan-upgrade"
+    return ("inspect", "--probe") if probe_would_help else ("plan-upgrade",)
 
 
 FOLD_ABOVE: Final = 20
