@@ -1,1 +1,1 @@
-"""What the operator types and reads; thin: parse, call, render."""
+"""The command line: parse, call, render."""

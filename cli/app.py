@@ -1,14 +1,14 @@
 """The command line: `rebal COMMAND …`. Each command is the function `command` of its own module.
 
-    inspect       commands/inspect_cmd.py     what a live group really runs
-    doctor        commands/doctor_cmd.py      which evidence this user and this cluster can give
-    plan-upgrade  commands/plan_cmd.py        the steps to another rebalance protocol
-    verify        commands/verify_cmd.py      where a roll-out stands, and whether its gate holds
-    simulate      commands/simulate_cmd.py    an assignor, offline, against a snapshot
-    explain       commands/explain_cmd.py     what a rule says, and why
+    inspect       commands/inspect_cmd.py       a group's members, protocol and findings
+    doctor        commands/doctor_cmd.py        the evidence that this user and cluster can give
+    plan-upgrade  commands/plan_cmd.py          the steps to another rebalance protocol
+    verify        commands/verify_cmd.py        the state of a roll-out, and the gate of its step
+    simulate      commands/simulate_cmd.py      an assignor, offline, on a snapshot
+    explain       commands/explain_cmd.py       the documentation of a rule
     fleet scan    commands/fleet_scan_cmd.py    a cluster's history, into tables
     fleet report  commands/fleet_report_cmd.py  its groups, in the order to take them
-    demo          commands/demo_cmd.py        all of it on bundled groups
+    demo          commands/demo_cmd.py          the main commands on bundled groups
 
 A command's module is imported when the command is typed, and not before: `rebal --help` loads
 neither a Kafka client nor a renderer.
@@ -35,13 +35,13 @@ COMMANDS: Final = (
     Entry("inspect", "inspect_cmd", "Show what a group really runs, with evidence for each fact."),
     Entry("doctor", "doctor_cmd", "Show which evidence you can get, and what grants the rest."),
     Entry(
-        "plan-upgrade", "plan_cmd", "Plan the way to COOPERATIVE, step by step, each with its gate."
+        "plan-upgrade",
+        "plan_cmd",
+        "Plan the path to COOPERATIVE: each step with its gate.",
     ),
-    Entry("verify", "verify_cmd", "Hold a plan's current step against the live group."),
-    Entry(
-        "simulate", "simulate_cmd", "Show what another assignor would do to a group; nothing moves."
-    ),
-    Entry("explain", "explain_cmd", "Explain a rule: what it found, why it matters, what to do."),
+    Entry("verify", "verify_cmd", "Check a plan's current step on the live group."),
+    Entry("simulate", "simulate_cmd", "Simulate another assignor on a group; nothing moves."),
+    Entry("explain", "explain_cmd", "Explain a rule: its finding, why it matters, what to do."),
     Entry(
         "fleet",
         "",
@@ -88,12 +88,12 @@ def _root(
 
 
 def build() -> TyperGroup:
-    """The whole command line, with no command's module loaded."""
+    """Return the whole command line, with no command's module loaded."""
     return lazy_group(_root, COMMANDS)
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """The entry point: run the command line and end the process with its exit code."""
+    """Run the command line and end the process with its exit code."""
     # A short process that builds much and drops little: searching it for cycles costs a tenth.
     gc.set_threshold(100_000)
     code = run(args)
@@ -106,7 +106,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code. What went wrong is one line on stderr."""
+    """Run the command line and return its exit code. An error is one line on stderr."""
     try:
         result = build().main(args=args, prog_name="rebal", standalone_mode=False)
         code = result if isinstance(result, int) else DONE

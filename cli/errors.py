@@ -24,18 +24,18 @@ STOPPED: Final = 130
 
 
 class UsageError(RebalError):
-    """The command was typed in a way that cannot be carried out; says what to type instead."""
+    """A command that cannot be run as it was typed; the message says what to type instead."""
 
 
 class FailOn(StrEnum):
-    """What `--fail-on` takes: the least severe finding that makes the exit code 3."""
+    """Values of `--fail-on`: the least severe finding that makes the exit code 3."""
 
     BLOCK = "block"
     WARNING = "warning"
 
 
 class ReadError(RebalError):
-    """What was asked for could not be read; the message is the reader's own."""
+    """A group that could not be read; the message is the reader's own."""
 
 
 class FileError(RebalError):
@@ -43,18 +43,18 @@ class FileError(RebalError):
 
 
 def exit_code(error: RebalError) -> int:
-    """The exit code that belongs to `error`."""
+    """Return the exit code of `error`."""
     return USAGE if isinstance(error, UsageError) else FAILED
 
 
 def worst(codes: Iterable[int]) -> int:
-    """The one exit code of several: 1 before 3 before 4 before 0."""
+    """Return the one exit code of several: 1 before 3 before 4 before 0."""
     found = set(codes)
     return next((code for code in (FAILED, BLOCKED, CANNOT_TELL) if code in found), DONE)
 
 
 def judged(code: int, findings: Iterable[Finding], fail_on: FailOn, exit_zero: bool) -> int:
-    """`code` after `--fail-on` and `--exit-zero`; a failure (1) stays one."""
+    """Return `code` after `--fail-on` and `--exit-zero`; a failure (1) stays one."""
     if code == FAILED:
         return code
     if exit_zero:

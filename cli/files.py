@@ -16,7 +16,7 @@ ENDING: Final = ".rebal.yaml"
 
 
 def write_text(path: Path, text: str) -> None:
-    """Put `text` (as UTF-8) in `path`, whole or not at all; an older file of that name is replaced.
+    """Write `text` (UTF-8) to `path`, whole or not at all; an existing file is replaced.
 
     Raises:
         FileError: the file cannot be written; what stood there before is untouched.
@@ -41,7 +41,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add `line` (no newline in it) at the end of `path`, and see it onto the disk.
+    """Append `line` (without a newline) to `path` and sync it to the disk.
 
     A last line that was torn (a crash, a full disk) is closed first, so that it spoils no other.
     Several commands may add to one file at the same time: each line stays whole.
@@ -67,7 +67,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def read_text(path: Path) -> str:
-    """The text of `path`.
+    """Return the text of `path`.
 
     Raises:
         FileError: missing, a folder, not readable or not UTF-8 text.
@@ -85,7 +85,7 @@ def read_text(path: Path) -> str:
 
 
 def read_snapshot(path: Path) -> GroupSnapshot:
-    """The snapshot in a `.yaml`, `.yml` or `.json` file.
+    """Return the snapshot in a `.yaml`, `.yml` or `.json` file.
 
     Raises:
         FileError: the file cannot be read.
@@ -96,19 +96,19 @@ def read_snapshot(path: Path) -> GroupSnapshot:
 
 
 def save_snapshot(snapshot: GroupSnapshot, path: Path) -> Path:
-    """Write `snapshot` to `path` (or into it, when it is a folder), by its ending; says where."""
+    """Write `snapshot` to `path` (or into that folder) by its ending, and return the path."""
     made = path / snapshot_name(snapshot.group.group_id) if path.is_dir() else path
     write_text(made, dump_snapshot(snapshot, format_of(str(made))))
     return made
 
 
 def snapshot_name(group_id: str) -> str:
-    """The file name that `--save` gives a group: safe for any group id."""
+    """Return the file name that `--save` gives a group; it is safe for any group id."""
     return file_stem(group_id) + ENDING
 
 
 def the_one_snapshot(folder: Path) -> Path:
-    """The only `*.rebal.yaml` file in `folder`.
+    """Return the only `*.rebal.yaml` file in `folder`.
 
     Raises:
         UsageError: there is none, or more than one; says what to do.
@@ -126,7 +126,7 @@ def the_one_snapshot(folder: Path) -> Path:
 
 
 def _lock(handle: int) -> None:
-    """Until the file is closed; a file system that knows no locks still appends whole writes."""
+    """Lock the file until it is closed; without locks, single appends are still whole."""
     if os.name == "nt":
         return
     import fcntl
@@ -136,7 +136,7 @@ def _lock(handle: int) -> None:
 
 
 def _mode(target: Path) -> int:
-    """The permissions of the file that is replaced, else what a new file gets here."""
+    """Return the permissions of the file that is replaced, else those of a new file."""
     try:
         return target.stat().st_mode & 0o777
     except FileNotFoundError:
@@ -146,7 +146,7 @@ def _mode(target: Path) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the rename itself last through a power cut, where the system lets folders be opened."""
+    """Sync the folder, so that the rename survives a power failure."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -50,14 +50,14 @@ _HARMLESS: Final = frozenset(
 
 
 class FleetGroup(Record, frozen=True, kw_only=True):
-    """One group: what became of it, and how ready it is (None: it was deleted)."""
+    """One group: its history and its readiness (None: the group was deleted)."""
 
     history: GroupHistory
     readiness: Readiness | None = None
 
     @property
     def group_id(self) -> str:
-        """Its name."""
+        """The group's name."""
         return self.history.group_id
 
     @property
@@ -67,7 +67,7 @@ class FleetGroup(Record, frozen=True, kw_only=True):
 
     @property
     def stands_still(self) -> float | None:
-        """Partition-seconds that its rebalances stop per hour; None where that was not seen."""
+        """Downtime in partition-seconds per hour; None where the history does not show it."""
         pauses = pauses_of(self.history)
         if pauses.per_hour is None or pauses.stopped is None:
             return None
@@ -76,7 +76,7 @@ class FleetGroup(Record, frozen=True, kw_only=True):
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """The kinds of its incidents that hurt and were not over an hour ago, each once."""
+        """Kinds of its harmful incidents in the last hour of the history, each once."""
         since = (self.history.observed_until or 0) - _HOUR
         kinds = (
             incident.kind
@@ -87,7 +87,7 @@ class FleetGroup(Record, frozen=True, kw_only=True):
 
 
 class FleetReport(Record, frozen=True, kw_only=True):
-    """All groups that were asked for: in the order to take them, then the done, then the gone."""
+    """The requested groups: in the order to take them, then done groups, then deleted ones."""
 
     folder: str
     manifest: Manifest
@@ -96,30 +96,30 @@ class FleetReport(Record, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many groups have each verdict; verdicts of none are left out."""
+        """The number of groups with each verdict; verdicts without a group are left out."""
         found = Counter(group.verdict for group in self.groups)
         return {verdict: found[verdict] for verdict in VERDICTS if found[verdict]}
 
     @property
     def estimated(self) -> int:
-        """How many groups' costs are estimated: there was too much to rehearse."""
+        """The number of groups whose cost is estimated instead of rehearsed."""
         outlays = (one.readiness.outlay for one in self.groups if one.readiness is not None)
         return sum(outlay.estimated for outlay in outlays if outlay is not None)
 
     @property
     def unread(self) -> int:
-        """How many records the scan could not read."""
+        """The number of records that the scan could not read."""
         errors = self.manifest.tables.get("errors")
         return errors.rows if errors is not None else 0
 
     @property
     def to_take(self) -> tuple[FleetGroup, ...]:
-        """Those that can start now, the first to take first."""
+        """Groups that can start now, in the order to take them."""
         return tuple(group for group in self.groups if group.verdict == Verdict.READY)
 
     @property
     def worst(self) -> tuple[FleetGroup, ...]:
-        """Those that suffer now: with incidents first, then by what stands still per hour."""
+        """Groups in trouble now: those with incidents first, then by downtime per hour."""
         alive = [group for group in self.groups if group.verdict != GONE]
         hurt = [group for group in alive if group.troubles or group.stands_still]
         return tuple(sorted(hurt, key=_suffering))
@@ -133,7 +133,7 @@ def make_fleet_report(
     to: str = "cooperative",
     rehearse_all: bool = False,
 ) -> FleetReport:
-    """The report of the groups whose whole name matches, of the one named, or of all.
+    """Return the report of the groups whose whole name matches, of the one named, or of all.
 
     The costs are the plans' own; where there is too much to rehearse, the groups to take first
     have theirs, and the others an estimate (`rehearse_all`: all have theirs, as long as it takes).
@@ -179,12 +179,12 @@ def make_fleet_report(
 
 
 def hurts(kind: str) -> bool:
-    """Does an incident of this kind keep partitions from being consumed; the others are news."""
+    """Return whether an incident of this kind keeps partitions from being consumed."""
     return kind not in _HARMLESS
 
 
 def pauses_of(history: GroupHistory) -> Pauses:
-    """How the group has rebalanced, as the planner takes it."""
+    """Return the group's rebalance rate, length and size for the planner."""
     metrics = history.metrics
     average = metrics["rebalance-latency-avg"]
     return Pauses(

@@ -1,4 +1,4 @@
-"""Work on many things on all processors: `mapped` forks, where that is worth it and can be done."""
+"""A map over all processors: `mapped` forks where the system allows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST: Final = 4
 
 
 def mapped(work: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
-    """`work` of each item, in their order; what it returns must be picklable.
+    """Return `work` of each item, in their order; its results must be picklable.
 
     Children inherit what was read so far, and only their results travel. A share that a child
     could not do is done here again, so an error is raised as if nobody had forked.
@@ -54,7 +54,7 @@ def _fork(work: Callable[[_T], _R], share: Sequence[_T]) -> tuple[int, BinaryIO]
 
 
 def _received(child: int, results: BinaryIO) -> list[Any] | None:
-    """The results of one child; None where it could not finish."""
+    """Return the results of one child; None if it did not finish."""
     with results:
         data = results.read()
     _, status = os.waitpid(child, 0)

@@ -1,4 +1,4 @@
-"""The journal beside a plan: one JSON line for each look, kept so that a watch can be resumed."""
+"""The journal beside a plan: one JSON line for each look, so that a watch can be resumed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Journal:
         self.entries = sorted(self._read(self.path, self._plan), key=lambda entry: entry.at)
 
     def append(self, entry: JournalEntry) -> None:
-        """Keep `entry`, on the disk too.
+        """Add `entry`, in memory and on the disk.
 
         Raises:
             FileError: the file cannot be written.
@@ -99,5 +99,5 @@ def _size(path: Path) -> int:
 
 
 def journal_path(plan_file: Path) -> Path:
-    """Where a plan's journal stands unless --journal says so: `a.plan.yaml` → `a.plan.journal…`."""
+    """Return the default path of a plan's journal: `a.plan.yaml` → `a.plan.journal.jsonl`."""
     return plan_file.with_suffix(ENDING)

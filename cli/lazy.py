@@ -1,4 +1,4 @@
-"""How the command line loads its commands: each is imported when it is typed, and not before."""
+"""Lazy loading: a command's module is imported when the command is typed, and not before."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class GreedyCommand(TyperCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat the option before everything that it takes, then parse."""
+        """Repeat the option before each of its values, then parse."""
         several = {
             name: param.metavar == "PATH…"
             for param in self.params
@@ -88,7 +88,7 @@ class GreedyCommand(TyperCommand):
 
 
 def _repeat(args: list[str], several: Mapping[str, bool]) -> Iterator[str]:
-    """`several` says of each option whether it takes any path, or existing files only."""
+    """Repeat options before their values; `several` is True for one that takes any path."""
     option = None
     valued = False
     for arg in args:

@@ -1,4 +1,4 @@
-"""What goes to the terminal: stdout is data, stderr is talk, and nothing from a cluster is obeyed.
+"""Output to the terminal: stdout is data, stderr is messages, and text from a cluster is escaped.
 
 A view is a list of rich renderables made from records that went through `shown`, which turns
 control, bidirectional and other invisible characters into visible escapes. Rich's markup, emoji
@@ -27,7 +27,7 @@ _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 class Format(StrEnum):
-    """What `-o` takes."""
+    """Values of `-o`."""
 
     TEXT = "text"
     JSON = "json"
@@ -35,7 +35,7 @@ class Format(StrEnum):
 
 
 class FindingsFormat(StrEnum):
-    """What `-o` takes where findings are the answer."""
+    """Values of `-o` for commands that print findings."""
 
     TEXT = "text"
     JSON = "json"
@@ -45,7 +45,7 @@ class FindingsFormat(StrEnum):
 
 
 class PlanFormat(StrEnum):
-    """What `-o` takes where a document for people can be written too."""
+    """Values of `-o` for plans."""
 
     TEXT = "text"
     JSON = "json"
@@ -56,14 +56,14 @@ class PlanFormat(StrEnum):
 
 
 def escape(text: str) -> str:
-    r"""`text` with every character that a terminal would obey or hide written out (`\x1b`)."""
+    r"""Return `text` with every control or invisible character written out (`\x1b`)."""
     if text.isprintable():
         return text
     return "".join(map(_visible, text))
 
 
 def shown(record: _R) -> _R:
-    """A copy of `record` (any of the model's records, or a list of them) with all text escaped.
+    """Return a copy of `record` (a record of the model, or a list) with all text escaped.
 
     Ids stay consistent with each other, so a finding still names its members.
     """
@@ -82,7 +82,7 @@ def shown(record: _R) -> _R:
 
 
 def say(message: str) -> None:
-    """One line of talk on stderr: `rebal: message`."""
+    """Print one line on stderr: `rebal: message`."""
     try:
         print(f"rebal: {escape(' '.join(message.split()))}", file=sys.stderr, flush=True)
     except BrokenPipeError:
@@ -90,12 +90,12 @@ def say(message: str) -> None:
 
 
 def write(text: str) -> None:
-    """`text` to stdout; a reader that has gone away (`| head`) is no error."""
+    """Write `text` to stdout; a closed pipe (`| head`) is no error."""
     stream([text])
 
 
 def stream(pieces: Iterable[str]) -> None:
-    """`write` for a text that is too long to be held as a whole."""
+    """Write a text in pieces, without holding it as a whole."""
     encoding = sys.stdout.encoding
     try:
         for text in pieces:
@@ -115,7 +115,7 @@ def envelope(
     form: str,
     hook: Callable[[object], object] | None = None,
 ) -> str:
-    """`rebal.<kind>/1` as JSON or YAML: the schema first, `exit_code` last, the rest as given.
+    """Return `rebal.<kind>/1` as JSON or YAML: the schema first, `exit_code` last.
 
     `body` may be a record and hold records; keys keep their order, and each None is written. `hook`
     turns types that are not plain into such as are, instead of the model's own.
@@ -150,12 +150,12 @@ def page(view: Iterable[RenderableType | Lines], *, wide: bool = False) -> None:
 
 
 def render(view: Iterable[RenderableType | Lines], *, width: int, colour: bool = False) -> str:
-    """The text of a view at `width` cells; without `colour` it holds no escape sequence at all."""
+    """Return the text of a view at `width` cells; without `colour` it holds no escape sequence."""
     return "".join(_rendered(view, width, colour=colour))
 
 
 def _rendered(view: Iterable[RenderableType | Lines], width: int, *, colour: bool) -> Iterable[str]:
-    """The text in pieces; nothing can go wrong any more when the first of them is taken."""
+    """Return the text in pieces. Rendering errors are raised here, before any piece is printed."""
     from io import StringIO
 
     from rich.console import Console
@@ -209,5 +209,5 @@ def _visible(char: str) -> str:
 
 
 def _abandon(stream: IO[str]) -> None:
-    """Send what is still to be written nowhere, so that the end of the process stays quiet."""
+    """Discard what is still to be written, so that the process ends without an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

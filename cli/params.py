@@ -1,4 +1,4 @@
-"""The parameters that several commands share, and what their texts mean.
+"""The parameters that several commands share, and the parsing of their texts.
 
 `Connection` holds those that name a cluster. Nothing is read here: `sources` does that.
 """
@@ -45,7 +45,7 @@ Profile = Annotated[
 ]
 Timeout = Annotated[
     float,
-    typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait for brokers."),
+    typer.Option("--timeout", metavar="SECONDS", min=0.1, help="The longest wait for brokers."),
 ]
 Snapshot = Annotated[
     Path | None,
@@ -66,13 +66,13 @@ LogTimezone = Annotated[
     typer.Option(
         "--log-timezone",
         metavar="ZONE",
-        help="Of log times that print none: Asia/Tokyo or +09:00 (default: determined).",
+        help="Zone of log times without one: Asia/Tokyo or +09:00 (default: determined).",
     ),
 ]
 Inventory = Annotated[
     Path | None,
     typer.Option(
-        "--inventory", metavar="PATH", help="What the next start will use: file or folder."
+        "--inventory", metavar="PATH", help="Configuration of the next start: file or folder."
     ),
 ]
 Probe = Annotated[
@@ -90,24 +90,25 @@ Evidence = Annotated[
     typer.Option(
         "--evidence",
         metavar="DIR",
-        help="What rebal fleet scan saw; with no broker named, the group as it was seen then.",
+        help="Tables of rebal fleet scan; without a broker, the group as the scan saw it.",
     ),
 ]
 ExpectMembers = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="How many members the service has in all.")
+    int | None,
+    typer.Option(metavar="N", min=1, help="The number of members the service has in all."),
 ]
 Assume = Annotated[
     list[str] | None,
     typer.Option(
         metavar="WHO=ID:LIST",
-        help="A member's list that no evidence shows, as client-id=app-1:range; recorded.",
+        help="A member's assignor list without evidence, as client-id=app-1:range; recorded.",
     ),
 ]
 AssumeFamily = Annotated[
     list[str] | None,
     typer.Option(
         metavar="[CLIENT_ID=]FAMILY",
-        help="The client library of members that no evidence names; recorded.",
+        help="The client library of members without evidence of it; recorded.",
     ),
 ]
 Ignore = Annotated[
@@ -120,7 +121,10 @@ Severity = Annotated[
     FailOn, typer.Option("--fail-on", help="The least severe finding that exits with 3.")
 ]
 ExitZero = Annotated[
-    bool, typer.Option("--exit-zero", help="Exit 0 whatever was found (not when something failed).")
+    bool,
+    typer.Option(
+        "--exit-zero", help="Exit with 0 whatever the findings are; a failure still exits with 1."
+    ),
 ]
 
 
@@ -138,7 +142,7 @@ class Connection:
     timeout: float = 10
 
     def config(self) -> ClusterConfig:
-        """The connection that they, the environment and the configuration files describe.
+        """Return the connection described by the options, the environment and configuration files.
 
         Raises:
             RebalError: no broker named, or a setting that cannot be used; the message names it.
@@ -161,7 +165,7 @@ class Connection:
         return named or any(os.environ.get(f"REBAL_{name}") for name in _BROKERS)
 
     def typed(self, snapshot: Path | None = None) -> list[str]:
-        """The same options, and --snapshot, for a command to paste, without a secret's value."""
+        """Return the options, and --snapshot, for a command to paste; secrets are left out."""
         words: list[str] = []
         for name, value in (
             ("-b", self.bootstrap),
@@ -177,7 +181,7 @@ class Connection:
 
 
 def ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:
-    """Rule id → reason.
+    """Return rule id → reason.
 
     Raises:
         UsageError: no such rule, or a reason is missing.
@@ -197,7 +201,7 @@ def ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:
 
 
 def families_of(texts: Sequence[str]) -> dict[str, str]:
-    """Client id (or `*`) → client family.
+    """Return client id (or `*`) → client family.
 
     Raises:
         UsageError: no such family.
@@ -219,7 +223,7 @@ def families_of(texts: Sequence[str]) -> dict[str, str]:
 def sentences(
     families: Mapping[str, str], ignore: Mapping[str, str], expect_members: int | None
 ) -> tuple[str, ...]:
-    """What was given with this very command, for the journal."""
+    """Return one sentence for each assumption given with this command, for the journal."""
     return (
         *(f"client id {key} is {family}" for key, family in families.items()),
         *(f"{rule} is ignored: {reason}" for rule, reason in ignore.items()),

@@ -73,13 +73,13 @@ class EvidenceFiles:
             if not reading.counts.joins and not reading.counts.refusals:
                 say(
                     f"--request-log: {reading.counts.lines:,} lines and no member's join among "
-                    "them: a stable group sends none; leave the log on while one member restarts."
+                    "them. A stable group sends none; leave the log on while one member restarts."
                 )
             unread = reading.counts.broken + reading.counts.not_json
             if unread:
                 say(
                     f"--request-log: {unread:,} lines could not be read: they were cut off, or "
-                    "are in the format of brokers before 2.8; what they said is missing."
+                    "are in the format of brokers before 2.8. Their evidence is missing."
                 )
         if self.client_log:
             from rebal.inspectors.logs.client.reader import read_client_logs

@@ -1,4 +1,4 @@
-"""One plan held against one look after another, with its journal: `Verifying`."""
+"""A plan checked against the live group, look by look: `Verifying` and `watch_gate`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Verifying:
         self._first = next((each.id for each in plan.steps if each.id not in over), None)
 
     def judge(self, seen: GroupSnapshot) -> Standing:
-        """How this look stands to the plan."""
+        """Return the standing of this look against the plan, and journal it."""
         self._book.refresh()
         seen = self._with_lists(seen)
         standing = self._verify(seen, self._step)
@@ -76,7 +76,7 @@ class Verifying:
         return standing
 
     def confirm(self, seen: GroupSnapshot, step: int, reason: str) -> Standing:
-        """The same with a person's word for `step`, if it can stand.
+        """Return the standing after the operator confirmed `step`.
 
         Raises:
             UsageError: nothing of this step is left to a person.
@@ -118,7 +118,7 @@ class Verifying:
         )
 
     def _with_lists(self, seen: GroupSnapshot) -> GroupSnapshot:
-        """With the assumed lists: they are of the members that were there when they were given."""
+        """Return the snapshot with the lists that were assumed for members of the first look."""
         if self._assumed is None:
             try:
                 made, said = apply_assumptions(seen, self._lists)
@@ -148,7 +148,7 @@ def _news(last: JournalEntry, entry: JournalEntry) -> bool:
 
 
 def _plain(entry: JournalEntry, other: JournalEntry) -> JournalEntry:
-    """Without what differs at each look, and what is written once."""
+    """Return the entry without fields that differ at each look or are written once."""
     members = tuple(replace(member, assignors=None, software=None) for member in entry.members)
     return replace(entry, at=other.at, lag=other.lag, committed=other.committed, members=members)
 
@@ -168,7 +168,7 @@ def watch_gate(
     clock: Callable[[], float] = time.monotonic,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Standing:
-    """The last standing: of the look that decided, or of the last one within `seconds`.
+    """Return the last standing: of the look that decided, or of the last one within `seconds`.
 
     The first look must succeed: a wrong address is said at once. After it, a look that fails makes
     the watch blind, from the last look that saw something on, which is shown and is never taken for
@@ -195,7 +195,7 @@ def watch_gate(
 
 
 def _blind(standing: Standing, why: str, at: datetime) -> Standing:
-    """What was known, with nothing of it an answer any more."""
+    """Return the last known standing without its verdict."""
     return msgspec.structs.replace(
         standing,
         at=at,
@@ -212,7 +212,7 @@ def _blind(standing: Standing, why: str, at: datetime) -> Standing:
 
 
 def duration(text: str) -> float:
-    """`30m`, `90s`, `1h` or seconds, in seconds.
+    """Return `30m`, `90s`, `1h` or a plain number in seconds.
 
     Raises:
         UsageError: anything else.

@@ -51,7 +51,7 @@ def command() -> int:
 
 
 def walk(folder: Path) -> int:
-    """The demo over the snapshots of `folder`, in the order of its index."""
+    """Run the demo over the snapshots of `folder`, in the order of its index."""
     index = loads(read_text(folder / INDEX), "yaml", INDEX, "rebal.demo/1", Index)
     _print([index.about, f"They are files in {folder}: go there to repeat any of this."])
     codes = []

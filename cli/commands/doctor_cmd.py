@@ -51,10 +51,10 @@ def command(
     form: params.Output = Format.TEXT,
     wide: params.Wide = False,
 ) -> int:
-    """Show which evidence you can get here, what is missing, and the ACL that would grant it.
+    """Show the evidence you can get here, what is missing, and the ACL that would grant it.
 
-    Every source is tried, or judged by your own rights; nothing is sent to a group but
-    descriptions. Exits with 0 when the cluster could be asked, 1 when no client can log in.
+    Every source is tried, or judged by your own rights; only describe requests are sent to a
+    group. Exits with 0 when a client can log in, else with 1.
     """
     from rebal.inspectors.kafka.doctor import examine
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class FleetFormat(StrEnum):
-    """What `-o` takes; html is one page that needs nothing else."""
+    """Values of `-o`; html is one page that needs no other file."""
 
     TEXT = "text"
     JSON = "json"
@@ -80,9 +80,9 @@ def command(
 
     Only the scan's tables are read: no broker is asked and no JVM is started. The exit code is the
     worst of all groups' next steps: 3 one is blocked, 4 one cannot be proven safe yet, 0 all can
-    start or are done (--exit-zero: always 0). Deleted groups count for nothing. A cost is what the
-    group's own plan foretells; in a large fleet only the groups to take first are rehearsed, and ~
-    marks the others' estimates.
+    start or are done (--exit-zero: always 0). Deleted groups do not count. A cost is the one
+    that the group's own plan predicts; in a large fleet only the groups to take first are
+    rehearsed, and ~ marks the estimates of the others.
     """
     if match is not None and group is not None:
         raise UsageError("--group is for one group: leave out --match.")

@@ -75,9 +75,9 @@ def command(
     """Read the history of all groups of a cluster into Parquet tables, in one pass.
 
     The records come from the brokers (-b), from captured files (--offsets) or from log segments
-    (--segments); request logs add members' lists, versions, reasons and refusals. A later scan into
-    the same DIR reads only what is new. Nothing is changed on the cluster. Needs Java 17. What was
-    read and made is told on stderr; with -o json or yaml it is a document on stdout.
+    (--segments); request logs add assignor lists, versions, reasons and rejected joins. A later
+    scan into the same DIR reads only new records. Nothing is changed on the cluster. Needs Java 17.
+    The counts are printed on stderr; with -o json or yaml they are a document on stdout.
     """
     given = [name for name, paths in (("--offsets", offsets), ("--segments", segments)) if paths]
     if len(given) > 1 or (given and bootstrap):
@@ -128,7 +128,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 @contextmanager
 def _as_usage() -> Iterator[None]:
-    """What Java's client cannot do is said as what was typed wrong."""
+    """Report a setting that Java's client does not support as a usage error."""
     try:
         yield
     except SettingError as error:
@@ -137,7 +137,7 @@ def _as_usage() -> Iterator[None]:
 
 @contextmanager
 def _progress() -> Iterator[tuple[Say, Tasks | None]]:
-    """Where a person looks on: one line that changes; else a line a step."""
+    """Show progress: on a terminal one line that changes, elsewhere one line for each step."""
     if not sys.stderr.isatty():
         yield output.say, None
         return

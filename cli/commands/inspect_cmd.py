@@ -60,11 +60,11 @@ def command(
     fail_on: params.Severity = FailOn.BLOCK,
     exit_zero: params.ExitZero = False,
 ) -> int:
-    """Show what groups really run: state, rebalance protocol, members, lists, evidence, findings.
+    """Show what groups really run: state, rebalance protocol, members, assignor lists, findings.
 
-    Nothing is changed: --probe asks the coordinator one question a group's members never notice.
-    Exits with 0 when all was read, 3 when a finding blocks the group as it runs now, 1 when a group
-    could not be read, or a broker did not list its groups (the others are shown all the same).
+    Nothing is changed: members do not notice the request of --probe. Exits with 0 when every group
+    was read, 3 when a finding blocks the group as it runs now, 1 when a group could not be read or
+    a broker did not list its groups (the others are shown).
     """
     if redact and not (save or save_to):
         raise UsageError("--redact is for saving: add --save or --save-to FILE.")

@@ -50,7 +50,7 @@ class PlanLine(Document, frozen=True, kw_only=True, rename={"runs": "from"}):
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What the options ask of a plan; `batch` 0 is all at once, `options` reach the cluster."""
+    """The plan that the options ask for; `batch` 0 is all at once, `options` name the cluster."""
 
     to: str
     expect_members: int | None
@@ -117,10 +117,10 @@ def command(
     fail_on: params.Severity = FailOn.BLOCK,
     exit_zero: params.ExitZero = False,
 ) -> int:
-    """Plan the way to another rebalance protocol, step by step, each with its gate and roll-back.
+    """Plan the path to another rebalance protocol, step by step, each with its gate and rollback.
 
-    The exit code is that of the NEXT step: 0 it can start, or nothing is left to do; 3 something
-    blocks it; 4 it cannot be proven safe yet. Nothing is changed: the plan is for people to carry
+    The exit code is that of the NEXT step: 0 it can start, or nothing is left to do; 3 a finding
+    blocks it; 4 it cannot be proven safe yet. Nothing is changed: the operator carries the plan
     out. With --all or --match: one line a group, the worst first, and the worst exit code.
     """
     if assignors and not probe:
@@ -185,7 +185,7 @@ def command(
 def plan_of(
     seen: GroupSnapshot, wishes: Wishes, assume: Sequence[str] = (), out: Path | None = None
 ) -> Plan:
-    """The plan that `wishes` ask for; `assume` are texts of `--assume`, `out` is its file.
+    """Return the plan that `wishes` ask for; `assume` are texts of `--assume`, `out` is its file.
 
     Raises:
         UsageError: no such goal, or an assumption that does not fit the group.
@@ -227,7 +227,7 @@ def _check_many(
     assume: Sequence[str] | None,
     form: PlanFormat,
 ) -> None:
-    """What makes no sense for several groups at once is said, not ignored."""
+    """Reject options that apply to one group only."""
     for given, name in (
         (group, "GROUP"),
         (snapshot, "--snapshot"),

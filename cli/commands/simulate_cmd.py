@@ -1,4 +1,4 @@
-"""`rebal simulate`: what another assignor would do to a group, computed as its leader would."""
+"""`rebal simulate`: another assignor on a group, computed as its leader would."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def command(
     ] = None,
     restart_member: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID", help="This member stops and comes back; repeat: one by one."),
+        typer.Option(
+            metavar="ID", help="This member is restarted; repeat to restart one after another."
+        ),
     ] = None,
     add_partitions: Annotated[
         list[str] | None, typer.Option(metavar="TOPIC=N", help="N more partitions for a topic.")
@@ -97,11 +99,11 @@ def command(
     form: params.Output = Format.TEXT,
     wide: params.Wide = False,
 ) -> int:
-    """Show what an assignor would do to a group: who keeps, gives and gets what, and what stops.
+    """Simulate an assignor on a group: the partitions each member keeps, loses and gets.
 
-    The result is exactly what the Java client 4.1.1 computes (uniform and consumer:range: what the
-    coordinator of Kafka 4.1.1 does). Nothing moves: the group is read live, or from a snapshot.
-    Exits with 3 when the real leader would fail, the group never comes to rest, or an assignor
+    The result is exactly that of the Java client 4.1.1 (uniform and consumer:range: that of the
+    coordinator of Kafka 4.1.1). Nothing moves: the group is read live, or from a snapshot.
+    Exits with 3 when the real leader would fail, the group never becomes stable, or an assignor
     breaks its contract.
     """
     names = tuple(dict.fromkeys(assignors or ()))
@@ -152,7 +154,7 @@ def command(
 
 
 def _check_names(names: Sequence[str]) -> dict[str, Assignor]:
-    """The custom assignors among `names`; each name is known after this."""
+    """Return the custom assignors among `names`."""
     if not names:
         raise UsageError(f"which assignor? Add --assignor {'|'.join((*NAMES, *SERVER_SIDE))}.")
     workers = set(names) & set(OF_WORKERS)
@@ -175,7 +177,7 @@ def _check_names(names: Sequence[str]) -> dict[str, Assignor]:
 def _of_workers(
     found: GroupSnapshot, protocols: Sequence[str], restarted: Sequence[str]
 ) -> WorkersSimulation:
-    """Connect workers: what restarts do to them, under each of these values of connect.protocol."""
+    """Return the effect of restarts on Connect workers, for each value of connect.protocol."""
     try:
         return simulate_workers(found, protocols, restarted)
     except WhatIfError as error:
@@ -194,7 +196,7 @@ def _print_workers(
 
 
 def _rounds(text: str) -> int | None:
-    """How many rebalances at most; None: until the group is at rest."""
+    """Return the most rebalances to simulate; None means until the group is stable."""
     if text == UNTIL_STABLE:
         return None
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= 1000:
@@ -247,7 +249,7 @@ def _print(
 
 
 def _in_short(simulation: Simulation) -> Simulation:
-    """Without the lists of partitions, of which there may be a million and one sees none."""
+    """Return the simulation without its partition lists, which may hold a million entries."""
     return replace(
         simulation,
         members=tuple(replace(shift, now={}, then={}) for shift in simulation.members),
@@ -256,7 +258,7 @@ def _in_short(simulation: Simulation) -> Simulation:
 
 
 def _with_lists(short: Simulation, whole: Simulation) -> Simulation:
-    """`short` with the lists of `whole`, which are too many to be copied; a line escapes them."""
+    """Return `short` with the lists of `whole`; each line is escaped when it is printed."""
     members = zip(short.members, whole.members, strict=True)
     rounds = zip(short.rounds, whole.rounds, strict=True)
     return replace(
@@ -283,12 +285,12 @@ GROUP: Final = "rebal.assignors"
 
 
 def custom_names() -> tuple[str, ...]:
-    """The names that installed packages bring, sorted; nothing of theirs is imported for it."""
+    """Return the sorted names of installed assignors, without importing them."""
     return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
 
 
 def custom_assignors(wanted: Sequence[str]) -> dict[str, Assignor]:
-    """Those of `wanted` that installed packages bring.
+    """Return the installed assignors named in `wanted`.
 
     Raises:
         CustomAssignorError: one cannot be imported or is no assignor, two packages bring the same

@@ -28,7 +28,7 @@ from rebal.planner.verification.verify import Standing
 
 
 class VerifyFormat(StrEnum):
-    """What `-o` takes here; jsonl is one line for each change of a --watch."""
+    """Values of `-o`; jsonl is one line for each change of a --watch."""
 
     TEXT = "text"
     JSON = "json"
@@ -96,14 +96,14 @@ def command(
         ),
     ] = False,
 ) -> int:
-    """Hold a plan's current step against the live group: who has made it, and does its gate hold?
+    """Check a plan's current step on the live group: which members are done, and the gate.
 
-    Exits with 0 when the gate holds, 4 when not yet or when it cannot be proven, 3 when a danger
-    shows (a refused member, a rebalance storm, a member that owns nothing, lag that grows, or what
-    the plan's rules say of the group as it is now; with --fail-on warning a new warning too), 1
-    when the first look fails. While a --watch cannot read the group it is blind: it says since
-    when, and goes on. Nothing is changed; what was seen, and what you accept or confirm, is added
-    to the plan's journal, so that a later look knows it.
+    Exits with 0 when the gate holds, 4 when it does not hold yet or cannot be proven, 3 when a
+    danger shows (a rejected member, a rebalance storm, a member that owns nothing, growing lag, or
+    a blocking finding; with --fail-on warning a new warning too), 1 when the first look fails.
+    While a --watch cannot read the group it is blind: it says since when, and goes on. Nothing is
+    changed. Each look, and what you accept or confirm, is added to the plan's journal, so that a
+    later look knows it.
     """
     seconds = duration(for_)
     if watch and snapshot is not None:
@@ -166,7 +166,7 @@ def command(
 
 
 def _strict(standing: Standing, fail_on: FailOn) -> Standing:
-    """What stands, with a warning as a danger where --fail-on says so."""
+    """Return the standing; with `--fail-on warning` a warning counts as a danger."""
     code = judged(standing.exit_code, standing.findings, fail_on, exit_zero=False)
     if code == standing.exit_code:
         return standing
@@ -177,7 +177,7 @@ def _strict(standing: Standing, fail_on: FailOn) -> Standing:
 def _word(
     step: int | None, reasons: Sequence[str], *, given: tuple[object, ...]
 ) -> tuple[int, str] | None:
-    """What --confirm and its reason say; None where nothing is confirmed."""
+    """Return the step that --confirm names and its reason; None without --confirm."""
     if step is None:
         return None
     if any(given):
@@ -192,7 +192,7 @@ def _read_plan(path: Path) -> Plan:
 
 
 def _same(plan: Plan, seen: GroupSnapshot) -> None:
-    """The plan's own group, of its own cluster."""
+    """Raise an error unless the snapshot is of the plan's group and cluster."""
     if seen.group.group_id != plan.group_id:
         raise FileError(
             f"the plan is of group {plan.group_id}, the snapshot of {seen.group.group_id}: "

@@ -1,4 +1,4 @@
-"""The text of `rebal doctor`: what can be had, what not and why, and the lines that grant it."""
+"""The text of `rebal doctor`: available evidence, missing evidence, and the ACLs that grant it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STYLES: Final = {Tri.YES: "green", Tri.NO: "bold red", Tri.CANNOT_TELL: "yellow
 
 
 def doctor_view(report: DoctorReport, next_command: str) -> list[RenderableType]:
-    """The screen of one examination."""
+    """Return the screen of one examination."""
     view: list[RenderableType] = [
         Text.assemble(
             (report.group_id or "no group named", "bold" if report.group_id else ""),
@@ -44,5 +44,5 @@ def doctor_view(report: DoctorReport, next_command: str) -> list[RenderableType]
 def _said(row: DoctorRow) -> Text:
     text = Text.assemble((row.source, "bold"), f"  {row.why}")
     if row.available is not Tri.YES and row.adds:
-        text.append(f"; it would tell {row.adds}", style="dim")
+        text.append(f"; it would show {row.adds}", style="dim")
     return text

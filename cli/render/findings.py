@@ -1,8 +1,8 @@
 """Findings for machines that show them: SARIF 2.1.0, and GitHub's workflow commands.
 
-Levels: a block that fires is an error; a block that cannot be told, and a warning, are warnings; a
-question to a person is a note. What the user chose to ignore is a suppressed result in SARIF and is
-left out for GitHub.
+Levels: a blocking finding is an error; a blocking rule that is not verified, and a warning, are
+warnings; a question to the operator is a note. An ignored finding is a suppressed result in SARIF
+and is left out for GitHub.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def to_sarif(
 
 
 def to_github(*sources: Source, failures: Failures = MappingProxyType({})) -> str:
-    """One workflow command a line (`::error title=…::…`); for a plan its verdict comes first."""
+    """Return one workflow command a line (`::error title=…::…`); a plan's verdict comes first."""
     lines = [line for source in sources for line in _commands(source)]
     lines += [_command("error", f"{_SUMMARY} {name}", why) for name, why in failures.items()]
     return "".join(f"{line}\n" for line in lines)
@@ -99,7 +99,7 @@ def _commands(source: Source) -> Iterator[str]:
 
 
 def _group(source: Source) -> tuple[str, Sequence[Member]]:
-    """The group's name and its members."""
+    """Return the group's name and its members."""
     snapshot = source.baseline if isinstance(source, Plan) else source.snapshot
     return snapshot.group.group_id, snapshot.members
 
@@ -126,8 +126,8 @@ def _level(finding: Finding) -> str:
 
 
 def _text(finding: Finding, labels: dict[str, str]) -> str:
-    """The message, whom it concerns where the message has no room for all, and what to do."""
-    unknown = " (cannot be told yet)" if finding.result is not Tri.YES else ""
+    """Return the message, the members that it does not name, and the fix."""
+    unknown = " (not verified)" if finding.result is not Tri.YES else ""
     named = [labels.get(member, member) for member in finding.members]
     unsaid = [name for name in named if name not in finding.message]
     members = f" Members: {', '.join(named)}." if unsaid else ""
@@ -199,14 +199,14 @@ def _uri(file: Path) -> str:
 
 
 def _fingerprint(finding: Finding, group: str, members: Sequence[Member]) -> str:
-    """By rule, group and who it concerns, never by member ids: each restart gives new ones."""
+    """Return a hash of rule, group and clients; member ids change at each restart."""
     lasting = {member.member_id: member.instance_id or member.client_id for member in members}
     named = sorted({lasting.get(member, "") for member in finding.members})
     return sha256("\0".join([finding.rule, group, *named]).encode()).hexdigest()[:32]
 
 
 def _command(level: str, title: str, message: str) -> str:
-    """Text from a cluster cannot end the line or the title: that would be a command of its own."""
+    """Return a workflow command; text from a cluster is escaped, so that it starts no other."""
     data = shown(message).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     name = shown(title).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     name = name.replace(":", "%3A").replace(",", "%2C")

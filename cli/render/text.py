@@ -1,4 +1,4 @@
-"""What all text views share: short texts for facts, and tables that fit.
+"""Parts that all text views share: short texts for facts, and tables that fit.
 
 Views are pure: they take records that went through `output.shown` and return rich renderables.
 Members are named by `planner.context.names`, so that tables and findings use the same names.
@@ -61,7 +61,7 @@ class FittingTable:
         ]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The widest form that fits, or the narrowest one folded."""
+        """Yield the widest form that fits, or the narrowest one folded."""
         ranks = sorted({column.rank for column in self._columns}, reverse=True)
         unlimited = options.update(max_width=100_000)
         for limit in ranks:
@@ -91,7 +91,7 @@ class FittingTable:
 
 
 def facts(rows: Iterable[tuple[str | Text, RenderableType]], *, label: int = 10) -> Table:
-    """Lines of a label and its text; text that is too long goes on under itself."""
+    """Return lines of a label and a text; a long text wraps under itself."""
     made = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
     made.add_column(no_wrap=True, min_width=label)
     made.add_column(overflow="fold")
@@ -101,24 +101,24 @@ def facts(rows: Iterable[tuple[str | Text, RenderableType]], *, label: int = 10)
 
 
 def indented(part: RenderableType, by: int = 2) -> Padding:
-    """`part`, moved to the right."""
+    """Return `part`, indented."""
     return Padding(part, (0, 0, 0, by))
 
 
 def count(number: int, noun: str) -> str:
-    """`1 member`, `2 members`, `1,200 partitions`."""
+    """Return `1 member`, `2 members`, `1,200 partitions`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def listing(names: Sequence[str], most: int = 6) -> str:
-    """`a, b and c`, cut after `most` names."""
+    """Return `a, b and c`, cut after `most` names."""
     if len(names) > most:
         return f"{', '.join(names[:most])} and {len(names) - most:,} more"
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def when(at: datetime, now: datetime) -> str:
-    """A moment, as an operator says it: `just now`, `4 min ago`, `09:12Z`, `Nov 20 09:12Z`."""
+    """Return a moment in short: `just now`, `4 min ago`, `09:12Z`, `Nov 20 09:12Z`."""
     age = now - at
     if timedelta(seconds=-5) <= age < timedelta(minutes=1):
         return "just now"
@@ -131,7 +131,7 @@ def when(at: datetime, now: datetime) -> str:
 
 
 def span_text(span: timedelta) -> str:
-    """`40 s`, `12 min`, `5 h`, `9 days`: one number is enough."""
+    """Return a duration with one number: `40 s`, `12 min`, `5 h`, `9 days`."""
     seconds = max(0, round(span.total_seconds()))
     for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
         if seconds < limit:
@@ -140,7 +140,7 @@ def span_text(span: timedelta) -> str:
 
 
 def software_text(software: Software | None) -> str:
-    """`java 3.9.1`, `java ≥ 3.4 or franz-go`, `librdkafka`, or `unknown`."""
+    """Return `java 3.9.1`, `java ≥ 3.4 or franz-go`, `librdkafka`, or `unknown`."""
     if software is None:
         return "unknown"
     bounds = (software.version_range or "").replace(">=", "≥")
@@ -151,7 +151,7 @@ def software_text(software: Software | None) -> str:
 
 
 def assignors_text(known: AssignorList) -> str:
-    """A member's list: in order where it is exact, else what is proven of it."""
+    """Return a member's assignor list: in order where it is exact, else its known bounds."""
     if known.knowledge is Knowledge.EXACT:
         return ", ".join(known.list) or "(none)"
     if known.knowledge is Knowledge.DECLARED:
@@ -165,7 +165,7 @@ def assignors_text(known: AssignorList) -> str:
 
 
 def evidence_text(evidence: Sequence[Evidence], now: datetime) -> str:
-    """The sources, each once, with the newest time: `request log 09:12Z, probe just now`."""
+    """Return each source once, with its newest time: `request log 09:12Z, probe just now`."""
     newest: dict[str, datetime | None] = {}
     for item in evidence:
         before = newest.get(item.source)
@@ -175,27 +175,27 @@ def evidence_text(evidence: Sequence[Evidence], now: datetime) -> str:
 
 
 def partition_count(owned: TopicPartitions) -> int:
-    """How many partitions, over all topics."""
+    """Return the number of partitions over all topics."""
     return sum(map(len, owned.values()))
 
 
 def partitions_text(owned: TopicPartitions) -> str:
-    """`orders 0-3,7 · payments 1`."""
+    """Return `orders 0-3,7 · payments 1`."""
     return " · ".join(f"{topic} {numbers}" for topic, numbers in owned.items())
 
 
 def command_line(words: Sequence[str]) -> str:
-    """A command to paste: words quoted for the shell where they need it."""
+    """Return a command to paste, quoted for the shell."""
     return shlex.join(words)
 
 
 def severity_style(severity: str) -> str:
-    """The colour of a finding's label."""
+    """Return the colour of a finding's label."""
     return {"block": "bold red", "warn": "yellow"}.get(severity, "cyan")
 
 
 def spread(counts: Iterable[int]) -> str:
-    """`6`, or `2–6` where they differ."""
+    """Return `6`, or `2–6` where the counts differ."""
     found = sorted(set(counts))
     if not found:
         return "0"
@@ -203,7 +203,7 @@ def spread(counts: Iterable[int]) -> str:
 
 
 def known_lag(snapshot: GroupSnapshot) -> dict[tuple[str, int], int]:
-    """(topic, partition) → records behind, where both offsets are known."""
+    """Return (topic, partition) → lag in records, where both offsets are known."""
     return {
         (lag.topic, lag.partition): max(0, lag.end - lag.committed)
         for lag in snapshot.lag
@@ -214,7 +214,7 @@ def known_lag(snapshot: GroupSnapshot) -> dict[tuple[str, int], int]:
 def lag_by_member(
     members: Sequence[Member], lag: Mapping[tuple[str, int], int]
 ) -> dict[str, int | None]:
-    """Member id → records behind, over its partitions; None where one of them has no known lag."""
+    """Return member id → lag over its partitions; None where one of them has no known lag."""
     made: dict[str, int | None] = {}
     for member in members:
         found = [
@@ -228,13 +228,13 @@ def lag_by_member(
 
 
 def to_paste(line: str, indent: int = 2) -> Text:
-    """A line to copy: never folded here, so that what the terminal wraps is still one line."""
+    """Return a line to copy; it is never folded, so a terminal still copies one line."""
     return Text(" " * indent + line, no_wrap=True, overflow="ignore")
 
 
 def path_words(path: str) -> str:
-    """A plan's path, for reading: `two bounces`, `KIP-848 online`, `no way`."""
-    return "no way" if path == "none" else path.replace("_", " ").replace("kip848", "KIP-848")
+    """Return a plan's path in words: `two bounces`, `KIP-848 online`, `no path`."""
+    return "no path" if path == "none" else path.replace("_", " ").replace("kip848", "KIP-848")
 
 
 class WideTable:
@@ -245,7 +245,7 @@ class WideTable:
         self._rows = rows
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The header, then line by line."""
+        """Yield the header, then line by line."""
         head = [column.header for column in self._columns]
         sizes = [[cell_len(str(cell)) for cell in row] for row in (head, *self._rows)]
         widths = [max(column) for column in zip(*sizes, strict=True)]

@@ -60,11 +60,11 @@ def test_the_screen(examined: Callable[..., object], capsys: Said) -> None:
         "checkout on kafka-1:9092, as User:alice",
         "",
         "yes          login (kafka-python)  logged in",
-        "no           login (confluent-kafka)  wrong password; it would tell what "
+        "no           login (confluent-kafka)  wrong password; it would show what "
         "login (confluent-kafka) adds",
-        "no           probe  no READ on the group; it would tell what probe adds",
-        "no           twin  no READ either; it would tell what twin adds",
-        "cannot tell  offsets topic  the broker does not tell; it would tell what "
+        "no           probe  no READ on the group; it would show what probe adds",
+        "no           twin  no READ either; it would show what twin adds",
+        "cannot tell  offsets topic  the broker does not tell; it would show what "
         "offsets topic adds",
         "",
         "to get what is missing, an administrator runs:",

@@ -125,7 +125,7 @@ def test_a_log_without_a_join_says_what_to_do(folder: Path, group: Make, capsys:
     saved = files.save_snapshot(group(), folder)
     (folder / "quiet.log").write_text("nothing here\n")
     snapshot_for(None, saved, files=EvidenceFiles(request_log=[folder / "quiet.log"]))
-    assert "a stable group sends none" in capsys.readouterr().err
+    assert "A stable group sends none" in capsys.readouterr().err
 
 
 def test_a_client_log_and_an_inventory_are_read(folder: Path, group: Make) -> None:

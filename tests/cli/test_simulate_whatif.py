@@ -175,10 +175,10 @@ def test_a_leader_that_takes_long_is_foretold(group: Make) -> None:
     snapshot = group(members=mixed, topics=topics)
     text = render(simulate_view(simulate(snapshot, "sticky"), "test", "rebal"), width=400)
     assert "leader       the leader may compute for 12 s to 104 s at each rebalance" in text
-    assert "thrown out" not in text
+    assert "evicted" not in text
     near = simulate(snapshot, "sticky", rebalance_timeout=60)
     text = render(simulate_view(near, "test", "rebal"), width=400)
-    assert "members are thrown out after 60 s (max.poll.interval.ms)" in text
+    assert "members are evicted after 60 s (max.poll.interval.ms)" in text
     assert "slow leader" in render(compare_view([near, near], "test", "rebal"), width=200)
     assert "may compute" not in render(
         simulate_view(simulate(snapshot, "range"), "test", "rebal"), width=400

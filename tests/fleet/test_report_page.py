@@ -148,7 +148,7 @@ def test_the_time_line_shows_rebalances_lists_and_refusals(folder: Path) -> None
     assert done == len(half.history.rebalances)
     assert svg.count('<rect class="both"') == 3
     assert svg.count('<rect class="eager"') == 8
-    assert "refused ×12: [cooperative-sticky]" in svg
+    assert "rejected ×12: [cooperative-sticky]" in svg
     assert "Nov 19 09:00Z" in svg
     assert "Nov 20 09:00Z" in svg
     loop = next(group for name, group in groups.items() if "crash-loop" in name)

@@ -59,7 +59,7 @@ def test_one_group_is_shown_with_its_whole_history(small_scan: Path, capsys: Sai
     text = "\n".join(lines)
     assert "rebalance-rate-per-hour" in text
     assert "failed-rebalance-total" in text
-    assert "[cooperative-sticky] REFUSED ×12" in text
+    assert "[cooperative-sticky] REJECTED ×12" in text
     assert "[cooperative-sticky, range]" in text
     assert "RB102" in text
     generations = [r["generation"] for r in fleet(20)["rebalances"] if r["group_id"] == name]
@@ -73,7 +73,7 @@ def test_a_refusal_counts_as_often_as_it_was(small_scan: Path, capsys: Said) -> 
     text = " ".join(" ".join(lines).split())
     assert "RB904 in the way of step 2:" in text
     assert "was rejected 12 times (INCONSISTENT_GROUP_PROTOCOL) with [cooperative-sticky]" in text
-    assert "REFUSED ×12" in text
+    assert "REJECTED ×12" in text
 
 
 def test_rules_of_a_later_step_are_told_too(small_scan: Path, capsys: Said) -> None:
@@ -114,7 +114,7 @@ def test_records_that_could_not_be_read_are_said(tmp_path: Path, capsys: Said) -
     rows = fleet(20)
     rows["errors"] = [{"source": "a.jsonl", "error": "cut off", "offset": n} for n in range(3)]
     folder = write_tables(tmp_path, rows)
-    said = "3 records could not be read, and what they say is missing"
+    said = "3 records could not be read, and their evidence is missing"
     assert said in report_lines(folder, capsys)[1]
     for form in ("markdown", "html"):
         assert said in "\n".join(report_lines(folder, capsys, "-o", form))
@@ -131,7 +131,7 @@ def test_rates_of_a_short_history_are_said_to_be_extrapolated(tmp_path: Path, ca
 
 def test_what_the_log_cleaner_took_between_scans_is_said(tmp_path: Path, capsys: Said) -> None:
     folder = write_tables(tmp_path, fleet(20), breaks={3: (7,), 9: (1, 5)})
-    said = "of 2 partitions the log cleaner took records away between two scans"
+    said = "of 2 partitions the log cleaner removed records between two scans"
     for form in ("text", "markdown", "html"):
         assert said in "\n".join(report_lines(folder, capsys, "-o", form))
     body = json.loads("\n".join(report_lines(folder, capsys, "-o", "json")))

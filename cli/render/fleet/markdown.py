@@ -23,7 +23,7 @@ from rebal.planner.rules import rules
 _MOST: Final = 20
 _WORST: Final = (
     *("Group", "Incidents", "Rebalances/h", "Each takes"),
-    *("Failed", "Refused", "Stands still/h"),
+    *("Failed", "Rejected", "Downtime/h"),
 )
 _ALL: Final = (
     *("#", "Verdict", "Group", "Runs", "Path", "Members"),
@@ -32,7 +32,7 @@ _ALL: Final = (
 
 
 def fleet_markdown(report: FleetReport, code: int, now: datetime) -> str:
-    """The whole report. Names from the cluster stand as text: nothing of them is markup."""
+    """Return the whole report. Names from the cluster are escaped: no part of them is markup."""
     return "\n".join(_lines(report, code, now)) + "\n"
 
 
@@ -52,8 +52,9 @@ def _lines(report: FleetReport, code: int, now: datetime) -> Iterator[str]:
         yield from _table(_WORST, map(worst_texts, worst))
     yield from ("", "## All groups, in the order to take them", "")
     yield (
-        "Ready before not proven before blocked; a roll-out that has begun first, then what pays "
-        "for itself soonest. Costs and gains are partition-seconds; `?`: a rule cannot tell; "
+        "Ready before not proven before blocked; roll-outs under way first, then the shortest "
+        "payback. Costs and gains are partition-seconds of downtime; `?` marks a rule that is not "
+        "verified; "
         f"{costs_are(report)}."
     )
     yield ""

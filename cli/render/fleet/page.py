@@ -55,19 +55,19 @@ _COLUMNS: Final = (
     ("Verdict", "", ""),
     ("Group", "", ""),
     ("Runs", "", "rebalance protocol and elected assignor"),
-    ("Path", "", "the way to the goal, and the next step of how many"),
+    ("Path", "", "the path to the goal, and the next step of all"),
     ("Members", "n", ""),
     ("Rebalances/h", "n", "rebalance-rate-per-hour"),
-    ("Stands still/h", "n", "partition-seconds that rebalances stop in an hour"),
-    ("Costs", "n", "partition-seconds that all the steps left cost"),
-    ("Pays in", "n", "after how long the change has given back what it costs"),
-    ("In the way", "", "rules that block; ? where one cannot tell"),
+    ("Downtime/h", "n", "downtime by rebalances, in partition-seconds an hour"),
+    ("Costs", "n", "downtime of all remaining steps, in partition-seconds"),
+    ("Pays in", "n", "the time after which the change has paid for itself"),
+    ("In the way", "", "rules that block; ? marks a rule that is not verified"),
     ("Incidents", "", ""),
 )
 
 
 def fleet_html(report: FleetReport, now: datetime) -> str:
-    """The page."""
+    """Return the page."""
     data = files("rebal.cli") / "data" / "fleet"
     page, style, script = (
         (data / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")
@@ -243,7 +243,7 @@ def _hours(hours: float | None) -> str:
 
 
 def _details(report: FleetReport) -> str:
-    """Each group's part, in the order of the rows: JSON, deflated, in base64."""
+    """Return each group's part, in the order of the rows: JSON, deflated, in base64."""
     found: Sequence[str] = [group_html(group, report) for group in report.groups]
     made = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
     return b64encode(zlib.compress(made.encode(), 6)).decode()

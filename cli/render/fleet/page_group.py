@@ -1,4 +1,4 @@
-"""The part of the page that tells one group: why, what next, its metrics and its history."""
+"""One group's part of the page: its reasons, the next command, metrics and history."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COLUMNS: Final = (
 
 
 def group_html(group: FleetGroup, report: FleetReport) -> str:
-    """The whole part, every text of the cluster escaped."""
+    """Return the whole part, with every text of the cluster escaped."""
     return "".join(_parts(group, report))
 
 

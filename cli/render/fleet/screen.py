@@ -1,4 +1,4 @@
-"""The text of `rebal fleet report`: the answer first, whom to take first, who suffers."""
+"""The text of `rebal fleet report`: the answer, the groups to take first, the groups in trouble."""
 
 from __future__ import annotations
 
@@ -50,15 +50,14 @@ _STYLES: Final = {
 }
 _LABELS: Final = {"blocked by": "bold red", "later step": "red", "cannot tell": "bold yellow"}
 _UNITS: Final = (
-    "costs and gains in partition-seconds: how long partitions stand still, added up; RB901? is a "
-    "rule that cannot tell"
+    "costs and gains are downtime in partition-seconds; RB901? marks a rule that is not verified"
 )
 
 
 def fleet_view(
     report: FleetReport, *, now: datetime, one: str | None = None, wide: bool = False
 ) -> list[RenderableType]:
-    """The report; of the group `one` its whole history. Up to 25 groups (or wide) are all listed.
+    """Return the report, or the history of `one` group. Up to 25 groups (or wide) are all listed.
 
     Times are told as of `now`.
     """
@@ -129,8 +128,8 @@ def _suffering(report: FleetReport) -> Iterator[RenderableType]:
         Column("REBALANCES/H", right=True),
         Column("EACH TAKES", rank=2),
         Column("FAILED", right=True, rank=1),
-        Column("REFUSED", right=True, rank=1),
-        Column("STANDS STILL/H", right=True),
+        Column("REJECTED", right=True, rank=1),
+        Column("DOWNTIME/H", right=True),
     ]
     yield plain_table(columns, map(_worst_row, worst[:MOST]))
 
@@ -146,7 +145,7 @@ def _next(report: FleetReport) -> Iterator[RenderableType]:
     chosen = next(iter(report.to_take), None) or next(
         (group for group in report.groups if group.verdict != GONE), None
     )
-    yield Text("next: one of them, whole; and all of them as a page:", style="bold")
+    yield Text("next: the plan of one group; all groups as a page:", style="bold")
     if chosen is not None:
         yield _plan_of(chosen, report)
     goal = ["--to", report.to] if report.to != "cooperative" else []
@@ -197,7 +196,7 @@ _LISTS: Final = (
 
 
 def group_view(group: FleetGroup, *, now: datetime, wide: bool) -> Iterator[RenderableType]:
-    """Where it stands, its metrics, incidents, rebalances and lists, the newest first."""
+    """Yield its reasons, metrics, incidents, rebalances and assignor lists, the newest first."""
     ready, history = group.readiness, group.history
     rows: list[tuple[str | Text, str | Text]] = []
     if ready is not None:
@@ -217,7 +216,7 @@ def group_view(group: FleetGroup, *, now: datetime, wide: bool) -> Iterator[Rend
             for one in ready.missing
         ]
     metrics = " · ".join(f"{name} {value}" for name, value in metrics_text(group))
-    rows.append(("metrics", metrics or "no rebalance was seen"))
+    rows.append(("metrics", metrics or "the scan saw no rebalance"))
     for one in history.incidents:
         at = moment(one.started_at)
         since = f" since {when(at, now)}" if at else ""
@@ -232,7 +231,7 @@ def group_view(group: FleetGroup, *, now: datetime, wide: bool) -> Iterator[Rend
 
 
 def plain_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> FittingTable:
-    """A table of which no cell has a line break, or anything else that a terminal obeys."""
+    """Return a table whose cells hold no line break and no control character."""
     return FittingTable(columns, ([_plain(cell) for cell in row] for row in rows))
 
 
@@ -280,7 +279,7 @@ def _list(one: ListSeen) -> tuple[str | Text, ...]:
         _second(at),
         lasted,
         one.instance_id or one.client_id or one.member_id or "",
-        Text(f"{names} REFUSED{_times(one.times)}", style="red") if one.refused else names,
+        Text(f"{names} REJECTED{_times(one.times)}", style="red") if one.refused else names,
         f"{one.software_name or ''} {one.software_version or ''}".strip(),
         one.evidence or "",
     )

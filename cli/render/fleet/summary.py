@@ -1,4 +1,4 @@
-"""What one `rebal fleet scan` read and made, in sentences."""
+"""The result of one `rebal fleet scan`, in sentences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GROUPED: Final = (
 
 
 def summary_lines(manifest: Manifest, out: Path) -> Iterator[str]:
-    """What was read, what was made of it, and how to go on: a sentence each."""
+    """Yield one sentence each: the records read, the rows written, the next command."""
     if manifest.read:
         yield (
             f"{manifest.read:,} records of __consumer_offsets: {_kinds(manifest.records)}"
@@ -55,5 +55,5 @@ def _kinds(records: Mapping[str, int]) -> str:
 
 
 def _others(counts: Mapping[str, int]) -> str:
-    """`, 12 control records`: what else was counted."""
+    """Return the other counts, such as `, 12 control records`."""
     return "".join(f", {amount:,} {name}" for name, amount in counts.items() if amount)

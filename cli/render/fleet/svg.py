@@ -1,4 +1,4 @@
-"""One group's time line as an inline SVG: rebalances, what was elected, who sent which list.
+"""One group's time line as an inline SVG: rebalances, elected assignors, clients' assignor lists.
 
 Time runs from left to right over what the scan saw. Colours say EAGER, both, COOPERATIVE or other;
 the texts in the bars say the same, so that nothing is told by colour alone. All is presentation
@@ -49,14 +49,14 @@ class _Scale(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """What one client (or static member) sent over time, the oldest first."""
+    """The assignor lists of one client (or static member), the oldest first."""
 
     label: str
     lists: tuple[ListSeen, ...]
 
 
 def timeline(history: GroupHistory) -> str:
-    """The group's time line; empty where nothing with a time was seen."""
+    """Return the group's time line; empty where the history has no time."""
     scale = _scale(history)
     if scale is None:
         return ""
@@ -84,7 +84,7 @@ def timeline(history: GroupHistory) -> str:
 
 
 def kind_of(names: Sequence[str]) -> str:
-    """The class of a list: `eager`, `coop`, `both` or `other`."""
+    """Return the class of an assignor list: `eager`, `coop`, `both` or `other`."""
     said = {cooperative(name) for name in names}
     if said == {Tri.YES}:
         return "coop"
@@ -94,7 +94,7 @@ def kind_of(names: Sequence[str]) -> str:
 
 
 def lanes_of(lists: Sequence[ListSeen]) -> tuple[list[Lane], str]:
-    """The lanes to draw, those that tell most first, and a line for those that are left out."""
+    """Return the lanes to draw, those with most changes first, and a line for the others."""
     by_client: dict[str, list[ListSeen]] = {}
     for one in lists:
         if one.refused:
@@ -122,7 +122,7 @@ def _scale(history: GroupHistory) -> _Scale | None:
 
 
 def _bars(found: Sequence[Rebalance], scale: _Scale) -> Iterator[str]:
-    """A bar a rebalance, as high as it took long: three paths, however many there are."""
+    """Draw one bar for each rebalance, its height the duration: three paths in all."""
     newest = found[-MOST_REBALANCES:]
     more = f" (newest {len(newest)})" if len(newest) < len(found) else ""
     yield f'<text x="0" y="30">{len(found)} rebalances{more}</text>'
@@ -144,7 +144,7 @@ def _bars(found: Sequence[Rebalance], scale: _Scale) -> Iterator[str]:
 
 
 def _elected(found: Sequence[Rebalance], scale: _Scale, y: int) -> Iterator[str]:
-    """A bar for as long as one assignor was elected."""
+    """Draw one bar for each time span of an elected assignor."""
     runs: list[tuple[str, str, int]] = []
     for one in found:
         said = one.assignor or "", one.protocol or ""
@@ -173,13 +173,13 @@ def _lane(lane: Lane, gone: Mapping[str, int], scale: _Scale, y: int) -> Iterato
 
 
 def _refused(one: ListSeen, scale: _Scale, y: int) -> Iterator[str]:
-    """A cross where a join was refused, and which list it had."""
+    """Draw a cross where a join was rejected, with its assignor list."""
     label = one.instance_id or one.client_id or "a member"
     yield f'<text x="0" y="{y + 14}">{_cut(label, _LEFT - 8)}</text>'
     if one.at is None:
         return
     x, times = scale.x(one.at), f" ×{one.times}" if (one.times or 0) > 1 else ""
-    said = f"refused{times}: [{', '.join(one.assignors or ())}]"
+    said = f"rejected{times}: [{', '.join(one.assignors or ())}]"
     yield f'<path class="no" d="M{x - 5:.0f} {y + 4}l10 10m0 -10l-10 10"/>'
     end = _WIDTH - x - 12 < len(said) * _CHAR
     where = f'x="{x - 9:.0f}" text-anchor="end"' if end else f'x="{x + 9:.0f}"'

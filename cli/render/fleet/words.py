@@ -21,16 +21,16 @@ RULE_HEADINGS: Final = {
     "later step": "In the way of a later step",
     "cannot tell": "Cannot tell",
 }
-"""What rules do to groups, in the order in which it is told, and the heading of it."""
+"""Effects of rules on groups, in the order of the report, and their headings."""
 
 
 def text(said: str) -> str:
-    """`said` as text in HTML or SVG: what a terminal or a browser would obey is written out."""
+    """Return `said` escaped for HTML and SVG, control characters included."""
     return quoted(escape(said))
 
 
 def row_texts(group: FleetGroup) -> tuple[str, ...]:
-    """Place, verdict, group, runs, path, members, costs, saves, pays in, and what is in the way."""
+    """Return place, verdict, group, runs, path, members, cost, savings, payback and obstacles."""
     ready = group.readiness
     place = saves = pays_in = ""
     if ready is not None:
@@ -45,7 +45,7 @@ def row_texts(group: FleetGroup) -> tuple[str, ...]:
 
 
 def worst_texts(group: FleetGroup) -> tuple[str, ...]:
-    """Group, incidents, rebalances an hour, each takes, failed, refused, stands still an hour."""
+    """Return group, incidents, rebalances/h, duration, failed, rejected joins and downtime/h."""
     metrics = group.history.metrics
     return (
         group.group_id,
@@ -59,16 +59,16 @@ def worst_texts(group: FleetGroup) -> tuple[str, ...]:
 
 
 def verdicts_text(report: FleetReport) -> str:
-    """`12 groups: 4 ready, 2 blocked, 6 done`."""
+    """Return `12 groups: 4 ready, 2 blocked, 6 done`."""
     said = ", ".join(f"{number:,} {verdict}" for verdict, number in report.counts.items())
     return f"{count(len(report.groups), 'group')}: {said}" if said else "no group"
 
 
 def age_text(report: FleetReport, now: datetime) -> str:
-    """How far the scan's history reaches, and how long ago it ended."""
+    """Return the span of the scan's history and its age."""
     until, since = report.manifest.observed_until, report.manifest.observed_from
     if until is None:
-        return "what the scan read has no time: how old it is cannot be told"
+        return "the scanned records have no time, so their age is not known"
     said = f"as seen until {until.astimezone(UTC):%Y-%m-%d %H:%MZ}, {span_text(now - until)} ago"
     if since is not None:
         said += f"; {span_text(until - since)} of history"
@@ -77,18 +77,18 @@ def age_text(report: FleetReport, now: datetime) -> str:
     if report.manifest.breaks:
         partitions = count(len(report.manifest.breaks), "partition")
         said += (
-            f"; of {partitions} the log cleaner took records away between two scans, and the "
+            f"; of {partitions} the log cleaner removed records between two scans, and the "
             "rebalances in them are not known"
         )
     if report.unread:
         said += (
-            f"; {count(report.unread, 'record')} could not be read, and what they say is missing"
+            f"; {count(report.unread, 'record')} could not be read, and their evidence is missing"
         )
     return said
 
 
 def runs_text(group: FleetGroup) -> str:
-    """`EAGER (range)`; empty where it was deleted."""
+    """Return `EAGER (range)`; empty where the group was deleted."""
     if group.readiness is None:
         return ""
     plan = group.readiness.plan
@@ -97,7 +97,7 @@ def runs_text(group: FleetGroup) -> str:
 
 
 def path_text(group: FleetGroup) -> str:
-    """`two bounces`; what is left to do where a roll-out has begun."""
+    """Return the path, with the next step and the number of steps."""
     if group.readiness is None:
         return ""
     plan = group.readiness.plan
@@ -108,7 +108,7 @@ def path_text(group: FleetGroup) -> str:
 
 
 def number_text(value: float | None) -> str:
-    """Three digits are enough to compare: `0.04`, `3.5`, `120`, `12,000`; `·` where not known."""
+    """Return about three digits: `0.04`, `3.5`, `120`, `12,000`; `·` where not known."""
     if value is None:
         return "·"
     if value == round(value) or value >= 10:
@@ -117,7 +117,7 @@ def number_text(value: float | None) -> str:
 
 
 def cost_text(group: FleetGroup) -> str:
-    """Partition-seconds of all steps left, or `12 task-s`; `~12`: estimated; or nothing."""
+    """Return the cost of the remaining steps: `12`, `12 task-s`, `~12` (estimated) or nothing."""
     outlay = group.readiness.outlay if group.readiness is not None else None
     if outlay is None:
         return ""
@@ -126,23 +126,23 @@ def cost_text(group: FleetGroup) -> str:
 
 
 def costs_are(report: FleetReport) -> str:
-    """Whose costs the report tells: the plans' own, but for those that are estimated."""
+    """Return a note on the costs: rehearsed for each plan, or estimated for some."""
     number = report.estimated
     if not number:
         return "costs are those of each group's own plan"
     return (
         f"costs are those of each group's own plan, but of {count(number, 'group')} only "
-        "estimated (~), for rehearsing all takes longer: --rehearse-all"
+        "estimated (~), because rehearsing all takes longer: --rehearse-all"
     )
 
 
 def hours_text(hours: float) -> str:
-    """After how long a change has paid for itself."""
+    """Return the time after which a change has paid for itself."""
     return span_text(timedelta(hours=hours))
 
 
 def latency_text(group: FleetGroup) -> str:
-    """`1.2 s, at most 9 s`: a group's rebalances, on average and the longest."""
+    """Return the average and the longest rebalance: `1.2 s, at most 9 s`."""
     metrics = group.history.metrics
     average, longest = metrics["rebalance-latency-avg"], metrics["rebalance-latency-max"]
     if average is None or longest is None:
@@ -151,13 +151,13 @@ def latency_text(group: FleetGroup) -> str:
 
 
 def plan_command(group: FleetGroup, report: FleetReport) -> str:
-    """The command that shows the group's whole plan, to paste."""
+    """Return the command that shows the group's whole plan."""
     words = ["rebal", "plan-upgrade", group.group_id, "--evidence", report.folder]
     return command_line([*words, *(["--to", report.to] if report.to != "cooperative" else [])])
 
 
 def hindrance_text(group: FleetGroup) -> str:
-    """What stands in the way: `RB104 · step 2: RB102, RB901?`; `?` is a rule that cannot tell.
+    """Return the blocking rules: `RB104 · step 2: RB102, RB901?`; `?` marks one not verified.
 
     What is no rule's is told by the summary of the group's plan alone.
     """
@@ -180,7 +180,7 @@ def hindrance_text(group: FleetGroup) -> str:
 
 
 def metrics_text(group: FleetGroup) -> list[tuple[str, str]]:
-    """The metrics that could be seen, by Kafka's names, each with its unit."""
+    """Return the known metrics by Kafka's names, each with its unit."""
     units = {"rebalance-latency": " ms", "last-rebalance": " s"}
     return [
         (name, number_text(value) + units.get("-".join(name.split("-")[:2]), ""))
@@ -190,13 +190,13 @@ def metrics_text(group: FleetGroup) -> list[tuple[str, str]]:
 
 
 def troubles_text(group: FleetGroup) -> str:
-    """The kinds of its incidents, each with how often."""
+    """Return the kinds of its incidents, each with its count."""
     found = Counter(one.kind for one in group.history.incidents)
     return ", ".join(f"{kind} ×{n}" if n > 1 else kind for kind, n in found.items())
 
 
 def rules_met(groups: Iterable[FleetGroup]) -> Mapping[str, Mapping[str, int]]:
-    """What rules do → rule → in how many groups, the most first; what none does is left out."""
+    """Return effect → rule → number of groups, the most first; empty effects are left out."""
     found: dict[str, Counter[str]] = {label: Counter() for label in RULE_HEADINGS}
     for ready in (group.readiness for group in groups):
         if ready is not None:

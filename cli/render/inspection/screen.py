@@ -58,7 +58,7 @@ _NAMES: Final = 28
 def inspect_view(
     report: Report, next_command: str, *, now: datetime | None = None, wide: bool = False
 ) -> list[RenderableType]:
-    """The screen of one group. `next_command` is what to type next, ready to paste.
+    """Return the screen of one group. `next_command` is the command to type next.
 
     Times are told as of `now` (default: when the group was captured, so: it was just read).
     `wide` shows every member on a line of its own, with its partitions, and every finding's fix.
@@ -108,7 +108,7 @@ def _state(report: Report) -> Text:
 
 
 def _captured(snapshot: GroupSnapshot, now: datetime) -> Iterator[tuple[Text, Text]]:
-    """When and by what, for a snapshot that is not of this minute."""
+    """Yield the time and the tool of a capture that is older than a minute."""
     at = when(snapshot.captured_at, now)
     if at != "just now":
         by = f" by {snapshot.captured_by}" if snapshot.captured_by else ""
@@ -164,7 +164,7 @@ def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
 
 
 def _stopped(report: Report) -> int:
-    """How many partitions the members that are known to run EAGER own."""
+    """Return the number of partitions owned by members that run EAGER."""
     return sum(
         partition_count(member.assignment)
         for member in report.snapshot.members
@@ -173,7 +173,7 @@ def _stopped(report: Report) -> int:
 
 
 def _supports(report: Report, now: datetime) -> Iterator[tuple[str, Text, str]]:
-    """One line an assignor: who supports it, and from where that is known."""
+    """Yield one line for each assignor: its support and the source of that."""
     snapshot = report.snapshot
     probe = snapshot.probe
     answers = {answer.assignor: answer for answer in (probe.answers if probe else ())}
@@ -221,7 +221,7 @@ def _worthless(snapshot: GroupSnapshot) -> str:
 
 
 def _aligned(told: Iterable[tuple[str, Text, str]]) -> Iterator[tuple[str, Text]]:
-    """Name, verdict and source in columns that may still fold where the width is short.
+    """Yield name, verdict and source in columns that may fold on a narrow terminal.
 
     Names of which the same is said share a line; cooperative-sticky keeps its own.
     """
@@ -246,7 +246,7 @@ def _aligned(told: Iterable[tuple[str, Text, str]]) -> Iterator[tuple[str, Text]
 
 
 def _said(report: Report, now: datetime, wide: bool) -> Iterator[tuple[str | Text, Text]]:
-    """Findings, the gravest first, then what could not be bound or read."""
+    """Yield findings, the most severe first, then contradictions and unmatched evidence."""
     asks: list[Finding] = []
     for finding in report.findings:
         if finding.severity is Severity.ASK and not wide:
@@ -279,7 +279,7 @@ def _said(report: Report, now: datetime, wide: bool) -> Iterator[tuple[str | Tex
 
 
 def _matters(found: Unmatched, snapshot: GroupSnapshot) -> bool:
-    """Joins of members that have left say nothing once every list is known; files always do."""
+    """Return whether unmatched evidence matters: a join does not once every list is exact."""
     return found.evidence.source is Source.CONFIG_FILE or not all(
         member.assignors.knowledge is Knowledge.EXACT for member in snapshot.members
     )
@@ -337,7 +337,7 @@ class _Row(Record, frozen=True, kw_only=True):
 
 
 def members_table(report: Report, now: datetime, *, wide: bool = False) -> RenderableType:
-    """The table of `report`'s members; times are told as of `now`."""
+    """Return the table of the report's members; ages are relative to `now`."""
     rows = list(_rows(report, now))
     show_runs = wide or report.runs is RebalanceProtocol.MIXED
     columns = [

@@ -27,7 +27,7 @@ _PLACE: Final = re.compile(r"^( *)([^ ].*): (-46[0-9]{17})(?=,?$)", re.MULTILINE
 def simulate_text(
     found: GroupSnapshot, made: Sequence[Simulation], changes: Changes, code: int, form: str
 ) -> Iterator[str]:
-    """The envelope of one simulation, or of several with what they have in common, in `form`."""
+    """Yield the envelope of one simulation, or of several with their common fields."""
     places = _Places(form)
     text = output.envelope("simulate", _body(found, made, changes), code, form, places.keep)
     return places.fill(text)
@@ -47,7 +47,7 @@ def _body(found: GroupSnapshot, made: Sequence[Simulation], changes: Changes) ->
 
 
 class _Places:
-    """What stands for each `Share` in the document, and what it is in the end."""
+    """Placeholders in the document, and the `Share` that each of them stands for."""
 
     def __init__(self, form: str) -> None:
         self._json = form == "json"
@@ -55,14 +55,14 @@ class _Places:
         self._writers: dict[str, Writer] = {}
 
     def keep(self, value: object) -> object:
-        """msgspec's hook: a number where a member's partitions will be."""
+        """Return a placeholder number for a member's partitions (msgspec's hook)."""
         if isinstance(value, Share):
             self._shares.append(value)
             return _FIRST + len(self._shares) - 1
         return enc_hook(value)
 
     def fill(self, text: str) -> Iterator[str]:
-        """`text`, in pieces, with everything in its place."""
+        """Yield `text` in pieces, with each placeholder replaced."""
         done = 0
         for match in _PLACE.finditer(text):
             indent = match[1]
@@ -72,7 +72,7 @@ class _Places:
         yield text[done:]
 
     def _written(self, share: Share, indent: str) -> str:
-        """From the colon on."""
+        """Return a share as text, from the colon on."""
         writer = self._writers.get(indent)
         if writer is None:
             writer = self._writers[indent] = self._writer(f"\n{indent}  ")

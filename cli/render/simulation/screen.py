@@ -37,7 +37,7 @@ _MOST_CELLS: Final = 600
 def simulate_view(
     simulation: Simulation, source: str, next_command: str, *, wide: bool = False
 ) -> list[RenderableType | Lines]:
-    """The screen of one simulation; `source` says where the group was read, and when.
+    """Return the screen of one simulation; `source` says where and when the group was read.
 
     `wide` shows every member on a line of its own, then each one's partitions, and the balance of
     each topic.
@@ -169,7 +169,7 @@ def _warnings(simulation: Simulation) -> Iterator[tuple[str | Text, str]]:
         )
         if leader.near_timeout:
             said += (
-                f"; members are thrown out after {_seconds(leader.rebalance_timeout)} "
+                f"; members are evicted after {_seconds(leader.rebalance_timeout)} "
                 "(max.poll.interval.ms): raise it, or make the subscriptions equal"
             )
         yield Text("leader", style="bold red" if leader.near_timeout else ""), said
@@ -227,7 +227,7 @@ def _members(simulation: Simulation, wide: bool) -> Iterator[RenderableType]:
 
 
 def _strips(shifts: Sequence[MemberShift], scale: int) -> Iterator[tuple[str, str]]:
-    """One cell a member, as high as it has partitions, by name; a dot has none.
+    """Yield one cell for each member, its height the number of partitions; a dot is none.
 
     Of very many members several share a cell, which shows the fullest of them.
     """
@@ -252,7 +252,7 @@ def _strips(shifts: Sequence[MemberShift], scale: int) -> Iterator[tuple[str, st
 
 
 def _folded(shifts: Sequence[MemberShift]) -> tuple[list[tuple[str, MemberShift]], int]:
-    """One row for a member, or for several with equal counts in a large group; and what is left."""
+    """Return a row for each member, or for several with equal counts, and the number left out."""
     if len(shifts) < _FOLD_FROM:
         return [(shift.name, shift) for shift in shifts], 0
     alike: dict[tuple[object, ...], list[MemberShift]] = {}
@@ -283,7 +283,7 @@ def _row(name: str, shift: MemberShift, scale: int) -> list[str | Text]:
 
 
 def _bar(shift: MemberShift, scale: int) -> Text:
-    """Cells in proportion to `scale`; what is there at all gets at least one."""
+    """Return a bar in proportion to `scale`; a count above 0 gets at least one cell."""
     size = min(_BAR, scale)
 
     def cells(number: int) -> int:
@@ -323,12 +323,12 @@ def _assumed(simulation: Simulation, next_command: str) -> Iterator[tuple[Text, 
 
 
 def range_text(low: int, high: int) -> str:
-    """`4–8`: the fewest and the most."""
+    """Return the fewest and the most: `4–8`."""
     return f"{low:,}–{high:,}"
 
 
 def apart(simulation: Simulation, *, then: bool) -> int:
-    """Over all topics, the most by which two of a topic's subscribers differ in it."""
+    """Return the largest difference between two subscribers of one topic, over all topics."""
     spreads = [topic.balance for topic in simulation.topics]
     if then:
         return max((one.then_max - one.then_min for one in spreads), default=0)
@@ -336,7 +336,7 @@ def apart(simulation: Simulation, *, then: bool) -> int:
 
 
 def verdict(simulation: Simulation) -> Text:
-    """What is wrong with it, in a word or two; empty when nothing is."""
+    """Return a simulation's problem in a word or two; empty without one."""
     if simulation.violations:
         return Text("breaks its contract", "bold red")
     if not simulation.stable:
@@ -349,7 +349,7 @@ def verdict(simulation: Simulation) -> Text:
 def compare_view(
     simulations: Sequence[Simulation], source: str, next_command: str
 ) -> list[RenderableType]:
-    """One row an assignor, in the order asked for; `source` says where the group was read."""
+    """Return one row for each assignor, in order; `source` says where the group was read."""
     first = simulations[0]
     columns = [
         Column("ASSIGNOR"),
@@ -415,7 +415,7 @@ def _legend(simulations: Sequence[Simulation], next_command: str) -> Iterator[tu
 
 
 def _own(note: str, one: Simulation) -> bool:
-    """A note about this assignor alone, which the row says already."""
+    """Return whether the note concerns this assignor alone; its row says the same."""
     return note.startswith(f"every member runs {one.assignor}")
 
 
@@ -426,7 +426,7 @@ _WHEN: Final = 7
 
 
 def round_lines(simulation: Simulation) -> Iterator[str]:
-    """Of each round, what each member gives up and gets."""
+    """Yield each member's revoked and assigned partitions, round by round."""
     named = {shift.member_id: shift.name for shift in simulation.members}
     write = _writer()
     for made in simulation.rounds:
@@ -440,7 +440,7 @@ def round_lines(simulation: Simulation) -> Iterator[str]:
 
 
 def owned_lines(simulation: Simulation) -> Iterator[str]:
-    """Of each member what it owns now and then; the lines may be very long."""
+    """Yield each member's partitions now and afterwards; the lines may be very long."""
     write = _writer()
     shifts = by_name(simulation)
     width = max(map(cell_len, (_MEMBER, *(shift.name for shift in shifts)))) + GAP
@@ -464,12 +464,12 @@ def _writer() -> Writer:
 
 
 def _joined(words: Sequence[str]) -> str:
-    """`orders 0-3,7 · payments 1`."""
+    """Return `orders 0-3,7 · payments 1`."""
     return "".join(words)[3:]
 
 
 def by_name(simulation: Simulation) -> list[MemberShift]:
-    """The members as people sort their names: `pod-2` before `pod-10`."""
+    """Return the members in natural order: `pod-2` before `pod-10`."""
     return sorted(simulation.members, key=lambda shift: (_natural(shift.name), shift.member_id))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def workers_view(made: WorkersSimulation, source: str, next_command: str) -> list[RenderableType]:
-    """Each protocol at each pace; `source` says where the group was read."""
+    """Return a row for each protocol and pace; `source` says where the group was read."""
     head = Text.assemble(
         (made.group_id, "bold"),
         f" ({source}): {count(made.workers, 'worker')}, {count(made.connectors, 'connector')}, "
