@@ -1,4 +1,4 @@
-"""Client families and assignors: what each can do, by version (groups/data/*.yaml, with sources).
+"""Client families and assignors with their abilities by version (groups/data/*.yaml).
 
 A family is what shares the consumer's group code: every librdkafka binding is `librdkafka`.
 """
@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
-from importlib.resources import files
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
 
-import msgspec
-
+from rebal.groups.data import load_data
 from rebal.groups.model import (
     RebalanceProtocol,
     Record,
@@ -23,7 +21,6 @@ from rebal.groups.model import (
 NEVER: Final = "never"
 UNKNOWN: Final = "unknown"
 _PROOF: Final = {Source.REQUEST_LOG, Source.CLIENT_LOG, Source.OFFSETS_TOPIC, Source.ASSUMED}
-_T = TypeVar("_T")
 _NUMBERS: Final = re.compile(r"\d+(?:\.\d+)*")
 _EMBEDDED: Final = re.compile(r"rdkafka-v?(\d+(?:\.\d+)*)")
 
@@ -107,13 +104,13 @@ class _Assignors(Record, frozen=True, kw_only=True):
 @cache
 def families() -> dict[str, Family]:
     """Return all families by key."""
-    return {family.key: family for family in _load("clients.yaml", _Families).families}
+    return {family.key: family for family in load_data("clients.yaml", _Families).families}
 
 
 @cache
 def assignors() -> dict[str, Assignor]:
     """Return all known assignors by their name on the wire."""
-    return {known.name: known for known in _load("assignors.yaml", _Assignors).assignors}
+    return {known.name: known for known in load_data("assignors.yaml", _Assignors).assignors}
 
 
 def family(key: str | None) -> Family | None:
@@ -272,11 +269,3 @@ def _spellings() -> dict[str, str]:
         made[known.name] = known.name
         made.update(dict.fromkeys(known.spellings, known.name))
     return made
-
-
-def _load(name: str, kind: type[_T]) -> _T:
-    import yaml
-
-    text = files("rebal.groups.data").joinpath(name).read_text(encoding="utf-8")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return msgspec.convert(yaml.load(text, Loader=loader), kind)

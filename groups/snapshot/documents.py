@@ -7,6 +7,7 @@ same text. Partitions are written compactly (`orders: 0-11,14`), bytes as base64
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -216,8 +217,6 @@ def file_stem(group_id: str) -> str:
     if made[:1] in (".", "-"):
         made = f"%{ord(made[0]):02X}{made[1:]}"
     if len(made) > 180:
-        import hashlib
-
         digest = hashlib.sha256(group_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         made = f"{made[:160]}%~{digest}"
     return made or "%"

@@ -12,12 +12,11 @@ import struct
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property
-from importlib.resources import files
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
-import yaml
 
+from rebal.groups.data import load_data
 from rebal.groups.errors import WireError
 
 Read = Callable[["Cursor", str], Any]
@@ -267,9 +266,7 @@ def schema(name: str) -> Schema:
 
 @cache
 def _schemas() -> dict[str, Schema]:
-    text = files("rebal.groups.data").joinpath("messages.yaml").read_text(encoding="utf-8")
-    loaded = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    return msgspec.convert(loaded, dict[str, Schema])
+    return load_data("messages.yaml", dict[str, Schema])
 
 
 @cache
