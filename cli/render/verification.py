@@ -75,7 +75,7 @@ def verdict(standing: Standing) -> str:
 
 
 def changes(before: Standing | None, after: Standing) -> list[str]:
-    """What is new since the look before, a line each; nothing where nothing is."""
+    """Return the changes since the look before, a line each."""
     after = shown(after)
     if before is None:
         first = f"{_where(after)}: {verdict(after)}, {_progress(after)}"
@@ -117,7 +117,7 @@ def _changes(before: Standing, after: Standing) -> Iterator[str]:
 
 
 def _told(standing: Standing) -> dict[str, str]:
-    """What must be known, by what it is: a line each."""
+    """Return dangers and findings by kind or rule, a line each."""
     told = {danger.kind: f"DANGER {danger.message}" for danger in standing.dangers}
     return told | {f.rule: f"{_weight(f)} {_said(f, more)}" for f, more in _spoken(standing)}
 
@@ -261,7 +261,7 @@ def verify_line(standing: Standing, changes: Sequence[str] | None = None) -> str
 
 
 class _Shower:
-    """Remembers the look before, so that only changes are told; a blind look goes on record."""
+    """The memory of the look before: only changes are shown; a blind look is journalled."""
 
     def __init__(self, journal: Journal, plan: Plan) -> None:
         self.before: Standing | None = None
@@ -269,7 +269,7 @@ class _Shower:
         self._plan = plan
 
     def news(self, standing: Standing) -> list[str]:
-        """What has changed since the last look."""
+        """Return the changes since the last look."""
         found = changes(self.before, standing)
         begins = self.before is None or self.before.blind_since is None
         if standing.blind_since is not None and begins:

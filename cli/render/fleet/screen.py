@@ -59,7 +59,7 @@ def fleet_view(
 ) -> list[RenderableType]:
     """Return the report, or the history of `one` group. Up to 25 groups (or wide) are all listed.
 
-    Times are told as of `now`.
+    Ages are relative to `now`.
     """
     view: list[RenderableType] = [
         Text(verdicts_text(report), style="bold"),

@@ -1,7 +1,7 @@
 """One group's time line as an inline SVG: rebalances, elected assignors, clients' assignor lists.
 
 Time runs from left to right over what the scan saw. Colours say EAGER, both, COOPERATIVE or other;
-the texts in the bars say the same, so that nothing is told by colour alone. All is presentation
+the texts in the bars say the same, so that no fact is shown by colour alone. All is presentation
 attributes and classes: the page's style sheet, and nothing else, styles it.
 """
 

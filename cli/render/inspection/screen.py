@@ -60,7 +60,7 @@ def inspect_view(
 ) -> list[RenderableType]:
     """Return the screen of one group. `next_command` is the command to type next.
 
-    Times are told as of `now` (default: when the group was captured, so: it was just read).
+    Ages are relative to `now` (default: when the group was captured, so: it was just read).
     `wide` shows every member on a line of its own, with its partitions, and every finding's fix.
     """
     snapshot = report.snapshot

@@ -56,9 +56,9 @@ Row = tuple[str | Text, "RenderableType"]
 def plan_view(
     plan: Plan, *, now: datetime | None = None, wide: bool = False
 ) -> list[RenderableType]:
-    """The plan as text; `wide` names every member and shows every format of the configuration.
+    """Return the plan as text; `wide` names every member and shows each configuration format.
 
-    Times are told as of `now` (default: when the group was captured, so: it was just read).
+    Ages are relative to `now` (default: when the group was captured, so: it was just read).
     """
     now = now or plan.made_at
     # The configuration keeps its line breaks: its hostile parts were escaped when it was made.
@@ -98,7 +98,7 @@ def is_over(plan: Plan, step: Step) -> bool:
 
 
 def state(plan: Plan, step: Step) -> str:
-    """Where a step stands, in a few words."""
+    """Return the state of a step in a few words."""
     if is_over(plan, step):
         if step.gate.holds is Tri.YES:
             return f"done ({count(len(step.done), 'member')})"
@@ -110,7 +110,7 @@ def state(plan: Plan, step: Step) -> str:
 
 
 def label_of(finding: Finding) -> str:
-    """What a finding is, in a few words."""
+    """Return the label of a finding."""
     if finding.ignored:
         return "ignored"
     if finding.severity is Severity.BLOCK:
@@ -187,12 +187,12 @@ def _after(step: Step) -> Iterator[Row]:
 
 
 def beside(advice: Advice) -> tuple[str, ...]:
-    """What to know while carrying an advice out."""
+    """Return what to watch while an advice is carried out, and its risks."""
     return (*advice.after, *advice.risks)
 
 
 def _paces(cost: Cost) -> Table:
-    """What each pace costs, side by side; narrow enough for 80 columns."""
+    """Return the cost of each pace, side by side; narrow enough for 80 columns."""
     made = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
     head = ("pace", "takes", f"{cost.unit}-s", "rebalances", "at worst")
     made.add_row(*(Text(word, style="dim") for word in head))
