@@ -6,8 +6,17 @@ import shlex
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 
-from rebal.groups.clients import eager_only, families, family, named_families, version_tuple
-from rebal.groups.model import Record, Software, Tri
+from rebal.groups.clients import (
+    assignor_of,
+    assignors,
+    eager_only,
+    families,
+    family,
+    named_families,
+    proven_family,
+    version_tuple,
+)
+from rebal.groups.model import GroupSnapshot, Member, Record, Software, Tri
 
 
 class Able(Record, frozen=True, kw_only=True):
@@ -115,3 +124,41 @@ def cannot_hold(can: Able, assignor: str, elected: str | None) -> bool:
         return False
     now = cooperative(elected)
     return Tri.CANNOT_TELL not in (now, other) and now is not other
+
+
+def custom(assignor: str) -> bool:
+    """Is this the name of an assignor that no client brings."""
+    return assignor not in assignors()
+
+
+def classes_of(snapshot: GroupSnapshot) -> dict[str, str]:
+    """Assignor → its Java class, where a member's own log shows one that is not Kafka's.
+
+    The name may be that of Kafka's own: the text of a plan never swaps a class under one name.
+    """
+    known = [member.assignors for member in snapshot.members if member.assignors.classes]
+    return {
+        name: each
+        for one in known
+        for name, each in zip(one.list, one.classes, strict=True)
+        if custom(name) or assignor_of(each) != name
+    }
+
+
+def kept_partitions(member: Member) -> bool:
+    """It sent owned partitions when it last joined: only who follows COOPERATIVE does."""
+    subscription = member.subscription
+    return subscription is not None and any(
+        len(numbers) for numbers in (subscription.owned_partitions or {}).values()
+    )
+
+
+def runs_cooperative(member: Member) -> bool:
+    """Did this member itself show that it follows COOPERATIVE with all of its list?
+
+    A client that fixes its protocol when it is built runs the highest that ALL of its list
+    supports (KIP-429). It proves nothing of another member, whose class of the same name may be
+    older.
+    """
+    client = family(proven_family(member.software))
+    return client is not None and not client.follows_vote and kept_partitions(member)

@@ -7,38 +7,39 @@ evidence that contradicts itself is `cannot tell`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
-from rebal.groups.classes import borrowed_names, not_by_name
-from rebal.groups.clients import older, proven_family
+from rebal.groups.clients import proven_family
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
-from rebal.groups.model import (
-    GroupSnapshot,
-    GroupState,
-    GroupType,
-    Knowledge,
-    Member,
-    Record,
-    Tri,
-)
-from rebal.planner.admission.memory import memory_of
+from rebal.groups.model import GroupSnapshot, Knowledge, Tri
+from rebal.planner.admission.memory import CoordinatorMemory, memory_of
 from rebal.planner.admission.rejected import still_out
-from rebal.planner.admission.remembered import CoordinatorMemory
 from rebal.planner.clients import (
     able,
     assume_family,
-    candidates,
     cannot_hold,
     cooperative,
+    custom,
+    kept_partitions,
     refuses_mixed,
-    refuted,
+    runs_cooperative,
     without_mixed,
 )
-from rebal.planner.kinds import custom, kept_partitions, runs_cooperative
+from rebal.planner.facts import Facts, GroupFacts, ids, names
 from rebal.planner.rehearsal.costs.cost import Speed
+
+__all__ = [
+    "CONSUMER",
+    "COOPERATIVE",
+    "COOPERATIVE_STICKY",
+    "EAGER",
+    "Context",
+    "Facts",
+    "ids",
+    "names",
+]
 
 COOPERATIVE: Final = "cooperative"
 EAGER: Final = "eager"
@@ -46,42 +47,7 @@ CONSUMER: Final = "consumer"
 COOPERATIVE_STICKY: Final = "cooperative-sticky"
 
 
-class Facts(Record, frozen=True, kw_only=True):
-    """One member: a short name for texts, and its client family (None: not known).
-
-    `family_proven` is False where the family follows from circumstances only (the bytes it sent,
-    its client id), not from its own handshake or log, nor from the user's word. Where those leave
-    several families, `family` is None and `candidates` names them.
-    """
-
-    member: Member
-    name: str
-    family: str | None = None
-    family_proven: bool = False
-    candidates: tuple[str, ...] = ()
-
-    @property
-    def takes_mixed(self) -> Tri:
-        """Does its client take a list of both kinds, whichever of the candidates it is?
-
-        A guess where the family is one: `Context.takes_mixed` is the answer by proof.
-        """
-        keys = (self.family,) if self.family is not None else self.candidates
-        answers = {able(key, self.version).mixed for key in keys}
-        return answers.pop() if len(answers) == 1 else Tri.CANNOT_TELL
-
-    def older_than(self, limit: str) -> Tri:
-        """Is its client older than the version `limit`, by its version or what bounds it?"""
-        software = self.member.software
-        return Tri.CANNOT_TELL if software is None else older(software, limit)
-
-    @property
-    def version(self) -> str | None:
-        """The client's exact version."""
-        return self.member.software.version if self.member.software else None
-
-
-class Context:
+class Context(GroupFacts):
     """One group, a goal, and the members' facts towards it.
 
     `goal` is `cooperative`, `eager` or `consumer`; `target` is the assignor to end on. `families`
@@ -110,98 +76,15 @@ class Context:
         speed: Speed | None = None,
         plan_file: str | None = None,
     ) -> None:
-        self.snapshot = snapshot
-        self.group = snapshot.group
+        super().__init__(snapshot, target=target, families=families, remembers=remembers)
         self.goal = goal
-        self.target = target
         self.planning = planning
         self._expected = expect_members if expect_members is not None else snapshot.expected_members
         self.options = tuple(options)
         self.only_target = only_target
-        self.remembers = remembers
         self._own_classes = own_classes
         self.plan_file = plan_file
         self.speed = (speed or Speed()).at(snapshot.cluster)
-        self._assumed = families or {}
-
-    @cached_property
-    def members(self) -> tuple[Facts, ...]:
-        """All members, by name."""
-        labels = names(self.snapshot.members)
-        made = [self._facts(member, labels[member.member_id]) for member in self.snapshot.members]
-        return tuple(sorted(made, key=lambda facts: (facts.name, facts.member.member_id)))
-
-    def _facts(self, member: Member, name: str) -> Facts:
-        software = member.software
-        family = software.family if software else None
-        proven = proven_family(software) is not None
-        if not proven:
-            assumed = self._assumed.get(member.client_id) or self._assumed.get("*")
-            if assumed:
-                family, proven = assumed, True
-        if family is not None and not proven and refuted(family, self._names_held(member)):
-            family = None
-        left = candidates(software) if family is None and software is not None else ()
-        return Facts(member=member, name=name, family=family, family_proven=proven, candidates=left)
-
-    def _names_held(self, member: Member) -> frozenset[str]:
-        """Return the names of assignors that are proven to be in this member's list."""
-        known, group = member.assignors, self.group
-        exact = known.list if known.knowledge is Knowledge.EXACT else ()
-        elected = group.assignor if group.state is GroupState.STABLE else None
-        probe = self.snapshot.probe
-        asked = {a.assignor for a in probe.answers} if probe is not None else set()
-        common = {elected, *(name for name in asked if self.probed(name) is Tri.YES)} - {None}
-        return frozenset({*exact, *known.at_least, *(str(name) for name in common)})
-
-    @cached_property
-    def borrowed(self) -> frozenset[str]:
-        """Return the names of Kafka's assignors that stand for another class (groups.classes)."""
-        return borrowed_names(self.snapshot)
-
-    def own_class(self, facts: Facts, assignor: str) -> bool:
-        """Return whether this name is, or may be, that of a class which is not Kafka's own."""
-        return not_by_name(facts.member, assignor, self.borrowed)
-
-    @cached_property
-    def classic(self) -> bool:
-        """A classic group of consumers that choose their assignor by `partition.assignment…`."""
-        return (
-            self.group.type in (GroupType.CLASSIC, GroupType.UNKNOWN)
-            and self.group.protocol_type == "consumer"
-            and not self.streams
-        )
-
-    @cached_property
-    def streams(self) -> bool:
-        """A Kafka Streams program over the classic protocol: its assignor is `stream`."""
-        return self.group.protocol_type == "consumer" and (
-            self.group.assignor == "stream"
-            or any("stream" in facts.member.assignors.list for facts in self.members)
-        )
-
-    @cached_property
-    def stable(self) -> bool:
-        """Stable, with members: the only state whose facts a step can start from."""
-        return self.group.state is GroupState.STABLE and bool(self.members)
-
-    @cached_property
-    def elected(self) -> str | None:
-        """The assignor in use: every member's list holds it. None where none is elected now."""
-        return self.group.assignor if self.classic and self.stable else None
-
-    @cached_property
-    def asked(self) -> bool:
-        """Was a broker asked for this snapshot? A scan's tables make one without."""
-        cluster = self.snapshot.cluster
-        return bool(self.group.coordinator or cluster.brokers or cluster.version)
-
-    @cached_property
-    def reloaded(self) -> Tri:
-        """Has the coordinator loaded the group without a rebalance since (kafka-facts: reload)."""
-        coordinator = self.group.coordinator
-        since = coordinator.rebalanced_since_load if coordinator else Tri.CANNOT_TELL
-        return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(since, Tri.CANNOT_TELL)
 
     @cached_property
     def expected(self) -> int | None:
@@ -212,34 +95,17 @@ class Context:
         if self._expected is not None or not self.classic:
             return self._expected
         here = {member.instance_id for member in self.snapshot.members}
-        out = [one for one in still_out(self) if not one.instance_id or one.instance_id not in here]
+        out = [
+            one
+            for one in still_out(self.snapshot)
+            if not one.instance_id or one.instance_id not in here
+        ]
         return len(self.snapshot.members) + len(out) if out else None
 
     @cached_property
     def memory(self) -> CoordinatorMemory:
         """What the coordinator may remember of every member that it counts."""
         return memory_of(self)
-
-    @property
-    def can_probe(self) -> bool:
-        """The group was not probed yet, and may be (kafka-facts: classic, Stable, consumers)."""
-        return self.classic and self.stable and self.snapshot.probe is None
-
-    def probed(self, assignor: str) -> Tri:
-        """The probe: do all lists in the coordinator's memory hold `assignor`, as it stands now.
-
-        A "no" while the coordinator may have been reloaded says nothing of the members: it is
-        `cannot tell` here.
-        """
-        probe = self.snapshot.probe
-        if probe is None or probe.refused:
-            return Tri.CANNOT_TELL
-        answers = {answer.supported for answer in probe.answers if answer.assignor == assignor}
-        if answers == {Tri.YES}:
-            return Tri.YES
-        if answers == {Tri.NO} and self.reloaded is Tri.NO:
-            return Tri.NO
-        return Tri.CANNOT_TELL
 
     def supports(self, facts: Facts, assignor: str) -> Tri:
         """Does the running list of this member hold `assignor`?"""
@@ -423,7 +289,7 @@ class Context:
         word.
         """
         own = proven_family(facts.member.software) is not None
-        if not own and {Tri.YES, Tri.NO} <= set(map(cooperative, self._names_held(facts.member))):
+        if not own and {Tri.YES, Tri.NO} <= set(map(cooperative, self.names_held(facts.member))):
             return Tri.YES
         if facts.family_proven and facts.family is not None:
             return able(facts.family, facts.version).mixed
@@ -512,23 +378,3 @@ class Context:
         labels = [facts.name for facts in found]
         more = len(labels) - most
         return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")
-
-
-def ids(found: Iterable[Facts]) -> tuple[str, ...]:
-    """Their member ids."""
-    return tuple(facts.member.member_id for facts in found)
-
-
-def names(members: Iterable[Member]) -> dict[str, str]:
-    """Member id → a short name: its instance id, its client id, or that and the id's end."""
-    found = tuple(members)
-    often = Counter(member.client_id for member in found)
-    return {
-        member.member_id: member.instance_id
-        or (
-            member.client_id
-            if member.client_id and often[member.client_id] == 1
-            else f"{member.client_id or 'member'} …{member.member_id[-6:]}"
-        )
-        for member in found
-    }

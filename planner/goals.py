@@ -13,9 +13,8 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.protocol import group_protocol, member_protocol
-from rebal.planner.clients import cooperative
+from rebal.planner.clients import cooperative, custom, runs_cooperative
 from rebal.planner.context import CONSUMER, COOPERATIVE, COOPERATIVE_STICKY, EAGER
-from rebal.planner.kinds import custom, runs_cooperative
 
 
 class NotPlannedError(RebalError):

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from rebal.groups.model import GroupState, Knowledge, Member, Tri
 from rebal.planner.admission import wording as text
 from rebal.planner.admission.check import (
-    INCONSISTENT,
     Admission,
     Event,
     Join,
@@ -25,7 +24,7 @@ from rebal.planner.admission.check import (
     admitted,
     restart,
 )
-from rebal.planner.admission.memory import memory_of
+from rebal.planner.admission.memory import INCONSISTENT, memory_of
 from rebal.planner.admission.wording import (
     CONFIRM,
     CUT_OVER,

@@ -33,10 +33,9 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupState, GroupType, Record, Tri
-from rebal.planner.admission.remembered import CoordinatorMemory, Entry, Held
-from rebal.planner.admission.remembered import worlds as worlds_of
+from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory, Entry, Held
+from rebal.planner.admission.memory import worlds as worlds_of
 
-INCONSISTENT: Final = "INCONSISTENT_GROUP_PROTOCOL"
 FULL: Final = "GROUP_MAX_SIZE_REACHED"
 SESSION: Final = "INVALID_SESSION_TIMEOUT"
 FENCED: Final = "FENCED_INSTANCE_ID"

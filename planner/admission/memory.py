@@ -14,7 +14,9 @@ whole lists, so a load does not shorten those. Seen on 4.1.1 and 3.9.1
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 from rebal.groups.clients import assignors
 from rebal.groups.model import (
@@ -23,20 +25,198 @@ from rebal.groups.model import (
     GroupType,
     Knowledge,
     ProbeAnswer,
+    Record,
     Source,
     Tri,
 )
-from rebal.planner.admission.check import INCONSISTENT
-from rebal.planner.admission.remembered import CoordinatorMemory, Entry, Held
 from rebal.planner.clients import able, cannot_hold
+from rebal.planner.facts import Facts, GroupFacts
 
-if TYPE_CHECKING:
-    from rebal.planner.context import Context, Facts
-
+INCONSISTENT: Final = "INCONSISTENT_GROUP_PROTOCOL"
 _BOUNDS: Final = ("group.min.session.timeout.ms", "group.max.session.timeout.ms")
+_Mask: TypeAlias = Callable[[Iterable[str]], int]
+_Met: TypeAlias = tuple[int, int, int]
+_World: TypeAlias = tuple[frozenset[str], frozenset[str]]
 
 
-def memory_of(context: Context, *, rejoined: bool = False) -> CoordinatorMemory:
+class Held(Record, frozen=True, kw_only=True):
+    """One assignor list that the coordinator may remember: the names in it, and those not in it.
+
+    `exact`: it holds no name but `names`.
+    """
+
+    names: frozenset[str] = frozenset()
+    lacks: frozenset[str] = frozenset()
+    exact: bool = False
+
+
+class Entry(Record, frozen=True, kw_only=True):
+    """One member that the coordinator counts, with the lists it may remember of it, one of which
+    is true. `name` is for texts. A dynamic member has no `instance_id`.
+
+    `whole` is the list that the member sends when it joins again, where the coordinator may
+    remember less of it (a load); None: it sends what is remembered.
+    """
+
+    member_id: str
+    lists: tuple[Held, ...]
+    whole: Held | None = None
+    instance_id: str | None = None
+    name: str = ""
+
+
+class CoordinatorMemory(Record, frozen=True, kw_only=True):
+    """The coordinator's memory of one group, as far as the evidence tells.
+
+    `cases` are histories of which one is true (the lists as the members sent them; the lists as a
+    coordinator load left them): the entries of a case may each take any of their lists. A KIP-848
+    group's entries are its classic members; `others` counts its other members. `in_all` are
+    assignors that every list holds (elected, or a probe's yes), `not_in_all` those that some list
+    lacks (a probe's no), `rejected` the lists whose joins this very memory has rejected.
+
+    `max_size` is group.max.size (KIP-848: group.consumer.max.size), `session_ms` the bounds of
+    session.timeout.ms; None where not read. `room` is how many more members are known to fit: a
+    probe that was answered shows one, and who was a member before found room.
+    `left` are entries that left after the look, `came` those that have joined since; `settled`: a
+    rebalance has completed since; `emptied` says that nobody was left
+    in between.
+    """
+
+    state: GroupState = GroupState.STABLE
+    type: GroupType = GroupType.CLASSIC
+    protocol_type: str | None = "consumer"
+    elected: str | None = None
+    cases: tuple[tuple[Entry, ...], ...] = ((),)
+    others: int = 0
+    in_all: frozenset[str] = frozenset()
+    not_in_all: frozenset[str] = frozenset()
+    rejected: tuple[frozenset[str], ...] = ()
+    max_size: int | None = None
+    room: int = 0
+    session_ms: tuple[int, int] | None = None
+    left: frozenset[str] = frozenset()
+    came: tuple[Entry, ...] = ()
+    settled: bool = False
+    emptied: bool = False
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Return the entries that are counted, in any case."""
+        return (*(e for e in self.cases[0] if e.member_id not in self.left), *self.came)
+
+    @property
+    def size(self) -> int:
+        """Return the number of members that the coordinator counts."""
+        return len(self.entries) + self.others
+
+    @property
+    def empty(self) -> bool:
+        """Return whether nobody is counted: the group is Empty when the last leave is through."""
+        return self.size == 0
+
+
+def worlds(memory: CoordinatorMemory, names: Sequence[str]) -> frozenset[_World] | None:
+    """The distinct pairs of the joiner's assignors that all lists hold: least and most, a world.
+
+    The least is of the lists as they are remembered. Once a member has left or joined, the others
+    may have joined again, each with its whole list: the most is of those. Lists are sets of bits,
+    one a name that matters. The evidence speaks of the lists of the look, so their meeting is
+    carried beside those of the members still counted. None: no world fits the evidence.
+    """
+    said = {*memory.in_all, *memory.not_in_all, *(n for each in memory.rejected for n in each)}
+    bit = {name: 1 << n for n, name in enumerate(sorted({*names, *said}))}
+    full = (1 << len(bit)) - 1
+
+    def mask(found: Iterable[str]) -> int:
+        return sum(bit[name] for name in set(found) if name in bit)
+
+    must, never = mask(memory.in_all), [mask({name}) for name in memory.not_in_all]
+    never += [mask(each) for each in memory.rejected]
+    left: set[_Met] = set()
+    for case in memory.cases:
+        choices = [
+            frozenset(
+                (look, full, full) if entry.member_id in memory.left else (look, least, most)
+                for look, least, most in _choices(memory, entry, mask, full, must)
+            )
+            for entry in case
+        ]
+        # In every fitting world each list of the look holds what `in_all` names.
+        for whole, least, most in _meet({(full, full, full)}, choices):
+            fits = whole & must == must and not any(whole & each for each in never)
+            if fits or not case:
+                left.add((full, least, most))
+    if not left:
+        return None
+    came = [
+        frozenset((full, one, one) for held in entry.lists for one in _options(held, mask, full, 0))
+        for entry in memory.came
+    ]
+    mine = mask(names)
+
+    def named(found: int) -> frozenset[str]:
+        return frozenset(name for name in names if bit[name] & found & mine)
+
+    return frozenset((named(least), named(most)) for _, least, most in _meet(left, came))
+
+
+def _meet(met: set[_Met], choices: Iterable[frozenset[_Met]]) -> set[_Met]:
+    """All intersections of one of `met` with one choice of each entry.
+
+    Entries with the same choices are the same to it: it goes on until nothing is new.
+    """
+    for options, count in Counter(choices).items():
+        for _ in range(count):
+            more = {(a & x, b & y, c & z) for a, b, c in met for x, y, z in options}
+            if more == met:
+                break
+            met = more
+    return met
+
+
+def _choices(
+    memory: CoordinatorMemory, entry: Entry, mask: _Mask, full: int, must: int
+) -> Iterator[_Met]:
+    """Each list that may be remembered of an entry at the look, with the least and the most that
+    it may be once others have come or left. In a completed rebalance a dynamic member has joined
+    again, and a static one may have been down."""
+    again = bool(memory.left or memory.came)
+    for held in entry.lists:
+        for look in _options(held, mask, full, must):
+            if entry.whole is None or entry.whole == held or not again:
+                yield look, look, look
+                continue
+            for whole in _options(entry.whole, mask, full, must):
+                if whole & look != look:
+                    continue
+                if not memory.settled:
+                    yield look, look, whole
+                    continue
+                yield look, whole, whole
+                if entry.instance_id is not None:
+                    yield look, look, look
+
+
+def _options(held: Held, mask: _Mask, full: int, must: int) -> Iterator[int]:
+    """Each set of names, of those that matter, that this list can be."""
+    base = mask(held.names)
+    if held.exact:
+        if base & must == must:
+            yield base
+        return
+    base |= must
+    if base & mask(held.lacks):
+        return
+    free = full & ~base & ~mask(held.lacks)
+    subset = free
+    while True:
+        yield base | subset
+        if not subset:
+            return
+        subset = (subset - 1) & free
+
+
+def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemory:
     """Return what the coordinator may remember of `context`'s group.
 
     `rejoined`: as it would be once every member has joined again.
@@ -84,7 +264,7 @@ def _named(snapshot: GroupSnapshot) -> set[str]:
 
 
 def _cases(
-    context: Context,
+    context: GroupFacts,
     counted: list[Facts],
     names: set[str],
     elected: str | None,
@@ -121,7 +301,7 @@ def _cases(
     return cases[context.reloaded]
 
 
-def _rejection_proves_load(context: Context, counted: list[Facts]) -> bool:
+def _rejection_proves_load(context: GroupFacts, counted: list[Facts]) -> bool:
     """A list was rejected although every member had sent it one of its assignors before.
 
     Error 23 then shows that the coordinator had forgotten: a load came between, whatever else says
@@ -141,13 +321,13 @@ def _rejection_proves_load(context: Context, counted: list[Facts]) -> bool:
     )
 
 
-def _never_loaded(context: Context) -> bool:
+def _never_loaded(context: GroupFacts) -> bool:
     """The coordinator has held the group since its partition was made (leader epoch 0)."""
     coordinator = context.group.coordinator
     return coordinator is not None and coordinator.leader_epoch == 0 and context.reloaded is Tri.NO
 
 
-def _joined_since(context: Context, facts: Facts) -> Tri:
+def _joined_since(context: GroupFacts, facts: Facts) -> Tri:
     """Was this member's own accepted join seen after the last load?"""
     coordinator = context.group.coordinator
     loaded = coordinator.loaded_at if coordinator is not None else None
@@ -175,7 +355,7 @@ def _own(facts: Facts, names: set[str], elected: str | None) -> Held:
 _BARE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-Za-z0-9_-]{22}")
 
 
-def _converted(context: Context, facts: Facts) -> tuple[Held, ...]:
+def _converted(context: GroupFacts, facts: Facts) -> tuple[Held, ...]:
     """A classic member of a KIP-848 group: what the coordinator holds, which no load shortens.
 
     It is what the member sent, where it joined after the conversion (its id is of the new kind) or

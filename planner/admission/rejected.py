@@ -7,44 +7,40 @@ that very client joining since (`Refusal.rejoined_as`), or the only member of it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
 from rebal.groups.clients import assignors
 from rebal.groups.evidence.exact import when
-from rebal.groups.model import Refusal, Tri
+from rebal.groups.model import GroupSnapshot, Refusal, Tri
 from rebal.planner.admission.check import Admission, Join, admitted
-
-if TYPE_CHECKING:
-    from rebal.planner.context import Context
+from rebal.planner.admission.memory import CoordinatorMemory
 
 
-def still_out(context: Context) -> tuple[Refusal, ...]:
+def still_out(snapshot: GroupSnapshot) -> tuple[Refusal, ...]:
     """Return the newest rejection of each client that is not back, the oldest first.
 
     `times` counts those before it with the same list.
     """
     newest: dict[tuple[str, ...], Refusal] = {}
-    for one in sorted(context.snapshot.refusals, key=lambda each: when(each.at)):
+    for one in sorted(snapshot.refusals, key=lambda each: when(each.at)):
         before = newest.get(_client(one))
         often = before.times if before is not None and before.list == one.list else 0
         newest[_client(one)] = replace(one, times=one.times + often)
     return tuple(
-        one for one in newest.values() if one.rejoined_as is None and not _is_back(context, one)
+        one for one in newest.values() if one.rejoined_as is None and not _is_back(snapshot, one)
     )
 
 
-def rejected_again(context: Context, one: Refusal) -> Admission:
+def rejected_again(memory: CoordinatorMemory, one: Refusal) -> Admission:
     """Return whether the coordinator would admit the very join that it rejected."""
     if not one.list:
         return Admission(verdict=Tri.CANNOT_TELL, reason="its list is not known")
-    group = context.memory.protocol_type
+    group = memory.protocol_type
     consumer = any(name in assignors() for name in one.list)
     kind = "consumer" if consumer and group == "connect" else group or "consumer"
     # Error 23 comes after the check of the group's size (81): there was room for it.
     return admitted(
-        replace(context.memory, room=max(context.memory.room, 1)),
+        replace(memory, room=max(memory.room, 1)),
         [Join(assignors=one.list, instance_id=one.instance_id, protocol_type=kind)],
     )
 
@@ -62,15 +58,15 @@ def _client(one: Refusal) -> tuple[str, ...]:
     return (one.client_id, one.host)
 
 
-def _is_back(context: Context, one: Refusal) -> bool:
+def _is_back(snapshot: GroupSnapshot, one: Refusal) -> bool:
     """Return whether the only member of its name, from its address, has joined since."""
-    members = context.snapshot.members
+    members = snapshot.members
     if one.instance_id:
         same = [member for member in members if member.instance_id == one.instance_id]
     else:
         named = [member for member in members if member.client_id == one.client_id != ""]
         same = [member for member in named if _address(member.host) in ("", _address(one.host))]
-        several = sum(each.client_id == one.client_id for each in context.snapshot.refusals) > 1
+        several = sum(each.client_id == one.client_id for each in snapshot.refusals) > 1
         if not one.host:
             same = [] if several else named
     if len(same) != 1 or one.at is None:

@@ -17,9 +17,8 @@ from rebal.groups.clients import family as known_family
 from rebal.groups.clients import version_tuple
 from rebal.groups.model import Tri
 from rebal.planner.admission.wording import back_from_mixed, back_from_target, in_order
-from rebal.planner.clients import able, cooperative
+from rebal.planner.clients import able, classes_of, cooperative, custom
 from rebal.planner.context import CONSUMER, EAGER, Context, Facts, ids
-from rebal.planner.kinds import classes_of, custom
 from rebal.planner.paths.kubernetes import kubernetes_lines
 from rebal.planner.paths.metrics import metrics_lines
 from rebal.planner.paths.priced import priced

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from rebal.groups.model import Record, Tri
-from rebal.planner.clients import cooperative
+from rebal.planner.clients import cooperative, custom
 from rebal.planner.context import Context, Facts
-from rebal.planner.kinds import custom
 from rebal.planner.plan import Finding
 
 

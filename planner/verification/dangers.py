@@ -116,7 +116,7 @@ def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
     now = context.snapshot.captured_at
     return tuple(
         one
-        for one in still_out(context)
+        for one in still_out(context.snapshot)
         if (one.at is None or short or one.at > plan.baseline.captured_at)
         and (not full or _recent(one.at, now))
     )

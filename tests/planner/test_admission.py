@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from rebal.groups.model import GroupState, GroupType, Tri
 from rebal.planner.admission.check import Admission, Join, Leave, Needs, admitted, restart
-from rebal.planner.admission.memory import memory_of
-from rebal.planner.admission.remembered import CoordinatorMemory, Entry, Held
+from rebal.planner.admission.memory import CoordinatorMemory, Entry, Held, memory_of
 from tests.planner.builder import AT, context_of
 
 RANGE, COOP, STICKY = "range", "cooperative-sticky", "sticky"

@@ -7,7 +7,7 @@ from typing import Final
 
 from rebal.groups.model import GroupState, Tri
 from rebal.planner.admission.advice import start_fix
-from rebal.planner.admission.check import INCONSISTENT
+from rebal.planner.admission.memory import INCONSISTENT
 from rebal.planner.admission.rejected import label, rejected_again, still_out
 from rebal.planner.context import Context
 from rebal.planner.plan import Finding, Severity
@@ -44,8 +44,8 @@ def rejected(context: Context) -> Iterator[Finding]:
     """
     if context.group.state is not GroupState.STABLE or not context.members:
         return
-    for item in still_out(context):
-        again = rejected_again(context, item)
+    for item in still_out(context.snapshot):
+        again = rejected_again(context.memory, item)
         answer = _OPPOSITE[again.verdict] if item.error == INCONSISTENT else Tri.CANNOT_TELL
         if answer is Tri.NO:
             continue

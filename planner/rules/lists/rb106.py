@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from rebal.groups.model import Knowledge, Tri
 from rebal.planner.admission.advice import restart_fix
-from rebal.planner.clients import cooperative
+from rebal.planner.clients import cooperative, kept_partitions
 from rebal.planner.context import CONSUMER, EAGER, Context, Facts
-from rebal.planner.kinds import kept_partitions
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import Trait, found, rule
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rebal.groups.classes import class_of
 from rebal.groups.model import Tri
+from rebal.planner.clients import custom, runs_cooperative
 from rebal.planner.context import COOPERATIVE, Context
-from rebal.planner.kinds import custom, runs_cooperative
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import Risk, found, rule
 

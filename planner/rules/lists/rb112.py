@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from rebal.groups.model import Knowledge, Tri
 from rebal.planner.admission.advice import restart_fix
+from rebal.planner.clients import classes_of, custom
 from rebal.planner.context import CONSUMER, COOPERATIVE_STICKY, EAGER, Context
-from rebal.planner.kinds import classes_of, custom
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import Risk, found, rule
 
