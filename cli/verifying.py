@@ -16,8 +16,15 @@ from rebal.cli.errors import UsageError
 from rebal.groups.errors import AssumptionError, RebalError
 from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Tri
-from rebal.planner.verification.confirm import ContradictedError, NothingToConfirmError, confirm
-from rebal.planner.verification.verify import NOT_YET, Standing, entry_of, verify
+from rebal.planner.verdict import UNPROVEN
+from rebal.planner.verification.verify import (
+    ContradictedError,
+    NothingToConfirmError,
+    Standing,
+    confirm,
+    entry_of,
+    verify,
+)
 
 if TYPE_CHECKING:
     from rebal.cli.journal import Journal
@@ -187,7 +194,7 @@ def watch_gate(
                 raise
             standing = _blind(standing, str(error), now())
         show(standing)
-        decided = standing.blind_since is None and standing.exit_code != NOT_YET
+        decided = standing.blind_since is None and standing.exit_code != UNPROVEN
         left = end - clock()
         if decided or left <= 0:
             return standing
@@ -207,7 +214,7 @@ def _blind(standing: Standing, why: str, at: datetime) -> Standing:
         findings=(),
         blind_since=standing.blind_since or standing.at,
         blind_why=why,
-        exit_code=NOT_YET,
+        exit_code=UNPROVEN,
     )
 
 

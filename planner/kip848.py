@@ -8,13 +8,14 @@ why. Rules and paths use the same answers. `brokers`, `clients` and `fits` conce
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rebal.groups.clients import UNKNOWN, family, version_tuple
 from rebal.groups.model import GroupType, Record, Tri
 from rebal.planner.context import Context, Facts
 from rebal.planner.rehearsal.costs.timeouts import back_in_time, of_family
+from rebal.planner.verdict import worst
 
 POLICY: Final = "group.consumer.migration.policy"
 _PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
@@ -32,10 +33,9 @@ class Answer(Record, frozen=True, kw_only=True):
     members: tuple[Facts, ...] = ()
 
 
-def worst(answers: tuple[Answer, ...]) -> Tri:
-    """Return the worst answer: no before cannot tell before yes."""
-    found = {answer.allows for answer in answers}
-    return next((a for a in (Tri.NO, Tri.CANNOT_TELL) if a in found), Tri.YES)
+def allows(answers: Iterable[Answer]) -> Tri:
+    """Return whether all conditions together allow the path."""
+    return worst(answer.allows for answer in answers)
 
 
 def brokers(context: Context) -> Answer:

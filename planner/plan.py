@@ -12,6 +12,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from msgspec.structs import replace
+
 from rebal.groups.model import Evidence, GroupSnapshot, RebalanceProtocol, Record, Tri
 from rebal.groups.snapshot.documents import Format, dumps, loads
 
@@ -45,19 +47,48 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     ignored: str | None = None
 
 
+class Aim(StrEnum):
+    """The change that a step makes, and so what proves it (planner/verification/gates.py).
+
+    widen: the target joins every list; narrow: nothing but the target's kind stays; refresh: a
+    rebalance after a coordinator reload; consumer: KIP-848; classic: back from it, on the target
+    alone; by-hand: a setting that nothing on the wire shows. Kafka Streams: on 2.4 or later, on
+    COOPERATIVE, back below 4.0, on EAGER, back below 2.4. Connect workers: incremental, eager.
+    """
+
+    WIDEN = "widen"
+    NARROW = "narrow"
+    REFRESH = "refresh"
+    CONSUMER = "consumer"
+    CLASSIC = "classic"
+    BY_HAND = "by-hand"
+    STREAMS_NEW = "streams-new"
+    STREAMS_COOPERATIVE = "streams-cooperative"
+    STREAMS_BRIDGE = "streams-bridge"
+    STREAMS_EAGER = "streams-eager"
+    STREAMS_OLD = "streams-old"
+    CONNECT_INCREMENTAL = "connect-incremental"
+    CONNECT_EAGER = "connect-eager"
+
+    @classmethod
+    def _missing_(cls, _: object) -> Aim:
+        """Return by-hand for an aim of a later version: this one cannot prove it."""
+        return cls.BY_HAND
+
+
 class Gate(Record, frozen=True, kw_only=True, omit_defaults=False):
     """What must be true on the live group before the next step: a command and the state it shows.
 
-    `needs` are the facts that decide it, one sentence each; `holds` is today's answer. `aim` names
-    what proves it (planner/verification/gates.py; None: the step's list tells). `by_hand` says what
-    a person must look at, where no evidence can show all of it.
+    `needs` are the facts that decide it, one sentence each; `holds` is today's answer. `aim` is the
+    step's change (None only in a file of an earlier version: `load_plan` fills it in). `by_hand`
+    says what the operator must look at, where no evidence can show all of it.
     """
 
     command: str
     shows: str
     needs: tuple[str, ...] = ()
     holds: Tri = Tri.CANNOT_TELL
-    aim: str | None = None
+    aim: Aim | None = None
     by_hand: str = ""
 
 
@@ -152,6 +183,11 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
     rollback: str
     cost: Cost | None = None
     exit_code: int = 0
+
+    @property
+    def aim(self) -> Aim:
+        """Return the change that the step makes."""
+        return self.gate.aim or Aim.BY_HAND
 
 
 class ValidWhile(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -259,4 +295,26 @@ def dump_plan(plan: Plan, form: Format = "yaml") -> str:
 
 def load_plan(text: str, form: Format, name: str = "plan") -> Plan:
     """The plan in `text`; errors as groups/snapshot/documents.py's `loads` says."""
-    return loads(text, form, name, SCHEMA, Plan)
+    plan = loads(text, form, name, SCHEMA, Plan)
+    steps = tuple(
+        step
+        if step.gate.aim
+        else replace(step, gate=replace(step.gate, aim=_aim_of_earlier(plan, step)))
+        for step in plan.steps
+    )
+    return replace(plan, steps=steps)
+
+
+def _aim_of_earlier(plan: Plan, step: Step) -> Aim:
+    """Return the aim of a step in a file of an earlier version, which left out those of lists."""
+    if plan.to == "KIP-848":
+        return Aim.CONSUMER
+    if plan.path == "kip848_back":
+        return Aim.CLASSIC
+    later = any(other.id > step.id and other.target_list == (plan.target,) for other in plan.steps)
+    # Where no evidence named the old assignor, the first bounce's list is the target alone too.
+    if step.target_list == (plan.target,) and not later:
+        return Aim.NARROW
+    if plan.target in step.target_list:
+        return Aim.WIDEN
+    return Aim.REFRESH if not step.target_list and later else Aim.BY_HAND

@@ -26,9 +26,12 @@ from collections.abc import Iterable
 from math import inf
 from typing import Final
 
+from msgspec.structs import replace
+
 from rebal.groups.model import RebalanceProtocol, Record, Tri
-from rebal.planner.plan import Finding, Plan, Severity, Step, Verdict
+from rebal.planner.plan import Finding, Plan, Step, Verdict
 from rebal.planner.rehearsal.costs.cost import Speed
+from rebal.planner.verdict import gating
 
 _RANK: Final = {Verdict.READY: 1, Verdict.UNPROVEN: 2, Verdict.BLOCKED: 3, Verdict.DONE: 4}
 
@@ -61,7 +64,7 @@ class Outlay(Record, frozen=True, kw_only=True, omit_defaults=False):
     unit: str
 
 
-class Missing(Record, frozen=True, kw_only=True, omit_defaults=False):
+class MissingEvidence(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Evidence that some step of the plan still needs: the rule that asks, what, and how to get it.
 
     `before_step` is the step that needs it (None: any); `members` is of how many it is missing.
@@ -94,7 +97,7 @@ class Readiness(Record, frozen=True, kw_only=True, omit_defaults=False):
     plan: Plan
     blockers: tuple[Blocker, ...] = ()
     later: tuple[Blocker, ...] = ()
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingEvidence, ...] = ()
     under_way: bool = False
     outlay: Outlay | None = None
     saves: float | None = None
@@ -111,7 +114,7 @@ def readiness(plan: Plan, pauses: Pauses, work: int = 0) -> Readiness:
     """
     # A step that has been reached asks for what lies before it too.
     number = inf if plan.next_step is None else plan.next_step
-    heard = [f for f in plan.findings if f.severity is Severity.BLOCK and not f.ignored]
+    heard = gating(plan.findings)
     hit = [finding for finding in heard if finding.result is Tri.YES]
     outlay = _outlay(plan, estimated=work > 0)
     saves = _saves(plan, pauses)
@@ -152,9 +155,7 @@ def to_rehearse(ordered: Iterable[Readiness], most: int) -> tuple[str, ...]:
 
 
 def _placed(one: Readiness, place: int) -> Readiness:
-    import msgspec
-
-    return msgspec.structs.replace(one, place=place)
+    return replace(one, place=place)
 
 
 def _order(one: Readiness) -> tuple[int, bool, int, float, float, str]:
@@ -175,8 +176,8 @@ def _blocker(finding: Finding) -> Blocker:
     return Blocker(rule=finding.rule, what=finding.message, before_step=finding.before_step)
 
 
-def _missing(finding: Finding) -> Missing:
-    return Missing(
+def _missing(finding: Finding) -> MissingEvidence:
+    return MissingEvidence(
         rule=finding.rule,
         what=finding.message,
         how=finding.fix,

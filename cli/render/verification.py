@@ -20,7 +20,7 @@ from rebal.cli.render.plans.screen import beside
 from rebal.cli.render.text import Column, FittingTable, count, evidence_text, facts
 from rebal.groups.model import Tri
 from rebal.planner.rules import Trait, has
-from rebal.planner.verification.findings import decides
+from rebal.planner.verification.dangers import decides
 from rebal.planner.verification.journal import JournalEntry, plan_key
 from rebal.planner.verification.members import MemberStanding
 

@@ -17,20 +17,18 @@ from rebal.groups.model import GroupState, Refusal, Tri
 from rebal.planner.admission import advice as advised
 from rebal.planner.admission import wording as texts
 from rebal.planner.admission.check import Needs
-from rebal.planner.aims import Aim
 from rebal.planner.clients import is_mixed, refuses_mixed
 from rebal.planner.context import Context, Facts
-from rebal.planner.kip848 import online
-from rebal.planner.plan import Advice, Finding, Plan, Severity, Step, StepKind, Verdict
+from rebal.planner.kip848 import allows, online
+from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind, Verdict
 from rebal.planner.rules import Risk, Trait, has, rules
-from rebal.planner.verification.findings import decides
-from rebal.planner.verification.gates import aim_of, wide_list
-from rebal.planner.verification.members import Missing
-from rebal.planner.verification.steps import StepStanding
+from rebal.planner.verdict import BLOCKED, gating
+from rebal.planner.verification.dangers import decides
+from rebal.planner.verification.gates import wide_list
+from rebal.planner.verification.members import Missing, StepStanding
 
 Actions = tuple[Advice, tuple[Advice, ...]]
 
-_NO: Final = 3
 _NO_LIST: Final = "no list is known that these clients start with and that leads on"
 
 
@@ -51,7 +49,7 @@ def first_action(plan: Plan, context: Context) -> Actions:
     by_id = {facts.member.member_id: facts for facts in context.members}
     left = [by_id[each] for each in (*step.to_do, *step.unknown) if each in by_id]
     made, withheld = step_action(plan, step, context, left, ignore=plan.accepted.ignore)
-    own = made.assignors == step.target_list or aim_of(plan, step) is Aim.REFRESH
+    own = made.assignors == step.target_list or step.aim is Aim.REFRESH
     if step.exit_code and made.recommended and own:
         return _hindered(plan, step, context), withheld
     return made, withheld
@@ -67,19 +65,13 @@ def comes_before(step: Step, made: Advice, withheld: Sequence[Advice]) -> bool:
 def _hindered(plan: Plan, step: Step | None, context: Context) -> Advice:
     """Return what the rules or the step's own precondition ask for first."""
     number = step.id if step is not None else None
-    blocks = [
-        each
-        for each in plan.findings
-        if each.severity is Severity.BLOCK
-        and not each.ignored
-        and (number is None or each.before_step is None or each.before_step <= number)
-    ]
+    blocks = gating(plan.findings, number)
     said = [each for each in blocks if each.result is Tri.YES]
     if said:
         return advised.stop(said[0].message, by=said[0].rule, step=number)
     if blocks:
         return advised.open_question(blocks[0], step=number)
-    if step is not None and step.exit_code == _NO:
+    if step is not None and step.exit_code == BLOCKED:
         return advised.stop(step.precondition, step=number)
     unseen = [f.name for f in context.members if step and f.member.member_id in step.unknown]
     if unseen:
@@ -109,7 +101,7 @@ def _of_aim(
     *,
     ignore: Mapping[str, str],
 ) -> Actions:
-    aim = aim_of(plan, step)
+    aim = step.aim
     if plan.path == "cut_over" and not Risk.STOP.accepted_in(ignore):
         return advised.stop(step.precondition, step=step.id), ()
     if step.kind is StepKind.CUT_OVER:
@@ -145,13 +137,13 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
     if not to_do:
         return advised.nothing("no member is left to restart in this step", step=step.id)
     answers = online(context)
-    against = next((a for a in answers if a.allows is Tri.NO), None)
-    against = against or next((a for a in answers if a.allows is Tri.CANNOT_TELL), None)
+    verdict = allows(answers)
+    against = next((a for a in answers if a.allows is verdict is not Tri.YES), None)
     made = Advice(
         action=texts.RESTART,
         members=(to_do[0].member.member_id,),
         names=(to_do[0].name,),
-        verdict=against.allows if against is not None else Tri.YES,
+        verdict=verdict,
         reason=against.why if against is not None else "the coordinator converts the group",
         change="group.protocol=consumer",
         step=step.id,
@@ -232,21 +224,21 @@ def _in_step(
         to_do = [by_id[member_id] for member_id in current.to_do if member_id in by_id]
         return _or_outdated(plan, step_action(plan, step, context, to_do, ignore=ignore), outdated)
     if current.by_hand and len(current.by_hand) == len(current.unknown):
-        return advised.confirm(step.id, by_hand=aim_of(plan, step) is Aim.BY_HAND), ()
+        return advised.confirm(step.id, by_hand=step.aim is Aim.BY_HAND), ()
     if current.unknown:
         labels = [by_id[each].name for each in current.unknown if each in by_id]
         why = f"the list of {texts.named(labels)} was not seen"
         return advised.show(context, Needs.LISTS, why, step=step.id), ()
-    if later is not None and context.members and aim_of(plan, later) is Aim.NARROW:
+    if later is not None and context.members and later.aim is Aim.NARROW:
         return _or_outdated(plan, _begin(plan, later, context, ignore), outdated)
     return advised.wait(current.why[0] if current.why else "no member is in the group"), ()
 
 
 def _begin(plan: Plan, later: Step, context: Context, ignore: Mapping[str, str]) -> Actions:
     """The first restart of the step that comes next."""
-    done = set(later.done) if aim_of(plan, later) not in (Aim.NARROW, Aim.CLASSIC) else set()
+    done = set(later.done) if later.aim not in (Aim.NARROW, Aim.CLASSIC) else set()
     left = [f for f in context.members if f.member.member_id not in done]
-    if aim_of(plan, later) is Aim.NARROW:
+    if later.aim is Aim.NARROW:
         left = [f for f in context.members if f not in context.settled]
     order = {member_id: n for n, member_id in enumerate((*later.to_do, *later.unknown))}
     left.sort(key=lambda f: (order.get(f.member.member_id, len(order)), f.name))
@@ -346,7 +338,7 @@ def _missing(
     if not sure:
         few = f"{context.missing} of {context.expected} expected members"
         return advised.wait(f"{few} are not in the group", step=step.id)
-    wide = aim_of(plan, step) in (Aim.WIDEN, Aim.NARROW)
+    wide = step.aim in (Aim.WIDEN, Aim.NARROW)
     lists = _lists(plan, step, context)[: None if wide else -1]
     families = [one.family for one in sure]
     lists = _startable(context, lists, families, findings) if lists else [()]

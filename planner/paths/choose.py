@@ -1,14 +1,14 @@
-"""Which way a group can take, and the plan of it."""
+"""Which path a group can take, and the plan of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Tri
+from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Source, Tri
 from rebal.groups.protocol import group_protocol
 from rebal.planner.admission.next_action import comes_before, first_action
 from rebal.planner.clients import stays_eager
@@ -18,20 +18,30 @@ from rebal.planner.kip848 import Answer
 from rebal.planner.paths.connect import connect
 from rebal.planner.paths.cut_over import cut_over, needs_cut_over
 from rebal.planner.paths.from_kip848 import from_consumer
-from rebal.planner.paths.judging import CODES, code_of, judged
 from rebal.planner.paths.mixed_families import mixed_families, next_step
 from rebal.planner.paths.one_bounce import one_bounce
+from rebal.planner.paths.parts import PlannedPath
 from rebal.planner.paths.streams import streams
 from rebal.planner.paths.to_kip848 import to_consumer
 from rebal.planner.paths.two_bounces import two_bounces
-from rebal.planner.paths.way import Way
-from rebal.planner.paths.wording import not_checked, progress, summary
-from rebal.planner.plan import Accepted, Finding, Plan, Severity, Verdict
+from rebal.planner.plan import Accepted, Finding, Plan, Severity, Step, Verdict
 from rebal.planner.rehearsal.costs.cost import CostModel, Speed
 from rebal.planner.rehearsal.costs.rounds import by_assignors
 from rebal.planner.rules import Risk, Trait, evaluate, has, own_class_risk, rules
+from rebal.planner.rules.version_faults import unchecked_versions
+from rebal.planner.verdict import (
+    BLOCKED,
+    SAFE,
+    answer_of,
+    exit_code,
+    gating,
+    says,
+    verdict_of,
+    worst,
+)
 
-_VERDICTS: Final = {0: Verdict.READY, 3: Verdict.BLOCKED, 4: Verdict.UNPROVEN}
+# What the user may accept of the members' lists that a step reads.
+_RISKS: Final = {Tri.NO: Risk.TARGET_MISSING, Tri.CANNOT_TELL: Risk.UNKNOWN_LISTS}
 _TO: Final = {COOPERATIVE: "COOPERATIVE", EAGER: "EAGER", CONSUMER: "KIP-848"}
 
 
@@ -60,7 +70,7 @@ def make_plan(
     written: its gates name it.
 
     Raises:
-        NotPlannedError: no way to this target is planned by this version.
+        NotPlannedError: no path to this target is planned by this version.
     """
     goal = goal_of(snapshot, target)
     context = Context(
@@ -77,24 +87,24 @@ def make_plan(
         speed=speed,
         plan_file=plan_file,
     )
-    way = _way(context, cost, goal.back)
-    findings = _findings(context, way, ignore)
-    steps = tuple(judged(context, way, step, findings, ignore or {}) for step in way.steps)
-    code = code_of(context, way, findings, steps)
+    path = _path(context, cost, goal.back)
+    findings = _findings(context, path, ignore)
+    steps = tuple(_judged(context, path, step, findings, ignore or {}) for step in path.steps)
+    code = _exit_code(context, path, findings, steps)
     plan = Plan(
         group_id=snapshot.group.group_id,
         runs=group_protocol(snapshot).value,
         assignor=snapshot.group.assignor,
         to=_TO[goal.kind],
-        target=_target(context, way),
+        target=_target(context, path),
         only_target=goal.only_target,
-        path=way.path,
-        verdict=_VERDICTS[code] if way.next_step is not None or code else Verdict.DONE,
-        summary=summary(context, way, code, findings),
-        next_step=way.next_step,
+        path=path.name,
+        verdict=verdict_of(code, done=path.next_step is None),
+        summary=_summary(context, path, code, findings),
+        next_step=path.next_step,
         steps=steps,
         findings=findings,
-        not_checked=not_checked(context),
+        not_checked=tuple(_not_checked(context)),
         assumptions=(*assumed, *_assumptions(families or {}, ignore or {})),
         accepted=Accepted(families=families or {}, ignore=ignore or {}),
         expected_members=context.expected,
@@ -102,10 +112,10 @@ def make_plan(
         baseline=snapshot,
         exit_code=code,
     )
-    return with_advice(plan, context, way)
+    return _with_advice(plan, context, path)
 
 
-def with_advice(plan: Plan, context: Context, way: Way) -> Plan:
+def _with_advice(plan: Plan, context: Context, path: PlannedPath) -> Plan:
     """Return `plan` with its first action, and not ready where that is not admitted."""
     advice, withheld = first_action(plan, context)
     made = replace(plan, advice=advice, withheld=withheld)
@@ -114,30 +124,30 @@ def with_advice(plan: Plan, context: Context, way: Way) -> Plan:
     if plan.verdict is not Verdict.READY or (advice.recommended and first is None):
         return made
     answer = Tri.CANNOT_TELL if first or advice.verdict is Tri.YES else advice.verdict
-    code = CODES[answer]
+    code = exit_code(answer)
     steps = tuple(
         replace(step, exit_code=code, precondition_holds=answer)
         if step.id == plan.next_step
         else step
         for step in plan.steps
     )
-    way = replace(way, reasons=((first or advice).reason, *way.reasons))
+    path = replace(path, reasons=((first or advice).reason, *path.reasons))
     return replace(
         made,
         steps=steps,
-        verdict=_VERDICTS[code],
+        verdict=verdict_of(code, done=False),
         exit_code=code,
-        summary=summary(context, way, code, plan.findings),
+        summary=_summary(context, path, code, plan.findings),
     )
 
 
-def _way(context: Context, cost: CostModel, back: bool) -> Way:
-    """The way that this group can take."""
+def _path(context: Context, cost: CostModel, back: bool) -> PlannedPath:
+    """The path that this group can take."""
     group = context.group
     if group.type is GroupType.CONSUMER and (back or context.goal == CONSUMER):
         return _over_kip848(context, back)
     if group.type in (GroupType.CONSUMER, GroupType.STREAMS):
-        return Way(path="already_incremental")
+        return PlannedPath(name="already_incremental")
     steady = group.state is GroupState.STABLE and bool(context.members)
     if group.protocol_type == "connect" and steady and context.goal != CONSUMER:
         return connect(context, cost)
@@ -146,26 +156,26 @@ def _way(context: Context, cost: CostModel, back: bool) -> Way:
     if context.goal == CONSUMER and group.state is GroupState.EMPTY and _of_consumers(context):
         return _over_kip848(context, back)
     if not context.classic or not context.stable:
-        return Way(path="none")
+        return PlannedPath(name="none")
     if context.goal == CONSUMER:
         return _over_kip848(context, back)
     return _by_lists(context, cost)
 
 
-def _over_kip848(context: Context, back: bool) -> Way:
+def _over_kip848(context: Context, back: bool) -> PlannedPath:
     everybody = len(context.members)
-    path, steps, answers = from_consumer(context) if back else to_consumer(context)
+    name, steps, answers = from_consumer(context) if back else to_consumer(context)
     kind = "classic" if back else "consumer"
     there = sum(facts.member.protocol_type == kind for facts in context.members)
     if not back and everybody and there == everybody:
-        return Way(path="finished")
+        return PlannedPath(name="finished")
     reasons = tuple(answer.why for answer in _worst_first(answers))
-    stop = path.endswith("_offline")
+    stop = name.endswith("_offline")
     if stop and everybody and not reasons:
         reasons = ("an interruption must be agreed: nothing is consumed in between",)
     begun = f"{there} of {everybody} done" if there else "not begun"
-    return Way(
-        path=path,
+    return PlannedPath(
+        name=name,
         title=f"{'back from' if back else 'to'} KIP-848, {'over a stop' if stop else 'online'}",
         progress=begun if everybody else "nobody is in the group",
         steps=steps,
@@ -182,32 +192,32 @@ def _worst_first(answers: Sequence[Answer]) -> list[Answer]:
     return [a for tri in (Tri.NO, Tri.CANNOT_TELL) for a in answers if a.allows is tri]
 
 
-def _by_lists(context: Context, cost: CostModel) -> Way:
+def _by_lists(context: Context, cost: CostModel) -> PlannedPath:
     """Of a classic consumer group whose members choose by partition.assignment.strategy."""
     if len(context.settled) == len(context.members):
-        return Way(path="finished", reads_lists=True)
+        return PlannedPath(name="finished", reads_lists=True)
     ahead = [facts for facts in context.members if facts not in context.settled]
     if context.goal == COOPERATIVE and any(stays_eager(f.family) for f in ahead):
-        return Way(path="none")
+        return PlannedPath(name="none")
     if context.undecided:
-        return Way(path="none")
+        return PlannedPath(name="none")
     begun = not context.lacking and context.holding
     if context.split:
-        path, steps, number = "mixed_families", mixed_families(context, cost), next_step(context)
+        name, steps, number = "mixed_families", mixed_families(context, cost), next_step(context)
     elif needs_cut_over(context):
-        path, steps, number = "cut_over", cut_over(context), 1
+        name, steps, number = "cut_over", cut_over(context), 1
     elif context.one_bounce:
-        path, steps, number = "one_bounce", one_bounce(context, cost), 1
+        name, steps, number = "one_bounce", one_bounce(context, cost), 1
     else:
-        path, steps = "two_bounces", two_bounces(context, cost)
+        name, steps = "two_bounces", two_bounces(context, cost)
         number = 2 if begun else 1
-    return Way(
-        path=path,
-        title=_TITLES[path],
-        progress=progress(context, path),
+    return PlannedPath(
+        name=name,
+        title=_TITLES[name],
+        progress=_progress(context, name),
         steps=steps,
         next_step=number,
-        reads_lists=path != "cut_over",
+        reads_lists=name != "cut_over",
     )
 
 
@@ -219,26 +229,28 @@ _TITLES: Final = {
 }
 
 
-def _findings(context: Context, way: Way, ignore: Mapping[str, str] | None) -> tuple[Finding, ...]:
-    """Return the rules' findings that this way leaves open; without a step, none of a step's."""
-    from_empty = way.next_step is not None and not context.members
+def _findings(
+    context: Context, path: PlannedPath, ignore: Mapping[str, str] | None
+) -> tuple[Finding, ...]:
+    """Return the rules' findings that this path leaves open; without a step, none of a step's."""
+    from_empty = path.next_step is not None and not context.members
     said = tuple(
         finding
         for finding in evaluate(context, ignore=ignore)
-        if not rules()[finding.rule].dealt_with(way.path, context, finding)
+        if not rules()[finding.rule].dealt_with(path.name, context, finding)
         and not (from_empty and has(finding, Trait.MISSING_MEMBERS))
     )
-    if way.path != "none":
+    if path.name != "none":
         return said
     return tuple(f for f in said if f.severity is not Severity.ASK and f.before_step is None)
 
 
-def _target(context: Context, way: Way) -> str:
+def _target(context: Context, path: PlannedPath) -> str:
     if context.goal == CONSUMER:
         return CONSUMER
-    if way.path.startswith("streams"):
+    if path.name.startswith("streams"):
         return "stream"
-    return "sessioned" if way.path == "connect" else context.target
+    return "sessioned" if path.name == "connect" else context.target
 
 
 def _assumptions(families: Mapping[str, str], ignore: Mapping[str, str]) -> tuple[str, ...]:
@@ -250,3 +262,148 @@ def _assumptions(families: Mapping[str, str], ignore: Mapping[str, str]) -> tupl
         ),
         *(f"{rule} is ignored: {reason}" for rule, reason in ignore.items()),
     )
+
+
+def _judged(
+    context: Context,
+    path: PlannedPath,
+    step: Step,
+    findings: tuple[Finding, ...],
+    ignore: Mapping[str, str],
+) -> Step:
+    """`step` with the answer to its precondition, and the exit code it gives when it is next.
+
+    What the route itself answered stands in `step.exit_code`. What the user chose to ignore stays
+    a "no" in the answer and is left out of the code.
+    """
+    narrows = path.reads_lists and step.id == context.narrow_step
+    facts = _lists(context, step) if narrows else Tri.YES
+    own = answer_of(step.exit_code)
+    answers = map(says, gating(findings, step.id, ignored=True))
+    holds = worst([*answers, facts, own, step.precondition_holds])
+    heeded = {own, *map(says, gating(findings, step.id))}
+    if facts in _RISKS and not _RISKS[facts].accepted_in(ignore):
+        heeded.add(facts)
+    lists_accepted = Risk.UNKNOWN_LISTS.accepted_in(ignore)
+    if narrows and step.unknown and not step.to_do and not lists_accepted:
+        heeded.add(Tri.CANNOT_TELL)
+    return replace(step, precondition_holds=holds, exit_code=exit_code(*heeded))
+
+
+def _exit_code(
+    context: Context, path: PlannedPath, findings: tuple[Finding, ...], steps: tuple[Step, ...]
+) -> int:
+    """The plan's exit code: that of the next step, or of what keeps any step from starting."""
+    if path.next_step is not None:
+        return next(step.exit_code for step in steps if step.id == path.next_step)
+    answers = set(map(says, gating(findings)))
+    # Where no step can be planned nothing is done, whatever the user chose to ignore.
+    if path.name == "none":
+        answers.add(Tri.CANNOT_TELL)
+    if path.name == "finished" and not path.reads_lists and context.missing:
+        answers.add(Tri.NO)
+    return exit_code(*answers)
+
+
+def _lists(context: Context, step: Step) -> Tri:
+    """What the members' lists say to a step that reads them: do all hold the target?"""
+    if step.target_list != (context.target,):
+        return Tri.YES
+    if context.lacking:
+        return Tri.NO
+    return Tri.CANNOT_TELL if context.unsure else Tri.YES
+
+
+def _summary(context: Context, path: PlannedPath, code: int, findings: Sequence[Finding]) -> str:
+    """One sentence on where the group stands and whether the next step can start."""
+    number = path.next_step
+    if path.name == "already_incremental":
+        return _kip848(context)
+    blocking = gating(findings, number)
+    if code == BLOCKED:
+        blocking = [finding for finding in blocking if finding.result is Tri.YES]
+    by = ", ".join(sorted({finding.rule for finding in blocking}))
+    if path.name == "none":
+        why = next(iter((*blocking, *gating(findings, ignored=True))), None)
+        said = why.message if why else next(iter(path.reasons), "what the group is cannot be told.")
+        rule = f" ({why.rule}{', ignored' if why.ignored else ''})" if why else ""
+        return f"no step can be planned: {said.rstrip('.')}{rule}"
+    if number is None:
+        if code == SAFE:
+            return "nothing left to do: every member is proven to be done"
+        return f"every member that is here is done, but: {by or 'some are missing'}"
+    here = f"{path.title} · {path.progress} · step {number} "
+    if code == SAFE:
+        return here + ("can start" if not _begun(context, path) else "can go on")
+    why_not = next(iter(path.reasons), "")
+    if code == BLOCKED:
+        return here + f"is blocked: {by or why_not or Risk.TARGET_MISSING.rule}"
+    count = len(context.unsure) or len(context.members) - len(context.settled)
+    unknown = f"{count} member{'' if count == 1 else 's'} unknown"
+    if why_not and not by:
+        return here + f"cannot be proven yet: {why_not}"
+    counted = not by or Risk.UNKNOWN_LISTS.rule in by
+    return here + f"cannot be proven yet: {unknown if counted else by}"
+
+
+def _kip848(context: Context) -> str:
+    name = "KIP-1071" if context.group.type is GroupType.STREAMS else "KIP-848"
+    classic = [f for f in context.members if f.member.protocol_type == "classic"]
+    if classic and len(classic) == len(context.members):
+        return (
+            "nothing to do: every member runs COOPERATIVE; the group's type is consumer, and its "
+            "members speak the classic protocol"
+        )
+    rest = (
+        f"; in the classic protocol, but COOPERATIVE: {context.named(classic)}" if classic else ""
+    )
+    return f"nothing to do: the group runs {name}, which moves single partitions only{rest}"
+
+
+def _begun(context: Context, path: PlannedPath) -> bool:
+    if not path.reads_lists:
+        return any(step.done for step in path.steps if step.id == path.next_step)
+    narrowing = path.name == "one_bounce" or path.next_step == context.narrow_step
+    return bool(context.settled if narrowing else context.holding)
+
+
+def _progress(context: Context, path: str) -> str:
+    """How far a path by assignor lists has come."""
+    everybody, settled = len(context.members), len(context.settled)
+    if path == "cut_over":
+        return f"{settled} of {everybody} done" if settled else "not begun"
+    if path == "one_bounce":
+        return "every list holds both already"
+    if settled and not context.lacking and not context.unsure:
+        return f"half-way through bounce 2 ({settled} of {everybody} done)"
+    if len(context.holding) == everybody:
+        return "bounce 1 is complete"
+    others = [facts for facts in context.lacking if facts not in context.unmixable]
+    if path == "mixed_families" and not others and context.holding:
+        return "bounce 1 is complete but for " + context.named(context.unmixable, 3)
+    if context.holding:
+        return f"half-way through bounce 1 ({len(context.holding)} of {everybody} done)"
+    return "not begun, or not known to be" if context.unsure else "not begun"
+
+
+def _not_checked(context: Context) -> Iterator[str]:
+    yield "members that are not in the group now (scaled to zero, standby sites, scheduled jobs)"
+    if context.expected is None:
+        yield "how many members the service should have: say --expect-members N"
+    yield "application code: rebalance listeners and callbacks, joins that rely on co-partitioning"
+    yield "your deployment: restart order, surge, automatic roll-back, autoscaling"
+    if not any(facts.member.declared for facts in context.members):
+        yield "the configuration of the next start: no --inventory was given"
+    # What a coordinator remembers of lists matters only where members choose by lists.
+    by_lists = not context.streams and context.group.protocol_type != "connect"
+    if by_lists and (context.snapshot.probe is None or context.snapshot.probe.refused):
+        yield "what the coordinator remembers now: the group was not probed"
+    if by_lists and context.reloaded is Tri.CANNOT_TELL:
+        yield "whether the coordinator was loaded again since the last rebalance"
+    sources = {item.source for facts in context.members for item in facts.member.assignors.evidence}
+    if not sources & {Source.REQUEST_LOG, Source.CLIENT_LOG}:
+        yield "the members' lists by any log: none was given, or none matched"
+    yield from unchecked_versions(context)
+    if context.goal == EAGER:
+        yield "whether anything relies on partitions being kept across rebalances"
+    yield from (f"not read: {note}" for note in context.snapshot.notes)

@@ -18,11 +18,9 @@ from rebal.planner.admission.wording import (
     back_to_old_workers,
     stop_then_start,
 )
-from rebal.planner.aims import Aim
 from rebal.planner.context import EAGER, Context, Facts, ids
-from rebal.planner.paths.rolling import expected_line, gate_of
-from rebal.planner.paths.way import Way
-from rebal.planner.plan import Cost, Step, StepKind
+from rebal.planner.paths.parts import PlannedPath, expected_line, gate_of
+from rebal.planner.plan import Aim, Cost, Step, StepKind
 from rebal.planner.programs import INCREMENTAL, offers
 from rebal.planner.rehearsal.costs.connect import stop_all, work_of_all
 from rebal.planner.rehearsal.costs.cost import CostModel, Restarts
@@ -32,24 +30,24 @@ from rebal.planner.settings import program_settings
 _DEFAULT: Final = ("default",)
 
 
-def connect(context: Context, cost: CostModel) -> Way:
+def connect(context: Context, cost: CostModel) -> PlannedPath:
     """The way of a worker group."""
     elected = context.group.assignor
     down = context.goal == EAGER
     if elected not in (*_DEFAULT, *INCREMENTAL):
-        return Way(path="none", reasons=(f"{elected} is no protocol of Connect workers",))
+        return PlannedPath(name="none", reasons=(f"{elected} is no protocol of Connect workers",))
     if not down and elected in INCREMENTAL:
-        return Way(path="finished")
+        return PlannedPath(name="finished")
     incremental = {
         answer: [f for f in context.members if offers(context, f, INCREMENTAL) is answer]
         for answer in Tri
     }
     done = incremental[Tri.NO if down else Tri.YES]
     if down and len(done) == len(context.members):
-        return Way(path="finished")
+        return PlannedPath(name="finished")
     seen = f", {len(done)} of {len(context.members)} workers seen changed" if done else ""
-    return Way(
-        path="connect_down" if down else "connect",
+    return PlannedPath(
+        name="connect_down" if down else "connect",
         title="Connect workers, all stopped once"
         if _together(context)
         else "Connect workers, one bounce",

@@ -12,9 +12,8 @@ from rebal.groups.model import Tri
 from rebal.planner.admission.wording import START_ALL, STOP_ALL, back_over_stop, stop_then_start
 from rebal.planner.clients import speak_kip848, stays_eager
 from rebal.planner.context import Context, ids
-from rebal.planner.paths.priced import priced
-from rebal.planner.paths.rolling import gate_of, list_settings
-from rebal.planner.plan import Step, StepKind
+from rebal.planner.paths.parts import gate_of, list_settings, priced
+from rebal.planner.plan import Aim, Step, StepKind
 from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
 
 
@@ -59,6 +58,7 @@ def cut_over(context: Context) -> tuple[Step, ...]:
                 shows="exit code 0, and nothing left to do",
                 needs=(f"every member on {context.target} alone",),
                 holds=Tri.NO,
+                aim=Aim.NARROW,
             ),
             rollback=back_over_stop("the old list"),
             cost=stop_and_start(

@@ -19,15 +19,15 @@ from rebal.planner.admission.wording import (
 )
 from rebal.planner.clients import cooperative, speak_kip848
 from rebal.planner.context import Context, ids
-from rebal.planner.kip848 import Answer, fits, policy, room, worst
-from rebal.planner.paths.priced import priced
-from rebal.planner.paths.rolling import expected_line, gate_of, request_log_hint
-from rebal.planner.paths.to_kip848 import CODES, one_by_one
-from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
+from rebal.planner.kip848 import Answer, allows, fits, policy, room
+from rebal.planner.paths.parts import expected_line, gate_of, priced
+from rebal.planner.paths.restarts import one_by_one, request_log_hint
+from rebal.planner.plan import Aim, Cost, Gate, Setting, Step, StepKind
 from rebal.planner.rehearsal.costs.online import Move, default_server_side, move_online
 from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
 from rebal.planner.rehearsal.costs.timeouts import with_brokers_sessions
 from rebal.planner.settings import classic_protocol_for
+from rebal.planner.verdict import exit_code
 
 
 def from_consumer(context: Context) -> tuple[str, tuple[Step, ...], tuple[Answer, ...]]:
@@ -37,7 +37,7 @@ def from_consumer(context: Context) -> tuple[str, tuple[Step, ...], tuple[Answer
         return "kip848_back_offline", (_start(context, common),), common
     rest = tuple(f for f in context.members if f.member.protocol_type != "classic")
     online = (policy(context, up=False), room(context, rest), *_lists(context))
-    if worst(common) is Tri.NO or worst(online) is not Tri.NO:
+    if allows(common) is Tri.NO or allows(online) is not Tri.NO:
         answers = (*online, *common)
         return "kip848_back", (_online(context, answers),), answers
     return "kip848_back_offline", (_offline(context, common, online),), common
@@ -46,14 +46,14 @@ def from_consumer(context: Context) -> tuple[str, tuple[Step, ...], tuple[Answer
 def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
     done = [facts for facts in context.members if facts.member.protocol_type == "classic"]
     rest = [facts for facts in context.members if facts not in done]
-    allows = worst(answers)
+    answer = allows(answers)
     eager = cooperative(context.target) is not Tri.YES
     return Step(
         id=1,
         title=f"Every member moves back to group.protocol=classic with {context.target}",
         kind=StepKind.ROLLING,
         precondition="; ".join(answer.why for answer in answers),
-        precondition_holds=allows,
+        precondition_holds=answer,
         config=_settings(context),
         target_list=(context.target,),
         why=(
@@ -84,7 +84,7 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
                 speed=context.speed,
             )
         ),
-        exit_code=CODES[allows],
+        exit_code=exit_code(answer),
     )
 
 
@@ -116,20 +116,20 @@ def _offline(context: Context, common: tuple[Answer, ...], online: tuple[Answer,
             Stop(snapshot=priced(context), assignor=context.target, speed=context.speed)
         ),
         # A person decides on an interruption: it is never called ready.
-        exit_code=4 if worst(common) is Tri.CANNOT_TELL else 3,
+        exit_code=exit_code(Tri.CANNOT_TELL if allows(common) is Tri.CANNOT_TELL else Tri.NO),
     )
 
 
 def _start(context: Context, common: tuple[Answer, ...]) -> Step:
     """Of a group that has no members now: nobody is left who could be interrupted or refused."""
-    allows = worst(common)
+    answer = allows(common)
     return Step(
         id=1,
         title="The group has no members: "
         + start_all(f"group.protocol=classic and {context.target}"),
         kind=StepKind.CUT_OVER,
         precondition="; ".join(["the group is Empty", *(answer.why for answer in common)]),
-        precondition_holds=allows,
+        precondition_holds=answer,
         config=_settings(context),
         target_list=(context.target,),
         why=("an empty KIP-848 group is replaced by a classic one; committed offsets stay",),
@@ -142,7 +142,7 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
             partitions_moved=0,
             text="nothing is consumed now, nor until the first members are back",
         ),
-        exit_code=CODES[allows],
+        exit_code=exit_code(answer),
     )
 
 
@@ -167,7 +167,7 @@ def _gate(context: Context, holds: Tri) -> Gate:
         shows=f"exit code 0, the group's type is classic and {context.target} is elected",
         needs=expected_line(context),
         holds=holds,
-        aim="classic",
+        aim=Aim.CLASSIC,
     )
 
 

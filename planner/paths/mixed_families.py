@@ -16,18 +16,13 @@ from rebal.planner.admission.wording import (
 )
 from rebal.planner.clients import able, cooperative
 from rebal.planner.context import Context, Facts, ids
-from rebal.planner.paths.priced import priced
-from rebal.planner.paths.rolling import (
-    add_both,
-    again,
-    drop_old,
-    expected_line,
-    gate_of,
-    list_settings,
-)
-from rebal.planner.plan import Step, StepKind
+from rebal.planner.paths.one_bounce import drop_old
+from rebal.planner.paths.parts import again, expected_line, gate_of, list_settings, priced
+from rebal.planner.paths.two_bounces import add_both
+from rebal.planner.plan import Aim, Step, StepKind
 from rebal.planner.rehearsal.costs.cost import CostModel
 from rebal.planner.rehearsal.costs.some import Some, stop_some
+from rebal.planner.verdict import exit_code
 
 
 def mixed_families(context: Context, cost: CostModel) -> tuple[Step, ...]:
@@ -84,6 +79,8 @@ def _stop_and_start(context: Context, number: int) -> Step:
                 *expected_line(context),
             ),
             holds=Tri.NO,
+            # What the others' list holds proves it of these too: the last step narrows.
+            aim=Aim.WIDEN,
         ),
         rollback=back_from_stop(context.keep, context.target, again(context)),
         cost=stop_some(
@@ -95,7 +92,7 @@ def _stop_and_start(context: Context, number: int) -> Step:
                 speed=context.speed,
             )
         ),
-        exit_code={Tri.YES: 0, Tri.NO: 3, Tri.CANNOT_TELL: 4}[holds],
+        exit_code=exit_code(holds),
     )
 
 

@@ -1,19 +1,142 @@
 """One rolling restart: every list holds the target and the old assignor already (KIP-726).
 
 This is the default of Java 3.0 and later, [range, cooperative-sticky]. The old one stands first
-and is elected, so a load of the coordinator forgets the target until the next rebalance (RB113).
+and is elected, so a load of the coordinator forgets the target until the next rebalance (RB113):
+`refresh` is the step that has the coordinator learn every list again. How the lists come back
+depends on the members (planner/admission/advice.py, `cure_of`): a dynamic member's restart with its
+CURRENT list makes all running members join again; static members' restarts do not, and show their
+own lists only.
 """
 
 from __future__ import annotations
 
-from rebal.planner.context import Context
-from rebal.planner.paths.refresh import refresh
-from rebal.planner.paths.rolling import drop_old
-from rebal.planner.plan import Step
+from collections.abc import Iterator
+
+from rebal.groups.model import Tri
+from rebal.planner.admission.advice import cure_of
+from rebal.planner.admission.wording import back_from_target
+from rebal.planner.clients import cooperative, custom
+from rebal.planner.context import EAGER, Context, ids
+from rebal.planner.paths.parts import (
+    cost_of,
+    expected_line,
+    follows_vote,
+    gate_answer,
+    gate_of,
+    list_settings,
+)
+from rebal.planner.paths.restarts import order_of, static_lines
+from rebal.planner.plan import Aim, Step, StepKind
 from rebal.planner.rehearsal.costs.cost import CostModel
+from rebal.planner.verdict import exit_code
 
 
 def one_bounce(context: Context, cost: CostModel) -> tuple[Step, ...]:
     """The narrowing step; before it a restart with the current list where that is needed."""
     before = (refresh(context, 1, cost),) if context.refresh else ()
     return (*before, drop_old(context, context.narrow_step, cost))
+
+
+def refresh(context: Context, number: int, cost: CostModel) -> Step:
+    """The step; its `target_list` is empty: no list changes."""
+    cure = cure_of(context, step=number)
+    chosen = [facts for facts in context.members if facts.member.member_id in cure.members]
+    known = context.reloaded is Tri.YES
+    return Step(
+        id=number,
+        title="The coordinator learns every CURRENT list again",
+        kind=StepKind.ROLLING,
+        precondition=f"nothing: {cure.reason}, so the join is admitted whatever else the "
+        "coordinator remembers"
+        if cure.recommended
+        else cure.reason,
+        precondition_holds=cure.verdict,
+        why=(
+            f"the coordinator {'has' if known else 'may have'} been loaded again since the last "
+            f"rebalance, and then it remembers only {context.elected} of every list: a member "
+            f"restarted with [{context.target}] is rejected, although every list holds it (RB113)",
+        ),
+        order=(
+            cure.text,
+            *cure.after,
+            *cure.risks,
+            "look again: a static member that is down keeps what the load left until it returns, "
+            "is removed, or its session expires",
+            *static_lines(context, [f for f in chosen if f.member.instance_id is not None]),
+        ),
+        to_do=ids(chosen),
+        gate=gate_of(
+            context,
+            shows=f"exit code 0, and the step that drops {context.keep or 'the old assignor'} as "
+            "the next one",
+            needs=(f"a probe that says yes for {context.target}, or a rebalance since the load",),
+            holds=Tri.NO if known else Tri.CANNOT_TELL,
+            aim=Aim.REFRESH,
+        ),
+        rollback="nothing to undo: no list has changed",
+        cost=cost_of(context, chosen, cost, ()),
+        exit_code=exit_code(cure.verdict),
+    )
+
+
+def drop_old(context: Context, number: int, cost: CostModel) -> Step:
+    """The narrowing bounce: every member drops the old assignor."""
+    names = (context.target,)
+    rest = [facts for facts in context.members if facts not in context.settled]
+    to_do = [facts for facts in rest if Tri.YES is context.holds_old(facts)]
+    unknown = [facts for facts in rest if facts not in to_do]
+    kind = "cooperative" if context.goal == EAGER else "eager"
+    return Step(
+        id=number,
+        title=f"Every member drops {context.keep or f'its {kind} assignors'}",
+        kind=StepKind.ROLLING,
+        precondition=f"every member's list holds {context.target}, and the coordinator remembers "
+        f"it: while one lacks it, each member restarted with [{context.target}] is refused and "
+        "stops, and the one that lacks it lives on and ends up owning everything",
+        precondition_holds=Tri.YES,
+        config=list_settings(context, names, rest or context.members),
+        target_list=names,
+        why=tuple(_why_narrow(context)),
+        order=tuple(order_of(context, rest)),
+        to_do=ids(to_do),
+        done=ids(context.settled),
+        unknown=ids(unknown),
+        gate=gate_of(
+            context,
+            shows="exit code 0, and nothing left to do",
+            needs=(
+                f"every member seen without an {kind} assignor"
+                if kind == "eager"
+                else "every member seen without a cooperative assignor",
+                f"that {context.keep or 'the old assignor'} is no longer common proves nothing: "
+                "it is true after the first restart",
+                *expected_line(context),
+            ),
+            holds=gate_answer(context, rest, to_do),
+            aim=Aim.NARROW,
+        ),
+        rollback=back_from_target(context.target, context.keep),
+        cost=cost_of(context, rest, cost, names),
+    )
+
+
+def _why_narrow(context: Context) -> Iterator[str]:
+    if context.goal == EAGER and cooperative(context.keep or "") is Tri.NO:
+        return
+    if context.goal == EAGER:
+        yield (
+            "an older client version, or old code of a custom assignor (the byte code), may go in "
+            "with this bounce: no member is COOPERATIVE any more once it is restarted with both"
+        )
+    elif not context.only_target and all(map(follows_vote, context.members)):
+        yield (
+            f"franz-go members are COOPERATIVE as soon as {context.target} is elected; without the "
+            "old assignor no vote can turn them back"
+        )
+    elif not context.only_target:
+        but = ", but for those of franz-go" if any(map(follows_vote, context.members)) else ""
+        own = f" (or what {context.keep} allows)" if custom(context.keep or "range") else ""
+        yield (
+            "a restarted member is COOPERATIVE from here on, and those not restarted yet still "
+            f"run EAGER{own}{but}: the target's leader takes both kinds (KIP-429)"
+        )

@@ -12,14 +12,13 @@ from typing import Final
 
 from rebal.groups.model import RebalanceProtocol, Tri
 from rebal.groups.streams import BRIDGE, EAGER_VALUES
-from rebal.planner.aims import Aim
 from rebal.planner.context import EAGER, Context, Facts, ids
-from rebal.planner.paths.rolling import cost_of, expected_line, gate_of
-from rebal.planner.paths.way import Way
-from rebal.planner.plan import Step, StepKind
+from rebal.planner.paths.parts import PlannedPath, cost_of, expected_line, gate_of
+from rebal.planner.plan import Aim, Step, StepKind
 from rebal.planner.programs import above_eager, below_cooperative, comes_from, instances, running
 from rebal.planner.rehearsal.costs.cost import CostModel
 from rebal.planner.settings import program_settings
+from rebal.planner.verdict import exit_code
 
 _JOINS: Final = (
     f"which versions can be in one group: below 2.4 and 2.4 to {BRIDGE}, with upgrade.from on the "
@@ -36,7 +35,7 @@ _EVIDENCE: Final = (
 )
 
 
-def streams(context: Context, cost: CostModel) -> Way:
+def streams(context: Context, cost: CostModel) -> PlannedPath:
     """The way by upgrade.from, up or down."""
     if context.goal == EAGER:
         return _down(context, cost)
@@ -46,15 +45,15 @@ def streams(context: Context, cost: CostModel) -> Way:
     if old:
         return _up(context, cost, old, unknown, kept)
     if len(kept) == len(context.members):
-        return Way(path="finished")
+        return PlannedPath(name="finished")
     reasons: tuple[str, ...] = ()
     if unknown:
         reasons = (
             f"the versions of {context.named(unknown)} are not known: below 2.4 upgrade.from must "
             "be set first (--request-log across a restart, or --client-log, shows them)",
         )
-    return Way(
-        path="streams_one_bounce",
+    return PlannedPath(
+        name="streams_one_bounce",
         title="Streams, one bounce",
         progress=f"{len(kept)} of {len(context.members)} proven COOPERATIVE",
         steps=(_remove(context, cost, 1, blocked=bool(unknown)),),
@@ -69,7 +68,7 @@ def _up(
     old: Sequence[Facts],
     unknown: Sequence[Facts],
     kept: Sequence[Facts],
-) -> Way:
+) -> PlannedPath:
     value = min((comes_from(facts) for facts in old), key=EAGER_VALUES.index)
     new = [facts for facts in context.members if facts not in (*old, *unknown)]
     proven_eager = not running(context, RebalanceProtocol.CANNOT_TELL, new)
@@ -106,10 +105,10 @@ def _up(
         ),
         rollback="put the old version back, without upgrade.from, one instance at a time",
         cost=cost_of(context, [*old, *unknown], cost, ("stream",)),
-        exit_code=3 if kept else 0,
+        exit_code=exit_code(Tri.NO if kept else Tri.YES),
     )
-    return Way(
-        path="streams_two_bounces",
+    return PlannedPath(
+        name="streams_two_bounces",
         title="Streams, two bounces",
         progress=f"{len(new)} of {len(context.members)} on 2.4 or later",
         steps=(first, _remove(context, cost, 2, blocked=True)),
@@ -165,14 +164,14 @@ def _remove(context: Context, cost: CostModel, number: int, *, blocked: bool) ->
         ),
         rollback="set upgrade.from back to what it was, one instance at a time",
         cost=cost_of(context, rest, cost, ("stream",)),
-        exit_code=4 if blocked else 0,
+        exit_code=exit_code(Tri.CANNOT_TELL if blocked else Tri.YES),
     )
 
 
-def _down(context: Context, cost: CostModel) -> Way:
+def _down(context: Context, cost: CostModel) -> PlannedPath:
     eager = running(context, RebalanceProtocol.EAGER)
     if len(eager) == len(context.members):
-        return Way(path="finished")
+        return PlannedPath(name="finished")
     old = _below(context, Tri.YES)
     kept = running(context, RebalanceProtocol.COOPERATIVE)
     new = [facts for facts in context.members if above_eager(facts) is Tri.YES]
@@ -197,8 +196,8 @@ def _down(context: Context, cost: CostModel) -> Way:
             f"the versions of {context.named(unknown)} are not known: 4.0 and later do not start "
             "with upgrade.from=2.3 (--request-log across a restart, or --client-log, shows them)",
         )
-    return Way(
-        path="streams_down",
+    return PlannedPath(
+        name="streams_down",
         title="Streams, down by upgrade.from",
         progress=f"{len(eager)} of {len(context.members)} proven EAGER",
         steps=steps,
@@ -285,7 +284,7 @@ def _eager(
         ),
         rollback="remove upgrade.from again, one instance at a time",
         cost=cost_of(context, rest, cost, ("stream",)),
-        exit_code=3 if blocked or waits else 4 if unknown else 0,
+        exit_code=exit_code(holds),
     )
 
 
@@ -318,7 +317,7 @@ def _old(context: Context, cost: CostModel, number: int, kept: Sequence[Facts]) 
         ),
         rollback="put the new version back with upgrade.from=2.3",
         cost=cost_of(context, rest, cost, ("stream",)),
-        exit_code=3 if kept else 4,
+        exit_code=exit_code(Tri.NO if kept else Tri.CANNOT_TELL),
     )
 
 

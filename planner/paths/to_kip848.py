@@ -9,7 +9,6 @@ replaced, and nothing of that counts but how many members there may be (planner/
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from rebal.groups.clients import family as known_family
 from rebal.groups.model import GroupType, Tri
@@ -17,7 +16,6 @@ from rebal.planner.admission.wording import (
     STOP_ALL,
     back_one_by_one,
     back_over_stop,
-    in_order,
     start_all,
     stop_then_start,
 )
@@ -25,6 +23,7 @@ from rebal.planner.clients import speak_kip848
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.kip848 import (
     Answer,
+    allows,
     brokers,
     clients,
     fits,
@@ -32,17 +31,14 @@ from rebal.planner.kip848 import (
     room,
     too_old,
     user_data,
-    worst,
 )
-from rebal.planner.paths.kubernetes import kubernetes_lines
-from rebal.planner.paths.priced import priced
-from rebal.planner.paths.rolling import expected_line, gate_of
-from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
+from rebal.planner.paths.parts import expected_line, gate_of, priced
+from rebal.planner.paths.restarts import one_by_one
+from rebal.planner.plan import Aim, Cost, Gate, Setting, Step, StepKind
 from rebal.planner.rehearsal.costs.online import Move, default_server_side, move_online
 from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
 from rebal.planner.settings import consumer_protocol_for, noted
-
-CODES: Final = {Tri.YES: 0, Tri.NO: 3, Tri.CANNOT_TELL: 4}
+from rebal.planner.verdict import exit_code
 
 
 def to_consumer(context: Context) -> tuple[str, tuple[Step, ...], tuple[Answer, ...]]:
@@ -55,7 +51,7 @@ def to_consumer(context: Context) -> tuple[str, tuple[Step, ...], tuple[Answer, 
         answers = (*common, room(context, rest))
         return "kip848_online", (_online(context, answers),), answers
     online = (policy(context, up=True), room(context, rest), user_data(context))
-    if worst(common) is Tri.NO or worst(online) is not Tri.NO:
+    if allows(common) is Tri.NO or allows(online) is not Tri.NO:
         return "kip848_online", (_online(context, (*common, *online)),), (*common, *online)
     return "kip848_offline", (_offline(context, common, online),), common
 
@@ -63,13 +59,13 @@ def to_consumer(context: Context) -> tuple[str, tuple[Step, ...], tuple[Answer, 
 def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
     done = [facts for facts in context.members if facts.member.protocol_type == "consumer"]
     rest = [facts for facts in context.members if facts not in done]
-    allows = worst(answers)
+    answer = allows(answers)
     return Step(
         id=1,
         title="Every member moves to group.protocol=consumer",
         kind=StepKind.ROLLING,
         precondition="; ".join(answer.why for answer in answers),
-        precondition_holds=allows,
+        precondition_holds=answer,
         config=_settings(context, rest or context.members),
         why=(
             "the first member that joins with group.protocol=consumer has the coordinator convert "
@@ -87,6 +83,7 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
                 *expected_line(context),
             ),
             holds=Tri.NO if rest or context.missing else Tri.YES,
+            aim=Aim.CONSUMER,
         ),
         rollback=back_one_by_one("their old configuration")
         + ": when the last one with group.protocol=consumer has left, the coordinator converts the "
@@ -103,22 +100,8 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
                 speed=context.speed,
             )
         ),
-        exit_code=CODES[allows],
+        exit_code=exit_code(answer),
     )
-
-
-def one_by_one(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
-    """How to restart `rest` where each changes its protocol, up or down: no list can lie unused."""
-    if not rest:
-        return
-    yield from in_order([facts.name for facts in rest])
-    static = [facts for facts in rest if facts.member.instance_id is not None]
-    if static:
-        yield (
-            f"static ({context.named(static)}): it need not leave: its new self takes its place at "
-            "once; never run two processes with one instance id (no surge)"
-        )
-    yield from kubernetes_lines(rest)
 
 
 def _offline(context: Context, common: Sequence[Answer], online: Sequence[Answer]) -> Step:
@@ -156,7 +139,7 @@ def _offline(context: Context, common: Sequence[Answer], online: Sequence[Answer
             )
         ),
         # A person decides on an interruption: it is never called ready.
-        exit_code=4 if worst(tuple(common)) is Tri.CANNOT_TELL else 3,
+        exit_code=exit_code(Tri.CANNOT_TELL if allows(common) is Tri.CANNOT_TELL else Tri.NO),
     )
 
 
@@ -170,13 +153,13 @@ def _without_data(context: Context) -> Iterator[str]:
 
 def _start(context: Context, common: tuple[Answer, ...]) -> Step:
     """Of a group that has no members now: nobody is left who could be interrupted or refused."""
-    allows = worst(common)
+    answer = allows(common)
     return Step(
         id=1,
         title="The group has no members: " + start_all("group.protocol=consumer"),
         kind=StepKind.CUT_OVER,
         precondition="; ".join(["the group is Empty", *(answer.why for answer in common)]),
-        precondition_holds=allows,
+        precondition_holds=answer,
         config=tuple(
             setting
             for key in sorted(speak_kip848())
@@ -192,7 +175,7 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
             partitions_moved=0,
             text="nothing is consumed now, nor until the first members are back",
         ),
-        exit_code=CODES[allows],
+        exit_code=exit_code(answer),
     )
 
 
@@ -209,6 +192,7 @@ def _gate(context: Context) -> Gate:
         shows="exit code 0, and nothing left to do",
         needs=("every member's protocol is consumer", *expected_line(context)),
         holds=Tri.NO,
+        aim=Aim.CONSUMER,
     )
 
 

@@ -15,10 +15,10 @@ from typing import Final
 from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Refusal, Tri
 from rebal.planner.admission.advice import restart_fix
 from rebal.planner.admission.rejected import label, still_out
-from rebal.planner.aims import Aim
 from rebal.planner.context import Context, Facts
-from rebal.planner.plan import Plan
-from rebal.planner.verification.gates import aim_of, wide_list
+from rebal.planner.plan import Aim, Finding, Plan, Severity, Step
+from rebal.planner.rules import Trait, evaluate, has, rules
+from rebal.planner.verification.gates import wide_list
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.members import MemberStanding, owned
 
@@ -75,12 +75,12 @@ def went_back(
 ) -> Iterator[Danger]:
     """In a narrowing step, a member that lacks the target: whoever restarts next is refused."""
     step = next((each for each in plan.steps if each.id == number), None)
-    if step is None or aim_of(plan, step) is not Aim.NARROW or not context.stable:
+    if step is None or step.aim is not Aim.NARROW or not context.stable:
         return
     if not any(member.done is Tri.YES or member.restarted for member in views[number]):
         return
     lacking = context.lacking
-    widened = any(aim_of(plan, each) is Aim.WIDEN and each.id < number for each in plan.steps)
+    widened = any(each.aim is Aim.WIDEN and each.id < number for each in plan.steps)
     if lacking and (widened or len(lacking) < len(context.members)):
         named = context.named(lacking)
         yield Danger(
@@ -371,3 +371,59 @@ def lag_of(snapshot: GroupSnapshot) -> tuple[int | None, int | None]:
 
 def _ids(snapshot: GroupSnapshot) -> frozenset[str]:
     return frozenset(member.member_id for member in snapshot.members)
+
+
+def live_findings(
+    plan: Plan, context: Context, ignore: Mapping[str, str], step: Step | None
+) -> tuple[Finding, ...]:
+    """What the rules say to `step`, the next to restart members: blocks, and news since the plan.
+
+    A block stands here as long as it gates `step` or an earlier one (None: no step is left); a
+    warning or a question only where the plan had none of its rule. Who is missing or too many is
+    always said.
+    """
+    before = {finding.rule for finding in plan.findings}
+    found = []
+    for finding in evaluate(context, ignore=ignore):
+        if has(finding, Trait.HISTORY) or _answered(plan, context, finding):
+            continue
+        if finding.severity is Severity.BLOCK:
+            speaks = _gates(plan, finding, step)
+        else:
+            passing = step is not None and has(finding, Trait.PASSING)
+            speaks = plan.path != "none" and finding.rule not in before and not passing
+        if speaks or has(finding, Trait.EVERY_LOOK):
+            found.append(finding)
+    return tuple(found)
+
+
+def decides(finding: Finding, answer: Tri) -> bool:
+    """Does this finding say `answer` (yes: a danger) to whoever would go on?"""
+    if finding.ignored or finding.severity is not Severity.BLOCK:
+        return False
+    says = Tri.CANNOT_TELL if has(finding, Trait.PENDING) else finding.result
+    return says is answer
+
+
+def _gates(plan: Plan, finding: Finding, step: Step | None) -> bool:
+    if step is None:
+        # What kept a plan from having a step at all still does.
+        unplanned = plan.path == "none" and finding.before_step is None
+        return unplanned or has(finding, Trait.NEXT_START)
+    # Which list a client takes matters to the mixed list; the target alone it has by the gate.
+    if has(finding, Trait.CLIENT_UNKNOWN) and step.aim is Aim.NARROW:
+        return False
+    return finding.before_step is None or finding.before_step <= step.id
+
+
+def _answered(plan: Plan, context: Context, finding: Finding) -> bool:
+    if not rules()[finding.rule].dealt_with(plan.path, context, finding, verifying=True):
+        return False
+    stopped = [step for step in plan.steps if step.left_out]
+    known = {facts.member.member_id: facts for facts in context.members}
+    return not stopped or all(_is_stopped(stopped, known.get(id_)) for id_ in finding.members)
+
+
+def _is_stopped(steps: Sequence[Step], facts: Facts | None) -> bool:
+    """Is this a member of the clients that the plan stops?"""
+    return facts is not None and any(facts.family in step.left_out for step in steps)

@@ -14,49 +14,78 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
+from rebal.groups.errors import RebalError
 from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
 from rebal.planner.admission.next_action import comes_before, next_action
 from rebal.planner.admission.wording import NONE, START, sentence
-from rebal.planner.plan import Accepted, Advice, Finding, Plan
+from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
+from rebal.planner.paths import make_plan
+from rebal.planner.plan import Accepted, Advice, Finding, Plan, Verdict
 from rebal.planner.rules import Trait, has
-from rebal.planner.verification.context import (
-    assumed,
-    context_of,
-    known_before,
-    proven_list,
-    proven_software,
-    remembered,
-)
+from rebal.planner.verdict import UNPROVEN, exit_code
 from rebal.planner.verification.dangers import (
     CURABLE,
     Danger,
     dangers,
+    decides,
     first_seconds,
     lag_of,
+    live_findings,
     new_refusals,
     rejected_clients,
     went_back,
 )
-from rebal.planner.verification.done import still_done
-from rebal.planner.verification.drift import Change, changes_since
-from rebal.planner.verification.findings import decides, live_findings
-from rebal.planner.verification.gates import aim_of
-from rebal.planner.verification.journal import JournalEntry, SeenMember, plan_key
+from rebal.planner.verification.journal import (
+    Confirmation,
+    JournalEntry,
+    SeenMember,
+    assumed,
+    known_before,
+    plan_key,
+    proven_list,
+    proven_software,
+    remembered,
+)
 from rebal.planner.verification.members import (
     Ledger,
     MemberStanding,
     Missing,
+    StepStanding,
+    begun_step,
+    context_of,
     missing_from,
     owned,
     standing_of,
+    step_standing,
 )
-from rebal.planner.verification.steps import StepStanding, begun_step, step_standing
 
-HOLDS: Final = 0
-DANGER: Final = 3
-NOT_YET: Final = 4
+_T = TypeVar("_T")
 OLD: Final = timedelta(days=7)
 """From this age on it is said that a plan is old: its order, costs and count may not fit."""
+_LIMITS: Final = (
+    "group.max.size",
+    "group.consumer.max.size",
+    "group.min.session.timeout.ms",
+    "group.max.session.timeout.ms",
+    "group.consumer.migration.policy",
+)
+
+
+class Change(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One fact of the plan's baseline that is another one now. `outdates`: the plan's assignor
+    lists no longer fit the group."""
+
+    what: str
+    text: str
+    outdates: bool = False
+
+
+class NothingToConfirmError(RebalError):
+    """The step leaves nothing to a person, or is not the one that the group is in."""
+
+
+class ContradictedError(RebalError):
+    """Evidence says that the step is not done, or could say it and has not."""
 
 
 class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -96,7 +125,7 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     notes: tuple[str, ...] = ()
     blind_since: Moment | None = None
     blind_why: str | None = None
-    exit_code: int = NOT_YET
+    exit_code: int = UNPROVEN
 
 
 def verify(
@@ -122,7 +151,7 @@ def verify(
     context = context_of(plan, known, expected, accepted)
     missing = missing_from(plan, entries, snapshot, expected)
     ledger = Ledger(plan, entries, context)
-    views = {each.id: standing_of(context, each, aim_of(plan, each), ledger) for each in plan.steps}
+    views = {each.id: standing_of(context, each, ledger) for each in plan.steps}
     gates = {
         each.id: step_standing(
             plan,
@@ -135,7 +164,7 @@ def verify(
         for each in plan.steps
     }
     number = step if step is not None else begun_step(plan, entries, context, ledger)
-    goal = still_done(plan, known, expected, accepted)
+    goal = _still_done(plan, known, expected, accepted)
     current = gates.get(number) if number is not None else goal
     gate = current.gate if current else Tri.CANNOT_TELL
     now = next((each for each in plan.steps if each.id == number), None)
@@ -191,8 +220,39 @@ def verify(
         findings=findings,
         accepted=current.accepted if current else (),
         notes=tuple(_notes(plan, snapshot, late, first_seconds(seen, context))),
-        exit_code=DANGER if danger else HOLDS if holds else NOT_YET,
+        exit_code=exit_code(Tri.NO if danger else Tri.YES if holds else Tri.CANNOT_TELL),
     )
+
+
+def confirm(now: Standing, asked: Standing, step: int, reason: str) -> Confirmation:
+    """That a person has looked at the members of `step` that only a person can tell.
+
+    `now` is how the group stands, `asked` the same with `step` asked for. It holds for the member
+    ids that are there now: one that comes later must be looked at again.
+
+    Raises:
+        NothingToConfirmError: there is nothing that only a person can tell.
+        ContradictedError: members are missing, not done or not known by evidence.
+    """
+    begun = now.step is not None and (
+        step <= now.step or (now.gate is Tri.YES and step == now.step + 1)
+    )
+    if not begun:
+        raise NothingToConfirmError(
+            f"--confirm {step}: the group is in step {now.step}, whose gate comes first."
+        )
+    standing = next(each for each in asked.steps if each.id == step)
+    if not standing.by_hand:
+        holds = standing.gate is Tri.YES
+        raise NothingToConfirmError(
+            f"--confirm {step}: nothing of this step is left to a person; "
+            + ("its gate holds." if holds else f"what keeps it can be shown: {standing.why[0]}.")
+        )
+    others = [why for why in standing.why if why != standing.by_hand_why]
+    if others or asked.dangers:
+        said = asked.dangers[0].message if asked.dangers else f"{others[0]}."
+        raise ContradictedError(f"not confirmed, a word cannot stand against evidence: {said}")
+    return Confirmation(step=step, reason=reason, members=standing.by_hand)
 
 
 def entry_of(
@@ -268,9 +328,6 @@ def _with_its_start(finding: Finding, advice: Advice, snapshot: GroupSnapshot) -
     return replace(finding, fix=f"{sentence(advice)} {gone}")
 
 
-_T = TypeVar("_T")
-
-
 def _news(fact: _T, known: tuple[object, object] | None) -> _T | None:
     """A fact of an id stays in the journal once; None where it is there."""
     return None if known is not None and fact in known else fact
@@ -305,3 +362,79 @@ def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, idle: str | None) -> 
     if past:
         yield f"joins refused since the plan was made: {sum(one.times for one in past)}"
     yield from snapshot.notes
+
+
+def changes_since(plan: Plan, context: Context) -> tuple[Change, ...]:
+    """Return what a plan rests on and is no longer so, what outdates the plan first."""
+    found = [*_elected(plan, context), *_cluster(plan.baseline, context.snapshot)]
+    return tuple(sorted(found, key=lambda change: not change.outdates))
+
+
+def _elected(plan: Plan, context: Context) -> Iterator[Change]:
+    was, now = plan.baseline.group.assignor, context.elected
+    lists = [step.target_list for step in plan.steps if step.target_list]
+    # A cut-over leaves the group Empty, which admits any list.
+    if now is None or was is None or now == was or not lists or plan.path == "cut_over":
+        return
+    # A step elects what it prefers: that is the plan's own doing.
+    if now == plan.target or now in {names[0] for names in lists}:
+        return
+    lacking = list(dict.fromkeys(names for names in lists if now not in names))
+    shown = " and ".join(f"[{', '.join(names)}]" for names in lacking)
+    yield Change(
+        what="assignor",
+        text=f"the elected assignor was {was} when the plan was made and is {now} now: "
+        f"the plan's {shown} {'does' if len(lacking) == 1 else 'do'} not hold it",
+        outdates=all(now not in names for names in lists),
+    )
+
+
+def _cluster(was: GroupSnapshot, now: GroupSnapshot) -> Iterator[Change]:
+    counted = {topic.name: topic.partitions for topic in was.topics}
+    for topic in now.topics:
+        before = counted.get(topic.name)
+        if before is not None and before != topic.partitions:
+            yield Change(
+                what="partitions",
+                text=f"topic {topic.name} had {before} partitions and has {topic.partitions} now: "
+                "the plan's steps stay, its costs are of then",
+            )
+    if was.cluster.version and now.cluster.version and was.cluster.version != now.cluster.version:
+        yield Change(
+            what="version",
+            text=f"the brokers ran {was.cluster.version} and run {now.cluster.version} now",
+        )
+    for key in _LIMITS:
+        old, new = was.cluster.settings.get(key), now.cluster.settings.get(key)
+        if old is not None and new is not None and old != new:
+            yield Change(what=key, text=f"the brokers' {key} was {old} and is {new} now")
+
+
+def _still_done(
+    plan: Plan, snapshot: GroupSnapshot, expected: int, accepted: Accepted
+) -> StepStanding | None:
+    """The goal as a step of its own (0), judged by a new plan; None where this one has steps."""
+    if plan.steps or plan.verdict is not Verdict.DONE:
+        return None
+    fresh = make_plan(
+        snapshot,
+        _goal(plan),
+        expect_members=expected,
+        families=accepted.families,
+        ignore=accepted.ignore,
+    )
+    done = fresh.verdict is Verdict.DONE
+    return StepStanding(
+        id=0,
+        title="nothing was left to do",
+        gate=Tri.YES if done else Tri.CANNOT_TELL,
+        why=() if done else (f"a new plan says: {fresh.summary}",),
+    )
+
+
+def _goal(plan: Plan) -> str:
+    if plan.to == "KIP-848":
+        return CONSUMER
+    if plan.to == "COOPERATIVE":
+        return COOPERATIVE
+    return plan.target if plan.target in ("range", "roundrobin", "sticky") else EAGER

@@ -9,7 +9,7 @@ import pytest
 
 from rebal.groups.model import Evidence, Source, Tri
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Accepted, Plan
+from rebal.planner.plan import Accepted, Aim, Plan
 from rebal.planner.verification.verify import Standing, verify
 from tests.planner.looks import Story, app, bare, id_of, look
 
@@ -159,7 +159,10 @@ def test_a_step_can_be_asked_for(plan: Plan) -> None:
 
 
 def test_kip848_is_told_by_the_members_own_protocol(plan: Plan) -> None:
-    up = msgspec.structs.replace(plan, to="KIP-848", path="kip848_online", steps=plan.steps[:1])
+    first = plan.steps[0]
+    gate = msgspec.structs.replace(first.gate, aim=Aim.CONSUMER)
+    steps = (msgspec.structs.replace(first, gate=gate),)
+    up = msgspec.structs.replace(plan, to="KIP-848", path="kip848_online", steps=steps)
     mixed = [bare(0, 2) | {"protocol_type": "consumer"}, bare(1) | {"protocol_type": "classic"}]
     group = {"type": "consumer", "elected": "uniform"}
     standing = verify(up, [], look(1, mixed, **group), expect_members=2)
@@ -197,7 +200,13 @@ def test_the_downgrade_is_held_the_same_way() -> None:
 def test_what_nothing_on_the_wire_proves_is_never_called_done(plan: Plan) -> None:
     everybody = tuple(id_of(n) for n in range(3))
     steps = tuple(
-        msgspec.structs.replace(step, target_list=(), to_do=everybody, unknown=())
+        msgspec.structs.replace(
+            step,
+            target_list=(),
+            to_do=everybody,
+            unknown=(),
+            gate=msgspec.structs.replace(step.gate, aim=Aim.BY_HAND),
+        )
         for step in plan.steps
     )
     unseen = msgspec.structs.replace(plan, steps=steps)

@@ -12,7 +12,7 @@ from rebal.groups.model import Tri
 from rebal.inspectors.logs.requests.reader import read_request_log
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
-from rebal.planner.verification.findings import decides
+from rebal.planner.verification.dangers import decides
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.verify import Standing, entry_of, verify
 from tests.planner.captured import BUNDLED, FOLDER, Story, stories

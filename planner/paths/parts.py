@@ -1,0 +1,246 @@
+"""Parts that every path's steps are made of: gate, configuration text and cost."""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups.clients import family as known_family
+from rebal.groups.clients import version_tuple
+from rebal.groups.model import GroupSnapshot, Record, Tri
+from rebal.planner.clients import able, classes_of, cooperative
+from rebal.planner.context import CONSUMER, EAGER, Context, Facts, ids
+from rebal.planner.plan import Aim, Cost, Gate, Setting, Step
+from rebal.planner.rehearsal.costs.cost import CostModel, Restarts
+from rebal.planner.rehearsal.costs.timeouts import back_in_time, of_families, of_family
+from rebal.planner.settings import java_class, no_text, noted, plain, settings_for
+
+_KIP_429: Final = "rebalance-total, failed-rebalance-total and last-rebalance-seconds-ago"
+_JAVA: Final = ("java", "streams")
+
+
+class PlannedPath(Record, frozen=True, kw_only=True):
+    """One path of a group to its goal.
+
+    `name` stands in documents (`Plan.path`), `title` in sentences; `progress` says how far it has
+    come. `reads_lists`: its narrowing step needs every member's list. `reasons` say why the next
+    step cannot start, where no rule says it.
+    """
+
+    name: str
+    title: str = ""
+    progress: str = ""
+    steps: tuple[Step, ...] = ()
+    next_step: int | None = None
+    reads_lists: bool = False
+    reasons: tuple[str, ...] = ()
+
+
+def gate_of(
+    context: Context,
+    *,
+    shows: str,
+    needs: tuple[str, ...],
+    holds: Tri,
+    aim: Aim,
+    by_hand: str = "",
+) -> Gate:
+    """What to type to see whether a step's gate holds, and what must be seen then.
+
+    Where the plan is a file, `rebal verify` holds it against the live group, else the plan is made
+    again on fresh evidence. `aim` is the step's change, and
+    `by_hand` what a person must look at: no evidence shows it, and verify takes their word. The
+    members' own metrics are named at each gate.
+    """
+    needs = (*needs, *_metrics_lines(context))
+    if by_hand:
+        needs = (*needs, f"{by_hand}; then say so: verify … --confirm STEP --reason TEXT")
+    gate = Gate(command="", shows=shows, needs=needs, holds=holds, aim=aim, by_hand=by_hand)
+    if context.plan_file is None:
+        return replace(gate, command=_again(context))
+    words = ["rebal", "verify", context.plan_file, *context.options, *_evidence(context)]
+    shown = "exit code 0: the gate of this step holds"
+    return replace(gate, command=shlex.join(words), shows=shown)
+
+
+def _again(context: Context) -> str:
+    words = ["rebal", "plan-upgrade", context.group.group_id]
+    if context.only_target:
+        words += ["--to", context.target]
+    elif context.goal != "cooperative":
+        words += ["--to", context.goal]
+    words += [*context.options, *_evidence(context)]
+    count = context.expected or len(context.members)
+    words += ["--expect-members", str(count)] if count else []
+    return shlex.join(words)
+
+
+def _evidence(context: Context) -> tuple[str, ...]:
+    """The options that bring what a gate needs to see."""
+    if context.goal == CONSUMER:
+        return ()
+    probe = ("--probe",) if context.classic else ()
+    return (*probe, "--request-log", "kafka-request.log")
+
+
+def _metrics_lines(context: Context) -> Iterator[str]:
+    """Lines for a gate, by the clients that are in the group; Java's for a member not known."""
+    families = {facts.family for facts in context.members} or {None}
+    if "connect" in families or context.group.protocol_type == "connect":
+        yield (
+            f"watch in each restarted worker: {_KIP_429} (connect-coordinator-metrics, KIP-429), "
+            "and connect-protocol (connect-worker-rebalance-metrics)"
+        )
+        return
+    if families & {*_JAVA, None}:
+        yield f"watch in each restarted client: {_KIP_429} (consumer-coordinator-metrics, KIP-429)"
+    if "librdkafka" in families:
+        yield (
+            "watch in each restarted librdkafka client, which has no metrics of KIP-429: "
+            "rebalance_cnt and rebalance_age (cgrp in its statistics, statistics.interval.ms)"
+        )
+    others = sorted(filter(None, families - {*_JAVA, "librdkafka"}))
+    if others:
+        yield (
+            f"{_KIP_429} (KIP-429) are of Java's clients: watch what {' and '.join(others)} counts "
+            "of its rebalances, or the join lines of --request-log"
+        )
+
+
+def again(context: Context) -> str:
+    """Return the command that plans the way back from here."""
+    other = context.elected if context.goal != EAGER else "cooperative"
+    return f"rebal plan-upgrade {context.group.group_id} --to {other or 'eager'}"
+
+
+def gate_answer(context: Context, rest: Sequence[Facts], refuted: Sequence[Facts]) -> Tri:
+    """Return whether a gate holds today: `rest` are not proven done, `refuted` proven not done."""
+    if not context.missing and not rest:
+        return Tri.YES
+    return Tri.NO if refuted or context.missing else Tri.CANNOT_TELL
+
+
+def expected_line(context: Context) -> tuple[str, ...]:
+    """How many members must be there for a gate to hold."""
+    count = context.expected or len(context.members)
+    if not count:
+        return ("every member that belongs to the group in it (say --expect-members N)",)
+    source = "" if context.expected else " (as many as now; say --expect-members if more belong)"
+    return (f"{count} member{'' if count == 1 else 's'} in the group{source}",)
+
+
+def list_settings(
+    context: Context, names: Sequence[str], members: Iterable[Facts]
+) -> tuple[Setting, ...]:
+    """Each family's own text for this list, naming its members where they are not all."""
+    by_family: dict[str, list[Facts]] = defaultdict(list)
+    for facts in members:
+        for key in (facts.family,) if facts.family is not None else facts.candidates:
+            by_family[key].append(facts)
+    made: list[Setting] = []
+    for key in sorted(by_family):
+        mine = by_family[key]
+        whole = len(mine) == len(context.members)
+        named = [facts.name for facts in mine]
+        notes = tuple(_notes(context, names, key, mine))
+        settings = settings_for(
+            key,
+            names,
+            context.group.group_id,
+            () if whole else named,
+            connector=context.sink is not None,
+            classes=classes_of(context.snapshot),
+        )
+        made += (noted(setting, notes) for setting in settings or no_text(key, names, named))
+    return tuple(made)
+
+
+def _notes(
+    context: Context, names: Sequence[str], family: str, members: Sequence[Facts]
+) -> Iterator[str]:
+    """What else must be true of these clients for the text to work."""
+    known = known_family(family)
+    for name in names if family == "java" else ():
+        if java_class(name) is None and name not in classes_of(context.snapshot):
+            yield f"put the class you use today for {plain(name)} in place of THE-CLASS-OF-…"
+    if context.sink is not None:
+        yield (
+            f"into the configuration of the connector {plain(context.sink)}; the workers need "
+            "connector.client.config.override.policy=All, the default since 3.0"
+        )
+    if known is None or not any(cooperative(name) is Tri.YES for name in names):
+        return
+    since = known.cooperative_since
+    if version_tuple(since) not in (None, (0,)):
+        title = "kafka-clients" if family == "java" else known.title
+        old = [facts for facts in members if _older(facts, family, since) is Tri.YES]
+        if old:
+            now = ", ".join(f"{facts.name}: {_runs(facts)}" for facts in old[:6])
+            yield f"needs {title} {since} or later: upgrade in this restart ({plain(now)})"
+        elif any(_older(facts, family, since) is Tri.CANNOT_TELL for facts in members):
+            yield f"needs {title} {since} or later; not every version is known"
+    default = len(names) > 1 and "range" in names and family == "java"
+    if default and any(facts.older_than("3.0") is not Tri.NO for facts in members):
+        yield "range must be named: it was only the default of versions before 3.0"
+
+
+def _older(facts: Facts, family: str, limit: str) -> Tri:
+    """Is it older, if it is of this family: of several candidates only the first is bounded."""
+    bounded = facts.family is not None or facts.candidates[:1] == (family,)
+    return facts.older_than(limit) if bounded else Tri.CANNOT_TELL
+
+
+def _runs(facts: Facts) -> str:
+    software = facts.member.software
+    return (software.version or software.version_range or "") if software else ""
+
+
+def cost_of(context: Context, rest: Sequence[Facts], cost: CostModel, names: Sequence[str]) -> Cost:
+    """What it costs to restart `rest` with the list `names` (empty: each with its own)."""
+    owned = sum(
+        len(numbers)
+        for member in context.snapshot.members
+        for numbers in member.assignment.values()
+    )
+    eager_after = any(cooperative(name) is not Tri.YES for name in names) or not names
+    cooperative_now = context.goal == EAGER and eager_after and not context.only_target
+    narrows = not eager_after and tuple(names) == (context.target,)
+    eager = [
+        facts
+        for facts in (() if cooperative_now else context.members)
+        if facts not in context.settled and not (narrows and follows_vote(facts))
+    ]
+    return cost(
+        Restarts(
+            members=len(context.members),
+            restarting=len(rest),
+            static=sum(
+                back_in_time(of_family(facts.member, facts.family), context.speed.restart)
+                for facts in rest
+            ),
+            partitions=owned,
+            eager=len(eager),
+            eager_after=eager_after,
+            snapshot=priced(context),
+            order=ids(rest),
+            eager_ids=ids(eager),
+            target_list=tuple(names),
+            speed=context.speed,
+        )
+    )
+
+
+def priced(context: Context) -> GroupSnapshot:
+    """The snapshot with the client families that the user assumed: unset timeouts are theirs."""
+    return of_families(
+        context.snapshot, {facts.member.member_id: facts.family for facts in context.members}
+    )
+
+
+def follows_vote(facts: Facts) -> bool:
+    """Is its rebalance protocol that of the elected assignor, whatever stands in its list?"""
+    return facts.family is not None and able(facts.family, facts.version).follows_vote

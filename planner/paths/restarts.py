@@ -1,0 +1,144 @@
+"""The order of restarts in a step, and what an operator must know of static members and pods."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rebal.planner.admission.wording import in_order
+from rebal.planner.context import Context, Facts
+from rebal.planner.rehearsal.costs.timeouts import back_in_time, in_words, of_family
+
+# As inspectors' inventory writes it: `FILE: Deployment shop/orders, container app`.
+_WORKLOAD: Final = re.compile(
+    r": (Deployment|StatefulSet|DaemonSet|Rollout) (?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*),"
+)
+
+
+def order_of(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
+    """How to restart `rest`, one by one."""
+    if not rest:
+        return
+    static = [facts for facts in rest if facts.member.instance_id is not None]
+    if context.unsure and len(static) < len(context.members):
+        yield request_log_hint(context)
+    yield from in_order([facts.name for facts in rest])
+    yield from static_lines(context, static)
+    yield from _kubernetes_lines(rest)
+
+
+def one_by_one(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
+    """How to restart `rest` where each changes its protocol, up or down: no list can lie unused."""
+    if not rest:
+        return
+    yield from in_order([facts.name for facts in rest])
+    static = [facts for facts in rest if facts.member.instance_id is not None]
+    if static:
+        yield (
+            f"static ({context.named(static)}): it need not leave: its new self takes its place at "
+            "once; never run two processes with one instance id (no surge)"
+        )
+    yield from _kubernetes_lines(rest)
+
+
+def request_log_hint(context: Context, *, to_the_end: bool = False) -> str:
+    """How to make the first restart show every member's list (KIP-412).
+
+    `to_the_end`: each restart shows its own member's list only.
+    """
+    off = "the last one" if to_the_end else "it"
+    shows = "each join shows its list" if to_the_end else "the rebalance shows every member's list"
+    coordinator = context.group.coordinator
+    broker = str(coordinator.broker_id) if coordinator else "COORDINATOR_ID"
+    return (
+        "before the first restart, switch the coordinator's request log on (kafka-configs.sh "
+        "--bootstrap-server HOST:PORT --alter --entity-type broker-loggers --entity-name "
+        f"{broker} --add-config kafka.request.logger=DEBUG), and off after {off} (the same with "
+        f"--delete-config kafka.request.logger): {shows}"
+    )
+
+
+def static_lines(context: Context, static: Sequence[Facts]) -> Iterator[str]:
+    """Lines for the order of a step in which these static members restart; none for none."""
+    if not static:
+        return
+    named = context.named(static)
+    yield (
+        f"static ({named}): a restart within session.timeout.ms causes no rebalance, unless the "
+        "vote itself changes: the new list lies unused, nobody else joins again, and a new "
+        "subscription is not served. Look for its new member id and its list; do not wait for a "
+        "rebalance (RB109)"
+    )
+    yield (
+        "to make an unused list take effect: Consumer.enforceRebalance() where the application "
+        f"exposes it (KIP-568, Java from 2.5; costs one rebalance{_stops(context)})"
+    )
+    own = in_words([of_family(facts.member, facts.family) for facts in static])
+    yield (
+        f"or keep one of them stopped for longer than session.timeout.ms ({own}; costs a rebalance "
+        "when it is given up and one when it comes back, and its partitions stand still until the "
+        "first)"
+    )
+    restart = context.speed.restart
+    late = [
+        facts
+        for facts in static
+        if not back_in_time(of_family(facts.member, facts.family), restart)
+    ]
+    if late:
+        yield (
+            f"a restart of {restart:g} s is longer than the session of {context.named(late)}: the "
+            "group gives such a member up and rebalances, and again when it is back"
+        )
+    yield "never run two processes with one instance id (no surge): the newer fences the older"
+
+
+def _stops(context: Context) -> str:
+    if context.settled:
+        return ", at which the members that run EAGER stop all they own"
+    return ", at which every EAGER member stops all it owns"
+
+
+def _kubernetes_lines(members: Sequence[Facts]) -> Iterator[str]:
+    """Lines for the order of a rolling step, for each workload that these members come from."""
+    found: dict[tuple[str, str, str], str | None] = {}
+    for facts in members:
+        declared = facts.member.declared
+        match = _WORKLOAD.search(declared.evidence.detail) if declared else None
+        if declared and match:
+            found[match[1], match[2] or "", match[3]] = declared.max_surge
+    for (kind, namespace, name), surge in found.items():
+        yield from _workload(kind, namespace, name, surge)
+
+
+def _workload(kind: str, namespace: str, name: str, surge: str | None) -> Iterator[str]:
+    kubectl = f"kubectl -n {namespace}" if namespace else "kubectl"
+    target = f"{kind.lower()}/{name}"
+    where = f"Kubernetes {kind} {name}"
+    yield f"{where}: first pause its autoscaler and its GitOps sync, and undo that after the gate"
+    if kind == "Deployment":
+        if surge not in (None, "0", "0%"):
+            yield (
+                f"{where}: set maxSurge 0 and maxUnavailable 1 (now maxSurge {surge}: the new pod "
+                "would join before the old one has left)"
+            )
+        yield (
+            f"one canary pod: apply the change, then {kubectl} rollout pause {target} as soon as "
+            "the first new pod has started; when it is back and owns partitions, "
+            f"{kubectl} rollout resume {target}"
+        )
+    elif kind == "StatefulSet":
+        yield (
+            f"one canary pod: {kubectl} patch {target} -p "
+            '\'{"spec":{"updateStrategy":{"rollingUpdate":{"partition":LAST}}}}\' with the number '
+            "of the last pod, then apply the change; when that pod is back and owns partitions, "
+            "the same with 0"
+        )
+    else:
+        yield f"one canary pod of {target} first, then the rest, as its controller does it"
+    if kind in ("Deployment", "StatefulSet", "DaemonSet"):
+        yield (
+            f"to undo this step: {kubectl} rollout undo {target}, once, where the list stands in "
+            "the pod's template; twice would be a direct way back (RB108)"
+        )

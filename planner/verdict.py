@@ -1,0 +1,61 @@
+"""Verdicts and exit codes: derived here once, from answers in three values and from findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import Final
+
+from rebal.groups.model import Tri
+from rebal.planner.plan import Finding, Severity, Verdict
+
+SAFE: Final = 0
+BLOCKED: Final = 3
+UNPROVEN: Final = 4
+_CODES: Final = MappingProxyType({Tri.YES: SAFE, Tri.NO: BLOCKED, Tri.CANNOT_TELL: UNPROVEN})
+_ANSWERS: Final = MappingProxyType({code: answer for answer, code in _CODES.items()})
+_VERDICTS: Final = MappingProxyType(
+    {SAFE: Verdict.READY, BLOCKED: Verdict.BLOCKED, UNPROVEN: Verdict.UNPROVEN}
+)
+
+
+def worst(answers: Iterable[Tri]) -> Tri:
+    """Return no before cannot tell before yes (yes for no answers)."""
+    found = set(answers)
+    return next((answer for answer in (Tri.NO, Tri.CANNOT_TELL) if answer in found), Tri.YES)
+
+
+def exit_code(*answers: Tri) -> int:
+    """Return the exit code of the worst of these answers: 0 yes, 3 no, 4 cannot tell."""
+    return _CODES[worst(answers)]
+
+
+def answer_of(code: int) -> Tri:
+    """Return the answer that gives this exit code."""
+    return _ANSWERS[code]
+
+
+def verdict_of(code: int, *, done: bool) -> Verdict:
+    """Return the verdict of a plan with this exit code; `done`: no step is left."""
+    return Verdict.DONE if done and code == SAFE else _VERDICTS[code]
+
+
+def says(finding: Finding) -> Tri:
+    """Return the answer of a blocking finding to the step that it gates."""
+    return Tri.NO if finding.result is Tri.YES else Tri.CANNOT_TELL
+
+
+def gating(
+    findings: Iterable[Finding], step: int | None = None, *, ignored: bool = False
+) -> list[Finding]:
+    """Return the blocking findings that gate `step` (None: any step).
+
+    `ignored`: with those that the user chose to ignore.
+    """
+    return [
+        finding
+        for finding in findings
+        if finding.severity is Severity.BLOCK
+        and (ignored or not finding.ignored)
+        and (step is None or finding.before_step is None or finding.before_step <= step)
+    ]
