@@ -17,6 +17,7 @@ from rebal.groups.clients import (
     version_tuple,
 )
 from rebal.groups.model import GroupSnapshot, Member, Record, Software, Tri
+from rebal.planner.verdict import opposite
 
 
 class Able(Record, frozen=True, kw_only=True):
@@ -109,7 +110,7 @@ def assume_family(found: Iterable[tuple[str, str | None]], most: int = 3) -> str
 @lru_cache(4096)
 def cooperative(assignor: str) -> Tri:
     """Does `assignor` support COOPERATIVE; `cannot tell` for one that is not known."""
-    return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(eager_only(assignor), Tri.CANNOT_TELL)
+    return opposite(eager_only(assignor))
 
 
 def cannot_hold(can: Able, assignor: str, elected: str | None) -> bool:

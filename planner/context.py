@@ -27,8 +27,10 @@ from rebal.planner.clients import (
     runs_cooperative,
     without_mixed,
 )
-from rebal.planner.facts import Facts, GroupFacts, ids, names
+from rebal.planner.facts import Facts, GroupFacts, ids, listed, names
 from rebal.planner.rehearsal.costs.cost import Speed
+from rebal.planner.rehearsal.costs.timeouts import back_in_time, of_family
+from rebal.planner.verdict import agreed
 
 __all__ = [
     "CONSUMER",
@@ -165,7 +167,7 @@ class Context(GroupFacts):
             says.update(self._old_by_family(facts, facts.family))
         if self.goal == EAGER and kept_partitions(facts.member) and says == {Tri.NO}:
             return Tri.CANNOT_TELL
-        return says.pop() if len(says) == 1 else Tri.CANNOT_TELL
+        return agreed(says)
 
     def _old_in(self, facts: Facts, assignor: str) -> Tri:
         """Return `old(assignor)` of this member's class: what is not Kafka's own proves nothing.
@@ -375,6 +377,8 @@ class Context(GroupFacts):
 
     def named(self, found: Iterable[Facts], most: int = 6) -> str:
         """`a, b and 3 more`, for texts."""
-        labels = [facts.name for facts in found]
-        more = len(labels) - most
-        return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")
+        return listed([facts.name for facts in found], most)
+
+    def back_in_time(self, facts: Facts) -> bool:
+        """Return whether a restart of this static member ends before its session does."""
+        return back_in_time(of_family(facts.member, facts.family), self.speed.restart)

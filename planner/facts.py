@@ -7,7 +7,7 @@ or no only where the evidence proves it, and evidence that contradicts itself is
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from rebal.groups.classes import borrowed_names, not_by_name
@@ -22,6 +22,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.planner.clients import able, candidates, refuted
+from rebal.planner.verdict import agreed, opposite
 
 
 class Facts(Record, frozen=True, kw_only=True):
@@ -46,7 +47,7 @@ class Facts(Record, frozen=True, kw_only=True):
         """
         keys = (self.family,) if self.family is not None else self.candidates
         answers = {able(key, self.version).mixed for key in keys}
-        return answers.pop() if len(answers) == 1 else Tri.CANNOT_TELL
+        return agreed(answers)
 
     def older_than(self, limit: str) -> Tri:
         """Is its client older than the version `limit`, by its version or what bounds it?"""
@@ -158,7 +159,7 @@ class GroupFacts:
         """Has the coordinator loaded the group without a rebalance since (kafka-facts: reload)."""
         coordinator = self.group.coordinator
         since = coordinator.rebalanced_since_load if coordinator else Tri.CANNOT_TELL
-        return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(since, Tri.CANNOT_TELL)
+        return opposite(since)
 
     @property
     def can_probe(self) -> bool:
@@ -180,6 +181,17 @@ class GroupFacts:
         if answers == {Tri.NO} and self.reloaded is Tri.NO:
             return Tri.NO
         return Tri.CANNOT_TELL
+
+
+def owned(member: Member) -> int:
+    """Return the number of partitions that this member owns."""
+    return sum(map(len, member.assignment.values()))
+
+
+def listed(labels: Sequence[str], most: int = 6) -> str:
+    """Return `a, b and 3 more`."""
+    more = len(labels) - most
+    return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def ids(found: Iterable[Facts]) -> tuple[str, ...]:

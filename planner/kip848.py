@@ -14,7 +14,6 @@ from typing import Final
 from rebal.groups.clients import UNKNOWN, family, version_tuple
 from rebal.groups.model import GroupType, Record, Tri
 from rebal.planner.context import Context, Facts
-from rebal.planner.rehearsal.costs.timeouts import back_in_time, of_family
 from rebal.planner.verdict import worst
 
 POLICY: Final = "group.consumer.migration.policy"
@@ -143,9 +142,7 @@ def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
             "old one has left (maxSurge), so it is rejected",
             members=tuple(surging),
         )
-    static = [
-        f for f in ahead if back_in_time(of_family(f.member, f.family), context.speed.restart)
-    ]
+    static = [facts for facts in ahead if context.back_in_time(facts)]
     if static:
         return Answer(
             allows=Tri.NO,

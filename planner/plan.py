@@ -287,6 +287,14 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     baseline: GroupSnapshot
     exit_code: int = 0
 
+    def step(self, number: int | None) -> Step | None:
+        """Return the step with this number."""
+        return next((step for step in self.steps if step.id == number), None)
+
+    def after(self, step: Step) -> Step | None:
+        """Return the step that follows."""
+        return next((later for later in self.steps if later.id > step.id), None)
+
 
 def dump_plan(plan: Plan, form: Format = "yaml") -> str:
     """The plan as a `rebal.plan/1` document; the same plan gives the same text."""

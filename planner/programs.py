@@ -13,6 +13,8 @@ from rebal.groups.model import GroupState, Knowledge, Member, RebalanceProtocol,
 from rebal.groups.protocol import member_protocol
 from rebal.groups.streams import COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES, user_data_of
 from rebal.planner.context import Context, Facts
+from rebal.planner.facts import listed
+from rebal.planner.verdict import opposite
 
 INCREMENTAL: Final = ("compatible", "sessioned")
 """Connect's incremental protocols; below them is `default`, which every worker offers."""
@@ -40,8 +42,7 @@ def below_cooperative(context: Context, facts: Facts) -> Tri:
 
 def above_eager(facts: Facts) -> Tri:
     """Is this instance 4.0 or later, which does not start with an upgrade.from of 2.3 or less?"""
-    answer = facts.older_than(EAGER_UNTIL)
-    return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(answer, Tri.CANNOT_TELL)
+    return opposite(facts.older_than(EAGER_UNTIL))
 
 
 def comes_from(facts: Facts) -> str:
@@ -70,8 +71,7 @@ def instances(members: Sequence[Facts], most: int = 20) -> str:
         for facts in first.values()
         for n in (threads[facts.name],)
     ]
-    more = f" and {len(labels) - most} more" if len(labels) > most else ""
-    return ", ".join(labels[:most]) + more
+    return listed(labels, most)
 
 
 def offers(context: Context, facts: Facts, protocols: Sequence[str]) -> Tri:

@@ -25,6 +25,17 @@ def worst(answers: Iterable[Tri]) -> Tri:
     return next((answer for answer in (Tri.NO, Tri.CANNOT_TELL) if answer in found), Tri.YES)
 
 
+def agreed(answers: Iterable[Tri]) -> Tri:
+    """Return the answer that all of these give; cannot tell where they differ or there is none."""
+    found = set(answers)
+    return found.pop() if len(found) == 1 else Tri.CANNOT_TELL
+
+
+def opposite(answer: Tri) -> Tri:
+    """Return no for yes and yes for no."""
+    return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(answer, Tri.CANNOT_TELL)
+
+
 def exit_code(*answers: Tri) -> int:
     """Return the exit code of the worst of these answers: 0 yes, 3 no, 4 cannot tell."""
     return _CODES[worst(answers)]

@@ -35,6 +35,7 @@ from msgspec.structs import replace
 from rebal.groups.model import GroupState, GroupType, Record, Tri
 from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory, Entry, Held
 from rebal.planner.admission.memory import worlds as worlds_of
+from rebal.planner.facts import listed
 
 FULL: Final = "GROUP_MAX_SIZE_REACHED"
 SESSION: Final = "INVALID_SESSION_TIMEOUT"
@@ -424,7 +425,5 @@ def _why_no(memory: CoordinatorMemory, names: Sequence[str], guilty: Sequence[En
     return f"no assignor of {wanted} is in every list that the coordinator remembers"
 
 
-def _named(entries: Sequence[Entry], most: int = 6) -> str:
-    labels = [entry.name or entry.member_id for entry in entries]
-    more = len(labels) - most
-    return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")
+def _named(entries: Sequence[Entry]) -> str:
+    return listed([entry.name or entry.member_id for entry in entries])

@@ -19,6 +19,7 @@ from rebal.planner.admission import wording as texts
 from rebal.planner.admission.check import Needs
 from rebal.planner.clients import is_mixed, refuses_mixed
 from rebal.planner.context import Context, Facts
+from rebal.planner.facts import listed
 from rebal.planner.kip848 import allows, online
 from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind, Verdict
 from rebal.planner.rules import Risk, Trait, has, rules
@@ -34,7 +35,7 @@ _NO_LIST: Final = "no list is known that these clients start with and that leads
 
 def first_action(plan: Plan, context: Context) -> Actions:
     """Return the first action of a plan that was just made, as far as its step may start at all."""
-    step = next((each for each in plan.steps if each.id == plan.next_step), None)
+    step = plan.step(plan.next_step)
     if step is None:
         done = plan.verdict is Verdict.DONE
         if done:
@@ -75,7 +76,7 @@ def _hindered(plan: Plan, step: Step | None, context: Context) -> Advice:
         return advised.stop(step.precondition, step=number)
     unseen = [f.name for f in context.members if step and f.member.member_id in step.unknown]
     if unseen:
-        why = f"the list of {texts.named(unseen)} was not seen"
+        why = f"the list of {listed(unseen)} was not seen"
         return advised.show(context, Needs.LISTS, why, step=number)
     return advised.wait(plan.summary, step=number)
 
@@ -168,7 +169,7 @@ def next_action(
     `rejected` are the clients that were rejected and are out, `stopped_by` the reasons of dangers
     for which nothing may be restarted, `outdated` says why the plan no longer fits the group.
     """
-    step = next((each for each in plan.steps if current and each.id == current.id), None)
+    step = plan.step(current.id if current else None)
     steady = context.group.state is GroupState.STABLE or not context.members
     if rejected and steady:
         families = _families(plan, context, rejected, missing)
@@ -209,7 +210,7 @@ def _in_step(
     ignore: Mapping[str, str],
 ) -> Actions:
     by_id = {facts.member.member_id: facts for facts in context.members}
-    later = next((each for each in plan.steps if each.id > step.id), None)
+    later = plan.after(step)
     open_ = [f for f in findings if decides(f, Tri.CANNOT_TELL) and not has(f, Trait.ADMISSION)]
     if current.gate is Tri.YES:
         if open_:
@@ -227,7 +228,7 @@ def _in_step(
         return advised.confirm(step.id, by_hand=step.aim is Aim.BY_HAND), ()
     if current.unknown:
         labels = [by_id[each].name for each in current.unknown if each in by_id]
-        why = f"the list of {texts.named(labels)} was not seen"
+        why = f"the list of {listed(labels)} was not seen"
         return advised.show(context, Needs.LISTS, why, step=step.id), ()
     if later is not None and context.members and later.aim is Aim.NARROW:
         return _or_outdated(plan, _begin(plan, later, context, ignore), outdated)

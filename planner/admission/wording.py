@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rebal.groups.model import Tri
+from rebal.planner.facts import listed
 from rebal.planner.plan import Advice
 
 RESTART: Final = "restart"
@@ -60,7 +61,7 @@ TEMPORARY_AFTER: Final = (
 
 def worded(advice: Advice) -> str:
     """Return one clause that says what to do."""
-    who = named(advice.names)
+    who = listed(advice.names)
     brings = f"with {advice.change or 'its CURRENT list: change nothing'}"
     if advice.assignors:
         brings = f"with [{', '.join(advice.assignors)}]"
@@ -118,16 +119,10 @@ def not_known_to_start(who: str, assignors: Sequence[str]) -> str:
     )
 
 
-def named(labels: Sequence[str], most: int = 6) -> str:
-    """Return `a, b and 3 more`."""
-    more = len(labels) - most
-    return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")
-
-
 def in_order(labels: Sequence[str]) -> Iterator[str]:
     """Return the lines of a rolling restart of these members, in this order."""
     yield ONE_AT_A_TIME
-    yield f"in this order: {named(labels, 20)}"
+    yield f"in this order: {listed(labels, 20)}"
     yield AFTER_EACH
 
 

@@ -119,7 +119,7 @@ def _with_advice(plan: Plan, context: Context, path: PlannedPath) -> Plan:
     """Return `plan` with its first action, and not ready where that is not admitted."""
     advice, withheld = first_action(plan, context)
     made = replace(plan, advice=advice, withheld=withheld)
-    now = next((step for step in plan.steps if step.id == plan.next_step), None)
+    now = plan.step(plan.next_step)
     first = withheld[0] if now and comes_before(now, advice, withheld) else None
     if plan.verdict is not Verdict.READY or (advice.recommended and first is None):
         return made

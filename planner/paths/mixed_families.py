@@ -16,6 +16,7 @@ from rebal.planner.admission.wording import (
 )
 from rebal.planner.clients import able, cooperative
 from rebal.planner.context import Context, Facts, ids
+from rebal.planner.facts import owned
 from rebal.planner.paths.one_bounce import drop_old
 from rebal.planner.paths.parts import again, expected_line, gate_of, list_settings, priced
 from rebal.planner.paths.two_bounces import add_both
@@ -44,7 +45,7 @@ def _stop_and_start(context: Context, number: int) -> Step:
     stopped = context.unmixable
     clients = " and ".join(sorted({str(facts.family) for facts in stopped}))
     left = len(context.members) - len(stopped)
-    total = sum(len(n) for f in context.members for n in f.member.assignment.values())
+    total = sum(map(owned, context.snapshot.members))
     others = {facts.member.member_id for facts in context.members} - set(ids(stopped))
     lacking = others & set(ids(context.lacking))
     unsure = others & set(ids(context.unsure))

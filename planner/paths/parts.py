@@ -14,9 +14,10 @@ from rebal.groups.clients import version_tuple
 from rebal.groups.model import GroupSnapshot, Record, Tri
 from rebal.planner.clients import able, classes_of, cooperative
 from rebal.planner.context import CONSUMER, EAGER, Context, Facts, ids
+from rebal.planner.facts import owned
 from rebal.planner.plan import Aim, Cost, Gate, Setting, Step
 from rebal.planner.rehearsal.costs.cost import CostModel, Restarts
-from rebal.planner.rehearsal.costs.timeouts import back_in_time, of_families, of_family
+from rebal.planner.rehearsal.costs.timeouts import of_families
 from rebal.planner.settings import java_class, no_text, noted, plain, settings_for
 
 _KIP_429: Final = "rebalance-total, failed-rebalance-total and last-rebalance-seconds-ago"
@@ -201,11 +202,6 @@ def _runs(facts: Facts) -> str:
 
 def cost_of(context: Context, rest: Sequence[Facts], cost: CostModel, names: Sequence[str]) -> Cost:
     """What it costs to restart `rest` with the list `names` (empty: each with its own)."""
-    owned = sum(
-        len(numbers)
-        for member in context.snapshot.members
-        for numbers in member.assignment.values()
-    )
     eager_after = any(cooperative(name) is not Tri.YES for name in names) or not names
     cooperative_now = context.goal == EAGER and eager_after and not context.only_target
     narrows = not eager_after and tuple(names) == (context.target,)
@@ -218,11 +214,8 @@ def cost_of(context: Context, rest: Sequence[Facts], cost: CostModel, names: Seq
         Restarts(
             members=len(context.members),
             restarting=len(rest),
-            static=sum(
-                back_in_time(of_family(facts.member, facts.family), context.speed.restart)
-                for facts in rest
-            ),
-            partitions=owned,
+            static=sum(map(context.back_in_time, rest)),
+            partitions=sum(map(owned, context.snapshot.members)),
             eager=len(eager),
             eager_after=eager_after,
             snapshot=priced(context),

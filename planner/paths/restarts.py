@@ -8,7 +8,7 @@ from typing import Final
 
 from rebal.planner.admission.wording import in_order
 from rebal.planner.context import Context, Facts
-from rebal.planner.rehearsal.costs.timeouts import back_in_time, in_words, of_family
+from rebal.planner.rehearsal.costs.timeouts import in_words, of_family
 
 # As inspectors' inventory writes it: `FILE: Deployment shop/orders, container app`.
 _WORKLOAD: Final = re.compile(
@@ -81,11 +81,7 @@ def static_lines(context: Context, static: Sequence[Facts]) -> Iterator[str]:
         "first)"
     )
     restart = context.speed.restart
-    late = [
-        facts
-        for facts in static
-        if not back_in_time(of_family(facts.member, facts.family), restart)
-    ]
+    late = [facts for facts in static if not context.back_in_time(facts)]
     if late:
         yield (
             f"a restart of {restart:g} s is longer than the session of {context.named(late)}: the "

@@ -16,11 +16,12 @@ from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record
 from rebal.planner.admission.advice import restart_fix
 from rebal.planner.admission.rejected import label, still_out
 from rebal.planner.context import Context, Facts
+from rebal.planner.facts import owned
 from rebal.planner.plan import Aim, Finding, Plan, Severity, Step
 from rebal.planner.rules import Trait, evaluate, has, rules
 from rebal.planner.verification.gates import wide_list
 from rebal.planner.verification.journal import JournalEntry
-from rebal.planner.verification.members import MemberStanding, owned
+from rebal.planner.verification.members import MemberStanding
 
 # A cooperative member gets its partitions in a second rebalance, after another has given them up.
 IDLE: Final = timedelta(seconds=30)
@@ -74,7 +75,7 @@ def went_back(
     plan: Plan, context: Context, number: int, views: Mapping[int, Sequence[MemberStanding]]
 ) -> Iterator[Danger]:
     """In a narrowing step, a member that lacks the target: whoever restarts next is refused."""
-    step = next((each for each in plan.steps if each.id == number), None)
+    step = plan.step(number)
     if step is None or step.aim is not Aim.NARROW or not context.stable:
         return
     if not any(member.done is Tri.YES or member.restarted for member in views[number]):

@@ -22,8 +22,8 @@ from rebal.groups.protocol import member_protocol
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Aim, Plan, Step
 from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, offers, runs
+from rebal.planner.verdict import opposite
 
-_OPPOSITE: Final = {Tri.YES: Tri.NO, Tri.NO: Tri.YES, Tri.CANNOT_TELL: Tri.CANNOT_TELL}
 _NOT_SHOWN: Final = (
     "which rebalance protocol it runs was not seen yet: --client-log of its start, or "
     "--request-log across the next rebalance"
@@ -47,7 +47,7 @@ GateCheck = Callable[[Context, Step, Facts], Proof]
 
 def wide_list(plan: Plan, context: Context) -> tuple[str, ...]:
     """Return the list that brings the target and is admitted today: it holds the elected one."""
-    step = next((s for s in plan.steps if s.aim is Aim.WIDEN), None)
+    step = next((each for each in plan.steps if each.aim is Aim.WIDEN), None)
     names = step.target_list if step is not None else (context.target,)
     more = [context.elected] if context.elected is not None else []
     return tuple(dict.fromkeys([*names, *more]))
@@ -118,7 +118,7 @@ def _list(facts: Facts) -> str:
 
 
 def _new(context: Context, _: Step, facts: Facts) -> Proof:
-    return _version(facts, _OPPOSITE[_below_cooperative(context, facts)])
+    return _version(facts, opposite(_below_cooperative(context, facts)))
 
 
 def _old(context: Context, _: Step, facts: Facts) -> Proof:
@@ -129,7 +129,7 @@ def _bridge(context: Context, _: Step, facts: Facts) -> Proof:
     answer = above_eager(facts)
     if answer is Tri.CANNOT_TELL and runs(context, facts) is RebalanceProtocol.EAGER:
         answer = Tri.NO
-    return _version(facts, _OPPOSITE[answer])
+    return _version(facts, opposite(answer))
 
 
 def _below_cooperative(context: Context, facts: Facts) -> Tri:
@@ -163,7 +163,7 @@ def _incremental(context: Context, _: Step, facts: Facts) -> Proof:
 
 
 def _workers_eager(context: Context, _: Step, facts: Facts) -> Proof:
-    return _worker(context, facts, _OPPOSITE[_offers_incremental(context, facts)])
+    return _worker(context, facts, opposite(_offers_incremental(context, facts)))
 
 
 def _offers_incremental(context: Context, facts: Facts) -> Tri:

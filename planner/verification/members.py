@@ -24,16 +24,11 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.planner.admission.advice import acceptable, restart_of
-from rebal.planner.context import (
-    CONSUMER,
-    COOPERATIVE,
-    EAGER,
-    Context,
-    Facts,
-    names,
-)
+from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, Facts, names
+from rebal.planner.facts import listed, owned
 from rebal.planner.plan import Accepted, Aim, Plan, Step, StepKind
 from rebal.planner.rules import Risk, own_class_risk
+from rebal.planner.verdict import agreed
 from rebal.planner.verification.gates import Proof, proof_of
 from rebal.planner.verification.journal import JournalEntry, assumed, known_before
 
@@ -184,8 +179,7 @@ class Ledger:
 
     def answer(self, step: int, member_id: str) -> Tri:
         """Proven done, proven not done, or (nothing, or two evidences at odds) cannot tell."""
-        found = self.answers(step, member_id)
-        return next(iter(found)) if len(found) == 1 else Tri.CANNOT_TELL
+        return agreed(self.answers(step, member_id))
 
     def word(self, step: int, member_id: str) -> str | None:
         """What the user said of it, in words; None for nothing."""
@@ -289,11 +283,6 @@ def _unknown(context: Context, aim: Aim) -> str:
         return "which protocol it speaks cannot be told"
     more = "" if context.snapshot.probe is not None or aim is not Aim.WIDEN else ", --probe"
     return f"new here, its list not seen (--request-log, --client-log{more})"
-
-
-def owned(member: Member) -> int:
-    """How many partitions it owns."""
-    return sum(map(len, member.assignment.values()))
 
 
 def missing_from(
@@ -531,7 +520,7 @@ def _remembered(
     plan: Plan, step: Step, context: Context, ignore: Mapping[str, str]
 ) -> Iterator[str]:
     """Would the coordinator admit the first restart of the next, narrowing step?"""
-    later = next((other for other in plan.steps if other.id > step.id), None)
+    later = plan.after(step)
     if later is None or later.aim is not Aim.NARROW:
         return
     left = [facts for facts in context.members if facts not in context.settled]
@@ -542,10 +531,8 @@ def _remembered(
             yield f"step {later.id} is not proven to be admitted: {one.reason} ({rule})"
 
 
-def _named(members: Sequence[MemberStanding], most: int = 6) -> str:
-    labels = [member.name for member in members]
-    more = f" and {len(labels) - most} more" if len(labels) > most else ""
-    return ", ".join(labels[:most]) + more
+def _named(members: Sequence[MemberStanding]) -> str:
+    return listed([member.name for member in members])
 
 
 def _ids(members: Sequence[MemberStanding]) -> tuple[str, ...]:

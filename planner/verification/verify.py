@@ -19,6 +19,7 @@ from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
 from rebal.planner.admission.next_action import comes_before, next_action
 from rebal.planner.admission.wording import NONE, START, sentence
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
+from rebal.planner.facts import owned
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Advice, Finding, Plan, Verdict
 from rebal.planner.rules import Trait, has
@@ -54,7 +55,6 @@ from rebal.planner.verification.members import (
     begun_step,
     context_of,
     missing_from,
-    owned,
     standing_of,
     step_standing,
 )
@@ -167,8 +167,8 @@ def verify(
     goal = _still_done(plan, known, expected, accepted)
     current = gates.get(number) if number is not None else goal
     gate = current.gate if current else Tri.CANNOT_TELL
-    now = next((each for each in plan.steps if each.id == number), None)
-    later = next((each for each in plan.steps if now and each.id > now.id), None)
+    now = plan.step(number)
+    later = plan.after(now) if now else None
     rejected = rejected_clients(plan, context)
     found = list(dangers(plan, entries, context, rejected))
     if number is not None:
