@@ -1,4 +1,4 @@
-"""The ways to a goal, one module a way; `make_plan` finds the one that a group can take."""
+"""Paths to a goal, one module a path; `make_plan` finds the one that a group can take."""
 
 from rebal.planner.goals import NotPlannedError
 from rebal.planner.paths.choose import make_plan

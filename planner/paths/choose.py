@@ -1,4 +1,4 @@
-"""Which path a group can take, and the plan of it."""
+"""The choice of a path for a group, and the plan made of it."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ def make_plan(
     assumed: Sequence[str] = (),
     plan_file: str | None = None,
 ) -> Plan:
-    """The plan of this group to `target`: `cooperative`, `eager`, `consumer` or an assignor's name.
+    """Return the plan of this group to `target`: cooperative, eager, consumer or an assignor's
+    name.
 
-    `expect_members` is how many members the service has when all are there. `families` is client
-    id (or `*`) → client family, as assumed by the user where no evidence proves one. `ignore` is
-    rule id → reason. `made_at` is the snapshot's own time if not given: equal input, equal plan.
-    `speed` is how fast members restart, for the cost. `options` are the words that reach the
-    cluster, repeated in every gate's command. `assumed` are sentences on what was assumed of lists
-    (groups/evidence/assume.py): the plan records them. `plan_file` is where the plan will be
-    written: its gates name it.
+    `expect_members` is the number of members when all are there. `families` is client id (or `*`) →
+    client family, assumed by the user where no evidence proves one. `ignore` is rule id → reason.
+    `made_at` defaults to the snapshot's time: equal input gives an equal plan. `speed` is how fast
+    members restart, for the cost. `options` are the words that reach the cluster; every gate's
+    command repeats them. `assumed` are sentences on assumed lists (groups/evidence/assume.py); the
+    plan records them. `plan_file` is the file that the plan will be written to; its gates name it.
 
     Raises:
-        NotPlannedError: no path to this target is planned by this version.
+        NotPlannedError: this version plans no path to this target.
     """
     goal = goal_of(snapshot, target)
     context = Context(
@@ -142,7 +142,7 @@ def _with_advice(plan: Plan, context: Context, path: PlannedPath) -> Plan:
 
 
 def _path(context: Context, cost: CostModel, back: bool) -> PlannedPath:
-    """The path that this group can take."""
+    """Return the path that this group can take."""
     group = context.group
     if group.type is GroupType.CONSUMER and (back or context.goal == CONSUMER):
         return _over_kip848(context, back)
@@ -172,12 +172,12 @@ def _over_kip848(context: Context, back: bool) -> PlannedPath:
     reasons = tuple(answer.why for answer in _worst_first(answers))
     stop = name.endswith("_offline")
     if stop and everybody and not reasons:
-        reasons = ("an interruption must be agreed: nothing is consumed in between",)
+        reasons = ("an interruption must be agreed: nothing is consumed during the stop",)
     begun = f"{there} of {everybody} done" if there else "not begun"
     return PlannedPath(
         name=name,
         title=f"{'back from' if back else 'to'} KIP-848, {'over a stop' if stop else 'online'}",
-        progress=begun if everybody else "nobody is in the group",
+        progress=begun if everybody else "the group has no members",
         steps=steps,
         next_step=1,
         reasons=reasons,
@@ -193,7 +193,7 @@ def _worst_first(answers: Sequence[Answer]) -> list[Answer]:
 
 
 def _by_lists(context: Context, cost: CostModel) -> PlannedPath:
-    """Of a classic consumer group whose members choose by partition.assignment.strategy."""
+    """Return the path of a classic group whose members choose by partition.assignment.strategy."""
     if len(context.settled) == len(context.members):
         return PlannedPath(name="finished", reads_lists=True)
     ahead = [facts for facts in context.members if facts not in context.settled]
@@ -225,14 +225,14 @@ _TITLES: Final = {
     "two_bounces": "two bounces",
     "one_bounce": "one bounce",
     "cut_over": "full cut-over",
-    "mixed_families": "two bounces, with a stop of some clients between",
+    "mixed_families": "two bounces, with a stop of some clients in between",
 }
 
 
 def _findings(
     context: Context, path: PlannedPath, ignore: Mapping[str, str] | None
 ) -> tuple[Finding, ...]:
-    """Return the rules' findings that this path leaves open; without a step, none of a step's."""
+    """Return the findings that this path leaves open (no path: those about the group as it is)."""
     from_empty = path.next_step is not None and not context.members
     said = tuple(
         finding
@@ -254,7 +254,7 @@ def _target(context: Context, path: PlannedPath) -> str:
 
 
 def _assumptions(families: Mapping[str, str], ignore: Mapping[str, str]) -> tuple[str, ...]:
-    everybody = "every member of no proven client"
+    everybody = "every member whose client is not proven"
     return (
         *(
             f"{everybody if key == '*' else f'client id {key}'} is {family}"
@@ -271,10 +271,10 @@ def _judged(
     findings: tuple[Finding, ...],
     ignore: Mapping[str, str],
 ) -> Step:
-    """`step` with the answer to its precondition, and the exit code it gives when it is next.
+    """Return `step` with the answer to its precondition, and its exit code when it is next.
 
-    What the route itself answered stands in `step.exit_code`. What the user chose to ignore stays
-    a "no" in the answer and is left out of the code.
+    `step.exit_code` holds the path's own answer. A finding that the user ignores stays a no in the
+    answer and does not count in the exit code.
     """
     narrows = path.reads_lists and step.id == context.narrow_step
     facts = _lists(context, step) if narrows else Tri.YES
@@ -293,11 +293,13 @@ def _judged(
 def _exit_code(
     context: Context, path: PlannedPath, findings: tuple[Finding, ...], steps: tuple[Step, ...]
 ) -> int:
-    """The plan's exit code: that of the next step, or of what keeps any step from starting."""
+    """Return the plan's exit code: that of the next step, or of the findings that keep any step
+    back.
+    """
     if path.next_step is not None:
         return next(step.exit_code for step in steps if step.id == path.next_step)
     answers = set(map(says, gating(findings)))
-    # Where no step can be planned nothing is done, whatever the user chose to ignore.
+    # A group without a planned step is not done, whatever the user chose to ignore.
     if path.name == "none":
         answers.add(Tri.CANNOT_TELL)
     if path.name == "finished" and not path.reads_lists and context.missing:
@@ -306,7 +308,7 @@ def _exit_code(
 
 
 def _lists(context: Context, step: Step) -> Tri:
-    """What the members' lists say to a step that reads them: do all hold the target?"""
+    """Return whether every list holds the target, for a step that depends on it."""
     if step.target_list != (context.target,):
         return Tri.YES
     if context.lacking:
@@ -315,7 +317,7 @@ def _lists(context: Context, step: Step) -> Tri:
 
 
 def _summary(context: Context, path: PlannedPath, code: int, findings: Sequence[Finding]) -> str:
-    """One sentence on where the group stands and whether the next step can start."""
+    """Return one sentence on where the group stands and whether the next step can start."""
     number = path.next_step
     if path.name == "already_incremental":
         return _kip848(context)
@@ -325,13 +327,15 @@ def _summary(context: Context, path: PlannedPath, code: int, findings: Sequence[
     by = ", ".join(sorted({finding.rule for finding in blocking}))
     if path.name == "none":
         why = next(iter((*blocking, *gating(findings, ignored=True))), None)
-        said = why.message if why else next(iter(path.reasons), "what the group is cannot be told.")
+        said = (
+            why.message if why else next(iter(path.reasons), "the type of the group is not known.")
+        )
         rule = f" ({why.rule}{', ignored' if why.ignored else ''})" if why else ""
         return f"no step can be planned: {said.rstrip('.')}{rule}"
     if number is None:
         if code == SAFE:
             return "nothing left to do: every member is proven to be done"
-        return f"every member that is here is done, but: {by or 'some are missing'}"
+        return f"every present member is done, but: {by or 'some are missing'}"
     here = f"{path.title} · {path.progress} · step {number} "
     if code == SAFE:
         return here + ("can start" if not _begun(context, path) else "can go on")
@@ -354,9 +358,7 @@ def _kip848(context: Context) -> str:
             "nothing to do: every member runs COOPERATIVE; the group's type is consumer, and its "
             "members speak the classic protocol"
         )
-    rest = (
-        f"; in the classic protocol, but COOPERATIVE: {context.named(classic)}" if classic else ""
-    )
+    rest = f"; COOPERATIVE in the classic protocol: {context.named(classic)}" if classic else ""
     return f"nothing to do: the group runs {name}, which moves single partitions only{rest}"
 
 
@@ -368,12 +370,12 @@ def _begun(context: Context, path: PlannedPath) -> bool:
 
 
 def _progress(context: Context, path: str) -> str:
-    """How far a path by assignor lists has come."""
+    """Return how far a path by assignor lists has come."""
     everybody, settled = len(context.members), len(context.settled)
     if path == "cut_over":
         return f"{settled} of {everybody} done" if settled else "not begun"
     if path == "one_bounce":
-        return "every list holds both already"
+        return "every list holds both assignors already"
     if settled and not context.lacking and not context.unsure:
         return f"half-way through bounce 2 ({settled} of {everybody} done)"
     if len(context.holding) == everybody:
@@ -383,26 +385,27 @@ def _progress(context: Context, path: str) -> str:
         return "bounce 1 is complete but for " + context.named(context.unmixable, 3)
     if context.holding:
         return f"half-way through bounce 1 ({len(context.holding)} of {everybody} done)"
-    return "not begun, or not known to be" if context.unsure else "not begun"
+    return "not begun, as far as is known" if context.unsure else "not begun"
 
 
 def _not_checked(context: Context) -> Iterator[str]:
+    """Yield what the plan did not check."""
     yield "members that are not in the group now (scaled to zero, standby sites, scheduled jobs)"
     if context.expected is None:
-        yield "how many members the service should have: say --expect-members N"
+        yield "how many members the service should have: add --expect-members N"
     yield "application code: rebalance listeners and callbacks, joins that rely on co-partitioning"
-    yield "your deployment: restart order, surge, automatic roll-back, autoscaling"
+    yield "your deployment: restart order, surge, automatic rollback, autoscaling"
     if not any(facts.member.declared for facts in context.members):
         yield "the configuration of the next start: no --inventory was given"
-    # What a coordinator remembers of lists matters only where members choose by lists.
+    # The coordinator's memory of lists matters only where members choose by lists.
     by_lists = not context.streams and context.group.protocol_type != "connect"
     if by_lists and (context.snapshot.probe is None or context.snapshot.probe.refused):
-        yield "what the coordinator remembers now: the group was not probed"
+        yield "the lists that the coordinator remembers now: the group was not probed"
     if by_lists and context.reloaded is Tri.CANNOT_TELL:
-        yield "whether the coordinator was loaded again since the last rebalance"
+        yield "whether the coordinator has reloaded since the last rebalance"
     sources = {item.source for facts in context.members for item in facts.member.assignors.evidence}
     if not sources & {Source.REQUEST_LOG, Source.CLIENT_LOG}:
-        yield "the members' lists by any log: none was given, or none matched"
+        yield "the members' lists in a log: no log was given, or none matched"
     yield from unchecked_versions(context)
     if context.goal == EAGER:
         yield "whether anything relies on partitions being kept across rebalances"

@@ -1,8 +1,8 @@
-"""Connect workers: `connect.protocol`, one bounce up; down all together, for RB507.
+"""Connect workers: one bounce of `connect.protocol` up; down all together, because of RB507.
 
 On the wire `default` is eager, `compatible` and `sessioned` are incremental. A worker offers its
 own protocol and all below it, so `default` is always common, and the coordinator elects the highest
-that all workers offer (KIP-415, KIP-507): what is elected is what every worker runs.
+that all workers offer (KIP-415, KIP-507): every worker runs the elected protocol.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ _DEFAULT: Final = ("default",)
 
 
 def connect(context: Context, cost: CostModel) -> PlannedPath:
-    """The way of a worker group."""
+    """Return the path of a group of workers."""
     elected = context.group.assignor
     down = context.goal == EAGER
     if elected not in (*_DEFAULT, *INCREMENTAL):
-        return PlannedPath(name="none", reasons=(f"{elected} is no protocol of Connect workers",))
+        return PlannedPath(
+            name="none", reasons=(f"{elected} is not a protocol of Connect workers",)
+        )
     if not down and elected in INCREMENTAL:
         return PlannedPath(name="finished")
     incremental = {
@@ -45,7 +47,7 @@ def connect(context: Context, cost: CostModel) -> PlannedPath:
     done = incremental[Tri.NO if down else Tri.YES]
     if down and len(done) == len(context.members):
         return PlannedPath(name="finished")
-    seen = f", {len(done)} of {len(context.members)} workers seen changed" if done else ""
+    seen = f", {len(done)} of {len(context.members)} workers changed" if done else ""
     return PlannedPath(
         name="connect_down" if down else "connect",
         title="Connect workers, all stopped once"
@@ -78,7 +80,7 @@ def _step(
     rest = [*to_do, *unknown]
     up, together = protocol == "sessioned", _together(context)
     log = (
-        "look at the log of each worker's start (DistributedConfig values), that it names "
+        "check in the log of each worker's start (DistributedConfig values) that "
         f"connect.protocol = {protocol}"
     )
     return Step(
@@ -98,16 +100,16 @@ def _step(
             + (" (needs 2.4 or later; 2.3: compatible)" if up else ""),
         ),
         why=(
-            "workers follow what is elected, and the highest protocol that all offer is elected "
+            "all workers run the elected protocol: the highest one that all offer "
             f"(KIP-415){'' if together else ': one bounce is enough'}",
-            "as long as one worker is eager all are: it changes with the last worker"
+            "while one worker is eager all are: the protocol changes with the last worker"
             if up
-            else "the first eager worker turns the whole group eager, so that default is elected "
-            "proves nothing of the others",
+            else "the first eager worker turns the whole group eager, so an elected default proves "
+            "nothing about the others",
             *(
                 (
-                    "all together, because workers that turn eager one by one run tasks twice: "
-                    "what the first eager rebalance gives to others is not stopped where it ran "
+                    "all together, because workers that turn eager one by one run tasks twice: a "
+                    "task that the first eager rebalance moves is not stopped on its old worker "
                     "(RB507, KAFKA-13816)",
                 )
                 if together
@@ -115,16 +117,16 @@ def _step(
             ),
             *(
                 (
-                    "sessioned signs what workers tell each other over REST (KIP-507): it is off "
+                    "sessioned signs the REST requests between workers (KIP-507); signing is off "
                     "while one worker offers less",
-                    "from then on what a restarted worker ran, unless it leads, waits until "
-                    "scheduled.rebalance.max.delay.ms is over (5 minutes by default), even where "
-                    "it is back before: rebal simulate --assignor sessioned tells what that costs",
+                    "from then on the tasks of a restarted worker, unless it leads, wait for "
+                    "scheduled.rebalance.max.delay.ms (5 minutes by default), even if it is back "
+                    "earlier: rebal simulate --assignor sessioned shows the cost",
                 )
                 if up
                 else (
-                    "with eager that signing is off: any client that reaches a worker's REST "
-                    "port can send what only workers should (KIP-507)",
+                    "eager turns that signing off: any client that reaches a worker's REST port "
+                    "can send requests that only workers should send (KIP-507)",
                 )
             ),
             "partition.assignment.strategy has no meaning for workers (RB504); the groups of sink "
@@ -175,7 +177,7 @@ def _cost(
 
 
 def _together(context: Context) -> bool:
-    """Must all stop before one starts? A group that turns eager worker by worker: RB507."""
+    """Return whether all workers must stop before one starts: the group turns eager (RB507)."""
     return context.goal == EAGER and context.group.assignor in INCREMENTAL
 
 
@@ -188,8 +190,8 @@ def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> Iterator[str
         and (set(facts.member.declared.list) & set(INCREMENTAL) == set()) is up
     ]
     if declared:
-        now = "eager" if up else "more than eager"
-        yield f"the configuration of {context.named(declared)} still says {now}: change it there"
+        now = "eager" if up else "an incremental protocol"
+        yield f"the configuration of {context.named(declared)} still sets {now}: change it there"
     named = ", ".join(map(_worker, rest[:20]))
     named += f" and {len(rest) - 20} more" if len(rest) > 20 else ""
     if _together(context):
@@ -202,7 +204,7 @@ def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> Iterator[str
     yield (
         "at each restart an eager group stops all its connectors and tasks"
         + (
-            ", also on the way up: it is eager until the last worker has changed"
+            ", also during the upgrade: it is eager until the last worker has changed"
             if up
             else "; it is eager already, and stays so"
         )
@@ -211,6 +213,6 @@ def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> Iterator[str
 
 
 def _worker(facts: Facts) -> str:
-    """Its name and where it answers."""
+    """Return the worker's name and REST address."""
     worker = facts.member.worker
     return f"{facts.name} ({worker.url})" if worker is not None and worker.url else facts.name

@@ -1,7 +1,8 @@
 """A full cut-over: stop every member, start all with the new list.
 
-For clients that refuse a list of both kinds (librdkafka and its bindings, kafka-python). Nothing
-is consumed in between, so it is never called ready: a person decides on the interruption.
+It is for clients that reject a list of eager and cooperative assignors (librdkafka and its
+bindings, kafka-python). Nothing is consumed during the stop, so the plan is never ready: the
+operator decides on the interruption.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_star
 
 
 def needs_cut_over(context: Context) -> bool:
-    """Return whether a member that is not done refuses mixed lists, and all could run the target.
+    """Return whether a member that is not done rejects mixed lists, and all could run the target.
 
-    Only what is proven of the clients counts: nobody is told to stop a group for a guess.
+    Only proven clients count: no group is stopped for a guess.
     """
     return (
         context.both_kinds
@@ -31,7 +32,7 @@ def needs_cut_over(context: Context) -> bool:
 
 
 def cut_over(context: Context) -> tuple[Step, ...]:
-    """The one step, with its interruption."""
+    """Return the one step, with its interruption."""
     members = context.snapshot.members
     names = (context.target,)
     return (
@@ -69,10 +70,10 @@ def cut_over(context: Context) -> tuple[Step, ...]:
 
 
 def _without_a_stop(context: Context) -> Iterator[str]:
-    """The online way, where some version of every member's client speaks KIP-848."""
+    """Yield the online path, where some version of every member's client speaks KIP-848."""
     if {facts.family for facts in context.members} <= speak_kip848():
         yield (
-            "or, without an interruption: KIP-848 (group.protocol=consumer), with brokers from "
-            f"4.0 and a client that has it: rebal plan-upgrade {context.group.group_id} "
-            "--to consumer"
+            "or, without an interruption, move to KIP-848 (group.protocol=consumer), which needs "
+            f"brokers 4.0 or later and a client that supports it: rebal plan-upgrade "
+            f"{context.group.group_id} --to consumer"
         )

@@ -1,7 +1,7 @@
-"""From KIP-848 back to the classic protocol, online or over an empty group.
+"""The path from KIP-848 back to the classic protocol, online or over an empty group.
 
-Online: restarted members join as classic ones; when the last member with group.protocol=consumer
-has left, the coordinator converts the group back, if its migration policy lets it (else it stays a
+Online: restarted members join as classic members; when the last member with group.protocol=consumer
+has left, the coordinator converts the group back if its migration policy allows it (else it stays a
 KIP-848 group of classic members). An Empty group is replaced by a classic one, whatever the policy.
 """
 
@@ -31,7 +31,7 @@ from rebal.planner.verdict import exit_code
 
 
 def from_consumer(context: Context) -> tuple[str, tuple[Step, ...], tuple[Answer, ...]]:
-    """The path's name, its one step, and what it was decided from."""
+    """Return the path's name, its one step, and the conditions that decided it."""
     common = (fits(context, up=False), _families(context))
     if not context.members:
         return "kip848_back_offline", (_start(context, common),), common
@@ -57,14 +57,14 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
         config=_settings(context),
         target_list=(context.target,),
         why=(
-            "restarted members join as classic ones, all with the same list, so that they have an "
-            "assignor in common; the group is converted back when the last member with "
+            "restarted members join as classic members, all with the same list, so they share an "
+            "assignor; the coordinator converts the group back when the last member with "
             "group.protocol=consumer has left",
-            "brokers before 4.0.2 have a fault on this way (KAFKA-19546), and static members one "
-            "of their own (KAFKA-20434): RB410",
+            "brokers before 4.0.2 have a fault on this path (KAFKA-19546), and another one for "
+            "static members (KAFKA-20434): RB410",
         ),
         order=(
-            # The next restart must know which list those that are back have.
+            # The next restart depends on the lists of the members that were restarted.
             *([request_log_hint(context, to_the_end=True)] if rest else []),
             *one_by_one(context, rest),
         ),
@@ -100,7 +100,7 @@ def _offline(context: Context, common: tuple[Answer, ...], online: tuple[Answer,
         config=_settings(context),
         target_list=(context.target,),
         why=(
-            f"the online way is shut: {'; '.join(against)}",
+            f"the online path is closed: {'; '.join(against)}",
             "an empty KIP-848 group is replaced by a classic one, whatever the migration policy "
             "says; committed offsets stay",
         ),
@@ -115,13 +115,13 @@ def _offline(context: Context, common: tuple[Answer, ...], online: tuple[Answer,
         cost=stop_and_start(
             Stop(snapshot=priced(context), assignor=context.target, speed=context.speed)
         ),
-        # A person decides on an interruption: it is never called ready.
+        # The operator decides on an interruption: the plan is never ready.
         exit_code=exit_code(Tri.CANNOT_TELL if allows(common) is Tri.CANNOT_TELL else Tri.NO),
     )
 
 
 def _start(context: Context, common: tuple[Answer, ...]) -> Step:
-    """Of a group that has no members now: nobody is left who could be interrupted or refused."""
+    """Return the step for a group without members: there is nothing to interrupt or reject."""
     answer = allows(common)
     return Step(
         id=1,
@@ -140,7 +140,7 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
             rebalances=1,
             partitions_stopped=0,
             partitions_moved=0,
-            text="nothing is consumed now, nor until the first members are back",
+            text="nothing is consumed until the first members have joined",
         ),
         exit_code=exit_code(answer),
     )
@@ -148,7 +148,7 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
 
 _START = start_all(
     "group.protocol=classic",
-    "one that comes with group.protocol=consumer first makes the group a KIP-848 group again",
+    "a member that joins first with group.protocol=consumer makes it a KIP-848 group again",
 )
 
 
@@ -172,22 +172,23 @@ def _gate(context: Context, holds: Tri) -> Gate:
 
 
 def _lists(context: Context) -> Iterator[Answer]:
-    """The classic members in the group must hold the target, or who joins with it is refused."""
+    """Yield the condition that every classic member's list holds the target."""
     classic = [facts for facts in context.members if facts.member.protocol_type == "classic"]
     for answer, says in ((Tri.NO, "lacks it"), (Tri.CANNOT_TELL, "is not known to hold it")):
         named = [facts for facts in classic if context.supports(facts, context.target) is answer]
         if named:
             yield Answer(
                 allows=answer,
-                why=f"classic members join only with {context.target} in every classic member's "
-                f"list, and that of {context.named(named)} {says}",
+                why=f"a classic member is admitted while every classic member's list holds "
+                f"{context.target}, and that of {context.named(named)} {says}",
             )
 
 
 def _families(context: Context) -> Answer:
-    """Every client that speaks KIP-848 has the classic protocol and these assignors, but one.
+    """Return whether every client has the target assignor.
 
-    So only `sticky` asks for the client, and a guess is no answer.
+    Every client that speaks KIP-848 has all of these assignors, except that only some have sticky.
+    So only sticky depends on the client, and a guess is not enough.
     """
     others = _without_sticky(context)
     sure = {"java", "franz-go", *others}
@@ -199,8 +200,8 @@ def _families(context: Context) -> Answer:
     if doubtful:
         return Answer(
             allows=Tri.CANNOT_TELL,
-            why=f"whether the client of {context.named(doubtful)} has {context.target} is not "
-            "known (--assume-family)",
+            why=f"the client of {context.named(doubtful)} is not known to have "
+            f"{context.target} (--assume-family)",
         )
     return Answer(allows=Tri.YES, why=f"the clients have the assignor {context.target}")
 

@@ -1,8 +1,8 @@
-"""A group in which some clients refuse mixed lists: only those are stopped, the others roll.
+"""Two bounces in a group with clients that reject mixed lists: only those are stopped.
 
-librdkafka and kafka-python members cannot hold both assignors. Once every other member holds both,
-they are stopped together, the others take over their partitions, and they come back with the
-target alone, which is then in every list.
+librdkafka and kafka-python members cannot list both assignors. Once every other member lists both,
+they are stopped together, the others take over their partitions, and they start again with the
+target alone, which every list then holds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rebal.planner.verdict import exit_code
 
 
 def mixed_families(context: Context, cost: CostModel) -> tuple[Step, ...]:
-    """The three steps: the others get both, these are stopped and started, the others narrow."""
+    """Return the three steps: the others list both, these stop and start, the others narrow."""
     return (
         add_both(context, 1, cost, left_out=context.unmixable),
         _stop_and_start(context, 2),
@@ -36,7 +36,7 @@ def mixed_families(context: Context, cost: CostModel) -> tuple[Step, ...]:
 
 
 def next_step(context: Context) -> int:
-    """1 while another member may lack the target, else 2."""
+    """Return 1 while another member may lack the target, else 2."""
     others = {facts.member.member_id for facts in context.members} - set(ids(context.unmixable))
     return 1 if others & {*ids(context.lacking), *ids(context.unsure)} else 2
 
@@ -60,14 +60,14 @@ def _stop_and_start(context: Context, number: int) -> Step:
         config=list_settings(context, (context.target,), stopped),
         target_list=(context.target,),
         why=(
-            f"{clients} refuses a list of eager and cooperative assignors, and "
-            f"[{context.target}] alone is refused by the group while one member lacks it (RB104): "
+            f"{clients} rejects a list of eager and cooperative assignors, and the coordinator "
+            f"rejects [{context.target}] while one member lacks it (RB104): "
             f"so all of them stop before one starts with [{context.target}]",
-            "the others go on: nothing stands still but what moves to them and back",
+            "the others keep running: only the partitions that move to them and back stop",
         ),
         order=(
             stop_these(context.named(stopped, 20)),
-            f"see that the group is Stable with {left} members and that {context.target} is "
+            f"check that the group is Stable with {left} members and that {context.target} is "
             f"elected: rebal inspect {context.group.group_id} --probe",
             start_these((context.target,)),
         ),
@@ -80,7 +80,7 @@ def _stop_and_start(context: Context, number: int) -> Step:
                 *expected_line(context),
             ),
             holds=Tri.NO,
-            # What the others' list holds proves it of these too: the last step narrows.
+            # The target in their list proves this step; the last step narrows.
             aim=Aim.WIDEN,
         ),
         rollback=back_from_stop(context.keep, context.target, again(context)),
@@ -98,7 +98,7 @@ def _stop_and_start(context: Context, number: int) -> Step:
 
 
 def _runs_eager(context: Context, facts: Facts) -> bool:
-    """Does this member, which goes on, run EAGER while the target is elected?"""
+    """Return whether this member, which keeps running, is EAGER while the target is elected."""
     follows = facts.family is not None and able(facts.family, facts.version).follows_vote
     turned = follows and cooperative(context.target) is Tri.YES
     return not turned and facts not in (*context.unmixable, *context.settled)

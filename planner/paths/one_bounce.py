@@ -1,11 +1,10 @@
 """One rolling restart: every list holds the target and the old assignor already (KIP-726).
 
-This is the default of Java 3.0 and later, [range, cooperative-sticky]. The old one stands first
-and is elected, so a load of the coordinator forgets the target until the next rebalance (RB113):
-`refresh` is the step that has the coordinator learn every list again. How the lists come back
-depends on the members (planner/admission/advice.py, `cure_of`): a dynamic member's restart with its
-CURRENT list makes all running members join again; static members' restarts do not, and show their
-own lists only.
+Java 3.0 and later have this default: [range, cooperative-sticky]. The old assignor stands first and
+is elected, so a coordinator reload forgets the target until the next rebalance (RB113). The step of
+`refresh` makes the coordinator learn every list again. Who must restart for it depends on the
+members (planner/admission/advice.py, `cure_of`): a dynamic member's restart with its CURRENT list
+makes all running members rejoin; a static member's restart shows its own list only.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from rebal.planner.verdict import exit_code
 
 
 def one_bounce(context: Context, cost: CostModel) -> tuple[Step, ...]:
-    """The narrowing step; before it a restart with the current list where that is needed."""
+    """Return the narrowing step, after a restart with the current list where that is needed."""
     before = (refresh(context, 1, cost),) if context.refresh else ()
     return (*before, drop_old(context, context.narrow_step, cost))
 
 
 def refresh(context: Context, number: int, cost: CostModel) -> Step:
-    """The step; its `target_list` is empty: no list changes."""
+    """Return the step that makes the coordinator learn every list; its `target_list` is empty."""
     cure = cure_of(context, step=number)
     chosen = [facts for facts in context.members if facts.member.member_id in cure.members]
     known = context.reloaded is Tri.YES
@@ -52,15 +51,15 @@ def refresh(context: Context, number: int, cost: CostModel) -> Step:
         else cure.reason,
         precondition_holds=cure.verdict,
         why=(
-            f"the coordinator {'has' if known else 'may have'} been loaded again since the last "
-            f"rebalance, and then it remembers only {context.elected} of every list: a member "
+            f"the coordinator {'has' if known else 'may have'} reloaded since the last rebalance "
+            f"and then remembers only {context.elected} of every list: a member "
             f"restarted with [{context.target}] is rejected, although every list holds it (RB113)",
         ),
         order=(
             cure.text,
             *cure.after,
             *cure.risks,
-            "look again: a static member that is down keeps what the load left until it returns, "
+            "look again: a static member that is down keeps its shortened list until it rejoins, "
             "is removed, or its session expires",
             *static_lines(context, [f for f in chosen if f.member.instance_id is not None]),
         ),
@@ -69,7 +68,7 @@ def refresh(context: Context, number: int, cost: CostModel) -> Step:
             context,
             shows=f"exit code 0, and the step that drops {context.keep or 'the old assignor'} as "
             "the next one",
-            needs=(f"a probe that says yes for {context.target}, or a rebalance since the load",),
+            needs=(f"a probe that says yes for {context.target}, or a rebalance since the reload",),
             holds=Tri.NO if known else Tri.CANNOT_TELL,
             aim=Aim.REFRESH,
         ),
@@ -80,7 +79,7 @@ def refresh(context: Context, number: int, cost: CostModel) -> Step:
 
 
 def drop_old(context: Context, number: int, cost: CostModel) -> Step:
-    """The narrowing bounce: every member drops the old assignor."""
+    """Return the narrowing bounce: every member drops the old assignor."""
     names = (context.target,)
     rest = [facts for facts in context.members if facts not in context.settled]
     to_do = [facts for facts in rest if Tri.YES is context.holds_old(facts)]
@@ -91,8 +90,8 @@ def drop_old(context: Context, number: int, cost: CostModel) -> Step:
         title=f"Every member drops {context.keep or f'its {kind} assignors'}",
         kind=StepKind.ROLLING,
         precondition=f"every member's list holds {context.target}, and the coordinator remembers "
-        f"it: while one lacks it, each member restarted with [{context.target}] is refused and "
-        "stops, and the one that lacks it lives on and ends up owning everything",
+        f"it: while one list lacks it, each member restarted with [{context.target}] is rejected "
+        "and stops, and the member that lacks it ends up owning every partition",
         precondition_holds=Tri.YES,
         config=list_settings(context, names, rest or context.members),
         target_list=names,
@@ -105,11 +104,9 @@ def drop_old(context: Context, number: int, cost: CostModel) -> Step:
             context,
             shows="exit code 0, and nothing left to do",
             needs=(
-                f"every member seen without an {kind} assignor"
-                if kind == "eager"
-                else "every member seen without a cooperative assignor",
-                f"that {context.keep or 'the old assignor'} is no longer common proves nothing: "
-                "it is true after the first restart",
+                f"every member proven to have no {kind} assignor",
+                f"do not rely on the probe for {context.keep or 'the old assignor'}: it turns "
+                "negative after the first restart",
                 *expected_line(context),
             ),
             holds=gate_answer(context, rest, to_do),
@@ -125,18 +122,18 @@ def _why_narrow(context: Context) -> Iterator[str]:
         return
     if context.goal == EAGER:
         yield (
-            "an older client version, or old code of a custom assignor (the byte code), may go in "
-            "with this bounce: no member is COOPERATIVE any more once it is restarted with both"
+            "an older client version, or old code of a custom assignor, may be deployed in this "
+            "bounce: a member restarted with both assignors is no longer COOPERATIVE"
         )
     elif not context.only_target and all(map(follows_vote, context.members)):
         yield (
             f"franz-go members are COOPERATIVE as soon as {context.target} is elected; without the "
-            "old assignor no vote can turn them back"
+            "old assignor no vote can turn them back to EAGER"
         )
     elif not context.only_target:
-        but = ", but for those of franz-go" if any(map(follows_vote, context.members)) else ""
+        but = ", except those of franz-go" if any(map(follows_vote, context.members)) else ""
         own = f" (or what {context.keep} allows)" if custom(context.keep or "range") else ""
         yield (
             "a restarted member is COOPERATIVE from here on, and those not restarted yet still "
-            f"run EAGER{own}{but}: the target's leader takes both kinds (KIP-429)"
+            f"run EAGER{own}{but}: a leader with {context.target} accepts both protocols (KIP-429)"
         )

@@ -1,4 +1,4 @@
-"""Parts that every path's steps are made of: gate, configuration text and cost."""
+"""Parts that the steps of every path are made of: gate, configuration text and cost."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ def gate_of(
     aim: Aim,
     by_hand: str = "",
 ) -> Gate:
-    """What to type to see whether a step's gate holds, and what must be seen then.
+    """Return the command that shows whether a step's gate holds, and the state that it must show.
 
-    Where the plan is a file, `rebal verify` holds it against the live group, else the plan is made
-    again on fresh evidence. `aim` is the step's change, and
-    `by_hand` what a person must look at: no evidence shows it, and verify takes their word. The
-    members' own metrics are named at each gate.
+    With a plan file the command is `rebal verify`; otherwise the plan is made again on fresh
+    evidence. `aim` is the step's change. `by_hand` is what the operator must look at where no
+    evidence shows it; verify then accepts the operator's confirmation. Each gate names the members'
+    own metrics.
     """
     needs = (*needs, *_metrics_lines(context))
     if by_hand:
-        needs = (*needs, f"{by_hand}; then say so: verify … --confirm STEP --reason TEXT")
+        needs = (*needs, f"{by_hand}; then confirm it: verify … --confirm STEP --reason TEXT")
     gate = Gate(command="", shows=shows, needs=needs, holds=holds, aim=aim, by_hand=by_hand)
     if context.plan_file is None:
         return replace(gate, command=_again(context))
@@ -81,7 +81,7 @@ def _again(context: Context) -> str:
 
 
 def _evidence(context: Context) -> tuple[str, ...]:
-    """The options that bring what a gate needs to see."""
+    """Return the options that bring the evidence that a gate needs."""
     if context.goal == CONSUMER:
         return ()
     probe = ("--probe",) if context.classic else ()
@@ -89,7 +89,7 @@ def _evidence(context: Context) -> tuple[str, ...]:
 
 
 def _metrics_lines(context: Context) -> Iterator[str]:
-    """Lines for a gate, by the clients that are in the group; Java's for a member not known."""
+    """Yield the metrics to watch, by the clients in the group (Java's for an unknown client)."""
     families = {facts.family for facts in context.members} or {None}
     if "connect" in families or context.group.protocol_type == "connect":
         yield (
@@ -101,14 +101,14 @@ def _metrics_lines(context: Context) -> Iterator[str]:
         yield f"watch in each restarted client: {_KIP_429} (consumer-coordinator-metrics, KIP-429)"
     if "librdkafka" in families:
         yield (
-            "watch in each restarted librdkafka client, which has no metrics of KIP-429: "
+            "watch in each restarted librdkafka client, which has no KIP-429 metrics: "
             "rebalance_cnt and rebalance_age (cgrp in its statistics, statistics.interval.ms)"
         )
     others = sorted(filter(None, families - {*_JAVA, "librdkafka"}))
     if others:
         yield (
-            f"{_KIP_429} (KIP-429) are of Java's clients: watch what {' and '.join(others)} counts "
-            "of its rebalances, or the join lines of --request-log"
+            f"{_KIP_429} (KIP-429) exist in Java clients only: for {' and '.join(others)} watch "
+            "its own rebalance metrics, or the joins in --request-log"
         )
 
 
@@ -126,18 +126,22 @@ def gate_answer(context: Context, rest: Sequence[Facts], refuted: Sequence[Facts
 
 
 def expected_line(context: Context) -> tuple[str, ...]:
-    """How many members must be there for a gate to hold."""
+    """Return the number of members that a gate needs, as a line of its `needs`."""
     count = context.expected or len(context.members)
     if not count:
-        return ("every member that belongs to the group in it (say --expect-members N)",)
-    source = "" if context.expected else " (as many as now; say --expect-members if more belong)"
+        return ("every member of the service in the group (add --expect-members N)",)
+    source = (
+        ""
+        if context.expected
+        else " (as many as now; add --expect-members N if the service has more)"
+    )
     return (f"{count} member{'' if count == 1 else 's'} in the group{source}",)
 
 
 def list_settings(
     context: Context, names: Sequence[str], members: Iterable[Facts]
 ) -> tuple[Setting, ...]:
-    """Each family's own text for this list, naming its members where they are not all."""
+    """Return each family's own text for this list, with member names where only some are meant."""
     by_family: dict[str, list[Facts]] = defaultdict(list)
     for facts in members:
         for key in (facts.family,) if facts.family is not None else facts.candidates:
@@ -163,14 +167,14 @@ def list_settings(
 def _notes(
     context: Context, names: Sequence[str], family: str, members: Sequence[Facts]
 ) -> Iterator[str]:
-    """What else must be true of these clients for the text to work."""
+    """Yield the conditions under which the text works for these clients."""
     known = known_family(family)
     for name in names if family == "java" else ():
         if java_class(name) is None and name not in classes_of(context.snapshot):
             yield f"put the class you use today for {plain(name)} in place of THE-CLASS-OF-…"
     if context.sink is not None:
         yield (
-            f"into the configuration of the connector {plain(context.sink)}; the workers need "
+            f"set this in the configuration of connector {plain(context.sink)}; the workers need "
             "connector.client.config.override.policy=All, the default since 3.0"
         )
     if known is None or not any(cooperative(name) is Tri.YES for name in names):
@@ -186,11 +190,13 @@ def _notes(
             yield f"needs {title} {since} or later; not every version is known"
     default = len(names) > 1 and "range" in names and family == "java"
     if default and any(facts.older_than("3.0") is not Tri.NO for facts in members):
-        yield "range must be named: it was only the default of versions before 3.0"
+        yield "name range explicitly: it was only the default of versions before 3.0"
 
 
 def _older(facts: Facts, family: str, limit: str) -> Tri:
-    """Is it older, if it is of this family: of several candidates only the first is bounded."""
+    """Return whether the client is older; of several candidates only the first one has known
+    bounds.
+    """
     bounded = facts.family is not None or facts.candidates[:1] == (family,)
     return facts.older_than(limit) if bounded else Tri.CANNOT_TELL
 
@@ -201,7 +207,7 @@ def _runs(facts: Facts) -> str:
 
 
 def cost_of(context: Context, rest: Sequence[Facts], cost: CostModel, names: Sequence[str]) -> Cost:
-    """What it costs to restart `rest` with the list `names` (empty: each with its own)."""
+    """Return the cost of restarting `rest` with the list `names` (empty: each with its own)."""
     eager_after = any(cooperative(name) is not Tri.YES for name in names) or not names
     cooperative_now = context.goal == EAGER and eager_after and not context.only_target
     narrows = not eager_after and tuple(names) == (context.target,)
@@ -228,12 +234,15 @@ def cost_of(context: Context, rest: Sequence[Facts], cost: CostModel, names: Seq
 
 
 def priced(context: Context) -> GroupSnapshot:
-    """The snapshot with the client families that the user assumed: unset timeouts are theirs."""
+    """Return the snapshot with the client families that the user assumed, for its costs.
+
+    A family decides the timeouts that a member has not set.
+    """
     return of_families(
         context.snapshot, {facts.member.member_id: facts.family for facts in context.members}
     )
 
 
 def follows_vote(facts: Facts) -> bool:
-    """Is its rebalance protocol that of the elected assignor, whatever stands in its list?"""
+    """Return whether the client's rebalance protocol is that of the elected assignor."""
     return facts.family is not None and able(facts.family, facts.version).follows_vote

@@ -1,4 +1,4 @@
-"""The order of restarts in a step, and what an operator must know of static members and pods."""
+"""The order of restarts in a step, with notes on static members and Kubernetes workloads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WORKLOAD: Final = re.compile(
 
 
 def order_of(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
-    """How to restart `rest`, one by one."""
+    """Yield the lines on how to restart `rest`, one by one."""
     if not rest:
         return
     static = [facts for facts in rest if facts.member.instance_id is not None]
@@ -29,23 +29,23 @@ def order_of(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
 
 
 def one_by_one(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
-    """How to restart `rest` where each changes its protocol, up or down: no list can lie unused."""
+    """Yield the lines on how to restart `rest` where each member changes its protocol."""
     if not rest:
         return
     yield from in_order([facts.name for facts in rest])
     static = [facts for facts in rest if facts.member.instance_id is not None]
     if static:
         yield (
-            f"static ({context.named(static)}): it need not leave: its new self takes its place at "
-            "once; never run two processes with one instance id (no surge)"
+            f"static ({context.named(static)}): it does not leave, and its restarted process takes "
+            "its place at once; never run two processes with one instance id (no surge)"
         )
     yield from _kubernetes_lines(rest)
 
 
 def request_log_hint(context: Context, *, to_the_end: bool = False) -> str:
-    """How to make the first restart show every member's list (KIP-412).
+    """Return the line on the coordinator's request log, which shows the lists of joins (KIP-412).
 
-    `to_the_end`: each restart shows its own member's list only.
+    `to_the_end`: each restart shows its own member's list only, so the log stays on.
     """
     off = "the last one" if to_the_end else "it"
     shows = "each join shows its list" if to_the_end else "the rebalance shows every member's list"
@@ -60,14 +60,14 @@ def request_log_hint(context: Context, *, to_the_end: bool = False) -> str:
 
 
 def static_lines(context: Context, static: Sequence[Facts]) -> Iterator[str]:
-    """Lines for the order of a step in which these static members restart; none for none."""
+    """Yield the lines on these static members, which restart in the step."""
     if not static:
         return
     named = context.named(static)
     yield (
         f"static ({named}): a restart within session.timeout.ms causes no rebalance, unless the "
-        "vote itself changes: the new list lies unused, nobody else joins again, and a new "
-        "subscription is not served. Look for its new member id and its list; do not wait for a "
+        "vote itself changes: the new list is not used yet, no other member rejoins, and a new "
+        "subscription is not served. Check its new member id and its list; do not wait for a "
         "rebalance (RB109)"
     )
     yield (
@@ -77,15 +77,14 @@ def static_lines(context: Context, static: Sequence[Facts]) -> Iterator[str]:
     own = in_words([of_family(facts.member, facts.family) for facts in static])
     yield (
         f"or keep one of them stopped for longer than session.timeout.ms ({own}; costs a rebalance "
-        "when it is given up and one when it comes back, and its partitions stand still until the "
-        "first)"
+        "when its session expires and one when it rejoins, and its partitions stop until the first)"
     )
     restart = context.speed.restart
     late = [facts for facts in static if not context.back_in_time(facts)]
     if late:
         yield (
             f"a restart of {restart:g} s is longer than the session of {context.named(late)}: the "
-            "group gives such a member up and rebalances, and again when it is back"
+            "group rebalances when the session expires, and again when the member rejoins"
         )
     yield "never run two processes with one instance id (no surge): the newer fences the older"
 
@@ -97,7 +96,7 @@ def _stops(context: Context) -> str:
 
 
 def _kubernetes_lines(members: Sequence[Facts]) -> Iterator[str]:
-    """Lines for the order of a rolling step, for each workload that these members come from."""
+    """Yield the lines for each Kubernetes workload that these members come from."""
     found: dict[tuple[str, str, str], str | None] = {}
     for facts in members:
         declared = facts.member.declared
@@ -135,6 +134,6 @@ def _workload(kind: str, namespace: str, name: str, surge: str | None) -> Iterat
         yield f"one canary pod of {target} first, then the rest, as its controller does it"
     if kind in ("Deployment", "StatefulSet", "DaemonSet"):
         yield (
-            f"to undo this step: {kubectl} rollout undo {target}, once, where the list stands in "
-            "the pod's template; twice would be a direct way back (RB108)"
+            f"to roll this step back: {kubectl} rollout undo {target}, once, if the list is in the "
+            "pod template; twice would go straight back to the old list (RB108)"
         )

@@ -1,8 +1,8 @@
-"""Kafka Streams: EAGER and COOPERATIVE are chosen by `upgrade.from`, never by an assignor list.
+"""Kafka Streams: `upgrade.from` chooses EAGER or COOPERATIVE, never an assignor list.
 
-From 2.4 to 3.9 Streams is COOPERATIVE unless upgrade.from is 0.10.0 to 2.3; its assignor takes
-members of both kinds as long as all run 2.4 or later (KIP-429). Below 2.4 it knows nothing of
-COOPERATIVE, from 4.0 on nothing of EAGER: 4.0 and later do not start with such an upgrade.from.
+Streams 2.4 to 3.9 is COOPERATIVE unless upgrade.from is 0.10.0 to 2.3; its assignor accepts EAGER
+and COOPERATIVE members together while all run 2.4 or later (KIP-429). Versions below 2.4 have no
+COOPERATIVE, 4.0 and later no EAGER: they do not start with such an upgrade.from.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from rebal.planner.settings import program_settings
 from rebal.planner.verdict import exit_code
 
 _JOINS: Final = (
-    f"which versions can be in one group: below 2.4 and 2.4 to {BRIDGE}, with upgrade.from on the "
+    f"versions that can share a group: below 2.4 and 2.4 to {BRIDGE}, with upgrade.from on the "
     f"newer ones; 2.4 to {BRIDGE} and 4.0 or later, without upgrade.from of 2.3 or less; never "
-    "below 2.4 and 4.0 or later, which know no EAGER and do not start with upgrade.from=2.3",
-    f"so from below 2.4 to 4.0 or later go over a bridge release, 2.4 to {BRIDGE}: both steps of "
-    "this plan with the bridge release, then one rolling restart with the newer one (from 3.4 or "
-    "less with upgrade.from set to it in between: KIP-904; KIP-1124)",
+    "below 2.4 and 4.0 or later, which have no EAGER and do not start with upgrade.from=2.3",
+    f"from below 2.4 to 4.0 or later use a bridge release, 2.4 to {BRIDGE}: do both steps of this "
+    "plan with the bridge release, then one rolling restart with the newer one (from 3.4 or "
+    "earlier set upgrade.from to it in between: KIP-904; KIP-1124)",
 )
-_LOG: Final = "look at the log of each instance's start (StreamsConfig values), that it names "
+_LOG: Final = "check in the log of each instance's start (StreamsConfig values): "
 _EVIDENCE: Final = (
-    "--client-log of each instance's start (2.4 to 3.9 print which rebalance protocol is enabled), "
-    "or --request-log across a rebalance (what each kept, or gave up, when it rejoined)"
+    "--client-log of each instance's start (2.4 to 3.9 log the enabled rebalance protocol), or "
+    "--request-log across a rebalance (the partitions that each kept or revoked on rejoining)"
 )
 
 
 def streams(context: Context, cost: CostModel) -> PlannedPath:
-    """The way by upgrade.from, up or down."""
+    """Return the path by upgrade.from, up or down."""
     if context.goal == EAGER:
         return _down(context, cost)
     old = _below(context, Tri.YES)
@@ -84,10 +84,9 @@ def _up(
             f"group {context.group.group_id}; new version: 2.4 to {BRIDGE}, not 4.0 or later",
         ),
         why=(
-            "an instance below 2.4 that is the leader would give partitions away before their "
-            "owners have given them up: upgrade.from keeps everybody EAGER until all run the new "
-            "version (KIP-429)",
-            f"upgrade.from is the version you come from: {', '.join(EAGER_VALUES)}",
+            "a leader below 2.4 would assign partitions to others before their owners have revoked "
+            "them: upgrade.from keeps all instances EAGER until all run the new version (KIP-429)",
+            f"upgrade.from is the version you upgrade from: {', '.join(EAGER_VALUES)}",
             *_JOINS,
             "never give Streams an assignor list (RB501)",
         ),
@@ -98,7 +97,10 @@ def _up(
         gate=gate_of(
             context,
             shows="exit code 0, and no instance below 2.4: every one runs the new version",
-            needs=("every instance's version: its own bytes tell", *expected_line(context)),
+            needs=(
+                "every instance's version, which its subscription bytes show",
+                *expected_line(context),
+            ),
             holds=Tri.NO,
             aim=Aim.STREAMS_NEW,
             by_hand=f"{_LOG}upgrade.from={value}, and the new version",
@@ -141,14 +143,14 @@ def _remove(context: Context, cost: CostModel, number: int, *, blocked: bool) ->
         why=(
             "upgrade.from 0.10.0 to 2.3 keeps an instance EAGER; 2.4 and later values do not "
             "(RB502)",
-            "Streams' assignor takes EAGER and COOPERATIVE members together once all run 2.4 or "
+            "Streams' assignor accepts EAGER and COOPERATIVE members together once all run 2.4 or "
             "later, so this is one bounce (KIP-429)",
             *(_JOINS if number == 1 else ()),
         ),
         order=(
             *(first if declared else ()),
-            "look at each instance's configuration: where upgrade.from is not set, or 2.4 or more, "
-            "nothing is to be done",
+            "check each instance's configuration: where upgrade.from is not set, or is 2.4 or "
+            "later, there is nothing to do",
             *_order(rest),
         ),
         to_do=ids(eager),
@@ -211,13 +213,13 @@ def _bridge(context: Context, cost: CostModel, new: Sequence[Facts]) -> Step:
         id=1,
         title=f"Every instance of 4.0 or later goes back to {BRIDGE}",
         kind=StepKind.ROLLING,
-        precondition=f"2.4 to {BRIDGE} and 4.0 or later can be in one group: all are COOPERATIVE",
+        precondition=f"2.4 to {BRIDGE} and 4.0 or later can share a group: all are COOPERATIVE",
         precondition_holds=Tri.YES,
         config=program_settings(
             "streams", {}, f"group {context.group.group_id}: version {BRIDGE}, no upgrade.from"
         ),
         why=(
-            "4.0 and later know only COOPERATIVE: with upgrade.from=2.3 they do not start",
+            "4.0 and later have only COOPERATIVE: with upgrade.from=2.3 they do not start",
             *_JOINS,
         ),
         order=tuple(_order(new)),
@@ -257,7 +259,7 @@ def _eager(
         id=number,
         title="Every instance gets upgrade.from=2.3",
         kind=StepKind.ROLLING,
-        precondition=f"every instance runs 2.4 to {BRIDGE}: its assignor takes EAGER and "
+        precondition=f"every instance runs 2.4 to {BRIDGE}: its assignor accepts EAGER and "
         "COOPERATIVE members together, and it starts with upgrade.from=2.3",
         precondition_holds=holds,
         config=program_settings(
@@ -265,9 +267,9 @@ def _eager(
         ),
         why=(
             "an instance with upgrade.from 2.3 or less runs EAGER (RB502)",
-            "the byte code stays in this bounce: an instance below 2.4 that joins COOPERATIVE ones "
-            "and leads them may give partitions away twice",
-            "or put the version you go back to in place of 2.3",
+            "keep the version in this bounce: an instance below 2.4 that leads COOPERATIVE ones "
+            "may assign a partition twice",
+            "you may set the version you go back to instead of 2.3",
             *(() if waits else _JOINS[:1]),
         ),
         order=tuple(_order(rest)),
@@ -300,8 +302,8 @@ def _old(context: Context, cost: CostModel, number: int, kept: Sequence[Facts]) 
             "streams", {}, f"group {context.group.group_id}: the old version, no upgrade.from"
         ),
         why=(
-            "to stay on this version and run EAGER, the step before is all there is: this one is "
-            "only for who goes below 2.4",
+            "to stay on this version and run EAGER, the step before is enough: do this one only to "
+            "go below 2.4",
         ),
         order=tuple(_order(rest)),
         to_do=ids(f for f in rest if below_cooperative(context, f) is Tri.NO),
@@ -310,7 +312,10 @@ def _old(context: Context, cost: CostModel, number: int, kept: Sequence[Facts]) 
         gate=gate_of(
             context,
             shows="exit code 0, and nothing left to do",
-            needs=("every instance's version: its own bytes tell", *expected_line(context)),
+            needs=(
+                "every instance's version, which its subscription bytes show",
+                *expected_line(context),
+            ),
             holds=Tri.NO,
             aim=Aim.STREAMS_OLD,
             by_hand=f"{_LOG}the old version",
@@ -322,12 +327,12 @@ def _old(context: Context, cost: CostModel, number: int, kept: Sequence[Facts]) 
 
 
 def _below(context: Context, answer: Tri) -> list[Facts]:
-    """Those of whom `answer` is what can be said to: is it older than 2.4?"""
+    """Return the members with this answer on whether they are older than 2.4."""
     return [facts for facts in context.members if below_cooperative(context, facts) is answer]
 
 
 def _unset(context: Context) -> Iterator[str]:
-    """Whose next start would be COOPERATIVE at once, as its configuration is now."""
+    """Yield the members whose configuration would start them COOPERATIVE at once."""
     named = [
         facts
         for facts in context.members
@@ -348,8 +353,8 @@ def _declared(facts: Facts) -> str | None:
 def _order(rest: Sequence[Facts]) -> Iterator[str]:
     if rest:
         yield (
-            f"one instance at a time: {instances(rest)}; a clean stop of Streams sends no leave, "
-            "so its partitions stand still until session.timeout.ms is over, even where it is back "
-            "before"
+            f"one instance at a time: {instances(rest)}; Streams sends no leave when it stops "
+            "cleanly, so its partitions stop until session.timeout.ms is over, even if it is back "
+            "earlier"
         )
         yield "after each: the group is Stable, the instance is RUNNING, lag goes down"

@@ -1,9 +1,9 @@
-"""From the classic protocol to KIP-848 (group.protocol=consumer), online or over an empty group.
+"""The path to KIP-848 (group.protocol=consumer), online or over an empty group.
 
 Online: the coordinator converts the group when the first member joins with the new protocol, and
-classic members go on in it until they too are restarted. It refuses to where its migration policy
-forbids it, where an assignment carries user data, and where the group is full. An Empty group is
-replaced, and nothing of that counts but how many members there may be (planner/kip848.py).
+classic members stay in it until they are restarted. The coordinator does not convert a group if its
+migration policy forbids it, if an assignment carries user data, or if the group is full. An Empty
+group is replaced, whatever it was; only the limit of members counts (planner/kip848.py).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from rebal.planner.verdict import exit_code
 
 
 def to_consumer(context: Context) -> tuple[str, tuple[Step, ...], tuple[Answer, ...]]:
-    """The path's name, its one step, and what it was decided from."""
+    """Return the path's name, its one step, and the conditions that decided it."""
     common = (brokers(context), *clients(context), fits(context, up=True))
     if not context.members:
         return "kip848_offline", (_start(context, common),), common
@@ -68,8 +68,8 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
         precondition_holds=answer,
         config=_settings(context, rest or context.members),
         why=(
-            "the first member that joins with group.protocol=consumer has the coordinator convert "
-            "the group; classic members go on in it until they are restarted",
+            "when the first member joins with group.protocol=consumer, the coordinator converts "
+            "the group; classic members stay in it until they are restarted",
             *_why(context),
         ),
         order=tuple(one_by_one(context, rest)),
@@ -86,8 +86,8 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
             aim=Aim.CONSUMER,
         ),
         rollback=back_one_by_one("their old configuration")
-        + ": when the last one with group.protocol=consumer has left, the coordinator converts the "
-        "group back, if its migration policy is downgrade or bidirectional (--to "
+        + ": when the last member with group.protocol=consumer has left, the coordinator converts "
+        "the group back, if its migration policy is downgrade or bidirectional (--to "
         "cooperative-sticky, or --to range, plans it)",
         cost=move_online(
             Move(
@@ -115,9 +115,9 @@ def _offline(context: Context, common: Sequence[Answer], online: Sequence[Answer
         precondition_holds=Tri.NO,
         config=_settings(context, context.members),
         why=(
-            f"the online way is shut: {'; '.join(against)}",
-            "an empty classic group is replaced by one of the new kind, whatever the migration "
-            "policy says, and has no assignments; committed offsets stay",
+            f"the online path is closed: {'; '.join(against)}",
+            "an empty classic group is replaced by a KIP-848 group, whatever the migration policy "
+            "says; it has no assignments, and committed offsets stay",
             *_without_data(context),
             *_why(context),
         ),
@@ -138,7 +138,7 @@ def _offline(context: Context, common: Sequence[Answer], online: Sequence[Answer
                 speed=context.speed,
             )
         ),
-        # A person decides on an interruption: it is never called ready.
+        # The operator decides on an interruption: the plan is never ready.
         exit_code=exit_code(Tri.CANNOT_TELL if allows(common) is Tri.CANNOT_TELL else Tri.NO),
     )
 
@@ -146,13 +146,13 @@ def _offline(context: Context, common: Sequence[Answer], online: Sequence[Answer
 def _without_data(context: Context) -> Iterator[str]:
     if user_data(context).allows is Tri.NO:
         yield (
-            "what the assignor put into the assignments is handed out no more: see that the "
-            "application does without it"
+            "members no longer receive the user data of the assignor: check that the application "
+            "works without it"
         )
 
 
 def _start(context: Context, common: tuple[Answer, ...]) -> Step:
-    """Of a group that has no members now: nobody is left who could be interrupted or refused."""
+    """Return the step for a group without members: there is nothing to interrupt or reject."""
     answer = allows(common)
     return Step(
         id=1,
@@ -165,7 +165,7 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
             for key in sorted(speak_kip848())
             for setting in consumer_protocol_for(key, context.group.group_id)
         ),
-        why=("an empty group is replaced by one of the new kind; committed offsets stay",),
+        why=("an empty group is replaced by a KIP-848 group; committed offsets stay",),
         order=tuple(_start_lines()),
         gate=_gate(context),
         rollback=back_over_stop("the old configuration"),
@@ -173,7 +173,7 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
             rebalances=1,
             partitions_stopped=0,
             partitions_moved=0,
-            text="nothing is consumed now, nor until the first members are back",
+            text="nothing is consumed until the first members have joined",
         ),
         exit_code=exit_code(answer),
     )
@@ -182,7 +182,7 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
 def _start_lines() -> Iterator[str]:
     yield start_all(
         "group.protocol=consumer",
-        "one that comes with its old configuration first makes the group a classic one again",
+        "a member that joins first with its old configuration makes the group classic again",
     )
 
 
@@ -199,17 +199,19 @@ def _gate(context: Context) -> Gate:
 def _why(context: Context) -> Iterator[str]:
     if context.elected == "range":
         yield (
-            "nothing of partition.assignment.strategy is carried over: the broker's default is "
-            "uniform; range is asked for here (group.remote.assignor), because joins may rely on "
-            "co-partitioning: remove that if none does (RB408)"
+            "partition.assignment.strategy no longer applies, and the broker's default is uniform; "
+            "range is set here (group.remote.assignor), because joins may rely on co-partitioning: "
+            "remove it if none does (RB408)"
         )
     static = [facts for facts in context.members if facts.member.instance_id is not None]
     if static:
-        yield "a second process with the same instance id is now refused, not the first (RB407)"
+        yield "with two processes of one instance id, the second is now rejected (RB407)"
 
 
 def _server_side(context: Context) -> str:
-    """The coordinator's assignor: range where it is asked for, else the group's or its default."""
+    """Return the coordinator's assignor: range where the plan sets it, else the group's or the
+    default.
+    """
     if context.elected == "range":
         return "range"
     kip848 = context.group.type is GroupType.CONSUMER

@@ -1,1 +1,1 @@
-"""A plan held against the live group: members, steps, gates, dangers, journal."""
+"""Verification of a plan on the live group: members, gates, dangers and the journal."""

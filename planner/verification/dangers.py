@@ -1,7 +1,12 @@
-"""What must stop a roll-out: a refused member, a rebalance storm, an idle member, growing lag.
+"""Dangers that must stop a roll-out: a rejected member, a rebalance storm, an idle member, growing
+lag.
 
-Each danger has its own patience, so that what a normal restart looks like is none: a member's
-first seconds own nothing, each restart costs some rebalances, and lag rises while partitions move.
+Each danger has a patience of its own, so that a normal restart is no danger: a member owns nothing
+in its first seconds, each restart costs some rebalances, and lag grows while partitions move.
+
+The rules that made the plan are evaluated on the live group too (`live_findings`): they find what
+became dangerous after the plan was made. Findings that the plan's own path deals with are left out,
+and what a gate decides from several looks is never a danger from one look.
 """
 
 from __future__ import annotations
@@ -23,12 +28,12 @@ from rebal.planner.verification.gates import wide_list
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.members import MemberStanding
 
-# A cooperative member gets its partitions in a second rebalance, after another has given them up.
+# A cooperative member gets its partitions in a second rebalance, once another has revoked them.
 IDLE: Final = timedelta(seconds=30)
 # Streams moves a task with state when its copy has caught up, which it looks at every ten minutes
 # (probing.rebalance.interval.ms, KIP-441): an instance without local state waits for that.
 WARM: Final = timedelta(minutes=15)
-# Refused clients that retry do so within seconds; a container's crash loop waits up to minutes.
+# Rejected clients that retry do so within seconds; a container's crash loop waits up to minutes.
 RECENT: Final = timedelta(seconds=60)
 WINDOW: Final = timedelta(minutes=10)
 # The default of max.poll.interval.ms, which is as long as a rebalance may wait for a member.
@@ -45,7 +50,7 @@ _COMES_BACK: Final = 4
 
 
 class Danger(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """Something to stop for. `kind` is refused, storm, stuck, idle, lag or went-back."""
+    """One reason to stop. `kind` is refused, storm, stuck, idle, lag or went-back."""
 
     kind: str
     message: str
@@ -60,8 +65,9 @@ def dangers(
     context: Context,
     rejected: Sequence[Refusal],
 ) -> tuple[Danger, ...]:
-    """All that shows now; `entries` are the earlier looks, oldest first, `rejected` the clients
-    that were rejected and are out."""
+    """Return all present dangers; `entries` are the earlier looks, oldest first, `rejected` the
+    clients that were rejected and have not rejoined.
+    """
     seen = [entry for entry in entries if entry.blind is None]
     return (
         *_refused(rejected, context),
@@ -74,7 +80,9 @@ def dangers(
 def went_back(
     plan: Plan, context: Context, number: int, views: Mapping[int, Sequence[MemberStanding]]
 ) -> Iterator[Danger]:
-    """In a narrowing step, a member that lacks the target: whoever restarts next is refused."""
+    """Yield the danger of a narrowing step in which a member lacks the target: the next restarted
+    member is rejected.
+    """
     step = plan.step(number)
     if step is None or step.aim is not Aim.NARROW or not context.stable:
         return
@@ -86,8 +94,8 @@ def went_back(
         named = context.named(lacking)
         yield Danger(
             kind="went-back",
-            message=f"{named} runs without {context.target} while others drop the old assignor: "
-            f"each member restarted with [{context.target}] is refused and stops.",
+            message=f"Each member restarted with [{context.target}] is rejected and stops: {named} "
+            f"lacks {context.target} while others drop the old assignor.",
             fix=restart_fix(
                 context, lacking, wide_list(plan, context), then=" before any other restart"
             ),
@@ -96,7 +104,7 @@ def went_back(
 
 
 def new_refusals(plan: Plan, snapshot: GroupSnapshot) -> list[Refusal]:
-    """Those that came after the plan was made."""
+    """Return the rejections since the plan was made."""
     before = set(plan.baseline.refusals)
     return [
         refusal
@@ -106,10 +114,10 @@ def new_refusals(plan: Plan, snapshot: GroupSnapshot) -> list[Refusal]:
 
 
 def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
-    """Return the newest rejection of each client that is out since: one each.
+    """Return the newest rejection of each client that has not rejoined.
 
-    It is back when it was seen joining since (planner/admission/rejected.py), or, where no log
-    shows that, when nobody is missing any more.
+    A client has rejoined when a log shows its join (planner/admission/rejected.py), or, without
+    such a log, when no member is missing any more.
     """
     # Who was out when the plan was made is out since; else an old rejection is history.
     short = len(plan.baseline.members) < (plan.expected_members or 0)
@@ -124,7 +132,7 @@ def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
 
 
 def _refused(rejected: Sequence[Refusal], context: Context) -> Iterator[Danger]:
-    """Clients that were rejected and have not joined since."""
+    """Yield the danger of clients that were rejected and have not rejoined."""
     if not rejected:
         return
     whom = ", ".join(
@@ -135,15 +143,16 @@ def _refused(rejected: Sequence[Refusal], context: Context) -> Iterator[Danger]:
     )
     causes = [f for f in context.members if any(not _shares(f, r, context) for r in rejected)]
     named = context.named(causes)
-    because = f", because {named} can have no assignor in common with it" if causes else ""
+    because = f", because {named} shares no assignor with it" if causes else ""
     errors = ", ".join(sorted({r.error for r in rejected}))
-    many = f"{len(rejected)} clients were" if len(rejected) > 1 else "was"
+    several = len(rejected) > 1
+    many = f"{len(rejected)} clients were" if several else "was"
     yield Danger(
         kind="refused",
-        message=f"{whom}: {many} rejected ({errors}){because}, and not seen joining since. A Java "
-        "or kafka-python client stops after one rejection; librdkafka and franz-go try again while "
-        "they look alive.",
-        fix="See next: the list that it is admitted with, or what must come before.",
+        message=f"{whom}: {many} rejected ({errors}){because}, and {'have' if several else 'has'} "
+        "not rejoined. A Java or kafka-python client stops after one rejection; librdkafka and "
+        "franz-go retry and look alive.",
+        fix="Follow `next`: it names the list that is admitted, or what must come first.",
         members=tuple(facts.member.member_id for facts in causes),
         since=rejected[0].at,
     )
@@ -154,7 +163,7 @@ def _recent(at: datetime | None, now: datetime) -> bool:
 
 
 def _shares(facts: Facts, refusal: Refusal, context: Context) -> bool:
-    """Could this member's list have an assignor in common with the refused one?"""
+    """Return whether this member's list may share an assignor with the rejected one."""
     return not refusal.list or any(
         context.supports(facts, name) is not Tri.NO for name in refusal.list
     )
@@ -170,7 +179,7 @@ def _storm(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
         yield Danger(
             kind="stuck",
             message=f"the group has not been Stable since {unstable:%H:%M:%SZ}: a member does not "
-            "come back to poll(), or members come and go.",
+            "call poll(), or members join and leave.",
             fix="Look for a member that is busy or hangs in its listener (max.poll.interval.ms).",
             since=unstable,
         )
@@ -190,8 +199,8 @@ def _storm(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
         yield Danger(
             kind="storm",
             message=f"{rebalances} rebalances and {came} new member ids since "
-            f"{window[0].at:%H:%M:%SZ}: more than the restarts account for.",
-            fix="Stop restarting; look for members that leave and come back (max.poll.interval.ms, "
+            f"{window[0].at:%H:%M:%SZ}: more than the restarts explain.",
+            fix="Stop restarting. Look for members that leave and rejoin (max.poll.interval.ms, "
             "session timeouts, a crash loop, an autoscaler).",
             since=window[0].at,
         )
@@ -200,7 +209,7 @@ def _storm(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
 
 
 def _crash_loop(window: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
-    """One member alone that comes back again and again: few rebalances, and no roll-out."""
+    """Yield the danger of one member that rejoins again and again, outside of a roll-out."""
     rosters = [
         *([(m.instance_id, m.client_id, m.member_id) for m in entry.members] for entry in window),
         [(m.instance_id, m.client_id, m.member_id) for m in context.snapshot.members],
@@ -221,9 +230,9 @@ def _crash_loop(window: Sequence[JournalEntry], context: Context) -> Iterator[Da
         said = ", ".join(f"{name} {times} times" for name, times in sorted(loops.items()))
         yield Danger(
             kind="storm",
-            message=f"came back with a new member id since {window[0].at:%H:%M:%SZ}: {said}. More "
-            "than the restarts account for: each stops the group's partitions again.",
-            fix="Stop restarting; look at why it ends (a crash loop, a liveness probe, a refusal).",
+            message=f"rejoined with a new member id since {window[0].at:%H:%M:%SZ}: {said}. That "
+            "is more than the restarts explain; each rejoin stops the group's partitions again.",
+            fix="Stop restarting. Find out why it ends (crash loop, liveness probe, rejection).",
             since=window[0].at,
         )
 
@@ -241,7 +250,7 @@ def _unstable_since(seen: Sequence[JournalEntry], context: Context) -> datetime 
 
 
 def _idle(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
-    """Members that own nothing while another owns more than its fair share, for too long."""
+    """Yield the danger of members that own nothing for too long while others own several."""
     if not context.stable:
         return
     idle = unfairly_idle(context.snapshot)
@@ -258,19 +267,19 @@ def _idle(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterato
     one = len(late) == 1
     yield Danger(
         kind="idle",
-        message=f"{who} {'is' if one else 'are'} in the group and own{'s' if one else ''} nothing, "
-        "while others own several partitions: a member's first seconds are over.",
+        message=f"{who} own{'s' if one else ''} no partition while others own several, and a "
+        "member's first seconds are over.",
         fix="Look at its log: its tasks should have caught up by now (KIP-441)."
         if context.streams
-        else "Look at its rebalance callback: in a cooperative group it must use the incremental "
-        "calls (RB302), and its listener must take an assignment as an addition (RB301).",
+        else "Check its rebalance callback: in a cooperative group it must use the incremental "
+        "calls (RB302), and its listener must treat an assignment as an addition (RB301).",
         members=tuple(member.member_id for member, _ in late),
         since=min(since for _, since in late),
     )
 
 
 def first_seconds(seen: Sequence[JournalEntry], context: Context) -> str | None:
-    """Who owns nothing yet, which is no danger before `IDLE` is over; None for nobody."""
+    """Return a note on members that own nothing yet, before `IDLE` is over; None for none."""
     now = context.snapshot.captured_at
     if not context.stable:
         return None
@@ -282,8 +291,8 @@ def first_seconds(seen: Sequence[JournalEntry], context: Context) -> str | None:
         if now - since < patience
     ]
     return (
-        f"owns nothing yet: {', '.join(fresh)}; usual in a member's first seconds, a danger after "
-        f"{patience.seconds} s"
+        f"owns no partition yet: {', '.join(fresh)}; normal in a member's first seconds, a danger "
+        f"after {patience.seconds} s"
         if fresh
         else None
     )
@@ -296,10 +305,10 @@ def _idling(
 
 
 def unfairly_idle(snapshot: GroupSnapshot) -> list[Member]:
-    """Members with no partition, while another has two of the same topic that they could have.
+    """Return the members without a partition, while another owns two of a topic they subscribe to.
 
-    Two of one topic mean that the topic has more partitions than members took: with range (which
-    deals out each topic by itself) and with all others somebody idle could have one.
+    Two partitions of one topic show that the topic has more partitions than members with one: range
+    assigns each topic by itself, so an idle member could own one of them with every assignor.
     """
     several = {
         topic
@@ -320,7 +329,7 @@ def _wants(member: Member) -> set[str]:
 
 
 def _idle_since(member: Member, seen: Sequence[JournalEntry]) -> datetime | None:
-    """Since when each look has shown it with nothing; None where no earlier look did."""
+    """Return since when every look shows the member without partitions (None: this look only)."""
     since = None
     for entry in reversed(seen):
         before = next((m for m in entry.members if m.member_id == member.member_id), None)
@@ -331,7 +340,7 @@ def _idle_since(member: Member, seen: Sequence[JournalEntry]) -> datetime | None
 
 
 def _lag(seen: Sequence[JournalEntry], snapshot: GroupSnapshot) -> Iterator[Danger]:
-    """Lag that rose at every look for two minutes, or commits that stand still while it rises."""
+    """Yield the danger of lag that grew at every look for two minutes, or without any commit."""
     lag, committed = lag_of(snapshot)
     now = snapshot.captured_at
     if lag is None or committed is None:
@@ -353,13 +362,15 @@ def _lag(seen: Sequence[JournalEntry], snapshot: GroupSnapshot) -> Iterator[Dang
             kind="lag",
             message=f"lag grows at every look since {since:%H:%M:%SZ}, from {first:,} to {lag:,} "
             f"records: {what}.",
-            fix="See in the members' logs whether they process; go back one step if they do not.",
+            fix="Check in the members' logs that they process records; if not, go back one step.",
             since=since,
         )
 
 
 def lag_of(snapshot: GroupSnapshot) -> tuple[int | None, int | None]:
-    """Records behind and committed offsets, summed where both are known; None for none known."""
+    """Return records behind and committed offsets, summed where both are known; None for none
+    known.
+    """
     known = [
         (each.committed, each.end)
         for each in snapshot.lag
@@ -377,11 +388,11 @@ def _ids(snapshot: GroupSnapshot) -> frozenset[str]:
 def live_findings(
     plan: Plan, context: Context, ignore: Mapping[str, str], step: Step | None
 ) -> tuple[Finding, ...]:
-    """What the rules say to `step`, the next to restart members: blocks, and news since the plan.
+    """Return the findings that concern `step`, the next to restart members.
 
-    A block stands here as long as it gates `step` or an earlier one (None: no step is left); a
-    warning or a question only where the plan had none of its rule. Who is missing or too many is
-    always said.
+    A blocking finding is returned as long as it gates `step` or an earlier one (None: no step is
+    left). A warning or a question is returned only where the plan had none of its rule. Findings on
+    missing or surplus members are always returned.
     """
     before = {finding.rule for finding in plan.findings}
     found = []
@@ -399,7 +410,7 @@ def live_findings(
 
 
 def decides(finding: Finding, answer: Tri) -> bool:
-    """Does this finding say `answer` (yes: a danger) to whoever would go on?"""
+    """Return whether this finding gives `answer` (yes: a danger) to the next restart."""
     if finding.ignored or finding.severity is not Severity.BLOCK:
         return False
     says = Tri.CANNOT_TELL if has(finding, Trait.PENDING) else finding.result
@@ -408,10 +419,10 @@ def decides(finding: Finding, answer: Tri) -> bool:
 
 def _gates(plan: Plan, finding: Finding, step: Step | None) -> bool:
     if step is None:
-        # What kept a plan from having a step at all still does.
+        # A finding that kept the plan from having any step still does.
         unplanned = plan.path == "none" and finding.before_step is None
         return unplanned or has(finding, Trait.NEXT_START)
-    # Which list a client takes matters to the mixed list; the target alone it has by the gate.
+    # The client matters to the mixed list only; the gate proves the target alone.
     if has(finding, Trait.CLIENT_UNKNOWN) and step.aim is Aim.NARROW:
         return False
     return finding.before_step is None or finding.before_step <= step.id
@@ -426,5 +437,5 @@ def _answered(plan: Plan, context: Context, finding: Finding) -> bool:
 
 
 def _is_stopped(steps: Sequence[Step], facts: Facts | None) -> bool:
-    """Is this a member of the clients that the plan stops?"""
+    """Return whether this member's client is one that the plan stops."""
     return facts is not None and any(facts.family in step.left_out for step in steps)

@@ -1,12 +1,12 @@
-"""Proof that a member has made a step: one function for each aim of a step.
+"""Proof that a member has completed a step: one function for each aim of a step.
 
-`proof_of` asks the function of the step's aim in `GATES`. A further kind of step is a further `Aim`
-with its function. Each function looks at one member in the evidence of one look; the ledger
+`proof_of` calls the function of the step's aim in `GATES`. To add a kind of step, add an `Aim` and
+its function. Each function judges one member by the evidence of one look; the ledger
 (planner/verification/members.py) adds the proofs of earlier looks at the same member id.
 
-Kafka Streams: the version comes from the member's own bytes (groups/streams.py) or a log,
-the rebalance protocol from its log, from the partitions it kept or gave up when it rejoined, or
-from its version. Connect: the list comes from a join in the request log, or from the elected
+Kafka Streams: the version comes from the member's own bytes (groups/streams.py) or a log;
+the rebalance protocol comes from its log, from the partitions it kept or revoked when it rejoined,
+or from its version. Connect: the list comes from a join in the request log, or from the elected
 protocol, which every worker offers (KIP-415). Where no evidence can show the step, the operator
 must look at the member (`Proof.by_hand`).
 """
@@ -25,16 +25,16 @@ from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, 
 from rebal.planner.verdict import opposite
 
 _NOT_SHOWN: Final = (
-    "which rebalance protocol it runs was not seen yet: --client-log of its start, or "
-    "--request-log across the next rebalance"
+    "its rebalance protocol is not known: add --client-log of its start, or --request-log across "
+    "the next rebalance"
 )
 
 
 class Proof(Record, frozen=True, kw_only=True):
-    """Has a member made a step, and why that is said.
+    """One answer on whether a member has completed a step, and its reason.
 
-    `by_hand` (only where it cannot be told): no evidence is sure to show it, so a person may look,
-    and `rebal verify --confirm` takes their word.
+    `by_hand` (only with `cannot tell`): no evidence is sure to show it, so the operator may look at
+    the member and confirm it with `rebal verify --confirm`.
     """
 
     done: Tri
@@ -73,9 +73,9 @@ def _narrow(context: Context, _: Step, facts: Facts) -> Proof:
     if old is Tri.YES:
         return Proof(done=Tri.NO, why=_list(facts) or "still holds an assignor that the step drops")
     if supports is Tri.YES and old is Tri.NO:
-        return Proof(done=Tri.YES, why=_list(facts) or "keeps its partitions when it rejoins")
+        return Proof(done=Tri.YES, why=_list(facts) or "kept its partitions when it rejoined")
     if context.own_class(facts, target):
-        said = f"the class behind {target} is not Kafka's own: what it supports is not proven"
+        said = f"the class behind {target} is not Kafka's own, so its protocol is not proven"
         return Proof(done=Tri.CANNOT_TELL, why=said)
     return Proof(done=Tri.CANNOT_TELL)
 
@@ -90,7 +90,11 @@ def _consumer(context: Context, _: Step, facts: Facts) -> Proof:
 
 
 def _classic(context: Context, step: Step, facts: Facts) -> Proof:
-    """While one member speaks KIP-848 the group does, and classic members show no elected list."""
+    """Return the proof of a member that goes back to the classic protocol.
+
+    The group stays a KIP-848 group while one member speaks KIP-848, and its classic members then
+    show no elected assignor.
+    """
     if context.group.type is GroupType.CONSUMER and facts.member.protocol_type == "consumer":
         return _speaks("consumer", done=Tri.NO)
     return _narrow(context, step, facts)
@@ -107,7 +111,7 @@ def _refresh(_: Context, __: Step, ___: Facts) -> Proof:
 def _by_hand(_: Context, __: Step, ___: Facts) -> Proof:
     return Proof(
         done=Tri.CANNOT_TELL,
-        why="nothing that a broker sees proves this setting: look at the member itself",
+        why="no broker sees this setting: look at the member itself",
         by_hand=True,
     )
 
@@ -133,7 +137,9 @@ def _bridge(context: Context, _: Step, facts: Facts) -> Proof:
 
 
 def _below_cooperative(context: Context, facts: Facts) -> Tri:
-    """As `below_cooperative`; and whose log is bound to a member id is no older than 2.4."""
+    """Return `below_cooperative`; no for a member with a log bound to its id, which 2.4 or later
+    wrote.
+    """
     answer = below_cooperative(context, facts)
     ran = facts.member.ran
     printed = ran is not None and any(e.source is Source.CLIENT_LOG for e in ran.evidence)
@@ -151,10 +157,12 @@ def _eager(context: Context, _: Step, facts: Facts) -> Proof:
 
 
 def _in_time(context: Context, others: Sequence[Facts], proof: Proof) -> Proof:
-    """Who is on the step's protocol while `others` cannot be was too early: no step has begun."""
+    """Return `proof`; cannot tell while `others` cannot run the step's protocol, for then the step
+    has not begun.
+    """
     if proof.done is not Tri.YES or not others:
         return proof
-    why = f"{proof.why}, but {context.named(others)} cannot: the step before is not done"
+    why = f"{proof.why}, but {context.named(others)} cannot run it: the step before is not done"
     return Proof(done=Tri.CANNOT_TELL, why=why)
 
 
@@ -167,9 +175,11 @@ def _workers_eager(context: Context, _: Step, facts: Facts) -> Proof:
 
 
 def _offers_incremental(context: Context, facts: Facts) -> Tri:
-    """As `offers`; and where `default` is elected, the last one not known if all others offer it.
+    """Return `offers`; no for the last unknown worker where `default` is elected and all others
+    offer more.
 
-    Workers vote for the newest that all of them have, so somebody has none: also one that is alone.
+    Workers elect the newest protocol that all of them offer, so one of them must offer only
+    `default`. A worker alone in its group is that one.
     """
     answer = offers(context, facts, INCREMENTAL)
     elected = context.group.assignor if context.group.state is GroupState.STABLE else None
@@ -187,8 +197,8 @@ def _version(facts: Facts, done: Tri) -> Proof:
     if shown is None and ran is not None:
         shown = f"of a version that runs {ran.value}"
     if done is Tri.CANNOT_TELL:
-        why = f"its version is not known well enough ({shown or 'nothing shows it'})"
-        return Proof(done=done, why=f"{why}: --request-log or --client-log", by_hand=True)
+        why = f"its version is not known exactly ({shown or 'no evidence'})"
+        return Proof(done=done, why=f"{why}: add --request-log or --client-log", by_hand=True)
     return Proof(done=done, why=f"runs Kafka Streams {shown}")
 
 
@@ -203,8 +213,8 @@ def _worker(context: Context, facts: Facts, done: Tri) -> Proof:
     known = facts.member.assignors.list
     if done is Tri.CANNOT_TELL:
         why = (
-            f"which protocols it offers was not seen ({context.group.assignor} is elected, which "
-            "every worker offers): --request-log across a rebalance, or its own --client-log"
+            f"its protocols are not known ({context.group.assignor} is elected, which every worker "
+            "offers): add --request-log across a rebalance, or its --client-log"
         )
         return Proof(done=done, why=why, by_hand=True)
     shown = f"offers [{', '.join(known)}]" if known else f"{context.group.assignor} is elected"

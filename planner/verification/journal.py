@@ -1,7 +1,7 @@
-"""The journal of a roll-out: one `JournalEntry` for each look, and the facts that it keeps proven.
+"""The journal of a roll-out: one `JournalEntry` for each look, and the facts that stay proven.
 
-A fact about a member id stays true for as long as that id is in the group (a client's list is
-fixed when its object is built), so what an entry proves of an id still holds at any later look.
+A fact about a member id stays true while that id is in the group, because a client's list is fixed
+when its object is built. So what an entry proves of an id still holds at any later look.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ JOURNAL_SCHEMA: Final = "rebal.journal/1"
 class SeenMember(Record, frozen=True, kw_only=True):
     """One member at one look; `made` and `lacks` are the steps proven done and proven not done.
 
-    `partitions` is how many it owned. `assignors` and `software` are what was proven of its list
-    and its client, by evidence: never what the user said.
+    `partitions` is the number it owned. `assignors` and `software` are proven by evidence, never
+    assumed by the user.
     """
 
     member_id: str
@@ -48,7 +48,9 @@ class SeenMember(Record, frozen=True, kw_only=True):
 
 
 class Confirmation(Record, frozen=True, kw_only=True):
-    """A person's word that these members (ids) have made `step`, where no evidence shows it."""
+    """The operator's statement that these members (ids) have completed `step`, where no evidence
+    shows it.
+    """
 
     step: int
     reason: str
@@ -56,13 +58,13 @@ class Confirmation(Record, frozen=True, kw_only=True):
 
 
 class JournalEntry(Record, frozen=True, kw_only=True):
-    """One look at the group, or (`blind` is then the reason) one that failed.
+    """One look at the group; `blind` is the reason where the look failed.
 
-    `plan` is `plan_key`; `step` is the step that the group was in and `gate` that step's answer.
-    `lag` and `committed` are sums over all partitions whose offsets are known. `refused` are the
-    texts of the refusals that stood in the evidence, `dangers` the kinds that showed, `findings`
-    the rules that decided. `accepted` is what the user took upon themselves at this look, a
-    sentence each, `confirmed` what they looked at by hand, `left_out` the ids that `step` left out.
+    `plan` is `plan_key`. `step` is the step that the group was in, `gate` the answer of its gate.
+    `lag` and `committed` are sums over all partitions with known offsets. `refused` are the texts
+    of the rejections in the evidence, `dangers` the kinds of the dangers, `findings` the rules that
+    decided. `accepted` is what the user accepted at this look, a sentence each, `confirmed` what
+    the operator confirmed by hand, `left_out` the ids that `step` left out.
     """
 
     at: Moment
@@ -86,22 +88,22 @@ class JournalEntry(Record, frozen=True, kw_only=True):
 
     @property
     def ids(self) -> frozenset[str]:
-        """The member ids that were in the group."""
+        """Return the member ids that were in the group."""
         return frozenset(member.member_id for member in self.members)
 
 
 def plan_key(plan: Plan) -> str:
-    """What ties a journal to its plan: the group, the path, and when the plan was made."""
+    """Return the key that ties a journal to its plan: group, path, target and time of the plan."""
     return f"{plan.group_id} {plan.path} {plan.target} {plan.made_at.isoformat()}"
 
 
 def remembered(
     plan: Plan, entries: Sequence[JournalEntry], snapshot: GroupSnapshot
 ) -> GroupSnapshot:
-    """`snapshot` with the lists and clients that were proven of its ids before, where it has none.
+    """Return `snapshot` with the lists and clients that were proven of its member ids before.
 
-    What the user assumed when the plan was made comes too, marked as that. Evidence of now that
-    speaks against an older list keeps it out.
+    They fill gaps only. Facts that the user assumed when the plan was made stay marked as assumed.
+    An older list that contradicts evidence of this look is left out.
     """
     known = known_before(plan, entries)
     members = tuple(
@@ -114,7 +116,7 @@ def remembered(
 def known_before(
     plan: Plan, entries: Sequence[JournalEntry]
 ) -> dict[str, tuple[AssignorList | None, Software | None]]:
-    """Member id → its exact list and its client, as the baseline and the journal have them."""
+    """Return member id → exact list and client, from the plan's baseline and the journal."""
     known: dict[str, tuple[AssignorList | None, Software | None]] = {}
     for member_id, assignors, software in _facts(plan, entries):
         before = known.get(member_id, (None, None))
@@ -123,25 +125,25 @@ def known_before(
 
 
 def assumed(member: Member) -> bool:
-    """Does its list rest on the user's word?"""
+    """Return whether this member's list is assumed by the user."""
     return any(item.source is Source.ASSUMED for item in member.assignors.evidence)
 
 
 def proven_list(member: Member) -> AssignorList | None:
-    """Its exact list, if evidence and not the user says so."""
+    """Return the member's exact list where evidence shows it; None for an assumed list."""
     exact = member.assignors.knowledge is Knowledge.EXACT
     return member.assignors if exact and not assumed(member) else None
 
 
 def proven_software(member: Member) -> Software | None:
-    """Its client, if it said so itself."""
+    """Return the member's client where the client itself named it."""
     return member.software if proven_family(member.software) is not None else None
 
 
 def _facts(
     plan: Plan, entries: Sequence[JournalEntry]
 ) -> Iterator[tuple[str, AssignorList | None, Software | None]]:
-    """Of every id, oldest first."""
+    """Yield member id, list and client as the baseline and the journal have them, oldest first."""
     for member in () if plan.baseline.redacted else plan.baseline.members:
         exact = member.assignors.knowledge is Knowledge.EXACT
         yield member.member_id, member.assignors if exact else None, proven_software(member)

@@ -1,8 +1,8 @@
-"""The members and steps of a plan on the live group: who has made a step, who is missing.
+"""Members and steps of a plan on the live group: who has completed a step, and who is missing.
 
-An answer comes from the evidence of now, of the plan's baseline, of an earlier look in the journal,
-or from a person who looked; all but the first speak of member ids that are still there. Where no
-evidence speaks, an id that was there before the step began has not been restarted since: not done.
+An answer comes from this look, from the plan's baseline, from an earlier look in the journal, or
+from the operator; all but the first concern member ids that are still in the group. Where no
+evidence answers, a member id that was there before the step began was not restarted: not done.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CLOCKS: Final = timedelta(minutes=1)
 
 
 class PlanContext(Context):
-    """A group towards the goal of a plan that exists: its steps have the plan's own numbers."""
+    """A group and the goal of an existing plan, with the plan's own step numbers."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class PlanContext(Context):
 
     @cached_property
     def narrow_step(self) -> int:
-        """The plan's number of the step that drops the old assignor (its last, if none does)."""
+        """Return the number of the step that drops the old assignor (else of the last step)."""
         found = (s.id for s in self._plan.steps if s.aim is Aim.NARROW)
         return next(found, len(self._plan.steps) or 1)
 
@@ -74,16 +74,16 @@ def context_of(
     expected: int | None = None,
     accepted: Accepted | None = None,
 ) -> PlanContext:
-    """`snapshot` as the plan's goal asks of it."""
+    """Return `snapshot` as a context of the plan's goal."""
     return PlanContext(plan, snapshot, expected, accepted or plan.accepted)
 
 
 class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One member in the current step: has it made it, and why that is said.
+    """One member in one step: whether it has completed the step, and why.
 
     `concerned` is False where the step leaves its client out. `restarted` is False where its id was
-    there before the step began; `proven` is False where nothing but that is known of it. `by_hand`:
-    only a person can tell; `vouched`: a yes on the user's word.
+    there before the step began; `proven` is False where nothing else is known of it. `by_hand`:
+    only the operator can answer. `vouched`: a yes that rests on the user's word alone.
     """
 
     member_id: str
@@ -103,9 +103,9 @@ class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Missing(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """A member that was there and is not now; `sure` is False where it is one of several.
+    """A member that was in the group and is not now; `sure` is False where it is one of several.
 
-    `family` is its client's, where evidence or the user said it.
+    `family` is its client family, from evidence or from the user.
     """
 
     name: str
@@ -116,11 +116,10 @@ class Missing(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Ledger:
-    """All that is proven of member ids: by the baseline, by the journal, and by now.
+    """Answers about member ids from the baseline, the journal and this look.
 
-    `answers(step, id)` are the distinct answers, each with where it comes from. `before(step)` are
-    the ids that were there before the step began. `vouched` are the steps and ids of which the
-    user's word alone says that they are done.
+    `answers(step, id)` are the distinct answers, each with its source. `before(step)` are the ids
+    that were there before the step began. `word(step, id)` is the user's own word.
     """
 
     def __init__(self, plan: Plan, entries: Sequence[JournalEntry], context: Context) -> None:
@@ -157,7 +156,9 @@ class Ledger:
                 if step.id > entry.step:
                     self._before[step.id] |= entry.ids
             if entry.confirmed is not None:
-                word = f"confirmed by a person, {entry.at:%b %d %H:%MZ}: {entry.confirmed.reason}"
+                word = (
+                    f"confirmed by the operator, {entry.at:%b %d %H:%MZ}: {entry.confirmed.reason}"
+                )
                 for member_id in entry.confirmed.members:
                     self._words[entry.confirmed.step, member_id] = word
 
@@ -174,25 +175,25 @@ class Ledger:
         return found
 
     def answers(self, step: int, member_id: str) -> Mapping[Tri, str]:
-        """Answer → where it comes from (empty: seen now)."""
+        """Return answer → source (empty text: this look)."""
         return self._said.get((step, member_id), {})
 
     def answer(self, step: int, member_id: str) -> Tri:
-        """Proven done, proven not done, or (nothing, or two evidences at odds) cannot tell."""
+        """Return the one answer; cannot tell where there is none or evidence contradicts itself."""
         return agreed(self.answers(step, member_id))
 
     def word(self, step: int, member_id: str) -> str | None:
-        """What the user said of it, in words; None for nothing."""
+        """Return what the user stated of this member and step; None for nothing."""
         return self._words.get((step, member_id))
 
     def before(self, step: int) -> frozenset[str]:
-        """The ids that were in the group before the step began."""
+        """Return the ids that were in the group before the step began."""
         return frozenset(self._before.get(step, ()))
 
     def came_finished(self, step: Step, facts: Facts) -> bool:
-        """May this member have come with the last list at once, before `step` began?
+        """Return whether this member may have joined with the last list before `step` began.
 
-        So do clients that an earlier step stops together (its others leave them out).
+        Clients that an earlier step stops together do so; the other steps leave them out.
         """
         aside = {family for each in self._plan.steps for family in each.left_out}
         stops = [s.id for s in self._plan.steps if s.kind is StepKind.CUT_OVER and s.id < step.id]
@@ -201,12 +202,12 @@ class Ledger:
 
 
 def left_out(step: Step, facts: Facts) -> bool:
-    """Is it proven that this member's client takes no part in `step`?"""
+    """Return whether this member's client is proven to take no part in `step`."""
     return facts.family in step.left_out and facts.family_proven
 
 
 def standing_of(context: Context, step: Step, ledger: Ledger) -> list[MemberStanding]:
-    """Every member in `step`, by name."""
+    """Return the standing of every member in `step`, by name."""
     return [_standing(context, step, ledger, facts) for facts in context.members]
 
 
@@ -219,7 +220,7 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
     done = ledger.answer(step.id, member.member_id)
     by_hand = False
     if len(found) > 1:
-        why = "evidence at odds: " + ", ".join(
+        why = "evidence contradicts itself: " + ", ".join(
             f"{answer} ({where or 'now'})" for answer, where in found.items()
         )
     elif left_out(step, facts) and done is not Tri.YES:
@@ -256,18 +257,18 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
 
 
 def _against_its_file(step: Step, facts: Facts) -> str:
-    """Restarted, its file has the step's list, and it does not run it: what else can set it."""
+    """Return a note where a restarted member does not run the list of its configuration file."""
     declared = facts.member.declared
     if declared is None or not step.target_list or declared.list != step.target_list:
         return ""
     return (
-        f", restarted though {declared.evidence.detail} says [{', '.join(declared.list)}]: code or "
-        "the environment wins over that file, or it was started with another one"
+        f", restarted although {declared.evidence.detail} says [{', '.join(declared.list)}]: code "
+        "or the environment overrides that file, or it was started with another file"
     )
 
 
 def _may_be_done(step: Step, proof: Proof, facts: Facts, ledger: Ledger) -> bool:
-    """Its setting may have been right before the step began, and no evidence tells."""
+    """Return whether the member may have had the step's setting before the step began."""
     unknown = proof.by_hand and facts.member.member_id in step.unknown
     return unknown or ledger.came_finished(step, facts)
 
@@ -275,23 +276,23 @@ def _may_be_done(step: Step, proof: Proof, facts: Facts, ledger: Ledger) -> bool
 def _why(proof: Proof, done: Tri, where: str) -> str:
     if proof.done is done:
         return proof.why
-    return f"{'seen done' if done is Tri.YES else 'seen not done'} ({where})"
+    return f"{'proven done' if done is Tri.YES else 'proven not done'} ({where})"
 
 
 def _unknown(context: Context, aim: Aim) -> str:
     if aim is Aim.CONSUMER:
-        return "which protocol it speaks cannot be told"
+        return "its protocol is not known"
     more = "" if context.snapshot.probe is not None or aim is not Aim.WIDEN else ", --probe"
-    return f"new here, its list not seen (--request-log, --client-log{more})"
+    return f"new member id, its list is not known (--request-log, --client-log{more})"
 
 
 def missing_from(
     plan: Plan, entries: Sequence[JournalEntry], snapshot: GroupSnapshot, expected: int
 ) -> tuple[Missing, ...]:
-    """Who is not in the group: those of the last full look that nobody who is here can be.
+    """Return the members of the last full look that no present member can be.
 
-    A restarted member has a new id: instance id, then client id and host, then either alone where
-    it is unique, say who it is. Who cannot be told apart is named with `sure` False.
+    A restarted member has a new id. It is recognised by instance id, then by client id and host,
+    then by either alone where that is unique. Members that cannot be told apart have `sure` False.
     """
     short = expected - len(snapshot.members)
     if short <= 0:
@@ -354,7 +355,7 @@ def _host(member: Member) -> tuple[str, ...] | None:
 def _paired(
     gone: list[Member], here: list[Member], key: object
 ) -> tuple[list[Member], list[Member]]:
-    """Both without those that have a key in common, one for one."""
+    """Return both lists without the members that share a key, one for one."""
     assert callable(key)
     waiting: dict[object, list[Member]] = defaultdict(list)
     for member in here:
@@ -370,13 +371,13 @@ def _paired(
 
 
 class StepStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One step of the plan now: member ids by answer, and whether its gate holds and why not.
+    """One step of the plan now: member ids by answer, whether its gate holds, and why not.
 
-    `not_restarted` are those of `to_do` of which only that is known: their id was there before.
-    `by_hand` are those of `unknown` that only a person can tell (`by_hand_why` is the reason that
-    their look takes away), `vouched` those of `done` that the user's word alone calls done,
-    `left_out` those that take no part. `accepted` is what keeps the gate from being proven and was
-    accepted by the user.
+    `not_restarted` are those of `to_do` that are only known to have kept their id. `by_hand` are
+    those of `unknown` that only the operator can answer; `by_hand_why` is the reason that the
+    operator's look removes. `vouched` are those of `done` that rest on the user's word alone,
+    `left_out` those that take no part. `accepted` keeps the gate from being proven and was accepted
+    by the user.
     """
 
     id: int
@@ -403,7 +404,7 @@ def step_standing(
     missing: Sequence[Missing],
     ignore: Mapping[str, str],
 ) -> StepStanding:
-    """How `step` stands; `ignore` is rule id → reason, as the user accepted them."""
+    """Return the standing of `step`; `ignore` is rule id → reason, as the user accepted them."""
     aim = step.aim
     by: dict[Tri, list[MemberStanding]] = {answer: [] for answer in Tri}
     # A refresh changes no member: one restart is enough, whoever's it is.
@@ -429,14 +430,14 @@ def step_standing(
     by_hand_why = ""
     if by_hand:
         look = step.gate.by_hand or "look at what the step changes"
-        by_hand_why = f"no evidence shows it of {_named(by_hand)}: {look}"
+        by_hand_why = f"no evidence shows it for {_named(by_hand)}: {look}"
         open_.append(by_hand_why)
     if not members:
         refuted.append(f"the group has no member ({context.group.state})")
     elif not _settled(context, aim):
         open_.append(f"the group is not Stable ({context.group.state})")
     elif any(item.member_id in (None, *_ids(members)) for item in context.snapshot.contradictions):
-        open_.append("evidence about its members is at odds: see rebal inspect")
+        open_.append("evidence on its members contradicts itself: see rebal inspect")
     elif not refuted and not open_ and aim in (Aim.WIDEN, Aim.REFRESH):
         forgetting = Risk.FORGOTTEN_LISTS.accepted_in(ignore)
         (accepted if forgetting else open_).extend(_remembered(plan, step, context, ignore))
@@ -462,7 +463,9 @@ def step_standing(
 def begun_step(
     plan: Plan, entries: Sequence[JournalEntry], context: Context, ledger: Ledger
 ) -> int | None:
-    """The last step that has begun: somebody has made it, or came or went when it was open."""
+    """Return the last step that has begun: a member completed it, or came or left while it was
+    open.
+    """
     if not plan.steps:
         return None
     here = {facts.member.member_id for facts in context.members}
@@ -482,7 +485,7 @@ def begun_step(
 
 
 def missing_text(context: Context, missing: Sequence[Missing]) -> str:
-    """Who is not in the group, in one sentence."""
+    """Return the clause that names the missing members."""
     sure = [f"{one.name}{f' ({one.host})' if one.host else ''}" for one in missing if one.sure]
     maybe = [one.name for one in missing if not one.sure]
     named = f": {', '.join(sure)}" if sure else ""
@@ -495,10 +498,10 @@ def missing_text(context: Context, missing: Sequence[Missing]) -> str:
 
 
 def _tells(plan: Plan, step: Step, facts: Facts) -> bool:
-    """Does this member's answer to `step` say that it has begun?
+    """Return whether this member's answer to `step` shows that the step has begun.
 
-    Where a step stops some clients together and brings them the last list at once, only theirs
-    tells of that step, and nothing of the one after it.
+    Where a step stops some clients together and starts them with the last list, only their answers
+    count for that step, and none of theirs for the step after it.
     """
     aside = any(left_out(each, facts) for each in plan.steps)
     stops = any(each.left_out for each in plan.steps) and step.kind is StepKind.CUT_OVER
@@ -506,7 +509,7 @@ def _tells(plan: Plan, step: Step, facts: Facts) -> bool:
 
 
 def _stopped(step: Step, held: Sequence[JournalEntry]) -> frozenset[str]:
-    """The ids that a step stops together, as they were when the gate before it held."""
+    """Return the ids that a step stops together, as they were when the gate before it held."""
     if step.kind is not StepKind.CUT_OVER:
         return frozenset()
     return held[-1].left_out if held else frozenset(step.to_do)
@@ -519,7 +522,9 @@ def _settled(context: Context, aim: Aim) -> bool:
 def _remembered(
     plan: Plan, step: Step, context: Context, ignore: Mapping[str, str]
 ) -> Iterator[str]:
-    """Would the coordinator admit the first restart of the next, narrowing step?"""
+    """Yield the reason why the coordinator may reject the first restart of the next, narrowing
+    step.
+    """
     later = plan.after(step)
     if later is None or later.aim is not Aim.NARROW:
         return

@@ -1,9 +1,9 @@
-"""Where a roll-out stands: `verify(plan, entries, snapshot)`; pure.
+"""The standing of a roll-out: `verify(plan, entries, snapshot)`; pure.
 
-The step that a group is in is the last one that has begun: somebody is proven to have made it, the
-journal says so, or an id that was not there before came after the former step's gate had held. A
-gate holds only where every expected member is there and proven; what cannot be told is no yes. The
-rules that made the plan are asked again of the live group: what has come since can be a danger too.
+The group is in the last step that has begun: a member is proven to have completed it, the journal
+records it, or a new member id came after the gate before it had held. A gate holds only where every
+expected member is in the group and proven; cannot tell is never a yes. The rules that made the plan
+are evaluated again on the live group, since new dangers can come after the plan.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from rebal.planner.verification.members import (
 
 _T = TypeVar("_T")
 OLD: Final = timedelta(days=7)
-"""From this age on it is said that a plan is old: its order, costs and count may not fit."""
+"""Age from which a plan is reported as old: its order, costs and count may not fit."""
 _LIMITS: Final = (
     "group.max.size",
     "group.consumer.max.size",
@@ -72,8 +72,9 @@ _LIMITS: Final = (
 
 
 class Change(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One fact of the plan's baseline that is another one now. `outdates`: the plan's assignor
-    lists no longer fit the group."""
+    """One changed fact of the plan's baseline. `outdates`: the plan's lists no longer fit the
+    group.
+    """
 
     what: str
     text: str
@@ -81,23 +82,22 @@ class Change(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class NothingToConfirmError(RebalError):
-    """The step leaves nothing to a person, or is not the one that the group is in."""
+    """A step that leaves nothing to the operator, or that the group is not in."""
 
 
 class ContradictedError(RebalError):
-    """Evidence says that the step is not done, or could say it and has not."""
+    """Evidence that the step is not done, or that could show it and was not given."""
 
 
 class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The live group against its plan.
 
-    `step` is the step that the group is in (None: the plan has none), `gate` that step's answer,
-    `why` what keeps it from holding. `advice` is what to do, `next` its text, `withheld` are the
-    restarts that are not recommended; `drift` is what the plan rests on and is no longer so.
-    `findings` are what the rules say to the
-    next restart, and their news since the plan was made. `exit_code` is 0 where the gate holds,
-    3 where a danger shows, 4 otherwise. `blind_since` is when the group was last seen, while it
-    cannot be read.
+    `step` is the step that the group is in (None: the plan has none), `gate` the answer of its
+    gate, `why` what keeps it from holding. `advice` is what to do, `next` its text, `withheld` are
+    the restarts that are not recommended. `drift` lists facts of the plan's baseline that have
+    changed. `findings` are the rules' findings for the next restart. `exit_code` is 0 where the
+    gate holds, 3 for a danger, 4 otherwise. `blind_since` is the time of the last successful look,
+    while the group cannot be read.
     """
 
     group_id: str
@@ -137,10 +137,10 @@ def verify(
     expect_members: int | None = None,
     accepted: Accepted | None = None,
 ) -> Standing:
-    """How `snapshot` stands to `plan`; `entries` are the journal's earlier looks, oldest first.
+    """Return the standing of `snapshot` in `plan`; `entries` are the journal's looks, oldest first.
 
-    `step` asks for the gate of that step, else for that of the step the group is in.
-    `expect_members` replaces the plan's own count, `accepted` is added to what the plan records.
+    `step` selects the gate of that step instead of the current one. `expect_members` replaces the
+    plan's count, `accepted` is added to what the plan records.
     """
     late = sum(entry.at > snapshot.captured_at for entry in entries)
     entries = [entry for entry in entries if entry.at <= snapshot.captured_at]
@@ -225,13 +225,14 @@ def verify(
 
 
 def confirm(now: Standing, asked: Standing, step: int, reason: str) -> Confirmation:
-    """That a person has looked at the members of `step` that only a person can tell.
+    """Return the operator's confirmation of the members of `step` that only the operator can
+    answer.
 
-    `now` is how the group stands, `asked` the same with `step` asked for. It holds for the member
-    ids that are there now: one that comes later must be looked at again.
+    `now` is the standing of the group, `asked` the same with `step` selected. The confirmation
+    holds for the present member ids; a member that joins later must be looked at again.
 
     Raises:
-        NothingToConfirmError: there is nothing that only a person can tell.
+        NothingToConfirmError: nothing of the step is left to the operator.
         ContradictedError: members are missing, not done or not known by evidence.
     """
     begun = now.step is not None and (
@@ -245,13 +246,17 @@ def confirm(now: Standing, asked: Standing, step: int, reason: str) -> Confirmat
     if not standing.by_hand:
         holds = standing.gate is Tri.YES
         raise NothingToConfirmError(
-            f"--confirm {step}: nothing of this step is left to a person; "
-            + ("its gate holds." if holds else f"what keeps it can be shown: {standing.why[0]}.")
+            f"--confirm {step}: nothing of this step is left to the operator; "
+            + (
+                "its gate holds."
+                if holds
+                else f"evidence can show what keeps it: {standing.why[0]}."
+            )
         )
     others = [why for why in standing.why if why != standing.by_hand_why]
     if others or asked.dangers:
         said = asked.dangers[0].message if asked.dangers else f"{others[0]}."
-        raise ContradictedError(f"not confirmed, a word cannot stand against evidence: {said}")
+        raise ContradictedError(f"not confirmed, because evidence contradicts it: {said}")
     return Confirmation(step=step, reason=reason, members=standing.by_hand)
 
 
@@ -263,11 +268,11 @@ def entry_of(
     entries: Sequence[JournalEntry] = (),
     accepted: Sequence[str] = (),
 ) -> JournalEntry:
-    """What this look adds to the journal, where `entries` are in it already.
+    """Return the journal entry of this look; `entries` are in the journal already.
 
-    `accepted` is what the user took upon themselves now.
+    `accepted` is what the user accepted at this look.
     """
-    # "Not restarted" is no proof that lasts, and a word is none: only what evidence says of an id.
+    # "Not restarted" proves nothing at a later look, and the user's word proves nothing at all.
     by_step = {
         each.id: (
             frozenset(each.done) - frozenset(each.vouched),
@@ -324,12 +329,12 @@ def _with_its_start(finding: Finding, advice: Advice, snapshot: GroupSnapshot) -
     """Return the finding of missing members with the start that `advice` names."""
     if not has(finding, Trait.MISSING_MEMBERS):
         return finding
-    gone = f"If they are gone for good: --expect-members {len(snapshot.members)}."
+    gone = f"If they left for good: --expect-members {len(snapshot.members)}."
     return replace(finding, fix=f"{sentence(advice)} {gone}")
 
 
 def _news(fact: _T, known: tuple[object, object] | None) -> _T | None:
-    """A fact of an id stays in the journal once; None where it is there."""
+    """Return a fact of a member id, once in the journal; None where it is there."""
     return None if known is not None and fact in known else fact
 
 
@@ -346,26 +351,26 @@ def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, idle: str | None) -> 
     if idle is not None:
         yield idle
     if plan.baseline.redacted:
-        yield "the plan's baseline is redacted: its member ids say nothing of the live group"
+        yield "the plan's baseline is redacted, so its member ids say nothing about the live group"
     age = snapshot.captured_at - plan.baseline.captured_at
     if age >= OLD:
         yield (
-            f"the plan is {age.days} days old: its count, order and costs are of then; "
-            f"rebal plan-upgrade {plan.group_id} makes a new one"
+            f"the plan is {age.days} days old: its member count, order and costs may be out of "
+            f"date; rebal plan-upgrade {plan.group_id} makes a new one"
         )
     if late:
         yield (
-            f"looks of the journal that are later than this one, and left out: {late} (the clocks "
-            "of two machines differ, or this is an old snapshot)"
+            f"journal entries later than this look, left out: {late} (the clocks of two machines "
+            "differ, or this is an old snapshot)"
         )
     past = new_refusals(plan, snapshot)
     if past:
-        yield f"joins refused since the plan was made: {sum(one.times for one in past)}"
+        yield f"joins rejected since the plan was made: {sum(one.times for one in past)}"
     yield from snapshot.notes
 
 
 def changes_since(plan: Plan, context: Context) -> tuple[Change, ...]:
-    """Return what a plan rests on and is no longer so, what outdates the plan first."""
+    """Return the changes since the plan was made, those that outdate the plan first."""
     found = [*_elected(plan, context), *_cluster(plan.baseline, context.snapshot)]
     return tuple(sorted(found, key=lambda change: not change.outdates))
 
@@ -397,7 +402,7 @@ def _cluster(was: GroupSnapshot, now: GroupSnapshot) -> Iterator[Change]:
             yield Change(
                 what="partitions",
                 text=f"topic {topic.name} had {before} partitions and has {topic.partitions} now: "
-                "the plan's steps stay, its costs are of then",
+                "the plan's steps stay valid, its costs do not",
             )
     if was.cluster.version and now.cluster.version and was.cluster.version != now.cluster.version:
         yield Change(
@@ -413,7 +418,9 @@ def _cluster(was: GroupSnapshot, now: GroupSnapshot) -> Iterator[Change]:
 def _still_done(
     plan: Plan, snapshot: GroupSnapshot, expected: int, accepted: Accepted
 ) -> StepStanding | None:
-    """The goal as a step of its own (0), judged by a new plan; None where this one has steps."""
+    """Return the goal as a step of its own (0), judged by a new plan; None where the plan has
+    steps.
+    """
     if plan.steps or plan.verdict is not Verdict.DONE:
         return None
     fresh = make_plan(

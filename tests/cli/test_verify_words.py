@@ -109,10 +109,10 @@ def test_a_person_confirms_what_no_evidence_shows(streams: Path, capsys: Said) -
     assert run("streams.yaml", "--snapshot", "back.yaml", *BOOK) == 4
     assert "--confirm 1" in capsys.readouterr().out
     assert run("streams.yaml", "--snapshot", "away.yaml", *words) == 4
-    assert "a word cannot stand against evidence: 1 of 2 expected" in capsys.readouterr().err
+    assert "because evidence contradicts it: 1 of 2 expected" in capsys.readouterr().err
     assert not any("confirmed" in each for each in looks())
     assert run("streams.yaml", "--snapshot", "back.yaml", *words) == 0
-    assert "confirmed by a person" in capsys.readouterr().out
+    assert "confirmed by the operator" in capsys.readouterr().out
     assert looks()[-1]["confirmed"]["reason"] == "read both logs: upgrade.from=2.3"
     assert run("streams.yaml", "--snapshot", "back.yaml", *BOOK) == 0
     # Who came later was not looked at, and without the journal nobody was.
@@ -144,7 +144,7 @@ def test_a_word_never_stands_against_what_a_log_shows(streams: Path, capsys: Sai
     code, members, made = told(*eager, journal="a")
     assert (code, members) == (4, {"app-0": "yes", "app-1": "cannot tell"})
     assert made["why"] == [made["why"][0]]
-    assert made["why"][0].startswith("no evidence shows it of app-1:")
+    assert made["why"][0].startswith("no evidence shows it for app-1:")
     assert "upgrade.from=2.3" in made["members"][0]["why"]
     code, members, made = told(*eager, *word, journal="a")
     assert (code, members) == (0, {"app-0": "yes", "app-1": "yes"})
@@ -161,7 +161,7 @@ def test_a_word_never_stands_against_what_a_log_shows(streams: Path, capsys: Sai
     for more in (cooperative, []):
         assert run(*look_at, *more, *word, "--journal", "b") == 4
         said = capsys.readouterr()
-        assert "a word cannot stand against evidence: not done: app-1." in said.err
+        assert "because evidence contradicts it: not done: app-1." in said.err
         assert not any("confirmed" in each for each in looks("b"))
 
 
@@ -173,7 +173,7 @@ def test_a_word_never_stands_against_what_a_log_shows(streams: Path, capsys: Sai
         (["--confirm", "1", "--reason", "a", "--watch"], "stands alone"),
         (["--confirm", "7", "--reason", "a"], "has 2 steps"),
         (["--confirm", "1", "--reason", "a"], "is kept in a journal"),
-        (["--confirm", "1", "--reason", "a", *BOOK], "can be shown: not known: app-0"),
+        (["--confirm", "1", "--reason", "a", *BOOK], "what keeps it: not known: app-0"),
         (["--confirm", "2", "--reason", "a", *BOOK], "is in step 1"),
         (["--ignore", "RB901"], "go together"),
         (["--ignore", "RB000", "--reason", "a"], "no such rule"),

@@ -111,7 +111,7 @@ def test_java_and_franz_go_back_to_eager(service: Service) -> None:
     assert (plan["next_step"], plan["exit_code"], plan["target"]) == (1, 0, "range")
     first, second = plan["steps"]
     assert first["target_list"] == ["range", "cooperative-sticky"]
-    assert any("records may come twice" in line for line in first["why"])
+    assert any("records may be read twice" in line for line in first["why"])
     service.carry_out(first, names)
     # The last restart turned the vote: franz-go members are EAGER from then on, as Java is.
     assert service.runs() == dict.fromkeys(names, "EAGER")

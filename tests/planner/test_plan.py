@@ -204,7 +204,12 @@ CLASSIC = {"id": "b", "protocol_type": "classic", "version": "4.1.1"}
 @pytest.mark.parametrize(
     ("behind", "path", "code", "says"),
     [
-        ({**CLASSIC, "list": ["cooperative-sticky"]}, "already_incremental", 0, "COOPERATIVE: b"),
+        (
+            {**CLASSIC, "list": ["cooperative-sticky"]},
+            "already_incremental",
+            0,
+            "classic protocol: b",
+        ),
         ({**CLASSIC, "list": ["range"]}, "kip848_online", 4, "online · 1 of 2 done"),
         (CLASSIC, "kip848_online", 4, "online · 1 of 2 done"),
     ],

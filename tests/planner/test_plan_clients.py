@@ -26,11 +26,11 @@ def test_texts_for_java() -> None:
         "partition.assignment.strategy=org.apache.kafka.clients.consumer.CooperativeStickyAssignor,"
         "org.apache.kafka.clients.consumer.RangeAssignor" in properties.text
     )
-    assert "range must be named" in properties.text
+    assert "name range explicitly" in properties.text
     assert "group check\\nout" in properties.text
     assert yaml_text.format == "Spring YAML"
     assert 'props.put("partition.assignment.strategy", "org.apache.' in code.text
-    assert code.text.startswith("// range must be named")
+    assert code.text.startswith("// name range explicitly")
 
 
 def test_java_before_2_4_must_be_upgraded_in_bounce_one() -> None:
@@ -50,7 +50,7 @@ def test_a_range_of_versions_is_enough(left: str, known: bool) -> None:
     made = plan([m("a", family=None, left=left)])
     assert made.exit_code == 0
     java = next(s.text for s in made.steps[0].config if s.family == "java")
-    assert ("range must be named" in java) is not known
+    assert ("name range explicitly" in java) is not known
     assert ("upgrade in this restart" in java) is not known
     assert "not every version" not in java
 
@@ -150,7 +150,7 @@ def test_from_one_eager_assignor_to_another_nobody_has_to_stop(family: str) -> N
     made = plan([m("a", RANGE, family=family), m("b", RANGE, family=family)], "roundrobin")
     assert (made.path, made.exit_code) == ("two_bounces", 0)
     assert made.steps[0].target_list == ("roundrobin", "range")
-    assert "takes a list of two assignors" in made.steps[0].precondition
+    assert "accepts two assignors" in made.steps[0].precondition
     assert made.steps[1].why == ()
     half = plan([m("a", ["roundrobin", "range"], family=family)], "roundrobin",
                 elected="roundrobin")  # fmt: skip

@@ -273,7 +273,7 @@ def test_a_word_holds_for_the_ids_that_were_looked_at(hand: Plan) -> None:
         confirmed(hand, tell, look(1, bare(2, 1), elected="stream"), 1)
     open_ = tell(look(2, bare(2, 2), elected="stream"))
     assert open_.exit_code == 4
-    assert open_.why == ("no evidence shows it of j-0, j-1: its log names upgrade.from=2.3",)
+    assert open_.why == ("no evidence shows it for j-0, j-1: its log names upgrade.from=2.3",)
     with pytest.raises(NothingToConfirmError, match="is in step 1"):
         confirmed(hand, tell, look(2.5, bare(2, 2), elected="stream"), 2)
     confirmed(hand, tell, look(3, bare(2, 2), elected="stream"), 1)
@@ -286,7 +286,7 @@ def test_a_word_holds_for_the_ids_that_were_looked_at(hand: Plan) -> None:
     later = tell(look(5, bare(2, 3), elected="stream"))
     assert (later.step, later.exit_code) == (2, 4)
     assert verify(hand, tell.entries, look(6, bare(2, 3), elected="stream"), step=1).why == (
-        "no evidence shows it of j-1: its log names upgrade.from=2.3",
+        "no evidence shows it for j-1: its log names upgrade.from=2.3",
     )
 
 
@@ -297,5 +297,5 @@ def test_nobody_is_confirmed_while_somebody_is_missing(hand: Plan) -> None:
 
 def test_what_evidence_can_show_is_not_confirmed() -> None:
     plan = make_plan(look(0, bare(1, 1)), expect_members=2)
-    with pytest.raises(NothingToConfirmError, match="can be shown: not known: j-0, j-1"):
+    with pytest.raises(NothingToConfirmError, match="can show what keeps it: not known: j-0, j-1"):
         confirmed(plan, Story(plan), look(1, bare(2, 2)), 1)

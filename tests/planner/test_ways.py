@@ -97,13 +97,13 @@ def test_librdkafka_texts_are_what_the_languages_read() -> None:
     )
 
 
-def test_the_downgrade_names_its_trap_and_where_the_byte_code_goes() -> None:
+def test_the_downgrade_names_its_trap_and_when_to_deploy_a_version() -> None:
     up, down = plan([java("a", RANGE)]), plan([java("a", DONE)], "eager", elected=DONE[0])
-    assert any("byte code" in line and "this bounce" in line for line in up.steps[0].why)
-    assert not any("byte code" in line for line in up.steps[1].why)
-    assert any("eager-only member" in line and "refused" in line for line in down.steps[0].why)
+    assert any("client version" in line and "this bounce" in line for line in up.steps[0].why)
+    assert not any("client version" in line for line in up.steps[1].why)
+    assert any("eager-only member" in line and "rejected" in line for line in down.steps[0].why)
     assert any("keep the client version" in line for line in down.steps[0].why)
-    assert any("byte code" in line and "may go in" in line for line in down.steps[1].why)
+    assert any("client version" in line and "may be deployed" in line for line in down.steps[1].why)
     assert any("leader with old code" in line for line in up.steps[0].why)
 
 
@@ -143,7 +143,7 @@ def test_sink_connectors_get_connector_level_overrides() -> None:
     ((form, text),) = texts(made).items()
     assert form == "connector configuration"
     assert "\nconsumer.override.partition.assignment.strategy=org.apache." in text
-    assert "configuration of the connector hdfs" in text
+    assert "configuration of connector hdfs" in text
     other = plan([java("a", RANGE)], group_id="connect-hdfs")
     assert "Java properties" in texts(other)
 

@@ -15,7 +15,7 @@ from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.tables.columns import moment
 from rebal.inspectors.fleet.tables.history import GroupHistory, Incident, ListSeen, Rebalance
-from rebal.planner.readiness import Blocker, Missing, Outlay, Readiness
+from rebal.planner.readiness import Blocker, MissingEvidence, Outlay, Readiness
 
 
 class _Scan(Document, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class _Group(Document, frozen=True, kw_only=True, rename={"runs": "from"}):
     exit_code: int | UnsetType = UNSET
     blockers: tuple[Blocker, ...] | UnsetType = UNSET
     blockers_later: tuple[Blocker, ...] | UnsetType = UNSET
-    evidence_missing: tuple[Missing, ...] | UnsetType = UNSET
+    evidence_missing: tuple[MissingEvidence, ...] | UnsetType = UNSET
     cost: Outlay | UnsetType | None = UNSET
     saves_partition_seconds_per_hour: float | UnsetType | None = UNSET
     pays_back_after_hours: float | UnsetType | None = UNSET
