@@ -201,7 +201,7 @@ def test_a_static_member_takes_its_own_place() -> None:
              elected="uniform"),
     ):  # fmt: skip
         said = " ".join(made.steps[0].order)
-        assert "static (i): it need not leave" in said
+        assert "static (i): it does not leave" in said
         assert "not used yet" not in said
 
 

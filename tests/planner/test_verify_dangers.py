@@ -91,9 +91,9 @@ def test_who_owns_nothing_yet_is_said_before_it_is_a_danger(plan: Plan) -> None:
     tell = Story(plan)
     members = [bare(0, 2), bare(1), bare(2)]
     first = tell(owning(look(1, members), [0, 6, 6]))
-    assert first.notes[0].startswith("owns nothing yet: app-0 (since 09:01:00Z); usual in")
+    assert first.notes[0].startswith("owns no partition yet: app-0 (since 09:01:00Z); normal in")
     later = tell(owning(look(1.3, members), [0, 6, 6]))
-    assert later.notes[0].startswith("owns nothing yet: app-0 (since 09:01:00Z)")
+    assert later.notes[0].startswith("owns no partition yet: app-0 (since 09:01:00Z)")
     assert not tell(owning(look(1.4, members), [4, 4, 4])).notes
 
 
