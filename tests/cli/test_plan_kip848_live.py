@@ -137,7 +137,7 @@ def test_online_and_back(kafka41: Broker, group: Make, tmp_path: Path, capsys: S
             body = it.plan(capsys, *up)
             assert (body["path"], body["next_step"], body["exit_code"]) == ("kip848_online", 1, 0)
             assert len(body["steps"][0]["done"]) == number
-            assert any("i-1): it need not leave" in line for line in body["steps"][0]["order"])
+            assert any("i-1): it does not leave" in line for line in body["steps"][0]["order"])
             it.place_as(name, java_text(body), **own[name])
             it.settle()
         body = it.plan(capsys, *up)
