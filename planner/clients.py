@@ -1,4 +1,7 @@
-"""What a client family can do, in three values, as rules and routes ask it (groups/clients.py)."""
+"""Capabilities of client families, in three values, as rules and paths ask for them.
+
+The facts by version stand in groups/clients.py.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ from rebal.planner.verdict import opposite
 
 
 class Able(Record, frozen=True, kw_only=True):
-    """What a client of a family (and version, where it matters) can do.
+    """Capabilities of one client family, or of one of its versions where they differ.
 
-    `cooperative`: it has a cooperative assignor. `mixed`: it takes a list of eager and cooperative
-    assignors. `follows_vote`: its rebalance protocol is that of the elected assignor, not one that
-    was fixed when the client was built.
+    `cooperative`: it has a cooperative assignor. `mixed`: it accepts eager and cooperative
+    assignors in one list. `follows_vote`: its rebalance protocol is that of the elected assignor;
+    others fix theirs when the client is built.
     """
 
     cooperative: Tri = Tri.CANNOT_TELL
@@ -35,7 +38,7 @@ class Able(Record, frozen=True, kw_only=True):
 
 @lru_cache(4096)
 def able(key: str, version: str | None) -> Able:
-    """What clients of this family can do; all `cannot tell` for a family that is not known."""
+    """Return the capabilities of this client; all `cannot tell` for an unknown family."""
     known = family(key)
     if known is None:
         return Able()
@@ -47,34 +50,35 @@ def able(key: str, version: str | None) -> Able:
 
 
 def candidates(software: Software) -> tuple[str, ...]:
-    """The families that a member's bytes leave: `java >= 3.4 or franz-go` are two (clients.py)."""
+    """Return the families that a member's bytes leave open: `java >= 3.4 or franz-go` are two."""
     return named_families(software.version_range)
 
 
 @lru_cache(4096)
 def speak_kip848() -> frozenset[str]:
-    """The families of which some version can use group.protocol=consumer."""
+    """Return the families of which some version supports group.protocol=consumer."""
     return frozenset(k for k, known in families().items() if version_tuple(known.kip848_since))
 
 
 def stays_eager(key: str | None) -> bool:
-    """Has no version of this client a cooperative assignor?
+    """Return whether no version of this client has a cooperative assignor.
 
-    An old version of a client that has one is upgraded on the way: in the first bounce (Java,
-    sarama), or in the stop that clients need which refuse mixed lists (librdkafka, kafka-python).
+    An old version of a client that has one is upgraded during the roll-out: in the first bounce
+    (Java, sarama), or while the members are stopped that reject mixed lists (librdkafka,
+    kafka-python).
     """
     known = family(key)
     return known is not None and known.cooperative() is Tri.NO
 
 
 def refuses_mixed(key: str | None) -> bool:
-    """Return whether this client has a cooperative assignor and refuses it beside an eager one."""
+    """Return whether this client has a cooperative assignor but rejects mixed lists."""
     known = family(key)
     return known is not None and known.mixed_list == "refused"
 
 
 def is_mixed(names: Iterable[str]) -> bool:
-    """Return whether the list holds eager and cooperative assignors, as some clients refuse."""
+    """Return whether the list holds both eager and cooperative assignors."""
     return {Tri.YES, Tri.NO} <= {cooperative(name) for name in names}
 
 
@@ -85,10 +89,10 @@ def without_mixed() -> frozenset[str]:
 
 
 def refuted(guess: str, held: Collection[str]) -> bool:
-    """Return whether a list that holds these assignors proves that a guessed family is wrong.
+    """Return whether a list that holds these assignors disproves a guessed family.
 
-    No version of the client has a cooperative assignor and the list holds one, or it refuses a list
-    of both kinds and the list is one.
+    It does if the list holds a cooperative assignor and no version of the client has one, or if the
+    list is mixed and the client rejects mixed lists.
     """
     kinds = set(map(cooperative, held))
     if stays_eager(guess):
@@ -109,14 +113,15 @@ def assume_family(found: Iterable[tuple[str, str | None]], most: int = 3) -> str
 
 @lru_cache(4096)
 def cooperative(assignor: str) -> Tri:
-    """Does `assignor` support COOPERATIVE; `cannot tell` for one that is not known."""
+    """Return whether `assignor` supports COOPERATIVE; `cannot tell` for an unknown one."""
     return opposite(eager_only(assignor))
 
 
 def cannot_hold(can: Able, assignor: str, elected: str | None) -> bool:
-    """Is it proven that a client's list lacks `assignor`, which holds the elected one?
+    """Return whether the elected assignor proves that this client's list lacks `assignor`.
 
-    It has no cooperative assignor; or takes one kind only, and the other one is elected.
+    It does if the client has no cooperative assignor, or rejects mixed lists and an assignor of the
+    other protocol is elected.
     """
     other = cooperative(assignor)
     if can.cooperative is Tri.NO and other is Tri.YES:
@@ -128,14 +133,15 @@ def cannot_hold(can: Able, assignor: str, elected: str | None) -> bool:
 
 
 def custom(assignor: str) -> bool:
-    """Is this the name of an assignor that no client brings."""
+    """Return whether no known client brings an assignor of this name."""
     return assignor not in assignors()
 
 
 def classes_of(snapshot: GroupSnapshot) -> dict[str, str]:
-    """Assignor → its Java class, where a member's own log shows one that is not Kafka's.
+    """Return the Java class of each assignor that a member's log shows to be a custom one.
 
-    The name may be that of Kafka's own: the text of a plan never swaps a class under one name.
+    A custom class can have the name of one of Kafka's: a plan's configuration never replaces a
+    class by another one of the same name.
     """
     known = [member.assignors for member in snapshot.members if member.assignors.classes]
     return {
@@ -147,7 +153,10 @@ def classes_of(snapshot: GroupSnapshot) -> dict[str, str]:
 
 
 def kept_partitions(member: Member) -> bool:
-    """It sent owned partitions when it last joined: only who follows COOPERATIVE does."""
+    """Return whether the member sent owned partitions when it last joined.
+
+    Only a member that follows COOPERATIVE does.
+    """
     subscription = member.subscription
     return subscription is not None and any(
         len(numbers) for numbers in (subscription.owned_partitions or {}).values()
@@ -155,10 +164,10 @@ def kept_partitions(member: Member) -> bool:
 
 
 def runs_cooperative(member: Member) -> bool:
-    """Did this member itself show that it follows COOPERATIVE with all of its list?
+    """Return whether this member itself showed that its whole list supports COOPERATIVE.
 
-    A client that fixes its protocol when it is built runs the highest that ALL of its list
-    supports (KIP-429). It proves nothing of another member, whose class of the same name may be
+    A client that fixes its protocol when it is built runs the highest one that ALL of its assignors
+    support (KIP-429). This proves nothing about another member, whose class of the same name may be
     older.
     """
     client = family(proven_family(member.software))

@@ -1,8 +1,8 @@
-"""What rules and routes reason about: one group's evidence, as answers in three values.
+"""Evidence of one group as answers in three values, for rules and paths.
 
-`Context` holds the snapshot and what is asked of it; `Facts` is one member. Nothing here guesses:
-an answer is yes or no only where the evidence proves it (kafka's rules in rebal.groups), and
-evidence that contradicts itself is `cannot tell`.
+`Context` holds the snapshot and the goal; `Facts` describes one member. No answer is a guess: it is
+yes or no only where the evidence proves it (Kafka's own rules are in rebal.groups), and
+contradicting evidence is `cannot tell`.
 """
 
 from __future__ import annotations
@@ -90,9 +90,10 @@ class Context(GroupFacts):
 
     @cached_property
     def expected(self) -> int | None:
-        """How many members the service has when all are there: as said, else with who is out.
+        """Return the number of members of the whole service; None where no evidence gives it.
 
-        A client that was rejected and is not back is one of them. None: nothing says.
+        The user's number comes first; else members present plus rejected clients that are still
+        out.
         """
         if self._expected is not None or not self.classic:
             return self._expected
@@ -106,11 +107,11 @@ class Context(GroupFacts):
 
     @cached_property
     def memory(self) -> CoordinatorMemory:
-        """What the coordinator may remember of every member that it counts."""
+        """Return the assignor lists that the coordinator may hold, for every member it counts."""
         return memory_of(self)
 
     def supports(self, facts: Facts, assignor: str) -> Tri:
-        """Does the running list of this member hold `assignor`?"""
+        """Return whether this member's running assignor list holds `assignor`."""
         said = set(self._said(facts, assignor))
         if len(said) == 1:
             return said.pop()
@@ -121,7 +122,7 @@ class Context(GroupFacts):
         return Tri.CANNOT_TELL
 
     def _said(self, facts: Facts, assignor: str) -> Iterable[Tri]:
-        """Each answer that a piece of evidence gives; none where no evidence speaks."""
+        """Yield the answer of each piece of evidence that has one."""
         known = facts.member.assignors
         if known.knowledge is Knowledge.EXACT:
             yield Tri.YES if assignor in known.list else Tri.NO
@@ -136,9 +137,9 @@ class Context(GroupFacts):
             yield Tri.NO
 
     def old(self, assignor: str) -> Tri:
-        """Is `assignor` of the kind that the change leaves: eager only (downgrade: cooperative)?
+        """Return whether the change removes `assignor`: eager only (downgrade: cooperative).
 
-        An upgrade leaves each custom one too: what it supports is not known.
+        An upgrade also removes custom assignors: their protocols are not known.
         """
         if self.only_target or assignor == self.target:
             return Tri.NO if assignor == self.target else Tri.YES
@@ -148,11 +149,12 @@ class Context(GroupFacts):
         return Tri.NO if follows is Tri.YES else Tri.YES
 
     def holds_old(self, facts: Facts) -> Tri:
-        """Does the running list of this member still hold an assignor that the change leaves?
+        """Return whether this member's running list still holds an assignor to be removed.
 
-        No is proof: an exact list without one; a member that kept its partitions when it rejoined
-        and whose client fixes its protocol when it is built; a client that refuses mixed lists. On
-        the way to EAGER, a member that kept its partitions proves that a name misleads.
+        A "no" is proven by an exact list without one, by kept partitions at the last join of a
+        client that fixes its protocol when it is built, or by a client that rejects mixed lists.
+        During a change to EAGER, kept partitions prove instead that a custom class has a misleading
+        name.
         """
         known = facts.member.assignors
         named = {*known.list, *known.at_least} if known.knowledge is Knowledge.EXACT else None
@@ -170,9 +172,9 @@ class Context(GroupFacts):
         return agreed(says)
 
     def _old_in(self, facts: Facts, assignor: str) -> Tri:
-        """Return `old(assignor)` of this member's class: what is not Kafka's own proves nothing.
+        """Return `old(assignor)` for this member; a custom class proves nothing.
 
-        The target by name is done where the member shows that its class is COOPERATIVE.
+        The target itself counts as done where the member shows that its class is COOPERATIVE.
         """
         if not self.own_class(facts, assignor):
             return self.old(assignor)
@@ -201,30 +203,30 @@ class Context(GroupFacts):
 
     @cached_property
     def holding(self) -> tuple[Facts, ...]:
-        """Members whose list holds the target."""
+        """Return the members whose list holds the target."""
         return self._by(Tri.YES)
 
     @cached_property
     def lacking(self) -> tuple[Facts, ...]:
-        """Members whose list is proven to lack the target."""
+        """Return the members whose list is proven to lack the target."""
         return self._by(Tri.NO)
 
     @cached_property
     def unsure(self) -> tuple[Facts, ...]:
-        """Members of whom it cannot be told whether their list holds the target."""
+        """Return the members whose list is not known to hold or lack the target."""
         return self._by(Tri.CANNOT_TELL)
 
     @cached_property
     def settled(self) -> tuple[Facts, ...]:
-        """Members with nothing left to do: the target in the list, nothing old in it."""
+        """Return the members that are done: their list holds the target and nothing to remove."""
         return tuple(m for m in self.holding if self.holds_old(m) is Tri.NO)
 
     @cached_property
     def keep(self) -> str | None:
-        """The old assignor that stays in the mixed list, behind the target.
+        """Return the old assignor that stays in the mixed list, behind the target.
 
-        The elected one (every member supports it by definition); where that is the target itself,
-        one that all lists hold that are known to hold any old one.
+        This is the elected one, which every member supports. If the target itself is elected, it is
+        an old assignor that all lists hold which are known to hold any.
         """
         if self.elected and self.elected != self.target:
             return self.elected
@@ -239,7 +241,7 @@ class Context(GroupFacts):
 
     @cached_property
     def one_bounce(self) -> bool:
-        """Every list holds the target already, while another assignor is elected (KIP-726)."""
+        """Return whether every list holds the target while another one is elected (KIP-726)."""
         return (
             self.elected is not None
             and self.old(self.elected) is Tri.YES
@@ -249,7 +251,7 @@ class Context(GroupFacts):
 
     @cached_property
     def refresh(self) -> bool:
-        """Must one rebalance be forced before the old assignor is dropped (RB113)?
+        """Return whether the group must rebalance once before the old assignor goes (RB113).
 
         Every list holds the target, and the coordinator may remember only the elected assignor.
         """
@@ -264,7 +266,10 @@ class Context(GroupFacts):
 
     @cached_property
     def both_kinds(self) -> bool:
-        """Would the list between hold both kinds? Not from one eager assignor to another."""
+        """Return whether the first bounce's list mixes eager and cooperative assignors.
+
+        It does not if the change is from one eager assignor to another.
+        """
         ends = (self.elected, self.target)
         return not all(name is not None and cooperative(name) is Tri.NO for name in ends)
 
@@ -275,7 +280,7 @@ class Context(GroupFacts):
 
     @cached_property
     def unmixable(self) -> tuple[Facts, ...]:
-        """Members that are not done and whose client is proven to refuse mixed lists."""
+        """Return the members that are not done and whose client is proven to reject mixed lists."""
         return tuple(
             facts
             for facts in self.ahead
@@ -285,10 +290,10 @@ class Context(GroupFacts):
         )
 
     def takes_mixed(self, facts: Facts) -> Tri:
-        """Return whether this member's client takes a list of both kinds, by proof alone.
+        """Return whether this member's client is proven to accept mixed lists.
 
-        Proof is the client's own word on its family, then a list that holds both, then the user's
-        word.
+        In this order: the client's own word on its family, a mixed list that it was seen with, the
+        user's word.
         """
         own = proven_family(facts.member.software) is not None
         if not own and {Tri.YES, Tri.NO} <= set(map(cooperative, self.names_held(facts.member))):
@@ -298,10 +303,10 @@ class Context(GroupFacts):
         return Tri.CANNOT_TELL
 
     def may_take_mixed(self, facts: Facts) -> Tri:
-        """Return whether this member's client takes a list of both kinds, by proof or by its bytes.
+        """Return whether this member's client accepts mixed lists, by proof or by its bytes.
 
-        A guess that it does counts where its own bytes exclude the clients that take no such list:
-        RB907 warns then. A client id excludes nobody, for anyone can set it.
+        A guess that it does counts if the member's own bytes exclude every client that rejects them
+        (RB907 warns then). A client id excludes none, because anyone can set it.
         """
         proven = self.takes_mixed(facts)
         if proven is not Tri.CANNOT_TELL:
@@ -314,11 +319,12 @@ class Context(GroupFacts):
 
     @cached_property
     def undecided(self) -> tuple[Facts, ...]:
-        """Return the members whose client decides who must be stopped, and is not proven.
+        """Return the members whose unproven client decides which members must stop.
 
-        Those guessed to refuse mixed lists. One whose list holds the target is none of them: if
-        the guess is right it is done, and if it is wrong nothing has to be stopped for it. Where
-        some are proven to refuse, also each other one that is not proven to take them.
+        These are the members guessed to reject mixed lists, except one whose list holds the target:
+        it is done if the guess is right, and need not stop if it is wrong. Where some clients are
+        proven to reject mixed lists, every other one that is not proven to accept them counts as
+        well.
         """
         if not (self.classic and self.stable and self.both_kinds):
             return ()
@@ -339,7 +345,7 @@ class Context(GroupFacts):
 
     @cached_property
     def split(self) -> bool:
-        """Can the members that refuse mixed lists be stopped alone, while all others go on?"""
+        """Return whether the members that reject mixed lists can stop alone, without the others."""
         others = [facts for facts in self.members if facts not in self.unmixable]
         return bool(
             self.classic
@@ -353,12 +359,12 @@ class Context(GroupFacts):
 
     @cached_property
     def narrow_step(self) -> int:
-        """The number of the step that drops the old assignor."""
+        """Return the number of the step that drops the old assignor."""
         return (1 if self.one_bounce else 2) + self.refresh + self.split
 
     @cached_property
     def sink(self) -> str | None:
-        """The sink connector whose tasks these members are: its group is `connect-NAME`."""
+        """Return the sink connector whose tasks are the members: the group is `connect-NAME`."""
         name = self.group.group_id.removeprefix("connect-")
         ours = f"connector-consumer-{name}-"
         if name == self.group.group_id or not self.classic or not self.members:
@@ -367,16 +373,16 @@ class Context(GroupFacts):
 
     @cached_property
     def under_way(self) -> bool:
-        """A roll-out that has begun: somebody's list holds the target, and not all are settled."""
+        """Return whether a roll-out has begun: some list holds the target, not all are done."""
         return bool(self.holding) and len(self.settled) < len(self.members)
 
     @property
     def missing(self) -> int:
-        """How many members are expected and not in the group."""
+        """Return the number of expected members that are not in the group."""
         return max(0, (self.expected or 0) - len(self.members))
 
     def named(self, found: Iterable[Facts], most: int = 6) -> str:
-        """`a, b and 3 more`, for texts."""
+        """Return `a, b and 3 more`, for texts."""
         return listed([facts.name for facts in found], most)
 
     def back_in_time(self, facts: Facts) -> bool:

@@ -41,22 +41,22 @@ class Facts(Record, frozen=True, kw_only=True):
 
     @property
     def takes_mixed(self) -> Tri:
-        """Does its client take a list of both kinds, whichever of the candidates it is?
+        """Return whether all candidates of its client's family accept mixed lists.
 
-        A guess where the family is one: `Context.takes_mixed` is the answer by proof.
+        One candidate may be a guess: `Context.takes_mixed` answers by proof.
         """
         keys = (self.family,) if self.family is not None else self.candidates
         answers = {able(key, self.version).mixed for key in keys}
         return agreed(answers)
 
     def older_than(self, limit: str) -> Tri:
-        """Is its client older than the version `limit`, by its version or what bounds it?"""
+        """Return whether its client is older than the version `limit`, exact or bounded."""
         software = self.member.software
         return Tri.CANNOT_TELL if software is None else older(software, limit)
 
     @property
     def version(self) -> str | None:
-        """The client's exact version."""
+        """Return the client's exact version; None where it is not known."""
         return self.member.software.version if self.member.software else None
 
 
@@ -84,7 +84,7 @@ class GroupFacts:
 
     @cached_property
     def members(self) -> tuple[Facts, ...]:
-        """All members, by name."""
+        """Return all members, ordered by name."""
         labels = names(self.snapshot.members)
         made = [self._facts(member, labels[member.member_id]) for member in self.snapshot.members]
         return tuple(sorted(made, key=lambda facts: (facts.name, facts.member.member_id)))
@@ -123,7 +123,7 @@ class GroupFacts:
 
     @cached_property
     def classic(self) -> bool:
-        """A classic group of consumers that choose their assignor by `partition.assignment…`."""
+        """Return whether this is a classic group of consumers with assignor lists of their own."""
         return (
             self.group.type in (GroupType.CLASSIC, GroupType.UNKNOWN)
             and self.group.protocol_type == "consumer"
@@ -132,7 +132,7 @@ class GroupFacts:
 
     @cached_property
     def streams(self) -> bool:
-        """A Kafka Streams program over the classic protocol: its assignor is `stream`."""
+        """Return whether this is a Kafka Streams program on the classic protocol (`stream`)."""
         return self.group.protocol_type == "consumer" and (
             self.group.assignor == "stream"
             or any("stream" in facts.member.assignors.list for facts in self.members)
@@ -140,36 +140,36 @@ class GroupFacts:
 
     @cached_property
     def stable(self) -> bool:
-        """Stable, with members: the only state whose facts a step can start from."""
+        """Return whether the group is Stable with members; no step starts in another state."""
         return self.group.state is GroupState.STABLE and bool(self.members)
 
     @cached_property
     def elected(self) -> str | None:
-        """The assignor in use: every member's list holds it. None where none is elected now."""
+        """Return the elected assignor, which every list holds; None where none is elected."""
         return self.group.assignor if self.classic and self.stable else None
 
     @cached_property
     def asked(self) -> bool:
-        """Was a broker asked for this snapshot? A scan's tables make one without."""
+        """Return whether a broker was asked; a snapshot from a scan's tables asked none."""
         cluster = self.snapshot.cluster
         return bool(self.group.coordinator or cluster.brokers or cluster.version)
 
     @cached_property
     def reloaded(self) -> Tri:
-        """Has the coordinator loaded the group without a rebalance since (kafka-facts: reload)."""
+        """Return whether the coordinator was reloaded and no rebalance has completed since."""
         coordinator = self.group.coordinator
         since = coordinator.rebalanced_since_load if coordinator else Tri.CANNOT_TELL
         return opposite(since)
 
     @property
     def can_probe(self) -> bool:
-        """The group was not probed yet, and may be (kafka-facts: classic, Stable, consumers)."""
+        """Return whether a probe would answer: classic, Stable, consumers, not probed yet."""
         return self.classic and self.stable and self.snapshot.probe is None
 
     def probed(self, assignor: str) -> Tri:
-        """The probe: do all lists in the coordinator's memory hold `assignor`, as it stands now.
+        """Return the probe's answer: whether every list that the coordinator holds has `assignor`.
 
-        A "no" while the coordinator may have been reloaded says nothing of the members: it is
+        A "no" proves nothing about the members while the coordinator may have been reloaded: it is
         `cannot tell` here.
         """
         probe = self.snapshot.probe
@@ -195,12 +195,12 @@ def listed(labels: Sequence[str], most: int = 6) -> str:
 
 
 def ids(found: Iterable[Facts]) -> tuple[str, ...]:
-    """Their member ids."""
+    """Return the member ids."""
     return tuple(facts.member.member_id for facts in found)
 
 
 def names(members: Iterable[Member]) -> dict[str, str]:
-    """Member id → a short name: its instance id, its client id, or that and the id's end."""
+    """Return a short name by member id: instance id or client id, with the id's end if needed."""
     found = tuple(members)
     often = Counter(member.client_id for member in found)
     return {

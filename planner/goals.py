@@ -1,4 +1,4 @@
-"""What `--to` means for a group: the goal, the assignor to end on, and how strictly."""
+"""Goals that `--to` names: the rebalance protocol, the target assignor, how strictly."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from rebal.planner.context import CONSUMER, COOPERATIVE, COOPERATIVE_STICKY, EAG
 
 
 class NotPlannedError(RebalError):
-    """A goal that this version plans no way to; says what it does plan."""
+    """A goal that this version cannot plan; the message lists the goals that it can."""
 
 
 class Goal(Record, frozen=True, kw_only=True):
-    """`kind` is cooperative, eager or consumer; `target` the assignor to end on.
+    """The goal of one plan.
 
-    `only_target`: every other assignor is to go, of whatever kind. `back`: a KIP-848 group is to
-    return to the classic protocol.
+    `kind` is cooperative, eager or consumer; `target` is the assignor to end on. `only_target`:
+    every other assignor is removed, eager or cooperative. `back`: a KIP-848 group returns to the
+    classic protocol.
     """
 
     kind: str
@@ -35,10 +36,10 @@ class Goal(Record, frozen=True, kw_only=True):
 
 
 def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
-    """The goal that `--to target` names.
+    """Return the goal that `--to target` names.
 
     Raises:
-        NotPlannedError: no goal is called that, or no way to it is planned.
+        NotPlannedError: there is no such goal, or no path to it.
     """
     kip848 = snapshot.group.type is GroupType.CONSUMER
     if target == COOPERATIVE and _left_behind(snapshot):
@@ -71,9 +72,9 @@ def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
 
 
 def _left_behind(snapshot: GroupSnapshot) -> bool:
-    """Does a KIP-848 group have members of the classic protocol that are not proven COOPERATIVE?
+    """Return whether a KIP-848 group has classic members not proven to run COOPERATIVE.
 
-    A way to KIP-848 is under way, and it is by going on that they move what must move only.
+    A change to KIP-848 is under way then; completing it is what ends their EAGER rebalances.
     """
     return snapshot.group.type is GroupType.CONSUMER and any(
         member.protocol_type == "classic"
@@ -87,7 +88,7 @@ def _of_consumers(name: str) -> bool:
 
 
 def _others(snapshot: GroupSnapshot, target: str) -> bool:
-    """Does an exact list hold another eager assignor beside the target: a move is under way."""
+    """Return whether an exact list holds another eager assignor: a change is under way."""
     return any(
         name != target and cooperative(name) is Tri.NO
         for member in snapshot.members
@@ -96,7 +97,7 @@ def _others(snapshot: GroupSnapshot, target: str) -> bool:
 
 
 def _own_cooperative(snapshot: GroupSnapshot) -> str | None:
-    """The group's own assignor, where members show that it is COOPERATIVE, and none is EAGER."""
+    """Return the custom assignor that members show to be COOPERATIVE, if none is EAGER."""
     elected, runs = snapshot.group.assignor, group_protocol(snapshot).value
     if elected is None or not custom(elected) or not any(map(runs_cooperative, snapshot.members)):
         return None
@@ -109,9 +110,9 @@ def _lists(snapshot: GroupSnapshot) -> list[tuple[str, ...]]:
 
 
 def _old_one(snapshot: GroupSnapshot) -> str:
-    """The eager assignor to go back to: the elected one, one that the lists name, else range.
+    """Return the eager assignor to go back to: the elected one, one from the lists, or range.
 
-    One that is not Kafka's own may be eager: RB112 asks.
+    A custom assignor may be eager: RB112 asks.
     """
     elected = snapshot.group.assignor
     named = [n for n in (elected, *(n for names in _lists(snapshot) for n in names)) if n]

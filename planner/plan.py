@@ -1,8 +1,8 @@
-"""A plan is a file: steps with their gates, findings, what was not checked, and the baseline.
+"""The plan and its parts: steps, gates, findings, costs, and the baseline snapshot.
 
-`Plan` is what the routes return and what the views and `--out` print; `Finding` is what a rule
-returns. Both are records of groups/model.py's kind; `dump_plan` and `load_plan` are the document
-`rebal.plan/1`, in which every field of these records stands.
+`Plan` is the record that the paths return and that the views and `--out` print; `Finding` is the
+record that a rule returns. `dump_plan` and `load_plan` write and read the document `rebal.plan/1`,
+which has every field of these records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCHEMA: Final = "rebal.plan/1"
 
 
 class Severity(StrEnum):
-    """block: do not go on; warn: know this before; ask: a person must look at application code."""
+    """Weight of a finding: block stops, warn informs, ask needs a look at application code."""
 
     BLOCK = "block"
     WARN = "warn"
@@ -29,10 +29,10 @@ class Severity(StrEnum):
 
 
 class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """What one rule says about one group. `result` is yes (fires) or cannot tell, never no.
+    """A rule's result for one group. `result` is yes (it applies) or cannot tell, never no.
 
-    `members` are member ids. `before_step` is the number of the step that the finding gates
-    (None: it concerns the group as it runs, or every step). `fix` is paste-ready text.
+    `members` are member ids. `before_step` is the number of the step that the finding gates (None:
+    it concerns the group as it runs, or every step). `fix` is paste-ready text.
     """
 
     rule: str
@@ -77,11 +77,11 @@ class Aim(StrEnum):
 
 
 class Gate(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """What must be true on the live group before the next step: a command and the state it shows.
+    """The condition on the live group before the next step: a command and the state it shows.
 
     `needs` are the facts that decide it, one sentence each; `holds` is today's answer. `aim` is the
     step's change (None only in a file of an earlier version: `load_plan` fills it in). `by_hand`
-    says what the operator must look at, where no evidence can show all of it.
+    says what the operator must check where no evidence can show all of it.
     """
 
     command: str
@@ -93,7 +93,7 @@ class Gate(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Setting(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """Exact configuration text for one client family: what to paste, and in which format."""
+    """Paste-ready configuration text for one client family, and its format."""
 
     family: str
     format: str
@@ -101,7 +101,7 @@ class Setting(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Pace(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """What a step costs at one pace: `batch` members restart at a time.
+    """Cost of a step at one pace: `batch` members restart at a time.
 
     `seconds` is wall time, `partition_seconds` the sum over all partitions of how long each is not
     consumed, both as expected and `worst`: as long as the members' own timeouts allow.
@@ -119,14 +119,14 @@ class Pace(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """What a step costs, foretold for one member at a time (a cut-over: for all at once).
+    """Predicted cost of a step, one member at a time (a cut-over: all at once).
 
     `rebalances` counts the generations of a classic group and the epochs of a KIP-848 one.
     `partitions_stopped` is the sum over all rebalances of the partitions that stop at each;
     `partitions_moved` counts changes of owner. `partition_seconds` is the sum over all partitions
     of how long each is not consumed (None: not computed), `worst_…` both times as long as the
-    members' own timeouts allow; `paces` are one by one, the batch that was asked for, and all at
-    once, side by side (of a cut-over: how they start, since all stop together). `unit` is what
+    members' own timeouts allow. `paces` are one by one, the batch that was asked for, and all at
+    once, side by side (of a cut-over: how members start, since all stop together). `unit` is what
     all of them count: `partition`, or `task` of Connect workers (a connector counts as one).
     """
 
@@ -143,14 +143,14 @@ class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class StepKind(StrEnum):
-    """rolling: one member at a time; cut-over: the whole group is down in between."""
+    """rolling: one member at a time; cut-over: all members stop before the first starts."""
 
     ROLLING = "rolling"
     CUT_OVER = "cut-over"
 
 
 class Verdict(StrEnum):
-    """ready: the next step can start; blocked; unproven: cannot tell yet; done: nothing is left."""
+    """ready: the next step can start; blocked; unproven: not verified yet; done: no step left."""
 
     READY = "ready"
     BLOCKED = "blocked"
@@ -159,11 +159,11 @@ class Verdict(StrEnum):
 
 
 class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One rolling restart (or cut-over). `exit_code` is what the plan exits with if it is next.
+    """One rolling restart or cut-over; `exit_code` is the plan's exit code if this step is next.
 
-    `id` counts from 1. `why` says why the step is as it is. `target_list` is the assignor list that
-    the step brings, in order. `to_do` and `done` are member ids; `unknown` are those of which it
-    cannot be told. `left_out` are the client families that take no part in it.
+    `id` counts from 1. `why` gives the reasons for the step's form. `target_list` is the assignor
+    list that the step brings, in order. `to_do` and `done` are member ids; `unknown` are those that
+    are not verified. `left_out` are the client families that the step leaves unchanged.
     """
 
     id: int
@@ -191,10 +191,11 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class ValidWhile(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """What must still be so when the action is carried out; None: it was not read.
+    """Facts that must still hold when the action is carried out; None: not read.
 
-    A join whose list holds the elected assignor outlives a coordinator load, and any other join
-    does not: for it a new `leader_epoch` of the group's offsets partition ends the advice.
+    A join whose list holds the elected assignor is admitted after a coordinator reload too. Any
+    other join is not: for it, a new `leader_epoch` of the group's offsets partition ends the
+    advice.
     """
 
     generation: int | None = None
@@ -237,13 +238,13 @@ class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def recommended(self) -> bool:
-        """It restarts or starts somebody, and the coordinator admits it."""
+        """Return whether the advice restarts or starts a member and the join is admitted."""
         joins = self.action in ("restart", "start", "temporary", "cut-over")
         return joins and self.verdict is Tri.YES
 
 
 class Accepted(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """What the user accepts without proof, so that it need not be said again at each look.
+    """Risks and families that the user accepts without proof, kept for later looks.
 
     `families` is client id (or `*`) → client family, `ignore` rule id → reason. Lists of --assume
     stand in the baseline, at their member ids.
@@ -254,15 +255,15 @@ class Accepted(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs": "from"}):
-    """The way of one group to its goal. `next_step` is None when no step is left or can be named.
+    """The steps of one group to its goal. `next_step` is None if no step is left or can be named.
 
-    `runs` (in documents: `from`) is what the group runs, `to` the rebalance protocol it shall run,
-    `target` the assignor to end on (`only_target`: whatever else is in the lists is to go, of
-    whatever kind). `path` names the module of planner/routes that made the steps.
-    `advice` is the first action of the next step, `withheld` are restarts that are not recommended.
-    `summary` is one sentence; `exit_code` is that of the next step (0 ready or done, 3 blocked, 4
-    cannot be proven yet). `assumptions` are what the user said and no evidence proves, `accepted`
-    is the same for `rebal verify`.
+    `runs` (in documents: `from`) is the group's rebalance protocol today, `to` the one to reach,
+    `target` the assignor to end on (`only_target`: every other assignor is removed, eager or
+    cooperative). `path` names the module of planner/paths that made the steps. `advice` is the
+    first action of the next step, `withheld` are restarts that are not recommended. `summary` is
+    one sentence; `exit_code` is that of the next step (0 ready or done, 3 blocked, 4 not verified
+    yet). `assumptions` are facts that the user stated and no evidence proves, `accepted` holds them
+    for `rebal verify`.
     """
 
     group_id: str
@@ -297,12 +298,12 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
 
 
 def dump_plan(plan: Plan, form: Format = "yaml") -> str:
-    """The plan as a `rebal.plan/1` document; the same plan gives the same text."""
+    """Return the plan as a `rebal.plan/1` document; equal plans give equal texts."""
     return dumps(SCHEMA, plan, form)
 
 
 def load_plan(text: str, form: Format, name: str = "plan") -> Plan:
-    """The plan in `text`; errors as groups/snapshot/documents.py's `loads` says."""
+    """Return the plan in `text`; errors as groups/snapshot/documents.py's `loads`."""
     plan = loads(text, form, name, SCHEMA, Plan)
     steps = tuple(
         step

@@ -1,6 +1,6 @@
-"""What is known of Kafka Streams programs and Connect workers, as their ways and gates ask it.
+"""Facts about Kafka Streams programs and Connect workers, for their paths and gates.
 
-Their lists tell little: Streams always has [stream], and every worker offers `default`.
+Their assignor lists show little: Streams always has [stream], and every worker offers `default`.
 """
 
 from __future__ import annotations
@@ -21,34 +21,37 @@ INCREMENTAL: Final = ("compatible", "sessioned")
 
 
 def runs(context: Context, facts: Facts) -> RebalanceProtocol:
-    """What this Streams instance runs, as far as it is proven."""
+    """Return the rebalance protocol that this Streams instance is proven to run."""
     return member_protocol(facts.member, context.snapshot, context.borrowed).value
 
 
 def running(
     context: Context, protocol: RebalanceProtocol, members: Iterable[Facts] | None = None
 ) -> list[Facts]:
-    """Those of `members` (all, if not given) that are proven to run `protocol`."""
+    """Return those of `members` (default: all) that are proven to run `protocol`."""
     asked = context.members if members is None else members
     return [facts for facts in asked if runs(context, facts) is protocol]
 
 
 def below_cooperative(context: Context, facts: Facts) -> Tri:
-    """Is this instance older than 2.4, which knows nothing of COOPERATIVE?"""
+    """Return whether this instance is older than 2.4, which has no COOPERATIVE."""
     if runs(context, facts) is RebalanceProtocol.COOPERATIVE:
         return Tri.NO
     return facts.older_than(COOPERATIVE_SINCE)
 
 
 def above_eager(facts: Facts) -> Tri:
-    """Is this instance 4.0 or later, which does not start with an upgrade.from of 2.3 or less?"""
+    """Return whether this instance is 4.0 or later.
+
+    Those do not start with an upgrade.from of 2.3 or less.
+    """
     return opposite(facts.older_than(EAGER_UNTIL))
 
 
 def comes_from(facts: Facts) -> str:
-    """The upgrade.from that says where this instance comes from, by its version or its bytes.
+    """Return the upgrade.from that names this instance's old version, by version or bytes.
 
-    2.0 to 2.3 mean the same; of those before, only the form of the user data matters.
+    2.0 to 2.3 mean the same; below 2.0 only the form of the user data matters.
     """
     version = facts.version or ""
     fits = [value for value in EAGER_VALUES if version == value or version.startswith(f"{value}.")]
@@ -60,7 +63,7 @@ def comes_from(facts: Facts) -> str:
 
 
 def instances(members: Sequence[Facts], most: int = 20) -> str:
-    """Their names, one for each process: the threads of one process are restarted together."""
+    """Return the instances' names, one for each process: its threads restart together."""
     first: dict[UUID | str, Facts] = {}
     threads: dict[str, int] = {}
     for facts in members:
@@ -75,7 +78,7 @@ def instances(members: Sequence[Facts], most: int = 20) -> str:
 
 
 def offers(context: Context, facts: Facts, protocols: Sequence[str]) -> Tri:
-    """Does this Connect worker offer one of `protocols`: as seen joining, or as one is elected?"""
+    """Return whether this Connect worker offers one of `protocols`, as joined or as elected."""
     known = facts.member.assignors
     if known.knowledge is Knowledge.EXACT:
         return Tri.YES if set(known.list) & set(protocols) else Tri.NO

@@ -37,9 +37,9 @@ _RANK: Final = {Verdict.READY: 1, Verdict.UNPROVEN: 2, Verdict.BLOCKED: 3, Verdi
 
 
 class Pauses(Record, frozen=True, kw_only=True):
-    """How a group has rebalanced: so often an hour, so long (seconds, None: not seen).
+    """Observed rebalances of one group: how many an hour, how many seconds each (None: unknown).
 
-    `stopped` and `moved` are partitions per rebalance, on average (None: not seen).
+    `stopped` and `moved` are partitions per rebalance, on average (None: not observed).
     """
 
     per_hour: float | None = None
@@ -49,10 +49,10 @@ class Pauses(Record, frozen=True, kw_only=True):
 
 
 class Outlay(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """What all the steps that are left cost together (None: no step is priced).
+    """Predicted cost of all remaining steps together (None: no step is priced).
 
-    `estimated`: by arithmetic, and not the cost that the plan of this group alone foretells.
-    `unit` is what is counted: `partition`, or `task` of Connect workers.
+    `estimated`: computed by arithmetic instead of a rehearsal. `unit` is what is counted:
+    `partition`, or `task` of Connect workers.
     """
 
     steps: int
@@ -78,7 +78,7 @@ class MissingEvidence(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Blocker(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """What stands in the way of a step, by the rule that found it."""
+    """A finding that keeps a step from starting, and its rule."""
 
     rule: str
     what: str
@@ -108,7 +108,7 @@ class Readiness(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 def readiness(plan: Plan, pauses: Pauses, work: int = 0) -> Readiness:
-    """How ready the group of this plan is; `pauses` is what was seen of its rebalances.
+    """Return how ready this plan's group is; `pauses` are its observed rebalances.
 
     `work` is that of the `Estimate` within which the plan was made.
     """
@@ -133,7 +133,7 @@ def readiness(plan: Plan, pauses: Pauses, work: int = 0) -> Readiness:
 
 
 def in_order(found: Iterable[Readiness]) -> tuple[Readiness, ...]:
-    """All of them in the order to take them, each with its place; what is done comes last."""
+    """Return all groups in the order to change them, each with its place; finished ones last."""
     ordered = sorted(found, key=_order)
     return tuple(
         one if one.plan.verdict is Verdict.DONE else _placed(one, place)
@@ -142,9 +142,9 @@ def in_order(found: Iterable[Readiness]) -> tuple[Readiness, ...]:
 
 
 def to_rehearse(ordered: Iterable[Readiness], most: int) -> tuple[str, ...]:
-    """The ids of the groups to plan again with the exact cost: in this order, each that fits.
+    """Return the ids of the groups to plan again with the exact cost, in this order.
 
-    `most` is how much work they may be together.
+    `most` is the work they may need together.
     """
     chosen: list[str] = []
     for one in ordered:
@@ -216,7 +216,7 @@ def _outlay(plan: Plan, *, estimated: bool) -> Outlay | None:
 
 
 def _saves(plan: Plan, pauses: Pauses) -> float | None:
-    """What stood still at each rebalance and would not have, over an hour."""
+    """Return the partition-seconds per hour that COOPERATIVE or KIP-848 would have saved."""
     if plan.runs is RebalanceProtocol.COOPERATIVE or plan.verdict is Verdict.DONE:
         return None
     if pauses.per_hour is None or pauses.stopped is None:

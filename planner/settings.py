@@ -1,4 +1,4 @@
-"""The exact configuration text of a step, for each client family and format."""
+"""Exact configuration text of a step, for each client family and format."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def settings_for(
     connector: bool = False,
     classes: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Setting, ...]:
-    """What to put into the configuration of clients of `family`, so that they use this list.
+    """Return the configuration that makes clients of `family` use this list.
 
-    `names` are assignors in order of preference. A comment names the group, and `members` where
-    not all of the group are meant. `connector`: the members are tasks of a sink connector, whose
-    configuration takes the setting. `classes` are Java's classes of assignors that are not Kafka's.
-    Empty for a family whose configuration is not known here.
+    `names` are assignors in order of preference. A comment names the group, and `members` if only
+    some of the group are meant. `connector`: the members are tasks of a sink connector, whose
+    configuration takes the setting. `classes` are the Java classes of custom assignors. Empty for a
+    family whose configuration is not known here.
     """
     own = {plain(name): plain(each) for name, each in classes.items()}
     names = [plain(name) for name in names]
@@ -109,9 +109,10 @@ def consumer_protocol_for(
     remote_assignor: str | None = None,
     connector: bool = False,
 ) -> tuple[Setting, ...]:
-    """What makes clients of `family` speak KIP-848, with the settings that must go.
+    """Return the configuration that makes clients of `family` use KIP-848.
 
-    `remote_assignor` is the broker's assignor to ask for (None: the broker's own default).
+    It names the settings to remove, too. `remote_assignor` is the broker's assignor to ask for
+    (None: the broker's default).
     """
     head = f"{_head(group_id, members)}; remove {', '.join(CLASSIC_ONLY)}"
     wanted = {"group.protocol": "consumer"}
@@ -135,7 +136,7 @@ def consumer_protocol_for(
 def classic_protocol_for(
     family: str, names: Sequence[str], group_id: str, *, connector: bool = False
 ) -> tuple[Setting, ...]:
-    """What brings clients of `family` back to the classic protocol with this list."""
+    """Return the configuration that brings `family` back to the classic protocol."""
     head = f"{_head(group_id, ())}; remove group.remote.assignor"
     names = [plain(name) for name in names]
     if family == "java":
@@ -150,26 +151,26 @@ def classic_protocol_for(
 
 
 def program_settings(family: str, wanted: Mapping[str, str], head: str) -> tuple[Setting, ...]:
-    """Settings of a whole program (a Streams application, a Connect worker), as properties."""
+    """Return a whole program's settings (Streams application, Connect worker)."""
     lines = "\n".join(f"{key}={value}" for key, value in wanted.items())
     return (_setting(family, "Java properties", f"# {plain(head)}\n{lines}".rstrip()),)
 
 
 def no_text(family: str, names: Sequence[str], members: Sequence[str]) -> tuple[Setting, ...]:
-    """What stands where this family's text for this list is not known: a comment that says so."""
+    """Return a comment in place of the configuration of a family that is not known here."""
     said = f"{plain(', '.join(members))}: how {family} is given [{plain(', '.join(names))}], and"
     return (_setting(family, "by hand", f"# {said} whether it can be, is not known here"),)
 
 
 def noted(setting: Setting, notes: Sequence[str]) -> Setting:
-    """`setting` with these notes before it, as comments of its language."""
+    """Return `setting` with these notes before it, as comments of its language."""
     mark = "//" if setting.format in _SLASHES else "#"
     text = "".join(f"{mark} {note}\n" for note in notes) + setting.text
     return Setting(family=setting.family, format=setting.format, text=text)
 
 
 def plain(text: str) -> str:
-    """`text` on one line, with what is not printable written out: safe inside a comment."""
+    """Return `text` on one line with unprintable characters escaped: safe inside a comment."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -229,19 +230,19 @@ def _object(
 
 
 def java_class(name: str) -> str | None:
-    """Kafka's own Java class for an assignor's name; None where Kafka has none."""
+    """Return Kafka's Java class for an assignor's name; None where Kafka has none."""
     known = assignors().get(name)
     classes = known.spellings if known else ()
     return next((each for each in classes if each.startswith("org.apache.kafka.")), None)
 
 
 def _class(name: str) -> str:
-    """Its Java class; where Kafka has none, a word that says to put it there."""
+    """Return the assignor's Java class, or a placeholder where Kafka has none."""
     return java_class(name) or f"THE-CLASS-OF-{name}"
 
 
 def _kafkajs(names: Sequence[str]) -> Iterator[str]:
-    """An assigner of the application's own is a factory like kafkajs's, with a name of its own."""
+    """Yield the lines that build a kafkajs assigner of the application under its own name."""
     listed = []
     for name in names:
         if name == _KAFKAJS:

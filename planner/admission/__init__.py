@@ -1,1 +1,1 @@
-"""Whether the coordinator admits a restart, and the advice that follows from it."""
+"""Admission of restarts by the coordinator, and the advice that follows from it."""

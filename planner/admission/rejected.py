@@ -1,9 +1,4 @@
-"""Clients that the coordinator rejected and that are not back: one entry for each client.
-
-A client is known by its instance id, else by its client id and address as the log shows them: five
-pods with one client id are five clients. It is back when the evidence shows
-that very client joining since (`Refusal.rejoined_as`), or the only member of its name joining.
-"""
+"""Clients that the coordinator rejected and that are still out: one entry for each client."""
 
 from __future__ import annotations
 
