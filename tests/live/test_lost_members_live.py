@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import NewPartitions
 
 from tests.kafka.administration import Administration
 from tests.kafka.broker import Broker
@@ -167,6 +168,23 @@ def test_the_last_old_member_left_and_the_coordinator_reloaded(
     assert not recommends(told, OLD), told["advice"]
     # Killed, it starts no rebalance in which the other's whole list would come back.
     group.dies("app-0", OLD, killed=True)
+
+
+def test_a_topic_that_grew_since_the_plan_was_made(group: PlannedGroup) -> None:
+    group.begin(APPS, MIXED)
+    group.make("--expect-members", "3", "--probe", *log_of(group))
+    growing = group.broker.admin().create_partitions([NewPartitions(group.topic, 9)])
+    growing[group.topic].result(10)
+    group.partitions = 9
+    group.settle()
+    told = group.verify("--probe", *log_of(group))
+    (changed,) = told["drift"]
+    assert (changed["what"], changed["outdates"]) == ("partitions", False)
+    assert "had 6 partitions and has 9 now" in changed["text"]
+    # It changes the cost, and no list: the next step is still admitted.
+    assert recommends(told, FINAL), told["advice"]
+    group.restart("app-0", told["advice"]["assignors"])
+    assert not group.errors()
 
 
 def test_five_are_rejected_and_four_come_back(group: PlannedGroup) -> None:
