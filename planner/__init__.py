@@ -1,1 +1,1 @@
-"""Decisions, pure: plans, routes, rules, what-ifs."""
+"""Decisions, pure: plans, paths, rules, admission, verification, rehearsal."""

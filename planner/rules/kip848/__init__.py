@@ -1,1 +1,1 @@
-"""Rules about KIP-848 and the way back (RB4xx)."""
+"""Rules about KIP-848 and the path back (RB4xx)."""
