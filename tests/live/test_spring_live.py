@@ -80,7 +80,7 @@ def test_a_restart_that_brings_another_list_than_the_file_has(
     told = service.verify("--inventory", str(file))
     why = {member["name"]: member["why"] for member in told["members"]}
     assert told["exit_code"] == 4
-    assert f"[range], restarted though {file} says [cooperative-sticky, range]" in why[names[0]]
+    assert f"[range], restarted although {file} says [cooperative-sticky, range]" in why[names[0]]
     assert "code or the environment overrides that file" in why[names[0]]
     assert why[names[1]] == "not restarted since the step began: [range]"
     # Changed where it is really set, the restart counts.
