@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from rebal.cli import output, params
@@ -16,7 +15,9 @@ from rebal.cli.errors import UsageError
 from rebal.groups.errors import AssumptionError, RebalError
 from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Tri
+from rebal.planner.admission.advice import wait
 from rebal.planner.verdict import UNPROVEN
+from rebal.planner.verification.journal import JournalEntry, plan_key
 from rebal.planner.verification.verify import (
     ContradictedError,
     NothingToConfirmError,
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     from rebal.cli.journal import Journal
     from rebal.groups.model import GroupSnapshot
     from rebal.planner.plan import Accepted, Plan
-    from rebal.planner.verification.journal import JournalEntry
 
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)\Z")
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
 _KEEP: Final = timedelta(seconds=30)
 """An unchanged look goes into the journal this often: it proves that lag and owners stood so."""
 
@@ -86,7 +88,7 @@ class Verifying:
         """Return the standing after the operator confirmed `step`.
 
         Raises:
-            UsageError: nothing of this step is left to a person.
+            UsageError: nothing of this step is left to the operator.
         """
         seen = self._with_lists(seen)
         now, asked = self._verify(seen, None), self._verify(seen, step)
@@ -109,6 +111,18 @@ class Verifying:
         )
         self._book.append(replace(self._entry(standing, seen), confirmed=word))
         return standing
+
+    def lost(self, standing: Standing) -> None:
+        """Journal the look that failed; `standing` is blind."""
+        self._book.append(
+            JournalEntry(
+                at=standing.at,
+                plan=plan_key(self._plan),
+                group_id=standing.group_id,
+                step=standing.step or 1,
+                blind=standing.blind_why,
+            )
+        )
 
     def _entry(self, standing: Standing, seen: GroupSnapshot) -> JournalEntry:
         before = self._book.entries
@@ -160,10 +174,6 @@ def _plain(entry: JournalEntry, other: JournalEntry) -> JournalEntry:
     return replace(entry, at=other.at, lag=other.lag, committed=other.committed, members=members)
 
 
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)\Z")
-_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
-
-
 def watch_gate(
     look: Callable[[], GroupSnapshot],
     judge: Callable[[GroupSnapshot], Standing],
@@ -171,6 +181,7 @@ def watch_gate(
     *,
     seconds: float,
     every: float,
+    lost: Callable[[Standing], None] = lambda _: None,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -179,7 +190,8 @@ def watch_gate(
 
     The first look must succeed: a wrong address is said at once. After it, a look that fails makes
     the watch blind, from the last look that saw something on, which is shown and is never taken for
-    an answer; each look connects anew, so brokers may restart and tokens be replaced.
+    an answer; each look connects anew, so brokers may restart and tokens be replaced. `lost` is
+    called once each time the watch becomes blind.
 
     Raises:
         RebalError: the first look failed.
@@ -192,7 +204,10 @@ def watch_gate(
         except RebalError as error:
             if standing is None:
                 raise
+            sighted = standing.blind_since is None
             standing = _blind(standing, str(error), now())
+            if sighted:
+                lost(standing)
         show(standing)
         decided = standing.blind_since is None and standing.exit_code != UNPROVEN
         left = end - clock()
@@ -202,13 +217,16 @@ def watch_gate(
 
 
 def _blind(standing: Standing, why: str, at: datetime) -> Standing:
-    """Return the last known standing without its verdict."""
-    return msgspec.structs.replace(
+    """Return the last known standing without its verdict and its advice."""
+    advice = wait("the group cannot be read; restart nothing until a look succeeds")
+    return replace(
         standing,
         at=at,
         gate=Tri.CANNOT_TELL,
         why=("the group cannot be read now",),
-        next="wait, and restart nothing while nobody looks",
+        next=advice.text,
+        advice=advice,
+        withheld=(),
         finished=False,
         dangers=(),
         findings=(),

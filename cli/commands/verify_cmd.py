@@ -156,10 +156,10 @@ def command(
         return DONE if exit_zero else standing.exit_code
     # What readers say of their files would be said at each look, and through the live view.
     with (
-        shower(seconds, book, made, jsonl=form is VerifyFormat.JSONL, wide=wide) as show,
+        shower(seconds, jsonl=form is VerifyFormat.JSONL, wide=wide) as show,
         redirect_stderr(io.StringIO()) as talk,
     ):
-        standing = watch_gate(look, judge, show, seconds=seconds, every=every)
+        standing = watch_gate(look, judge, show, seconds=seconds, every=every, lost=verifying.lost)
     for line in dict.fromkeys(talk.getvalue().splitlines()):
         print(line, file=sys.stderr)
     return DONE if exit_zero else standing.exit_code

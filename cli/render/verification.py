@@ -21,26 +21,25 @@ from rebal.cli.render.text import Column, FittingTable, count, evidence_text, fa
 from rebal.groups.model import Tri
 from rebal.planner.rules import Trait, has
 from rebal.planner.verification.dangers import decides
-from rebal.planner.verification.journal import JournalEntry, plan_key
 from rebal.planner.verification.members import MemberStanding
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from rebal.cli.journal import Journal
-    from rebal.planner.plan import Finding, Plan
+    from rebal.planner.plan import Finding
     from rebal.planner.verification.verify import Standing
 
 _WORDS: Final = {Tri.YES: "done", Tri.NO: "not done", Tri.CANNOT_TELL: "not known"}
 _STYLES: Final = {Tri.YES: "green", Tri.NO: "yellow", Tri.CANNOT_TELL: "magenta"}
 _WEIGHTS: Final = {"DANGER": "bold red", "ignored": "dim"}
 _ROWS: Final = 20
+_LINES: Final = 8
 
 
 def verify_view(
     standing: Standing, *, wide: bool = False, rows: int = _ROWS
 ) -> list[RenderableType]:
-    """The standing as text; at most `rows` members, the open ones first, unless `wide`."""
+    """Return the standing as text; at most `rows` members, open ones first, unless `wide`."""
     standing = shown(standing)
     view: list[RenderableType] = [
         Text.assemble((standing.group_id, "bold"), f": {_where(standing)}"),
@@ -128,9 +127,9 @@ def _said(finding: Finding, more: int) -> str:
 
 
 def _spoken(standing: Standing) -> list[tuple[Finding, int]]:
-    """The first finding of each rule, and how many more there are of it.
+    """Return the first finding of each rule, and how many more there are of it.
 
-    Without the one that the missing members' own line says better.
+    The finding about missing members is left out where a line of their own names them.
     """
     found: dict[str, list[Finding]] = {}
     for finding in standing.findings:
@@ -249,9 +248,6 @@ def _missing(standing: Standing) -> str:
     return ", ".join(sure[:10]) + ("" if len(sure) <= short else f" ({short} of these)")
 
 
-_LINES: Final = 8
-
-
 def verify_line(standing: Standing, changes: Sequence[str] | None = None) -> str:
     """Return the document on one line, with what has changed since the look before."""
     news = {} if changes is None else {"changes": changes}
@@ -261,27 +257,14 @@ def verify_line(standing: Standing, changes: Sequence[str] | None = None) -> str
 
 
 class _Shower:
-    """The memory of the look before: only changes are shown; a blind look is journalled."""
+    """The memory of the look before: only changes are shown."""
 
-    def __init__(self, journal: Journal, plan: Plan) -> None:
+    def __init__(self) -> None:
         self.before: Standing | None = None
-        self._journal = journal
-        self._plan = plan
 
     def news(self, standing: Standing) -> list[str]:
         """Return the changes since the last look."""
         found = changes(self.before, standing)
-        begins = self.before is None or self.before.blind_since is None
-        if standing.blind_since is not None and begins:
-            self._journal.append(
-                JournalEntry(
-                    at=standing.at,
-                    plan=plan_key(self._plan),
-                    group_id=standing.group_id,
-                    step=standing.step or 1,
-                    blind=standing.blind_why,
-                )
-            )
         # Nothing is elected while a rebalance runs: that is no news, and neither is the same after.
         if standing.assignor is None and self.before is not None:
             standing = replace(standing, assignor=self.before.assignor)
@@ -290,11 +273,9 @@ class _Shower:
 
 
 @contextmanager
-def shower(
-    seconds: float, journal: Journal, plan: Plan, *, jsonl: bool, wide: bool
-) -> Iterator[Callable[[Standing], None]]:
-    """A function that shows each look: live on a terminal, else a line for each change."""
-    told = _Shower(journal, plan)
+def shower(seconds: float, *, jsonl: bool, wide: bool) -> Iterator[Callable[[Standing], None]]:
+    """Yield a function that shows each look: live on a terminal, else a line for each change."""
+    told = _Shower()
     if jsonl:
         yield lambda standing: _jsonl(told, standing)
     elif sys.stdout.isatty() and not wide and os.environ.get("TERM", "") not in ("", "dumb"):

@@ -226,6 +226,11 @@ def test_a_blind_watch_is_never_ok_and_says_since_when(plan: Plan) -> None:
     assert [standing.at for standing in shown[1:4]] == [
         AT + timedelta(seconds=seconds) for seconds in (10, 20, 30)
     ]
+    # What was advised at the last look that saw something is advised no more.
+    assert shown[0].advice.recommended
+    for standing in shown[1:4]:
+        assert (standing.advice.action, standing.withheld) == ("wait", ())
+        assert standing.next == standing.advice.text
     assert last.blind_since is None
     assert sum(line.startswith("blind since 09:01:00Z") for line in said) == 1
     assert any(line.startswith("sees again") for line in said)

@@ -27,7 +27,7 @@ _LANGUAGES = {
 
 
 def plan_markdown(plan: Plan) -> str:
-    """The whole plan. Names from the cluster stand as text: nothing of them is markup."""
+    """Return the whole plan as Markdown; names from the cluster are never markup."""
     texts = {step.id: step.config for step in plan.steps}
     return "\n".join(_lines(shown(plan), texts)) + "\n"
 

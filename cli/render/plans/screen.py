@@ -93,7 +93,7 @@ def headline(plan: Plan) -> str:
 
 
 def is_over(plan: Plan, step: Step) -> bool:
-    """A step that lies behind the next one."""
+    """Return whether the step lies before the next one."""
     return plan.next_step is not None and step.id < plan.next_step
 
 
@@ -220,7 +220,7 @@ def duration(seconds: float) -> str:
 
 
 def _labelled(label: str, lines: Sequence[str]) -> Iterator[Row]:
-    """The label once; of several lines each has its own mark."""
+    """Yield the lines with the label on the first; several lines get a mark each."""
     for n, line in enumerate(lines):
         yield (label if n == 0 else ""), (line if len(lines) == 1 else _hanging("·", line, 1))
 
