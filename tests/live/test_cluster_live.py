@@ -9,11 +9,9 @@ import pytest
 
 from tests.kafka.cluster import Cluster
 from tests.kafka.members import Members
-from tests.kafka.rolling import Rolling
 from tests.kafka.service import named
-from tests.live_support.rollout import Plan
+from tests.live_support.rollout import PlannedGroup
 
-PARTITIONS = 6
 OLD = ["range"]
 MIXED = ["cooperative-sticky", "range"]
 DEFAULT = ["range", "cooperative-sticky"]
@@ -21,23 +19,11 @@ FINAL = ["cooperative-sticky"]
 APPS = ("app-0", "app-1", "app-2")
 
 
-class Moved(Rolling, Plan):
+class Moved(PlannedGroup):
     """A group on a cluster, and a plan of it whose evidence are the brokers' request logs."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        members: Members,
-        group: str,
-        topic: str,
-        *,
-        folder: Path,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
-        Plan.__init__(self, cluster, group, folder, capsys)
-        Rolling.__init__(
-            self, cluster, members, group, topic, partitions=PARTITIONS, software="java-3.9.1"
-        )
+    def __init__(self, cluster: Cluster, *more: Any, **options: Any) -> None:
+        super().__init__(cluster, *more, software="java-3.9.1", **options)
         self.cluster = cluster
 
     def logs(self, *missing: int) -> tuple[str, ...]:

@@ -19,9 +19,8 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.kafka.processes import wait_for
-from tests.kafka.rolling import Rolling
 from tests.kafka.service import named
-from tests.live_support.rollout import Plan
+from tests.live_support.rollout import PlannedGroup
 
 PARTITIONS = 6
 OLD = ["range"]
@@ -30,25 +29,13 @@ FINAL = ["cooperative-sticky"]
 APPS = ("app-0", "app-1", "app-2")
 
 
-class Rollout(Rolling, Plan):
+class Rollout(PlannedGroup):
     """A plan of Java members, and what verify says with and without a request log."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        members: Members,
-        group: str,
-        topic: str,
-        *,
-        folder: Path,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
-        Plan.__init__(self, broker, group, folder, capsys)
-        Rolling.__init__(
-            self, broker, members, group, topic, partitions=PARTITIONS, software="java-2.8.2"
-        )
+    def __init__(self, broker: Broker, *more: Any, **options: Any) -> None:
+        super().__init__(broker, *more, software="java-2.8.2", **options)
         self.log = ["--request-log", str(broker.request_log_path)]
-        self.blind = ["--journal", str(folder / "blind.jsonl")]
+        self.blind = ["--journal", str(self.file.with_name("blind.jsonl"))]
 
     def write(self, *more: str) -> None:
         """Make the plan of the group as it is now."""
