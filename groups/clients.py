@@ -185,9 +185,9 @@ def assignor_of(class_or_name: str) -> str | None:
 def protocols_of(assignor: str, key: str | None = None) -> frozenset[RebalanceProtocol] | None:
     """Return the rebalance protocols that an assignor supports in clients of family `key`.
 
-    None for an assignor that is not known, or whose protocol its name does not tell. Java's
-    cooperative-sticky supports both, which is why [cooperative-sticky, range] runs EAGER; clients
-    that refuse such a list have a purely COOPERATIVE one.
+    None for an unknown assignor, or one whose name does not show its protocol. Java's
+    cooperative-sticky supports both, which is why [cooperative-sticky, range] runs EAGER. Clients
+    that do not start with such a list have a cooperative-sticky that supports COOPERATIVE alone.
     """
     known = assignors().get(assignor)
     if known is None or known.protocols == "depends":

@@ -39,8 +39,8 @@ class Violation(Record, frozen=True, kw_only=True):
 def violations(spec: Spec, result: Assignment, *, cooperative: bool) -> tuple[Violation, ...]:
     """Return the rules that `result` breaks as an answer to `spec`; empty when it breaks none.
 
-    A COOPERATIVE assignor may leave out what a member of `spec` owns and must give up first, and
-    must leave it out of another member's list.
+    A COOPERATIVE assignor may leave out a partition that its owner must revoke first, and must not
+    assign it to another member.
     """
     found: dict[Rule, list[tuple[str, int, str | None]]] = {}
     owner = {owned: m.member_id for m in spec.members for owned in m.owned} if cooperative else {}

@@ -135,7 +135,7 @@ def member_protocol(
     group = snapshot.group
     if group.type is GroupType.CONSUMER:
         if member.protocol_type != "classic":
-            why = "KIP-848: the member gives up only the partitions it is told to"
+            why = "KIP-848: the member revokes only the partitions that the coordinator names"
             return _answer(_COOPERATIVE, why, _described(snapshot, why))
         return _by_list(member, None, borrowed) or _cannot_tell("its assignor list is not known")
     elected = group.assignor
@@ -320,7 +320,7 @@ def _by_family(member: Member, elected: str) -> ProtocolAnswer | None:
         why = f"its list holds {old} too, so {client.title} runs EAGER whatever is elected"
         return _answer(_EAGER, why, (*evidence, *member.assignors.evidence))
     if client.mixed_list == "refused" and _of_assignor(elected, client.key) is _COOPERATIVE:
-        why = f"{client.title} refuses lists that hold an eager assignor beside {elected}"
+        why = f"{client.title} does not start with {elected} and an eager assignor in one list"
         return _answer(_COOPERATIVE, why, evidence)
     return None
 

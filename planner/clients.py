@@ -15,11 +15,10 @@ from rebal.groups.clients import (
     eager_only,
     families,
     family,
-    named_families,
     proven_family,
     version_tuple,
 )
-from rebal.groups.model import GroupSnapshot, Member, Record, Software, Tri
+from rebal.groups.model import GroupSnapshot, Member, Record, Tri
 from rebal.planner.verdict import opposite
 
 
@@ -49,12 +48,7 @@ def able(key: str, version: str | None) -> Able:
     )
 
 
-def candidates(software: Software) -> tuple[str, ...]:
-    """Return the families that a member's bytes leave open: `java >= 3.4 or franz-go` are two."""
-    return named_families(software.version_range)
-
-
-@lru_cache(4096)
+@lru_cache(1)
 def speak_kip848() -> frozenset[str]:
     """Return the families of which some version supports group.protocol=consumer."""
     return frozenset(k for k, known in families().items() if version_tuple(known.kip848_since))
@@ -152,17 +146,6 @@ def classes_of(snapshot: GroupSnapshot) -> dict[str, str]:
     }
 
 
-def kept_partitions(member: Member) -> bool:
-    """Return whether the member sent owned partitions when it last joined.
-
-    Only a member that follows COOPERATIVE does.
-    """
-    subscription = member.subscription
-    return subscription is not None and any(
-        len(numbers) for numbers in (subscription.owned_partitions or {}).values()
-    )
-
-
 def runs_cooperative(member: Member) -> bool:
     """Return whether this member itself showed that its whole list supports COOPERATIVE.
 
@@ -171,4 +154,4 @@ def runs_cooperative(member: Member) -> bool:
     older.
     """
     client = family(proven_family(member.software))
-    return client is not None and not client.follows_vote and kept_partitions(member)
+    return client is not None and not client.follows_vote and member.kept_partitions > 0

@@ -22,7 +22,6 @@ from rebal.planner.clients import (
     cannot_hold,
     cooperative,
     custom,
-    kept_partitions,
     refuses_mixed,
     runs_cooperative,
     without_mixed,
@@ -167,7 +166,7 @@ class Context(GroupFacts):
             says.add(Tri.YES)
         if not says and facts.family_proven and facts.family is not None:
             says.update(self._old_by_family(facts, facts.family))
-        if self.goal == EAGER and kept_partitions(facts.member) and says == {Tri.NO}:
+        if self.goal == EAGER and facts.member.kept_partitions and says == {Tri.NO}:
             return Tri.CANNOT_TELL
         return agreed(says)
 
@@ -195,7 +194,7 @@ class Context(GroupFacts):
         # Where an own class has the name of an eager assignor, it may be COOPERATIVE beside it.
         named = not any(cooperative(name) is Tri.NO for name in self.borrowed)
         stays_cooperative = self.goal == COOPERATIVE and not can.follows_vote and named
-        if unmixed or (stays_cooperative and kept_partitions(facts.member)):
+        if unmixed or (stays_cooperative and facts.member.kept_partitions):
             yield Tri.NO
 
     def _by(self, answer: Tri) -> tuple[Facts, ...]:

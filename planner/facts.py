@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from rebal.groups.classes import borrowed_names, not_by_name
-from rebal.groups.clients import older, proven_family
+from rebal.groups.clients import named_families, older, proven_family
 from rebal.groups.model import (
     GroupSnapshot,
     GroupState,
@@ -21,7 +21,7 @@ from rebal.groups.model import (
     Record,
     Tri,
 )
-from rebal.planner.clients import able, candidates, refuted
+from rebal.planner.clients import able, refuted
 from rebal.planner.verdict import agreed, opposite
 
 
@@ -99,7 +99,8 @@ class GroupFacts:
                 family, proven = assumed, True
         if family is not None and not proven and refuted(family, self.names_held(member)):
             family = None
-        left = candidates(software) if family is None and software is not None else ()
+        # `java >= 3.4 or franz-go` are two.
+        left = named_families(software.version_range) if software and family is None else ()
         return Facts(member=member, name=name, family=family, family_proven=proven, candidates=left)
 
     def names_held(self, member: Member) -> frozenset[str]:

@@ -11,8 +11,8 @@ import yaml
 _T = TypeVar("_T")
 
 
-def load_data(name: str, kind: type[_T]) -> _T:
-    """Return the contents of a YAML file of this folder as a `kind`."""
-    text = files("rebal.groups.data").joinpath(name).read_text(encoding="utf-8")
+def load_data(name: str, kind: type[_T], package: str = __name__) -> _T:
+    """Return the contents of a YAML file of `package` (by default of this one) as a `kind`."""
+    text = files(package).joinpath(name).read_text(encoding="utf-8")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return msgspec.convert(yaml.load(text, Loader=loader), kind)

@@ -367,7 +367,7 @@ class Message:
         )
         tags = {field.tag: field for field in fields if field.tag is not None}
         tagged = {tag: self._tagged(field, version) for tag, field in tags.items()}
-        leaves_out = any(field.own == _LEFT_OUT for field in fields)
+        leaves_out = any(key == _LEFT_OUT for key, _, _ in plain)
 
         def read_entry(cursor: Cursor, _about: str) -> tuple[Any, ...]:
             values = [value(cursor, about) for _, value, about in plain]

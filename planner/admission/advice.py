@@ -246,7 +246,7 @@ def _as_it_runs(context: Context, facts: Facts, step: int | None) -> Advice:
 
 
 def _short(context: Context, static: Sequence[Facts]) -> list[Facts]:
-    """Static members of which the coordinator may still hold what a load left."""
+    """Return the static members whose list the coordinator may still hold as a reload left it."""
     open_ = {e.member_id for case in context.memory.cases for e in case if len(e.lists) > 1}
     return [facts for facts in static if facts.member.member_id in open_]
 
@@ -449,7 +449,7 @@ def worded(advice: Advice) -> Advice:
 
 
 def _judged(context: Context, answer: Admission) -> dict[str, Any]:
-    """The fields that an admission gives."""
+    """Return the advice's fields that an admission gives."""
     group = context.group
     coordinator = group.coordinator
     needed = _EVIDENCE[answer.needs] if answer.needs is not None else ()
@@ -483,7 +483,7 @@ def _asked(
 
 
 def _session(context: Context, member: Member) -> int | None:
-    """The session timeout of its next start; None for the one that the brokers accepted."""
+    """Return the session timeout of the next start; None for one that brokers accepted before."""
     declared = member.declared.session_timeout_ms if member.declared is not None else None
     own = member.timeouts.session_ms if member.timeouts is not None else None
     if declared is not None and declared != own:
@@ -492,7 +492,7 @@ def _session(context: Context, member: Member) -> int | None:
 
 
 def _next_list(facts: Facts) -> tuple[str, ...] | None:
-    """The list that a restart without a change brings: its file's, else the one it runs."""
+    """Return the list of a restart without a change: its file's, else the one it runs."""
     declared = facts.member.declared
     if declared is not None and declared.list and declared.group_protocol != "consumer":
         return declared.list
@@ -501,7 +501,7 @@ def _next_list(facts: Facts) -> tuple[str, ...] | None:
 
 
 def _common_list(context: Context) -> tuple[str, ...]:
-    """The one exact list that every member has; empty where they differ or one is not known."""
+    """Return the exact list that all members have; empty where they differ or one is unknown."""
     lists = {
         facts.member.assignors.list if facts.member.assignors.knowledge is Knowledge.EXACT else ()
         for facts in context.members

@@ -346,7 +346,7 @@ def _sure(entry: Entry, name: str) -> bool:
 
 
 def _by(join: Join, elected: str | None, kept: Sequence[str]) -> str | None:
-    """An assignor of the join that every list holds by the broker's own word, elected first."""
+    """Return the join's assignor that every list is proven to hold, the elected one first."""
     if elected is not None and (join.assignors is None or elected in join.assignors):
         return elected
     return next((name for name in join.assignors or () if name in kept), None)

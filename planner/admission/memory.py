@@ -116,12 +116,13 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
 
 
 def worlds(memory: CoordinatorMemory, names: Sequence[str]) -> frozenset[_World] | None:
-    """The distinct pairs of the joiner's assignors that all lists hold: least and most, a world.
+    """Return the distinct worlds: which of the joiner's assignors all lists hold, least and most.
 
     The least is of the lists as they are remembered. Once a member has left or joined, the others
     may have joined again, each with its whole list: the most is of those. Lists are sets of bits,
-    one a name that matters. The evidence speaks of the lists of the look, so their meeting is
-    carried beside those of the members still counted. None: no world fits the evidence.
+    one for each name that matters. The evidence is about the lists at the look, so their
+    intersection is carried beside that of the members still counted. None: no world fits the
+    evidence.
     """
     said = {*memory.in_all, *memory.not_in_all, *(n for each in memory.rejected for n in each)}
     bit = {name: 1 << n for n, name in enumerate(sorted({*names, *said}))}
@@ -271,7 +272,7 @@ def _cases(
     *,
     rejoined: bool,
 ) -> tuple[tuple[Entry, ...], ...]:
-    """The histories that fit what is known of the last load."""
+    """Return the histories that fit what is known of the last load."""
     own = {f.member.member_id: _own(f, names, elected) for f in counted}
     if rejoined or context.remembers or _never_loaded(context):
         sent = tuple(_entry(f, (own[f.member.member_id],)) for f in counted)
@@ -302,10 +303,10 @@ def _cases(
 
 
 def _rejection_proves_load(context: GroupFacts, counted: list[Facts]) -> bool:
-    """A list was rejected although every member had sent it one of its assignors before.
+    """Return whether a rejection shows that the coordinator was reloaded.
 
-    Error 23 then shows that the coordinator had forgotten: a load came between, whatever else says
-    that none did.
+    A list was rejected although every member had sent one of its assignors before. Error 23 then
+    shows that the coordinator held less than was sent, even where other evidence shows no reload.
     """
     sent = [facts.member for facts in counted]
     if not all(m.joined_at and m.assignors.knowledge is Knowledge.EXACT for m in sent) or not sent:
@@ -322,13 +323,13 @@ def _rejection_proves_load(context: GroupFacts, counted: list[Facts]) -> bool:
 
 
 def _never_loaded(context: GroupFacts) -> bool:
-    """The coordinator has held the group since its partition was made (leader epoch 0)."""
+    """Return whether the partition's first leader still coordinates (leader epoch 0)."""
     coordinator = context.group.coordinator
     return coordinator is not None and coordinator.leader_epoch == 0 and context.reloaded is Tri.NO
 
 
 def _joined_since(context: GroupFacts, facts: Facts) -> Tri:
-    """Was this member's own accepted join seen after the last load?"""
+    """Return whether this member's own accepted join was seen after the last load."""
     coordinator = context.group.coordinator
     loaded = coordinator.loaded_at if coordinator is not None else None
     joined = facts.member.joined_at
@@ -356,11 +357,11 @@ _BARE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-Za-z
 
 
 def _converted(context: GroupFacts, facts: Facts) -> tuple[Held, ...]:
-    """A classic member of a KIP-848 group: what the coordinator holds, which no load shortens.
+    """Return what the coordinator may hold of a classic member of a KIP-848 group.
 
-    It is what the member sent, where it joined after the conversion (its id is of the new kind) or
-    a record shows it; a conversion copies what the coordinator remembered then, which a load may
-    have shortened to any one assignor of the list.
+    No load shortens it. It is the list that the member sent, where it joined after the conversion
+    (its id is of the new kind) or a record shows it. A conversion copies what the coordinator
+    remembered then, which a load may have shortened to any one assignor of the list.
     """
     known = facts.member.assignors
     if known.knowledge is not Knowledge.EXACT:

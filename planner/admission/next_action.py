@@ -134,7 +134,7 @@ def _accepted(made: Advice, withheld: tuple[Advice, ...], ignore: Mapping[str, s
 
 
 def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
-    """A restart with group.protocol=consumer: what the conversion asks, not the lists."""
+    """Return the restart with group.protocol=consumer, which the conversion's conditions admit."""
     if not to_do:
         return advised.nothing("no member is left to restart in this step", step=step.id)
     answers = online(context)
@@ -236,7 +236,7 @@ def _in_step(
 
 
 def _begin(plan: Plan, later: Step, context: Context, ignore: Mapping[str, str]) -> Actions:
-    """The first restart of the step that comes next."""
+    """Return the first restart of the step that comes next."""
     done = set(later.done) if later.aim not in (Aim.NARROW, Aim.CLASSIC) else set()
     left = [f for f in context.members if f.member.member_id not in done]
     if later.aim is Aim.NARROW:

@@ -72,7 +72,8 @@ class Risk(StrEnum):
 
     def accepted_in(self, ignore: Collection[str]) -> bool:
         """Return whether the ignored rules accept it."""
-        return self.rule in ignore
+        known = rules()
+        return any(known[each].accepts is self for each in ignore if each in known)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from importlib.resources import files
 from textwrap import fill
 from types import MappingProxyType
 from typing import Final
 
-import msgspec
-import yaml
-
+from rebal.groups.data import load_data
 from rebal.groups.model import GroupType, Record, Tri
 from rebal.planner.context import CONSUMER, Context, Facts
 from rebal.planner.plan import Finding, Severity
@@ -78,9 +75,7 @@ class FaultTable(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 @cache
 def table() -> FaultTable:
     """Return all known faults, and the rules that are data."""
-    text = files("rebal.planner.rules").joinpath("version_faults.yaml").read_text(encoding="utf-8")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return msgspec.convert(yaml.load(text, Loader=loader), FaultTable)
+    return load_data("version_faults.yaml", FaultTable, "rebal.planner.rules")
 
 
 def faults_of(rule_id: str) -> FaultSet:

@@ -389,7 +389,8 @@ def _elected(plan: Plan, context: Context) -> Iterator[Change]:
     yield Change(
         what="assignor",
         text=f"the elected assignor was {was} when the plan was made and is {now} now: "
-        f"the plan's {shown} {'does' if len(lacking) == 1 else 'do'} not hold it",
+        f"the plan's {shown} {'does' if len(lacking) == 1 else 'do'} not hold it, so a member that "
+        "joins with it can be rejected",
         outdates=all(now not in names for names in lists),
     )
 

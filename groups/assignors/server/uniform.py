@@ -118,8 +118,9 @@ class _Quotas:
     def _look_at_members(self, sizes: list[int], rooms: list[int], ends: list[int]) -> None:
         """Note members at one place of the coordinator's table where their order matters.
 
-        It does where several get something, where it decides who gets one more, and where what
-        several give up is parted among others; `ends` is how far the queue went after each.
+        It matters where several members get partitions, where it decides which of them gets one
+        more, and where the partitions revoked from several are shared among others; `ends` is how
+        far the queue went after each member.
         """
         share, over = divmod(self._problem.total, len(sizes))
         borders = _borders(rooms)

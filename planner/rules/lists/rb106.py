@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rebal.groups.model import Knowledge, Tri
 from rebal.planner.admission.advice import restart_fix
-from rebal.planner.clients import cooperative, kept_partitions
+from rebal.planner.clients import cooperative
 from rebal.planner.context import CONSUMER, EAGER, Context, Facts
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import Trait, found, rule
@@ -69,7 +69,7 @@ def still_eager(context: Context) -> Iterator[Finding]:
 
 def _runs_eager(context: Context, facts: Facts) -> bool:
     """Return whether one of Kafka's eager assignors in its list leaves this Java member EAGER."""
-    return not kept_partitions(facts.member) and any(
+    return not facts.member.kept_partitions and any(
         cooperative(name) is Tri.NO and not context.own_class(facts, name)
         for name in facts.member.assignors.list
     )
