@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rebal.cli.errors import BLOCKED, DONE
 from rebal.groups.classes import borrowed_names
-from rebal.groups.model import Evidence, GroupSnapshot, RebalanceProtocol, Record, Tri
+from rebal.groups.model import Evidence, GroupSnapshot, RebalanceProtocol, Record
 from rebal.groups.protocol import (
     CommonAssignors,
     common_assignors,
     group_protocol,
     member_protocol,
 )
-from rebal.planner.plan import Finding, Severity
+from rebal.planner.plan import Finding
 from rebal.planner.rules import evaluate
+from rebal.planner.verdict import code_as_it_runs
 
 
 class Report(Record, frozen=True, kw_only=True):
@@ -36,14 +36,7 @@ class Report(Record, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int:
         """3 where a finding blocks the group as it runs now, else 0."""
-        blocked = any(
-            finding.severity is Severity.BLOCK
-            and finding.result is Tri.YES
-            and finding.before_step is None
-            and not finding.ignored
-            for finding in self.findings
-        )
-        return BLOCKED if blocked else DONE
+        return code_as_it_runs(self.findings)
 
 
 def make_report(snapshot: GroupSnapshot) -> Report:

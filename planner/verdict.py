@@ -1,17 +1,23 @@
-"""Verdicts and exit codes: derived here once, from answers in three values and from findings."""
+"""Verdicts and exit codes: derived here once, from answers in three values and from findings.
+
+0 safe or done; 1 failed (network, authentication, bad file); 3 a blocking finding; 4 cannot be
+proven yet. Where several hold: 1 before 3 before 4.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 from rebal.groups.model import Tri
 from rebal.planner.plan import Finding, Severity, Verdict
 
 SAFE: Final = 0
+FAILED: Final = 1
 BLOCKED: Final = 3
 UNPROVEN: Final = 4
+_WORST_FIRST: Final = (FAILED, BLOCKED, UNPROVEN, SAFE)
 _CODES: Final = MappingProxyType({Tri.YES: SAFE, Tri.NO: BLOCKED, Tri.CANNOT_TELL: UNPROVEN})
 _ANSWERS: Final = MappingProxyType({code: answer for answer, code in _CODES.items()})
 _VERDICTS: Final = MappingProxyType(
@@ -39,6 +45,31 @@ def opposite(answer: Tri) -> Tri:
 def exit_code(*answers: Tri) -> int:
     """Return the exit code of the worst of these answers: 0 yes, 3 no, 4 cannot tell."""
     return _CODES[worst(answers)]
+
+
+def worst_code(codes: Iterable[int]) -> int:
+    """Return the one exit code of several: 1 before 3 before 4 before 0 (0 for no codes)."""
+    return min(codes, key=_WORST_FIRST.index, default=SAFE)
+
+
+def code_as_it_runs(findings: Iterable[Finding]) -> int:
+    """Return 3 where a finding blocks the group as it runs now, before any step, else 0."""
+    return BLOCKED if Tri.NO in map(says, gating(findings, step=0)) else SAFE
+
+
+def judged(
+    code: int, findings: Iterable[Finding], fail_on: Literal["block", "warning"], exit_zero: bool
+) -> int:
+    """Return `code` after --fail-on and --exit-zero; a failure (1) stays one."""
+    if code == FAILED:
+        return code
+    if exit_zero:
+        return SAFE
+    warned = any(
+        finding.severity is Severity.WARN and finding.result is Tri.YES and not finding.ignored
+        for finding in findings
+    )
+    return worst_code((code, BLOCKED)) if warned and fail_on == "warning" else code
 
 
 def answer_of(code: int) -> Tri:

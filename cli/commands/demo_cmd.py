@@ -14,7 +14,7 @@ from rich.text import Text
 
 from rebal.cli import output
 from rebal.cli.app import run
-from rebal.cli.errors import FAILED, STOPPED, USAGE, worst
+from rebal.cli.errors import DONE, FAILED, STOPPED, USAGE
 from rebal.cli.files import read_text
 from rebal.groups.snapshot.documents import loads
 
@@ -64,7 +64,7 @@ def walk(folder: Path) -> int:
                 if codes[-1] == STOPPED:
                     return STOPPED
     _print(["", "On your own groups: rebal inspect GROUP -b HOST:PORT --probe"])
-    return worst(FAILED if code in (FAILED, USAGE) else 0 for code in codes)
+    return FAILED if {FAILED, USAGE}.intersection(codes) else DONE
 
 
 def _run(args: Sequence[str]) -> int:

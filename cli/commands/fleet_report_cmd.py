@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from rebal.cli import output, params
-from rebal.cli.errors import FailOn, UsageError, judged, worst
+from rebal.cli.errors import FailOn, UsageError
 from rebal.cli.files import write_text
 from rebal.cli.fleet import make_fleet_report
 from rebal.cli.render.fleet.document import fleet_document
 from rebal.cli.render.fleet.markdown import fleet_markdown
 from rebal.cli.render.fleet.screen import fleet_view
+from rebal.planner.verdict import judged, worst_code
 
 if TYPE_CHECKING:
     from rebal.cli.fleet import FleetReport
@@ -73,7 +74,7 @@ def command(
         ),
     ] = False,
     wide: params.Wide = False,
-    fail_on: params.Severity = FailOn.BLOCK,
+    fail_on: params.Severity = "block",
     exit_zero: params.ExitZero = False,
 ) -> int:
     """Show which groups of a scan are ready for the change, and in which order to take them.
@@ -120,7 +121,7 @@ def _text(
 
 def _code(report: FleetReport, fail_on: FailOn, exit_zero: bool) -> int:
     plans = [group.readiness.plan for group in report.groups if group.readiness is not None]
-    return worst(judged(plan.exit_code, plan.findings, fail_on, exit_zero) for plan in plans)
+    return worst_code(judged(plan.exit_code, plan.findings, fail_on, exit_zero) for plan in plans)
 
 
 def _by_ending(out: Path | None) -> FleetFormat:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rebal.cli import output, params, sources
-from rebal.cli.errors import FAILED, FailOn, UsageError, judged, worst
+from rebal.cli.errors import FAILED, UsageError
 from rebal.cli.output import FindingsFormat
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot
@@ -57,7 +57,7 @@ def command(
         FindingsFormat, typer.Option("--output", "-o", help="How to print the answer.")
     ] = FindingsFormat.TEXT,
     wide: params.Wide = False,
-    fail_on: params.Severity = FailOn.BLOCK,
+    fail_on: params.Severity = "block",
     exit_zero: params.ExitZero = False,
 ) -> int:
     """Show what groups really run: state, rebalance protocol, members, assignor lists, findings.
@@ -100,10 +100,11 @@ def command(
     if save or save_to:
         _save(seen, save_to, redact)
     from rebal.cli.report import make_report
+    from rebal.planner.verdict import judged, worst_code
 
     reports = [make_report(one) for one in seen]
     codes = [judged(report.exit_code, report.findings, fail_on, exit_zero) for report in reports]
-    code = worst([*codes, *(FAILED for _ in failures)])
+    code = worst_code([*codes, *(FAILED for _ in failures)])
     if form is FindingsFormat.TEXT:
         typed = connection.typed(snapshot)
         typed += ["--evidence", str(evidence)] if evidence is not None else []

@@ -12,7 +12,7 @@ import typer
 from msgspec.structs import replace
 
 from rebal.cli import output, params, sources
-from rebal.cli.errors import FAILED, FailOn, UsageError, judged, worst
+from rebal.cli.errors import FAILED, UsageError
 from rebal.cli.files import write_text
 from rebal.cli.output import PlanFormat
 from rebal.cli.render.documents import Document, document_of, failures_of
@@ -26,6 +26,7 @@ from rebal.groups.model import GroupSnapshot, RebalanceProtocol
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Plan, Verdict, dump_plan
 from rebal.planner.rehearsal.costs.cost import Speed
+from rebal.planner.verdict import judged, worst_code
 
 if TYPE_CHECKING:
     from rebal.inspectors.kafka.read import GroupFailure
@@ -114,7 +115,7 @@ def command(
         typer.Option("--out", metavar="FILE", help="Write the plan here too (.yaml or .json)."),
     ] = None,
     wide: params.Wide = False,
-    fail_on: params.Severity = FailOn.BLOCK,
+    fail_on: params.Severity = "block",
     exit_zero: params.ExitZero = False,
 ) -> int:
     """Plan the path to another rebalance protocol, step by step, each with its gate and rollback.
@@ -157,7 +158,7 @@ def command(
         observations += sources.scan_observations(evidence, names)
         plans = [plan_of(merge(one, observations), wishes) for one in found]
         codes = [judged(plan.exit_code, plan.findings, fail_on, exit_zero) for plan in plans]
-        code = worst([*codes, *(FAILED for _ in failures)])
+        code = worst_code([*codes, *(FAILED for _ in failures)])
         _print_many(plans, failures, wishes, code, form, wide=wide)
         return code
     if group is None and snapshot is None:

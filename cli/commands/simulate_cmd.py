@@ -11,7 +11,7 @@ import typer
 from msgspec.structs import replace
 
 from rebal.cli import output, params, sources
-from rebal.cli.errors import BLOCKED, DONE, UsageError, worst
+from rebal.cli.errors import DONE, UsageError
 from rebal.cli.output import Format
 from rebal.cli.render.simulation.document import simulate_text
 from rebal.cli.render.simulation.screen import compare_view, simulate_view
@@ -20,11 +20,12 @@ from rebal.cli.render.text import command_line, when
 from rebal.groups.assignors import NAMES, Assignor
 from rebal.groups.custom import Guarded
 from rebal.groups.errors import CustomAssignorError
-from rebal.groups.model import GroupType
+from rebal.groups.model import GroupType, Tri
 from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
 from rebal.planner.rehearsal.whatif.run import MOST_ROUNDS
 from rebal.planner.rehearsal.whatif.simulation import simulate
 from rebal.planner.rehearsal.whatif.workers import simulate_workers
+from rebal.planner.verdict import exit_code
 
 if TYPE_CHECKING:
     from rebal.groups.assignors import Assignor
@@ -144,7 +145,7 @@ def command(
         ]
     except WhatIfError as error:
         raise UsageError(str(error)) from None
-    code = worst(_code(one, most) for one in simulations)
+    code = exit_code(*(_succeeds(one, most) for one in simulations))
     if form is Format.TEXT:
         given = connection.typed(snapshot)
         _print(found, simulations, where, [group, *given] if group else given, wide)
@@ -225,11 +226,11 @@ def _racks(texts: Sequence[str]) -> dict[str, str]:
     return made
 
 
-def _code(simulation: Simulation, most: int | None) -> int:
-    if simulation.failure is not None or simulation.violations:
-        return BLOCKED
-    # Whoever asks for a few rounds does not ask whether the group comes to rest.
-    return DONE if simulation.stable or most is not None else BLOCKED
+def _succeeds(simulation: Simulation, most: int | None) -> Tri:
+    # Whoever asks for a few rounds does not ask whether the group becomes stable.
+    ended = simulation.stable or most is not None
+    failed = simulation.failure is not None or simulation.violations
+    return Tri.YES if ended and not failed else Tri.NO
 
 
 def _print(

@@ -14,7 +14,7 @@ import typer
 from msgspec.structs import replace
 
 from rebal.cli import output, params, sources
-from rebal.cli.errors import DONE, FailOn, FileError, UsageError, judged
+from rebal.cli.errors import DONE, FailOn, FileError, UsageError
 from rebal.cli.files import read_text
 from rebal.cli.journal import Journal, journal_path
 from rebal.cli.render.verification import shower, verify_line, verify_view
@@ -24,6 +24,7 @@ from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import format_of
 from rebal.planner.admission.advice import stop
 from rebal.planner.plan import Accepted, Plan, load_plan
+from rebal.planner.verdict import judged
 from rebal.planner.verification.verify import Standing
 
 
@@ -88,7 +89,7 @@ def command(
         VerifyFormat, typer.Option("--output", "-o", help="How to print the answer.")
     ] = VerifyFormat.TEXT,
     wide: params.Wide = False,
-    fail_on: params.Severity = FailOn.BLOCK,
+    fail_on: params.Severity = "block",
     exit_zero: Annotated[
         bool,
         typer.Option(

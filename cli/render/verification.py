@@ -20,6 +20,7 @@ from rebal.cli.render.plans.screen import beside
 from rebal.cli.render.text import Column, FittingTable, count, evidence_text, facts
 from rebal.groups.model import Tri
 from rebal.planner.rules import Trait, has
+from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
 from rebal.planner.verification.dangers import decides
 from rebal.planner.verification.members import MemberStanding
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _WORDS: Final = {Tri.YES: "done", Tri.NO: "not done", Tri.CANNOT_TELL: "not known"}
 _STYLES: Final = {Tri.YES: "green", Tri.NO: "yellow", Tri.CANNOT_TELL: "magenta"}
 _WEIGHTS: Final = {"DANGER": "bold red", "ignored": "dim"}
+_VERDICTS: Final = {SAFE: "gate holds", BLOCKED: "DANGER", UNPROVEN: "not yet"}
 _ROWS: Final = 20
 _LINES: Final = 8
 
@@ -68,9 +70,9 @@ def verdict(standing: Standing) -> str:
     """`gate holds`, `not yet`, `DANGER`, `blind` or `done`."""
     if standing.blind_since is not None:
         return "blind"
-    if standing.exit_code == 0:
-        return "done" if standing.finished else "gate holds"
-    return "DANGER" if standing.exit_code == 3 else "not yet"
+    if standing.finished and standing.exit_code == SAFE:
+        return "done"
+    return _VERDICTS[standing.exit_code]
 
 
 def changes(before: Standing | None, after: Standing) -> list[str]:
@@ -283,7 +285,7 @@ def shower(seconds: float, *, jsonl: bool, wide: bool) -> Iterator[Callable[[Sta
         yield from _live(told, until)
     else:
         yield lambda standing: _lines(told, standing)
-        if told.before is not None and told.before.exit_code == 3:
+        if told.before is not None and told.before.exit_code == BLOCKED:
             output.say(f"next: {told.before.next}")
 
 

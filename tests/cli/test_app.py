@@ -11,7 +11,7 @@ import time
 import pytest
 
 from rebal.cli import app
-from rebal.cli.errors import FailOn, UsageError, judged, worst
+from rebal.cli.errors import UsageError
 from rebal.groups.errors import DocumentError
 
 HEAVY = ("confluent_kafka", "kafka", "pyspark", "rich", "yaml", "msgspec", "numpy", "pandas")
@@ -133,29 +133,6 @@ def test_ctrl_c_is_one_line_and_130() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=20
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "rebal: stopped.\n")
-
-
-@pytest.mark.parametrize(
-    ("codes", "code"), [([], 0), ([0, 4], 4), ([4, 3], 3), ([3, 4, 1], 1), ([0, 0], 0)]
-)
-def test_1_comes_before_3_before_4(codes: list[int], code: int) -> None:
-    assert worst(codes) == code
-
-
-def test_fail_on_warning_and_exit_zero() -> None:
-    from rebal.groups.model import Tri
-    from rebal.planner.plan import Finding, Severity
-
-    warns = [Finding(rule="RB106", severity=Severity.WARN, message="m")]
-    perhaps = [Finding(rule="RB106", severity=Severity.WARN, message="m", result=Tri.CANNOT_TELL)]
-    ignored = [Finding(rule="RB106", severity=Severity.WARN, message="m", ignored="known")]
-    assert judged(0, warns, FailOn.BLOCK, False) == 0
-    assert judged(0, warns, FailOn.WARNING, False) == 3
-    assert judged(4, warns, FailOn.WARNING, False) == 3
-    assert judged(0, perhaps, FailOn.WARNING, False) == 0
-    assert judged(0, ignored, FailOn.WARNING, False) == 0
-    assert judged(3, warns, FailOn.WARNING, True) == 0
-    assert judged(1, warns, FailOn.WARNING, True) == 1
 
 
 @pytest.mark.parametrize("command", ["inspect", "doctor", "plan-upgrade"])

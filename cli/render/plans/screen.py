@@ -29,6 +29,7 @@ from rebal.cli.render.text import (
 from rebal.groups.model import Tri
 from rebal.planner.context import names
 from rebal.planner.plan import Advice, Cost, Finding, Plan, Setting, Severity, Step, Verdict
+from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -42,6 +43,8 @@ VERDICT_STYLES: Final = {
     Verdict.BLOCKED: "bold red",
     Verdict.UNPROVEN: "bold yellow",
 }
+_STATES: Final = {SAFE: "can start", BLOCKED: "blocked", UNPROVEN: "cannot be proven yet"}
+_STYLES: Final = {SAFE: "green", BLOCKED: "red", UNPROVEN: "yellow"}
 
 
 class Command(str):
@@ -104,8 +107,7 @@ def state(plan: Plan, step: Step) -> str:
             return f"done ({count(len(step.done), 'member')})"
         return f"not proven ({len(step.done)} of {len(plan.baseline.members)} done)"
     if step.id == plan.next_step:
-        says = {0: "can start", 3: "blocked", 4: "cannot be proven yet"}[step.exit_code]
-        return f"{says}: exit {step.exit_code}"
+        return f"{_STATES[step.exit_code]}: exit {step.exit_code}"
     return f"not before the gate of step {step.id - 1} holds"
 
 
@@ -121,13 +123,12 @@ def label_of(finding: Finding) -> str:
 
 def _title(plan: Plan, step: Step) -> Table:
     kind = {"rolling": "rolling, one member at a time", "cut-over": "all at once, with a stop"}
-    style = {0: "green", 3: "red", 4: "yellow"}[step.exit_code]
     return _hanging(
         Text(str(step.id), style="bold"),
         Text.assemble(
             (step.title, "bold"),
             f"   {kind[step.kind.value]}   ",
-            (state(plan, step), style if step.id == plan.next_step else "dim"),
+            (state(plan, step), _STYLES[step.exit_code] if step.id == plan.next_step else "dim"),
         ),
     )
 
