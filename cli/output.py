@@ -11,10 +11,9 @@ import os
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
 from functools import lru_cache
 from itertools import chain
-from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 if TYPE_CHECKING:
     from msgspec import Struct
@@ -22,37 +21,14 @@ if TYPE_CHECKING:
     from rich.segment import Segment
 
 _R = TypeVar("_R")
+Format = Literal["text", "json", "yaml"]
+"""Values of `-o`."""
+FindingsFormat = Literal["text", "json", "yaml", "sarif", "github"]
+"""Values of `-o` for commands that print findings."""
+PlanFormat = Literal["text", "json", "yaml", "markdown", "sarif", "github"]
+"""Values of `-o` for plans."""
 _UNLIMITED: Final = 4000
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-
-
-class Format(StrEnum):
-    """Values of `-o`."""
-
-    TEXT = "text"
-    JSON = "json"
-    YAML = "yaml"
-
-
-class FindingsFormat(StrEnum):
-    """Values of `-o` for commands that print findings."""
-
-    TEXT = "text"
-    JSON = "json"
-    YAML = "yaml"
-    SARIF = "sarif"
-    GITHUB = "github"
-
-
-class PlanFormat(StrEnum):
-    """Values of `-o` for plans."""
-
-    TEXT = "text"
-    JSON = "json"
-    YAML = "yaml"
-    MARKDOWN = "markdown"
-    SARIF = "sarif"
-    GITHUB = "github"
 
 
 def escape(text: str) -> str:

@@ -8,7 +8,6 @@ import typer
 
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, FAILED
-from rebal.cli.output import Format
 from rebal.cli.render.doctor import doctor_view
 from rebal.cli.render.documents import Document, document_of
 from rebal.cli.render.text import command_line
@@ -48,7 +47,7 @@ def command(
     overrides: params.Overrides = None,
     profile: params.Profile = None,
     timeout: params.Timeout = 10,
-    form: params.Output = Format.TEXT,
+    form: params.Output = "text",
     wide: params.Wide = False,
 ) -> int:
     """Show the evidence you can get here, what is missing, and the ACL that would grant it.
@@ -61,7 +60,7 @@ def command(
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     report = examine(connection.config(), group)
     code = DONE if _logged_in(report) else FAILED
-    if form is Format.TEXT:
+    if form == "text":
         words = ["rebal", "inspect", group or "GROUP", "--probe", *connection.typed()]
         again = command_line(words)
         output.page(doctor_view(output.shown(report), output.escape(again)), wide=wide)

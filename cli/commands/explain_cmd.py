@@ -8,7 +8,6 @@ import typer
 
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, UsageError
-from rebal.cli.output import Format
 from rebal.cli.render.documents import Document, document_of
 from rebal.planner.plan import Severity
 from rebal.planner.rules import rules
@@ -29,7 +28,7 @@ def command(
         str | None, typer.Argument(metavar="RULE", help="Its id, such as RB102; all if none.")
     ] = None,
     *,
-    form: params.Output = Format.TEXT,
+    form: params.Output = "text",
 ) -> int:
     """Explain a rule: what it finds, why it matters, how to find out, how to fix it.
 
@@ -39,7 +38,7 @@ def command(
     if rule is not None and rule.upper() not in known:
         raise UsageError(f"there is no rule {rule}; rebal explain lists them all.")
     chosen = list(known.values()) if rule is None else [known[rule.upper()]]
-    if form is not Format.TEXT:
+    if form != "text":
         body = {"rules": [document_of(RuleDocument, one, rule=one.id) for one in chosen]}
         output.write(output.envelope("rules", body, DONE, form))
     elif rule is None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -22,25 +22,16 @@ from rebal.planner.verdict import judged, worst_code
 if TYPE_CHECKING:
     from rebal.cli.fleet import FleetReport
 
-
-class FleetFormat(StrEnum):
-    """Values of `-o`; html is one page that needs no other file."""
-
-    TEXT = "text"
-    JSON = "json"
-    YAML = "yaml"
-    MARKDOWN = "markdown"
-    HTML = "html"
-
-
-_ENDINGS: Final = {
-    ".json": FleetFormat.JSON,
-    ".yaml": FleetFormat.YAML,
-    ".yml": FleetFormat.YAML,
-    ".md": FleetFormat.MARKDOWN,
-    ".html": FleetFormat.HTML,
-    ".htm": FleetFormat.HTML,
-    ".txt": FleetFormat.TEXT,
+FleetFormat = Literal["text", "json", "yaml", "markdown", "html"]
+"""Values of `-o`; html is one page that needs no other file."""
+_ENDINGS: Final[Mapping[str, FleetFormat]] = {
+    ".json": "json",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".md": "markdown",
+    ".html": "html",
+    ".htm": "html",
+    ".txt": "text",
 }
 
 
@@ -93,7 +84,7 @@ def command(
     report = make_fleet_report(folder, match=match, group=group, to=to, rehearse_all=rehearse_all)
     code = _code(report, fail_on, exit_zero)
     now = datetime.now(UTC)
-    if chosen is FleetFormat.TEXT and out is None:
+    if chosen == "text" and out is None:
         output.page(fleet_view(report, now=now, one=group, wide=wide), wide=wide)
         return code
     text = _text(report, chosen, code, now, group)
@@ -108,11 +99,11 @@ def command(
 def _text(
     report: FleetReport, form: FleetFormat, code: int, now: datetime, group: str | None
 ) -> str:
-    if form is FleetFormat.TEXT:
+    if form == "text":
         return output.render(fleet_view(report, now=now, one=group, wide=True), width=4000)
-    if form is FleetFormat.MARKDOWN:
+    if form == "markdown":
         return fleet_markdown(report, code, now)
-    if form is FleetFormat.HTML:
+    if form == "html":
         from rebal.cli.render.fleet.page import fleet_html
 
         return fleet_html(report, now)
@@ -126,7 +117,7 @@ def _code(report: FleetReport, fail_on: FailOn, exit_zero: bool) -> int:
 
 def _by_ending(out: Path | None) -> FleetFormat:
     if out is None:
-        return FleetFormat.TEXT
+        return "text"
     ending = out.suffix.lower()
     if ending not in _ENDINGS:
         raise UsageError(f"--out {out}: say the format with -o, or end the name in .html or .json.")

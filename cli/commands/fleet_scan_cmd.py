@@ -70,7 +70,7 @@ def command(
     form: Annotated[
         output.Format,
         typer.Option("--output", "-o", help="How to print what was read and made."),
-    ] = output.Format.TEXT,
+    ] = "text",
 ) -> int:
     """Read the history of all groups of a cluster into Parquet tables, in one pass.
 
@@ -110,7 +110,7 @@ def command(
     )
     with _as_usage(), _progress() as (say, tasks):
         manifest = run_scan(order, say, tasks)
-    if form is output.Format.TEXT:
+    if form == "text":
         for line in summary_lines(manifest, out):
             output.say(line)
     else:

@@ -55,7 +55,7 @@ def command(
     ] = False,
     form: Annotated[
         FindingsFormat, typer.Option("--output", "-o", help="How to print the answer.")
-    ] = FindingsFormat.TEXT,
+    ] = "text",
     wide: params.Wide = False,
     fail_on: params.Severity = "block",
     exit_zero: params.ExitZero = False,
@@ -105,7 +105,7 @@ def command(
     reports = [make_report(one) for one in seen]
     codes = [judged(report.exit_code, report.findings, fail_on, exit_zero) for report in reports]
     code = worst_code([*codes, *(FAILED for _ in failures)])
-    if form is FindingsFormat.TEXT:
+    if form == "text":
         typed = connection.typed(snapshot)
         typed += ["--evidence", str(evidence)] if evidence is not None else []
         saved = snapshot is not None
@@ -142,7 +142,7 @@ def _show(
     form: FindingsFormat,
     file: Path | None,
 ) -> None:
-    if form in (FindingsFormat.SARIF, FindingsFormat.GITHUB):
+    if form in ("sarif", "github"):
         from rebal.cli.render.findings import exported
 
         unread = {failure.name: failure.message for failure in failures}

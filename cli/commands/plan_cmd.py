@@ -109,7 +109,7 @@ def command(
     ] = "1",
     form: Annotated[
         PlanFormat, typer.Option("--output", "-o", help="How to print the plan.")
-    ] = PlanFormat.TEXT,
+    ] = "text",
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE", help="Write the plan here too (.yaml or .json)."),
@@ -211,14 +211,14 @@ def plan_of(
 def _print(
     plan: Plan, form: PlanFormat, file: Path | None, *, now: datetime | None, wide: bool
 ) -> None:
-    if form is PlanFormat.TEXT:
+    if form == "text":
         output.page(plan_view(plan, now=now, wide=wide), wide=wide)
-    elif form is PlanFormat.MARKDOWN:
+    elif form == "markdown":
         output.write(plan_markdown(plan))
-    elif form in (PlanFormat.SARIF, PlanFormat.GITHUB):
+    elif form in ("sarif", "github"):
         output.write(exported(form, plan, file=file))
     else:
-        output.write(dump_plan(plan, "json" if form is PlanFormat.JSON else "yaml"))
+        output.write(dump_plan(plan, "json" if form == "json" else "yaml"))
 
 
 def _check_many(
@@ -237,7 +237,7 @@ def _check_many(
     ):
         if given:
             raise UsageError(f"{name} is for one group: leave out --all and --match.")
-    if form is PlanFormat.MARKDOWN:
+    if form == "markdown":
         raise UsageError("-o markdown is for one group: leave out --all and --match.")
 
 
@@ -269,11 +269,11 @@ def _print_many(
 ) -> None:
     """Print one line a group, the worst first."""
     plans.sort(key=lambda plan: (_ORDER.index(plan.verdict), plan.group_id))
-    if form is PlanFormat.TEXT:
+    if form == "text":
         words = ["--to", wishes.to] if wishes.to != "cooperative" else []
         view = plan_list_view(plans, (*words, *wishes.options))
         output.page(view, wide=wide)
-    elif form in (PlanFormat.SARIF, PlanFormat.GITHUB):
+    elif form in ("sarif", "github"):
         unread = {failure.name: failure.message for failure in failures}
         output.write(exported(form, *plans, failures=unread))
     else:

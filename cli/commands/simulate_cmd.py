@@ -97,7 +97,7 @@ def command(
     overrides: params.Overrides = None,
     profile: params.Profile = None,
     timeout: params.Timeout = 10,
-    form: params.Output = Format.TEXT,
+    form: params.Output = "text",
     wide: params.Wide = False,
 ) -> int:
     """Simulate an assignor on a group: the partitions each member keeps, loses and gets.
@@ -146,7 +146,7 @@ def command(
     except WhatIfError as error:
         raise UsageError(str(error)) from None
     code = exit_code(*(_succeeds(one, most) for one in simulations))
-    if form is Format.TEXT:
+    if form == "text":
         given = connection.typed(snapshot)
         _print(found, simulations, where, [group, *given] if group else given, wide)
     else:
@@ -188,7 +188,7 @@ def _of_workers(
 def _print_workers(
     made: WorkersSimulation, where: str, following: Sequence[str], *, form: Format, wide: bool
 ) -> int:
-    if form is not Format.TEXT:
+    if form != "text":
         output.write(output.envelope("simulate-workers", made, DONE, form))
         return DONE
     command = output.escape(command_line(["rebal", "plan-upgrade", *following]))

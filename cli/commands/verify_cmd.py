@@ -6,9 +6,8 @@ import io
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from msgspec.structs import replace
@@ -27,14 +26,8 @@ from rebal.planner.plan import Accepted, Plan, load_plan
 from rebal.planner.verdict import judged
 from rebal.planner.verification.verify import Standing
 
-
-class VerifyFormat(StrEnum):
-    """Values of `-o`; jsonl is one line for each change of a --watch."""
-
-    TEXT = "text"
-    JSON = "json"
-    YAML = "yaml"
-    JSONL = "jsonl"
+VerifyFormat = Literal["text", "json", "yaml", "jsonl"]
+"""Values of `-o`; jsonl is one line for each change of a --watch."""
 
 
 def command(
@@ -87,7 +80,7 @@ def command(
     ] = 5,
     form: Annotated[
         VerifyFormat, typer.Option("--output", "-o", help="How to print the answer.")
-    ] = VerifyFormat.TEXT,
+    ] = "text",
     wide: params.Wide = False,
     fail_on: params.Severity = "block",
     exit_zero: Annotated[
@@ -109,7 +102,7 @@ def command(
     seconds = duration(for_)
     if watch and snapshot is not None:
         raise UsageError("--watch looks at a live group: leave --snapshot out.")
-    if watch and form in (VerifyFormat.JSON, VerifyFormat.YAML):
+    if watch and form in ("json", "yaml"):
         raise UsageError("--watch prints text, or a line for each change: use -o jsonl.")
     word = _word(confirm, reason or (), given=(watch, ignore, step))
     ignoring = params.ignored(ignore or (), () if word else reason or ())
@@ -157,7 +150,7 @@ def command(
         return DONE if exit_zero else standing.exit_code
     # What readers say of their files would be said at each look, and through the live view.
     with (
-        shower(seconds, jsonl=form is VerifyFormat.JSONL, wide=wide) as show,
+        shower(seconds, jsonl=form == "jsonl", wide=wide) as show,
         redirect_stderr(io.StringIO()) as talk,
     ):
         standing = watch_gate(look, judge, show, seconds=seconds, every=every, lost=verifying.lost)
@@ -208,10 +201,10 @@ def _same(plan: Plan, seen: GroupSnapshot) -> None:
 
 
 def _print(standing: Standing, form: VerifyFormat, wide: bool) -> None:
-    if form is VerifyFormat.TEXT:
+    if form == "text":
         output.page(verify_view(standing, wide=wide), wide=wide)
         return
-    if form is VerifyFormat.JSONL:
+    if form == "jsonl":
         output.write(verify_line(standing))
     else:
         output.write(output.envelope("verify", standing, standing.exit_code, form))
