@@ -20,12 +20,14 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from rebal.cli.errors import DONE, FAILED, STOPPED, USAGE, exit_code
 from rebal.cli.lazy import Entry, lazy_group
+from rebal.cli.output import say, unwritten
 from rebal.groups.errors import RebalError
 
 if TYPE_CHECKING:
@@ -99,8 +101,9 @@ def main(args: Sequence[str] | None = None) -> None:
     code = run(args)
     if code == STOPPED:
         # Threads that still wait for a broker must not hold back somebody who pressed Ctrl-C.
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
         os._exit(STOPPED)
     sys.exit(code)
 
@@ -111,38 +114,56 @@ def run(args: Sequence[str] | None = None) -> int:
         result = build().main(args=args, prog_name="rebal", standalone_mode=False)
         code = result if isinstance(result, int) else DONE
     except RebalError as error:
-        _complain(str(error))
+        say(str(error))
         return exit_code(error)
     except _TYPED_WRONG as error:
         return _usage(error)
     except (KeyboardInterrupt, typer.Abort):
         code = STOPPED
+    except SystemExit as error:
+        # typer ends the process on any broken pipe, also on one that is not stdout.
+        return _fault(error.__context__ or error)
     except Exception as error:
-        if os.environ.get("REBAL_DEBUG"):
-            raise
-        _complain(
-            f"this is a fault of rebal, not yours ({type(error).__name__}: {error}). "
-            "Please report it, with what REBAL_DEBUG=1 prints when you run the command again."
-        )
-        return FAILED
+        return _fault(error)
     if code == STOPPED:
-        _complain("stopped.")
+        say("stopped.")
     return code
+
+
+def _fault(error: BaseException) -> int:
+    """Report an error that nobody expected, or a stdout that did not take typer's own text."""
+    if isinstance(error, OSError) and _is_of_echo(error):
+        try:
+            unwritten(error)
+        except RebalError as problem:
+            say(str(problem))
+            return FAILED
+        return DONE
+    if os.environ.get("REBAL_DEBUG"):
+        raise error
+    say(
+        f"this is a fault of rebal, not yours ({type(error).__name__}: {error}). "
+        "Please report it, with what REBAL_DEBUG=1 prints when you run the command again."
+    )
+    return FAILED
+
+
+def _is_of_echo(error: OSError) -> bool:
+    """Return whether `error` was raised by typer's function that prints help and versions."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code is typer.echo.__code__
 
 
 def _usage(error: Any) -> int:
     context = getattr(error, "ctx", None)
     message = error.format_message()
     if type(error).__name__ == "NoArgsIsHelpError":
-        typer.echo(message, err=True)
+        with suppress(OSError):
+            typer.echo(message, err=True)
         return USAGE
     command = context.command_path if context else "rebal"
     stop = "" if message.endswith((".", "?", "!")) else "."
-    _complain(f"{message}{stop} See {command} --help.")
+    say(f"{message}{stop} See {command} --help.")
     return USAGE
-
-
-def _complain(message: str) -> None:
-    from rebal.cli.output import say
-
-    say(message)

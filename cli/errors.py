@@ -33,6 +33,10 @@ class ReadError(RebalError):
     """A group that could not be read; the message is the reader's own."""
 
 
+class OutputError(RebalError):
+    """A stdout that cannot be written: closed, or on a full disk."""
+
+
 class FileError(RebalError):
     """A file that cannot be read or written."""
 

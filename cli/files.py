@@ -18,12 +18,18 @@ ENDING: Final = ".rebal.yaml"
 def write_text(path: Path, text: str) -> None:
     """Write `text` (UTF-8) to `path`, whole or not at all; an existing file is replaced.
 
+    A device or a pipe (`/dev/stdout`, `>(command)`) is written to and never replaced.
+
     Raises:
         FileError: the file cannot be written; what stood there before is untouched.
     """
     target = Path(os.path.realpath(path))
     temporary: str | None = None
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            with path.open("w", encoding="utf-8", newline="\n") as out:
+                out.write(text)
+            return
         handle, temporary = tempfile.mkstemp(prefix=".rebal-", suffix=".tmp", dir=target.parent)
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as out:
             out.write(text)

@@ -11,9 +11,12 @@ import os
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
+from errno import EBADF
 from functools import lru_cache
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+from rebal.cli.errors import OutputError
 
 if TYPE_CHECKING:
     from msgspec import Struct
@@ -58,20 +61,28 @@ def shown(record: _R) -> _R:
 
 
 def say(message: str) -> None:
-    """Print one line on stderr: `rebal: message`."""
+    """Print one line on stderr: `rebal: message`; a stderr that cannot be written gets nothing."""
     try:
         print(f"rebal: {escape(' '.join(message.split()))}", file=sys.stderr, flush=True)
-    except BrokenPipeError:
+    except OSError:
         _abandon(sys.stderr)
 
 
 def write(text: str) -> None:
-    """Write `text` to stdout; a closed pipe (`| head`) is no error."""
+    """Write `text` to stdout; a closed pipe (`| head`) is no error.
+
+    Raises:
+        OutputError: stdout is closed, or its disk is full.
+    """
     stream([text])
 
 
 def stream(pieces: Iterable[str]) -> None:
-    """Write a text in pieces, without holding it as a whole."""
+    """Write a text in pieces, without holding it as a whole.
+
+    Raises:
+        OutputError: as `write` says.
+    """
     encoding = sys.stdout.encoding
     try:
         for text in pieces:
@@ -80,8 +91,26 @@ def stream(pieces: Iterable[str]) -> None:
             except UnicodeEncodeError:
                 sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
-    except BrokenPipeError:
-        _abandon(sys.stdout)
+    except OSError as error:
+        unwritten(error)
+
+
+def unwritten(error: OSError) -> None:
+    """Drop what stdout did not take; a reader that closed the pipe is no error.
+
+    Raises:
+        OutputError: stdout is closed, or its disk is full.
+    """
+    _abandon(sys.stdout)
+    if isinstance(error, BrokenPipeError):
+        return
+    why = "it is closed" if error.errno == EBADF else (error.strerror or str(error)).lower()
+    raise OutputError(f"cannot write to stdout: {why}; what was printed is not complete.") from None
+
+
+def has_reader() -> bool:
+    """Return whether stdout is still read, as far as the last `write` showed."""
+    return sys.stdout not in _ABANDONED
 
 
 def envelope(
@@ -184,6 +213,10 @@ def _visible(char: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+_ABANDONED: Final[list[IO[str]]] = []
+
+
 def _abandon(stream: IO[str]) -> None:
     """Discard what is still to be written, so that the process ends without an error."""
+    _ABANDONED.append(stream)
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -182,6 +182,7 @@ def watch_gate(
     seconds: float,
     every: float,
     lost: Callable[[Standing], None] = lambda _: None,
+    watched: Callable[[], bool] = output.has_reader,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -191,7 +192,8 @@ def watch_gate(
     The first look must succeed: a wrong address is said at once. After it, a look that fails makes
     the watch blind, from the last look that saw something on, which is shown and is never taken for
     an answer; each look connects anew, so brokers may restart and tokens be replaced. `lost` is
-    called once each time the watch becomes blind.
+    called once each time the watch becomes blind. When `watched` says that nobody reads any longer
+    what `show` prints, the watch ends.
 
     Raises:
         RebalError: the first look failed.
@@ -211,7 +213,7 @@ def watch_gate(
         show(standing)
         decided = standing.blind_since is None and standing.exit_code != UNPROVEN
         left = end - clock()
-        if decided or left <= 0:
+        if decided or left <= 0 or not watched():
             return standing
         sleep(min(every, left))
 

@@ -143,3 +143,20 @@ def test_the_one_snapshot_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "b.rebal.yaml").write_text("x")
     with pytest.raises(UsageError, match=r"has 2 \(a\.rebal\.yaml, b\.rebal\.yaml\)"):
         files.the_one_snapshot(tmp_path)
+
+
+def test_a_device_or_a_pipe_is_written_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reads = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        files.write_text(pipe, "text")
+        assert os.read(reads, 10) == b"text"
+    finally:
+        os.close(reads)
+    assert pipe.is_fifo()
+    (tmp_path / "full.yaml").symlink_to("/dev/full")
+    with pytest.raises(FileError, match=r"full\.yaml: no space left on device\."):
+        files.write_text(tmp_path / "full.yaml", "x")
+    assert Path("/dev/full").is_char_device()
+    assert sorted(os.listdir(tmp_path)) == ["full.yaml", "pipe"]

@@ -249,6 +249,21 @@ def test_a_watch_that_ends_blind_or_too_early_is_not_yet(plan: Plan) -> None:
     assert (last.exit_code, len(shown)) == (4, 4)
 
 
+def test_a_watch_ends_when_nobody_reads_it_any_longer(plan: Plan) -> None:
+    clock, shown = Clock(), list[Standing]()
+    last = watch_gate(
+        lambda: HALF,
+        lambda snapshot: verify(plan, [], snapshot),
+        shown.append,
+        seconds=60,
+        every=10,
+        watched=lambda: len(shown) < 2,
+        sleep=clock.sleep,
+        clock=clock,
+    )
+    assert (last.exit_code, len(shown), clock.seconds) == (4, 2, 10)
+
+
 def test_the_first_look_must_succeed(plan: Plan) -> None:
     with pytest.raises(ReadError, match="cannot reach"):
         watched(plan, [ReadError("cannot reach any of kafka:9092.")])
