@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from rebal.cli.errors import UsageError
+from rebal.cli.errors import FailOn, UsageError
 from rebal.cli.forked import mapped
 from rebal.groups.model import GroupSnapshot, Record
 from rebal.inspectors.fleet.manifest import Manifest
@@ -25,6 +25,7 @@ from rebal.planner.plan import Plan, Verdict
 from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_rehearse
 from rebal.planner.rehearsal.costs.cost import Speed
 from rebal.planner.rehearsal.costs.work import estimating
+from rebal.planner.verdict import judged, worst_code
 
 GONE: Final = "gone"
 _HOUR: Final = 3_600_000_000
@@ -123,6 +124,11 @@ class FleetReport(Record, frozen=True, kw_only=True):
         alive = [group for group in self.groups if group.verdict != GONE]
         hurt = [group for group in alive if group.troubles or group.stands_still]
         return tuple(sorted(hurt, key=_suffering))
+
+    def exit_code(self, fail_on: FailOn, exit_zero: bool) -> int:
+        """Return the worst exit code of the groups' plans; deleted groups do not count."""
+        plans = [group.readiness.plan for group in self.groups if group.readiness is not None]
+        return worst_code(judged(one.exit_code, one.findings, fail_on, exit_zero) for one in plans)
 
 
 def make_fleet_report(

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rebal.inspectors.connection.config import ClusterConfig
 
 _SECRET: Final = re.compile("password|secret|jaas|token|key", re.IGNORECASE)
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)\Z")
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
 _BROKERS: Final = ("BOOTSTRAP", "COMMAND_CONFIG", "PROFILE", "X_BOOTSTRAP_SERVERS")
 
 Bootstrap = Annotated[
@@ -229,3 +231,15 @@ def sentences(
         *(f"{rule} is ignored: {reason}" for rule, reason in ignore.items()),
         *([] if expect_members is None else [f"{expect_members} members are expected"]),
     )
+
+
+def duration(text: str) -> float:
+    """Return `30m`, `90s`, `1h` or a plain number in seconds.
+
+    Raises:
+        UsageError: anything else.
+    """
+    match = _DURATION.match(text.strip().lower())
+    if match is None:
+        raise UsageError(f"--for {text}: expected a duration such as 90s, 30m or 2h.")
+    return float(match[1]) * _UNITS[match[2]]

@@ -122,15 +122,14 @@ def snapshot_for(
         raise UsageError("give GROUP (live) or --snapshot FILE, not both.")
     if probe and group is None:
         raise UsageError("--probe asks a live group: give GROUP and -b.")
-    scanned: Sequence[Observation] = ()
     connection = connection or Connection()
     if group is None:
         from rebal.cli.files import read_snapshot
 
         found = read_snapshot(snapshot or default_snapshot())
-        scanned = scan_observations(scan, [found.group.group_id])
     elif scan is not None and takes_scan(connection, probe=probe):
         (found,) = scan_snapshots(scan, [group])
+        scan = None
     else:
         from rebal.inspectors.kafka.read import read_groups
 
@@ -139,8 +138,17 @@ def snapshot_for(
         if not isinstance(answer, GroupSnapshot):
             raise ReadError(answer.message)
         found = answer
-        scanned = scan_observations(scan, [group])
-    return merge(found, (*(files.observations() if files else ()), *scanned))
+    (merged,) = with_evidence([found], files, scan)
+    return merged
+
+
+def with_evidence(
+    found: Sequence[GroupSnapshot], files: EvidenceFiles | None, scan: Path | None
+) -> list[GroupSnapshot]:
+    """Return the groups with the evidence of `files`, and of the scan in the folder `scan`."""
+    observations = files.observations() if files is not None else ()
+    observations += scan_observations(scan, [one.group.group_id for one in found])
+    return [merge(one, observations) for one in found]
 
 
 def read_live(

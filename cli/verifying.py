@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from msgspec.structs import replace
 
 from rebal.cli import output, params
-from rebal.cli.errors import UsageError
+from rebal.cli.errors import FailOn, FileError, UsageError
+from rebal.cli.files import read_text
+from rebal.cli.journal import Journal
+from rebal.cli.render.verification import verify_line, verify_view
 from rebal.groups.errors import AssumptionError, RebalError
 from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Tri
-from rebal.planner.admission.advice import wait
-from rebal.planner.verdict import UNPROVEN
+from rebal.groups.snapshot.documents import format_of
+from rebal.planner.admission.advice import stop, wait
+from rebal.planner.plan import Accepted, Plan, load_plan
+from rebal.planner.verdict import UNPROVEN, judged
 from rebal.planner.verification.journal import JournalEntry, plan_key
 from rebal.planner.verification.verify import (
     ContradictedError,
@@ -27,15 +32,47 @@ from rebal.planner.verification.verify import (
     verify,
 )
 
-if TYPE_CHECKING:
-    from rebal.cli.journal import Journal
-    from rebal.groups.model import GroupSnapshot
-    from rebal.planner.plan import Accepted, Plan
-
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)\Z")
-_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
 _KEEP: Final = timedelta(seconds=30)
 """An unchanged look goes into the journal this often: it proves that lag and owners stood so."""
+
+
+def read_plan(path: Path) -> Plan:
+    """Return the plan in a `.yaml`, `.yml` or `.json` file.
+
+    Raises:
+        FileError: the file cannot be read.
+        DocumentError: it is not a plan; names the field and the line.
+    """
+    return load_plan(read_text(path), format_of(str(path)), str(path))
+
+
+def check_same(plan: Plan, seen: GroupSnapshot) -> None:
+    """Check that the snapshot is of the plan's group and cluster.
+
+    Raises:
+        FileError: it is of another one.
+    """
+    if seen.group.group_id != plan.group_id:
+        raise FileError(
+            f"the plan is of group {plan.group_id}, the snapshot of {seen.group.group_id}: "
+            "give the snapshot of the same group."
+        )
+    planned, here = plan.baseline.cluster.cluster_id, seen.cluster.cluster_id
+    if planned and here and planned != here:
+        raise FileError(
+            f"the plan was made on cluster {planned}, this one is {here}: check -b or "
+            "--command-config."
+        )
+
+
+def print_standing(standing: Standing, form: str, *, wide: bool) -> None:
+    """Print one standing in the format of `-o`."""
+    if form == "text":
+        output.page(verify_view(standing, wide=wide), wide=wide)
+    elif form == "jsonl":
+        output.write(verify_line(standing))
+    else:
+        output.write(output.envelope("verify", standing, standing.exit_code, form))
 
 
 class Verifying:
@@ -43,7 +80,7 @@ class Verifying:
 
     `step` and `expected` replace the plan's, `accepted` and `lists` (texts of --assume) are added
     to what it records. `watching`: only what is new goes into the journal, and gates that held
-    before are not waited for.
+    before are not waited for. `fail_on`: with warning, a warning counts as a danger.
     """
 
     def __init__(
@@ -56,6 +93,7 @@ class Verifying:
         accepted: Accepted,
         lists: Sequence[str],
         watching: bool,
+        fail_on: FailOn,
     ) -> None:
         self._plan = plan
         self._book = book
@@ -64,6 +102,7 @@ class Verifying:
         self._accepted = accepted
         self._lists = tuple(lists)
         self._watching = watching
+        self._fail_on = fail_on
         self._given = params.sentences(accepted.families, accepted.ignore, expected)
         self._assumed: dict[str, AssignorList] | None = None
         # A gate that held before this watch began is not what it waits for.
@@ -82,7 +121,7 @@ class Verifying:
         last = self._book.entries[-1] if self._book.entries else None
         if not self._watching or last is None or _news(last, entry):
             self._book.append(entry)
-        return standing
+        return self._strict(standing)
 
     def confirm(self, seen: GroupSnapshot, step: int, reason: str) -> Standing:
         """Return the standing after the operator confirmed `step`.
@@ -99,7 +138,7 @@ class Verifying:
         except ContradictedError as error:
             output.say(str(error))
             self._book.append(self._entry(now, seen))
-            return asked
+            return self._strict(asked)
         worded = replace(self._entry(asked, seen), confirmed=word)
         standing = verify(
             self._plan,
@@ -110,7 +149,7 @@ class Verifying:
             accepted=self._accepted,
         )
         self._book.append(replace(self._entry(standing, seen), confirmed=word))
-        return standing
+        return self._strict(standing)
 
     def lost(self, standing: Standing) -> None:
         """Journal the look that failed; `standing` is blind."""
@@ -123,6 +162,14 @@ class Verifying:
                 blind=standing.blind_why,
             )
         )
+
+    def _strict(self, standing: Standing) -> Standing:
+        """Return the standing; a warning that --fail-on counts is a danger."""
+        code = judged(standing.exit_code, standing.findings, self._fail_on, exit_zero=False)
+        if code == standing.exit_code:
+            return standing
+        advice = stop("a warning stands, and --fail-on counts it")
+        return replace(standing, exit_code=code, advice=advice, next=advice.text, finished=False)
 
     def _entry(self, standing: Standing, seen: GroupSnapshot) -> JournalEntry:
         before = self._book.entries
@@ -236,15 +283,3 @@ def _blind(standing: Standing, why: str, at: datetime) -> Standing:
         blind_why=why,
         exit_code=UNPROVEN,
     )
-
-
-def duration(text: str) -> float:
-    """Return `30m`, `90s`, `1h` or a plain number in seconds.
-
-    Raises:
-        UsageError: anything else.
-    """
-    match = _DURATION.match(text.strip().lower())
-    if match is None:
-        raise UsageError(f"--for {text}: expected a duration such as 90s, 30m or 2h.")
-    return float(match[1]) * _UNITS[match[2]]

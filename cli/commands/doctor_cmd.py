@@ -8,9 +8,7 @@ import typer
 
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, FAILED
-from rebal.cli.render.doctor import doctor_view
 from rebal.cli.render.documents import Document, document_of
-from rebal.cli.render.text import command_line
 from rebal.groups.model import Tri
 
 if TYPE_CHECKING:
@@ -55,6 +53,8 @@ def command(
     Every source is tried, or judged by your own rights; only describe requests are sent to a
     group. Exits with 0 when a client can log in, else with 1.
     """
+    from rebal.cli.render.doctor import doctor_view
+    from rebal.cli.render.text import command_line
     from rebal.inspectors.kafka.doctor import examine
 
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)

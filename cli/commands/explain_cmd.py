@@ -10,7 +10,6 @@ from rebal.cli import output, params
 from rebal.cli.errors import DONE, UsageError
 from rebal.cli.render.documents import Document, document_of
 from rebal.planner.plan import Severity
-from rebal.planner.rules import rules
 
 
 class RuleDocument(Document, frozen=True, kw_only=True):
@@ -34,6 +33,8 @@ def command(
 
     Without RULE it lists all of them.
     """
+    from rebal.planner.rules import rules
+
     known = rules()
     if rule is not None and rule.upper() not in known:
         raise UsageError(f"there is no rule {rule}; rebal explain lists them all.")

@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from rebal.cli import output, params
-from rebal.cli.errors import FailOn, UsageError
-from rebal.cli.files import write_text
-from rebal.cli.fleet import make_fleet_report
-from rebal.cli.render.fleet.document import fleet_document
-from rebal.cli.render.fleet.markdown import fleet_markdown
-from rebal.cli.render.fleet.screen import fleet_view
-from rebal.planner.verdict import judged, worst_code
+from rebal.cli.errors import UsageError
 
 if TYPE_CHECKING:
     from rebal.cli.fleet import FleetReport
@@ -81,8 +75,12 @@ def command(
     chosen = form or _by_ending(out)
     if sys.stderr.isatty():
         output.say(f"reading {folder} …")
+    from rebal.cli.files import write_text
+    from rebal.cli.fleet import make_fleet_report
+    from rebal.cli.render.fleet.screen import fleet_view
+
     report = make_fleet_report(folder, match=match, group=group, to=to, rehearse_all=rehearse_all)
-    code = _code(report, fail_on, exit_zero)
+    code = report.exit_code(fail_on, exit_zero)
     now = datetime.now(UTC)
     if chosen == "text" and out is None:
         output.page(fleet_view(report, now=now, one=group, wide=wide), wide=wide)
@@ -99,20 +97,22 @@ def command(
 def _text(
     report: FleetReport, form: FleetFormat, code: int, now: datetime, group: str | None
 ) -> str:
+    # Each format loads its own renderer.
     if form == "text":
+        from rebal.cli.render.fleet.screen import fleet_view
+
         return output.render(fleet_view(report, now=now, one=group, wide=True), width=4000)
     if form == "markdown":
+        from rebal.cli.render.fleet.markdown import fleet_markdown
+
         return fleet_markdown(report, code, now)
     if form == "html":
         from rebal.cli.render.fleet.page import fleet_html
 
         return fleet_html(report, now)
+    from rebal.cli.render.fleet.document import fleet_document
+
     return output.envelope("fleet", fleet_document(report, whole=group is not None), code, form)
-
-
-def _code(report: FleetReport, fail_on: FailOn, exit_zero: bool) -> int:
-    plans = [group.readiness.plan for group in report.groups if group.readiness is not None]
-    return worst_code(judged(plan.exit_code, plan.findings, fail_on, exit_zero) for plan in plans)
 
 
 def _by_ending(out: Path | None) -> FleetFormat:

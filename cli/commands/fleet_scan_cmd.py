@@ -12,8 +12,6 @@ import typer
 
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, UsageError
-from rebal.cli.render.fleet.document import summary_document
-from rebal.cli.render.fleet.summary import summary_lines
 from rebal.inspectors.errors import SettingError
 
 if TYPE_CHECKING:
@@ -91,6 +89,8 @@ def command(
             from rebal.inspectors.fleet.sources.kafka_options import token_address
 
             tokens = token_address(config)
+    from rebal.cli.render.fleet.document import summary_document
+    from rebal.cli.render.fleet.summary import summary_lines
     from rebal.inspectors.fleet.job import ScanOrder, run_scan
     from rebal.inspectors.fleet.session import SparkSettings
 

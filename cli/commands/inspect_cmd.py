@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rebal.cli import output, params, sources
+from rebal.cli import output, params
 from rebal.cli.errors import FAILED, UsageError
 from rebal.cli.output import FindingsFormat
-from rebal.groups.evidence.merge import merge
-from rebal.groups.model import GroupSnapshot
 
 if TYPE_CHECKING:
     from rebal.cli.report import Report
+    from rebal.groups.model import GroupSnapshot
     from rebal.inspectors.kafka.read import GroupFailure
 
 
@@ -70,9 +69,11 @@ def command(
         raise UsageError("--redact is for saving: add --save or --save-to FILE.")
     if assignors and not probe:
         raise UsageError("--assignor says what to probe for: add --probe.")
+    from rebal.cli import sources
+
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     failures: Sequence[GroupFailure] = ()
-    offline = False
+    scanned = False
     if snapshot is not None:
         if groups or match or all_groups:
             raise UsageError("give groups to read live or --snapshot FILE, not both.")
@@ -81,7 +82,7 @@ def command(
         raise UsageError("which group? Name one, or --all, or --match REGEX, or --snapshot FILE.")
     elif evidence is not None and sources.takes_scan(connection, probe=probe):
         seen = sources.scan_snapshots(evidence, groups or (), match=match, all_groups=all_groups)
-        offline = True
+        scanned = True
     else:
         seen, failures = sources.read_live(
             connection.config(),
@@ -93,10 +94,7 @@ def command(
             meanwhile=("rebal.cli.report", "rebal.cli.render.inspection.screen"),
         )
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
-    observations = files.observations()
-    if not offline:
-        observations += sources.scan_observations(evidence, [one.group.group_id for one in seen])
-    seen = [merge(one, observations) for one in seen]
+    seen = sources.with_evidence(seen, files, None if scanned else evidence)
     if save or save_to:
         _save(seen, save_to, redact)
     from rebal.cli.report import make_report

@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
-from msgspec.structs import replace
 
-from rebal.cli import output, params, sources
-from rebal.cli.errors import DONE, UsageError
-from rebal.cli.output import Format
-from rebal.cli.render.simulation.document import simulate_text
-from rebal.cli.render.simulation.screen import compare_view, simulate_view
-from rebal.cli.render.simulation.workers import workers_view
-from rebal.cli.render.text import command_line, when
+from rebal.cli import params
+from rebal.cli.errors import UsageError
 from rebal.groups.assignors import NAMES, Assignor
-from rebal.groups.custom import Guarded
-from rebal.groups.errors import CustomAssignorError
-from rebal.groups.model import GroupType, Tri
-from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
-from rebal.planner.rehearsal.whatif.run import MOST_ROUNDS
-from rebal.planner.rehearsal.whatif.simulation import simulate
-from rebal.planner.rehearsal.whatif.workers import simulate_workers
-from rebal.planner.verdict import exit_code
-
-if TYPE_CHECKING:
-    from rebal.groups.assignors import Assignor
-    from rebal.groups.model import GroupSnapshot
-    from rebal.planner.rehearsal.whatif.simulation import Simulation
-    from rebal.planner.rehearsal.whatif.workers import WorkersSimulation
 
 UNTIL_STABLE: Final = "until-stable"
 SERVER_SIDE: Final = ("uniform", "consumer:range")
@@ -112,16 +90,22 @@ def command(
     most = _rounds(rounds)
     # What follows from the words alone is said before anything is read.
     asked = _pairs(add_partitions, "--add-partitions"), _pairs(add_topic, "--add-topic")
+    from rebal.cli import simulating, sources
+    from rebal.planner.rehearsal.whatif.changes import Changes
+
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     found = sources.snapshot_for(group, snapshot, connection)
-    where = str(snapshot) if snapshot else "live" if group else "saved"
+    show = simulating.Show(
+        form=form,
+        wide=wide,
+        where=str(snapshot) if snapshot else "live" if group else "saved",
+        options=(*([group] if group else ()), *connection.typed(snapshot)),
+    )
     if set(names) & set(OF_WORKERS):
-        following = [*([group] if group else []), *connection.typed(snapshot)]
         more = (add_member, topics, remove_member, add_partitions, add_topic, rack, most)
         if any(more):
             raise UsageError("of what may happen, Connect workers know --restart-member alone.")
-        made = _of_workers(found, names, restart_member or ())
-        return _print_workers(made, where, following, form=form, wide=wide)
+        return simulating.simulate_restarts(found, names, restart_member or (), show)
     changes = Changes(
         add_members=add_member or 0,
         add_member_topics=tuple(t for text in topics or () for t in text.split(",") if t),
@@ -131,27 +115,15 @@ def command(
         add_topics=asked[1],
         racks=_racks(rack or ()),
     )
-    try:
-        simulations = [
-            simulate(
-                found,
-                name,
-                changes,
-                custom=custom,
-                most_rounds=most or MOST_ROUNDS,
-                rebalance_timeout=rebalance_timeout,
-            )
-            for name in names
-        ]
-    except WhatIfError as error:
-        raise UsageError(str(error)) from None
-    code = exit_code(*(_succeeds(one, most) for one in simulations))
-    if form == "text":
-        given = connection.typed(snapshot)
-        _print(found, simulations, where, [group, *given] if group else given, wide)
-    else:
-        output.stream(simulate_text(found, simulations, changes, code, form))
-    return code
+    return simulating.simulate_assignors(
+        found,
+        names,
+        changes,
+        show,
+        custom=custom,
+        most_rounds=most,
+        rebalance_timeout=rebalance_timeout,
+    )
 
 
 def _check_names(names: Sequence[str]) -> dict[str, Assignor]:
@@ -167,33 +139,14 @@ def _check_names(names: Sequence[str]) -> dict[str, Assignor]:
     own = {*NAMES, *SERVER_SIDE, *OF_WORKERS, "consumer:uniform"}
     if own.issuperset(names):
         return {}
+    from rebal.cli.custom import custom_assignors, custom_names
+
     found = custom_assignors([name for name in names if name not in own])
     for name in names:
         if name not in own and name not in found:
             known = (*NAMES, *SERVER_SIDE, *custom_names())
             raise UsageError(f"--assignor {name[:100]}: there are {', '.join(known)}.")
     return found
-
-
-def _of_workers(
-    found: GroupSnapshot, protocols: Sequence[str], restarted: Sequence[str]
-) -> WorkersSimulation:
-    """Return the effect of restarts on Connect workers, for each value of connect.protocol."""
-    try:
-        return simulate_workers(found, protocols, restarted)
-    except WhatIfError as error:
-        raise UsageError(str(error)) from None
-
-
-def _print_workers(
-    made: WorkersSimulation, where: str, following: Sequence[str], *, form: Format, wide: bool
-) -> int:
-    if form != "text":
-        output.write(output.envelope("simulate-workers", made, DONE, form))
-        return DONE
-    command = output.escape(command_line(["rebal", "plan-upgrade", *following]))
-    output.page(workers_view(output.shown(made), output.escape(where), command), wide=wide)
-    return DONE
 
 
 def _rounds(text: str) -> int | None:
@@ -224,110 +177,3 @@ def _racks(texts: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--rack {text[:60]}: write MEMBER=RACK, or RACK for added members.")
         made[member or "new"] = rack
     return made
-
-
-def _succeeds(simulation: Simulation, most: int | None) -> Tri:
-    # Whoever asks for a few rounds does not ask whether the group becomes stable.
-    ended = simulation.stable or most is not None
-    failed = simulation.failure is not None or simulation.violations
-    return Tri.YES if ended and not failed else Tri.NO
-
-
-def _print(
-    found: GroupSnapshot, made: Sequence[Simulation], where: str, given: list[str], wide: bool
-) -> None:
-    source = output.escape(where)
-    if where != "live":
-        source += f", captured {when(found.captured_at, datetime.now(UTC))}"
-    words = _next(found, made)
-    following = output.escape(command_line(["rebal", *words, *given]))
-    shown = [output.shown(_in_short(one)) for one in made]
-    if len(shown) == 1:
-        one = _with_lists(shown[0], made[0]) if wide else shown[0]
-        output.page(simulate_view(one, source, following, wide=wide), wide=wide)
-    else:
-        output.page(compare_view(shown, source, following), wide=wide)
-
-
-def _in_short(simulation: Simulation) -> Simulation:
-    """Return the simulation without its partition lists, which may hold a million entries."""
-    return replace(
-        simulation,
-        members=tuple(replace(shift, now={}, then={}) for shift in simulation.members),
-        rounds=tuple(replace(made, members=()) for made in simulation.rounds),
-    )
-
-
-def _with_lists(short: Simulation, whole: Simulation) -> Simulation:
-    """Return `short` with the lists of `whole`; each line is escaped when it is printed."""
-    members = zip(short.members, whole.members, strict=True)
-    rounds = zip(short.rounds, whole.rounds, strict=True)
-    return replace(
-        short,
-        members=tuple(replace(to, now=of.now, then=of.then) for to, of in members),
-        rounds=tuple(replace(to, members=of.members) for to, of in rounds),
-    )
-
-
-def _next(found: GroupSnapshot, made: Sequence[Simulation]) -> list[str]:
-    if len(made) > 1:
-        return ["simulate", "--assignor", made[-1].assignor]
-    if found.group.type is GroupType.CONSUMER:
-        other = "range" if made[0].assignor == "uniform" else "uniform"
-        return ["simulate", "--assignor", other]
-    if made[0].server_side:
-        return ["plan-upgrade", "--to", "consumer"]
-    if made[0].assignor == "cooperative-sticky":
-        return ["plan-upgrade"]
-    return ["simulate", "--assignor", "cooperative-sticky"]
-
-
-GROUP: Final = "rebal.assignors"
-
-
-def custom_names() -> tuple[str, ...]:
-    """Return the sorted names of installed assignors, without importing them."""
-    return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
-
-
-def custom_assignors(wanted: Sequence[str]) -> dict[str, Assignor]:
-    """Return the installed assignors named in `wanted`.
-
-    Raises:
-        CustomAssignorError: one cannot be imported or is no assignor, two packages bring the same
-            name, or one takes a name of Kafka's own.
-    """
-    made: dict[str, Assignor] = {}
-    for name in dict.fromkeys(wanted):
-        points = sorted(entry_points(group=GROUP, name=name), key=lambda point: point.value)
-        if not points:
-            continue
-        where = [_where(point) for point in points]
-        if name in NAMES or name == "uniform" or ":" in name:
-            raise CustomAssignorError(
-                f"{where[0]}: {name} is Kafka's own name; give the assignor another one."
-            )
-        if len({point.value for point in points}) > 1:
-            raise CustomAssignorError(
-                f"{name} is brought by {' and by '.join(where)}: uninstall one of them."
-            )
-        made[name] = _loaded(points[0], where[0])
-    return made
-
-
-def _loaded(point: EntryPoint, where: str) -> Assignor:
-    try:
-        found = point.load()
-        if not hasattr(found, "supported_protocols") or isinstance(found, type):
-            found = found()
-    except Exception as error:
-        said = " ".join(str(error).split()).rstrip(".")
-        raise CustomAssignorError(
-            f"{where} cannot be loaded ({type(error).__name__}: {said})."
-        ) from error
-    return Guarded(found, where)
-
-
-def _where(point: EntryPoint) -> str:
-    package = point.dist.name if point.dist is not None else "an installed package"
-    return f"assignor {point.name} of {package} ({point.value})"

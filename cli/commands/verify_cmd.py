@@ -7,24 +7,15 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from msgspec.structs import replace
 
-from rebal.cli import output, params, sources
-from rebal.cli.errors import DONE, FailOn, FileError, UsageError
-from rebal.cli.files import read_text
-from rebal.cli.journal import Journal, journal_path
-from rebal.cli.render.verification import shower, verify_line, verify_view
-from rebal.cli.verifying import Verifying, duration, watch_gate
-from rebal.groups.evidence.merge import merge
-from rebal.groups.model import GroupSnapshot
-from rebal.groups.snapshot.documents import format_of
-from rebal.planner.admission.advice import stop
-from rebal.planner.plan import Accepted, Plan, load_plan
-from rebal.planner.verdict import judged
-from rebal.planner.verification.verify import Standing
+from rebal.cli import output, params
+from rebal.cli.errors import DONE, UsageError
+
+if TYPE_CHECKING:
+    from rebal.groups.model import GroupSnapshot
 
 VerifyFormat = Literal["text", "json", "yaml", "jsonl"]
 """Values of `-o`; jsonl is one line for each change of a --watch."""
@@ -99,7 +90,7 @@ def command(
     changed. Each look, and what you accept or confirm, is added to the plan's journal, so that a
     later look knows it.
     """
-    seconds = duration(for_)
+    seconds = params.duration(for_)
     if watch and snapshot is not None:
         raise UsageError("--watch looks at a live group: leave --snapshot out.")
     if watch and form in ("json", "yaml"):
@@ -107,7 +98,15 @@ def command(
     word = _word(confirm, reason or (), given=(watch, ignore, step))
     ignoring = params.ignored(ignore or (), () if word else reason or ())
     families = params.families_of(assume_family or ())
-    made = _read_plan(plan)
+    # The planner is loaded when the words of the command are in order.
+    from rebal.cli import sources
+    from rebal.cli.journal import Journal, journal_path
+    from rebal.cli.render.verification import shower
+    from rebal.cli.verifying import Verifying, check_same, print_standing, read_plan, watch_gate
+    from rebal.groups.evidence.merge import merge
+    from rebal.planner.plan import Accepted
+
+    made = read_plan(plan)
     for name, number in (("--step", step), ("--confirm", confirm)):
         if number is not None and number not in {each.id for each in made.steps}:
             raise UsageError(f"{name} {number}: the plan has {len(made.steps)} steps.")
@@ -127,7 +126,7 @@ def command(
     def look() -> GroupSnapshot:
         group = made.group_id if snapshot is None else None
         seen = sources.snapshot_for(group, snapshot, connection, probe=probe)
-        _same(made, seen)
+        check_same(made, seen)
         return merge(seen, (*files.observations(), *scan))
 
     verifying = Verifying(
@@ -138,34 +137,23 @@ def command(
         accepted=Accepted(families=families, ignore=ignoring),
         lists=assume or (),
         watching=watch,
+        fail_on=fail_on,
     )
-
-    def judge(seen: GroupSnapshot) -> Standing:
-        return _strict(verifying.judge(seen), fail_on)
-
     if not watch:
-        asked = verifying.confirm(look(), *word) if word else verifying.judge(look())
-        standing = _strict(asked, fail_on)
-        _print(standing, form, wide)
+        standing = verifying.confirm(look(), *word) if word else verifying.judge(look())
+        print_standing(standing, form, wide=wide)
         return DONE if exit_zero else standing.exit_code
     # What readers say of their files would be said at each look, and through the live view.
     with (
         shower(seconds, jsonl=form == "jsonl", wide=wide) as show,
         redirect_stderr(io.StringIO()) as talk,
     ):
-        standing = watch_gate(look, judge, show, seconds=seconds, every=every, lost=verifying.lost)
+        standing = watch_gate(
+            look, verifying.judge, show, seconds=seconds, every=every, lost=verifying.lost
+        )
     for line in dict.fromkeys(talk.getvalue().splitlines()):
         print(line, file=sys.stderr)
     return DONE if exit_zero else standing.exit_code
-
-
-def _strict(standing: Standing, fail_on: FailOn) -> Standing:
-    """Return the standing; with `--fail-on warning` a warning counts as a danger."""
-    code = judged(standing.exit_code, standing.findings, fail_on, exit_zero=False)
-    if code == standing.exit_code:
-        return standing
-    advice = stop("a warning stands, and --fail-on counts it")
-    return replace(standing, exit_code=code, advice=advice, next=advice.text, finished=False)
 
 
 def _word(
@@ -179,32 +167,3 @@ def _word(
     if len(reasons) != 1 or not reasons[0].strip():
         raise UsageError('--confirm STEP and --reason "…" go together: say what you looked at.')
     return step, reasons[0].strip()
-
-
-def _read_plan(path: Path) -> Plan:
-    return load_plan(read_text(path), format_of(str(path)), str(path))
-
-
-def _same(plan: Plan, seen: GroupSnapshot) -> None:
-    """Raise an error unless the snapshot is of the plan's group and cluster."""
-    if seen.group.group_id != plan.group_id:
-        raise FileError(
-            f"the plan is of group {plan.group_id}, the snapshot of {seen.group.group_id}: "
-            "give the snapshot of the same group."
-        )
-    planned, here = plan.baseline.cluster.cluster_id, seen.cluster.cluster_id
-    if planned and here and planned != here:
-        raise FileError(
-            f"the plan was made on cluster {planned}, this one is {here}: check -b or "
-            "--command-config."
-        )
-
-
-def _print(standing: Standing, form: VerifyFormat, wide: bool) -> None:
-    if form == "text":
-        output.page(verify_view(standing, wide=wide), wide=wide)
-        return
-    if form == "jsonl":
-        output.write(verify_line(standing))
-    else:
-        output.write(output.envelope("verify", standing, standing.exit_code, form))

@@ -49,6 +49,23 @@ def test_every_command_has_help_and_knows_its_options(
     assert said.err == ""
 
 
+@pytest.mark.parametrize(
+    "args",
+    [[entry.name] for entry in app.COMMANDS if entry.module]
+    + [["fleet", entry.name] for entry in app.COMMANDS[-2].under],
+    ids=" ".join,
+)
+def test_the_help_of_a_command_loads_neither_its_work_nor_a_renderer(args: list[str]) -> None:
+    code = (
+        f"import sys\nfrom rebal.cli.app import run\nassert run([*{args}, '--help']) == 0\n"
+        "print(*sorted(sys.modules), sep='\\n', file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.split())
+    assert not loaded & {"rich.console", "rebal.planner.paths", "rebal.planner.rules"}
+    assert not loaded & {"rebal.groups.evidence.merge", "rebal.inspectors.kafka.read", "pyspark"}
+
+
 def test_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> None:
     from importlib.metadata import version
 

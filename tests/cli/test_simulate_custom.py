@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from rebal.cli import custom
 from rebal.cli.app import run
-from rebal.cli.commands import simulate_cmd
 from rebal.groups.assignors import Spec, SpecMember, assign
 from rebal.groups.custom import Guarded, Rule, violations
 from rebal.groups.errors import CustomAssignorError
@@ -139,7 +139,7 @@ def plug(monkeypatch: pytest.MonkeyPatch, *points: Point) -> None:
         assert group == "rebal.assignors"
         return [point for point in points if name in (None, point.name)]
 
-    monkeypatch.setattr(simulate_cmd, "entry_points", found)
+    monkeypatch.setattr(custom, "entry_points", found)
 
 
 class Greedy:
@@ -200,7 +200,7 @@ def test_kafkas_own_names_are_kafkas_own(saved: str, capsys, monkeypatch) -> Non
     plug(monkeypatch, Point("range", Broken))
     assert run(["simulate", "--assignor", "range", "--snapshot", saved]) == 0
     with pytest.raises(CustomAssignorError, match="range is Kafka's own name"):
-        simulate_cmd.custom_assignors(["range"])
+        custom.custom_assignors(["range"])
 
 
 def test_protocols_are_kafkas() -> None:

@@ -14,8 +14,9 @@ from rebal.cli import app
 from rebal.cli.errors import FileError, ReadError, UsageError
 from rebal.cli.files import append_line
 from rebal.cli.output import render
+from rebal.cli.params import duration
 from rebal.cli.render.verification import changes, verify_view
-from rebal.cli.verifying import duration, watch_gate
+from rebal.cli.verifying import watch_gate
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.paths import make_plan

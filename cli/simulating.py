@@ -1,0 +1,148 @@
+"""Simulations as the options of `rebal simulate` ask for them, and their output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from rebal.cli import output
+from rebal.cli.errors import DONE, UsageError
+from rebal.cli.output import Format
+from rebal.cli.render.simulation.document import simulate_text
+from rebal.cli.render.simulation.screen import compare_view, simulate_view
+from rebal.cli.render.simulation.workers import workers_view
+from rebal.cli.render.text import command_line, when
+from rebal.groups.assignors import Assignor
+from rebal.groups.model import GroupSnapshot, GroupType, Record, Tri
+from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
+from rebal.planner.rehearsal.whatif.run import MOST_ROUNDS
+from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
+from rebal.planner.rehearsal.whatif.workers import simulate_workers
+from rebal.planner.verdict import exit_code
+
+
+class Show(Record, frozen=True, kw_only=True):
+    """How to print a simulation: `where` the group was read, `options` of the next command."""
+
+    form: Format
+    wide: bool
+    where: str
+    options: tuple[str, ...]
+
+    def command(self, *words: str) -> str:
+        """Return the next command: these words of it, then the options."""
+        return output.escape(command_line(["rebal", *words, *self.options]))
+
+
+def simulate_restarts(
+    found: GroupSnapshot, protocols: Sequence[str], restarted: Sequence[str], show: Show
+) -> int:
+    """Print what restarts of Connect workers cost, for each value of connect.protocol.
+
+    Raises:
+        UsageError: they are no workers, or a worker to restart is not in the group.
+    """
+    try:
+        made = simulate_workers(found, protocols, restarted)
+    except WhatIfError as error:
+        raise UsageError(str(error)) from None
+    if show.form == "text":
+        view = workers_view(
+            output.shown(made), output.escape(show.where), show.command("plan-upgrade")
+        )
+        output.page(view, wide=show.wide)
+    else:
+        output.write(output.envelope("simulate-workers", made, DONE, show.form))
+    return DONE
+
+
+def simulate_assignors(
+    found: GroupSnapshot,
+    names: Sequence[str],
+    changes: Changes,
+    show: Show,
+    *,
+    custom: Mapping[str, Assignor],
+    most_rounds: int | None,
+    rebalance_timeout: float,
+) -> int:
+    """Print what each assignor does with the group, and return the exit code of the worst.
+
+    Raises:
+        UsageError: a change does not fit the group.
+    """
+    try:
+        simulations = [
+            simulate(
+                found,
+                name,
+                changes,
+                custom=custom,
+                most_rounds=most_rounds or MOST_ROUNDS,
+                rebalance_timeout=rebalance_timeout,
+            )
+            for name in names
+        ]
+    except WhatIfError as error:
+        raise UsageError(str(error)) from None
+    code = exit_code(*(_succeeds(one, most_rounds) for one in simulations))
+    if show.form == "text":
+        _print(found, simulations, show)
+    else:
+        output.stream(simulate_text(found, simulations, changes, code, show.form))
+    return code
+
+
+def _succeeds(simulation: Simulation, most: int | None) -> Tri:
+    # Whoever asks for a few rounds does not ask whether the group becomes stable.
+    ended = simulation.stable or most is not None
+    failed = simulation.failure is not None or simulation.violations
+    return Tri.YES if ended and not failed else Tri.NO
+
+
+def _print(found: GroupSnapshot, made: Sequence[Simulation], show: Show) -> None:
+    source = output.escape(show.where)
+    if show.where != "live":
+        source += f", captured {when(found.captured_at, datetime.now(UTC))}"
+    following = show.command(*_next(found, made))
+    shown = [output.shown(_in_short(one)) for one in made]
+    if len(shown) == 1:
+        one = _with_lists(shown[0], made[0]) if show.wide else shown[0]
+        output.page(simulate_view(one, source, following, wide=show.wide), wide=show.wide)
+    else:
+        output.page(compare_view(shown, source, following), wide=show.wide)
+
+
+def _in_short(simulation: Simulation) -> Simulation:
+    """Return the simulation without its partition lists, which may hold a million entries."""
+    return replace(
+        simulation,
+        members=tuple(replace(shift, now={}, then={}) for shift in simulation.members),
+        rounds=tuple(replace(made, members=()) for made in simulation.rounds),
+    )
+
+
+def _with_lists(short: Simulation, whole: Simulation) -> Simulation:
+    """Return `short` with the lists of `whole`; each line is escaped when it is printed."""
+    members = zip(short.members, whole.members, strict=True)
+    rounds = zip(short.rounds, whole.rounds, strict=True)
+    return replace(
+        short,
+        members=tuple(replace(to, now=of.now, then=of.then) for to, of in members),
+        rounds=tuple(replace(to, members=of.members) for to, of in rounds),
+    )
+
+
+def _next(found: GroupSnapshot, made: Sequence[Simulation]) -> list[str]:
+    if len(made) > 1:
+        return ["simulate", "--assignor", made[-1].assignor]
+    if found.group.type is GroupType.CONSUMER:
+        other = "range" if made[0].assignor == "uniform" else "uniform"
+        return ["simulate", "--assignor", other]
+    if made[0].server_side:
+        return ["plan-upgrade", "--to", "consumer"]
+    if made[0].assignor == "cooperative-sticky":
+        return ["plan-upgrade"]
+    return ["simulate", "--assignor", "cooperative-sticky"]
