@@ -205,7 +205,7 @@ def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
         supported=tuple(supported),
         unsupported=tuple(unsupported),
         doubtful=tuple(name for name in doubtful if name not in unsupported),
-        source=", ".join(sources) or "nothing was read that tells",
+        source=", ".join(sources) or "no evidence was read",
     )
 
 
@@ -219,7 +219,7 @@ def _obstacle(snapshot: GroupSnapshot) -> str | None:
     if not snapshot.members or group.state in (GroupState.EMPTY, GroupState.DEAD):
         return "the group has no members now: nothing runs"
     if group.type is not GroupType.CONSUMER and group.state is not GroupState.STABLE:
-        return f"the group is {group.state}: until it is Stable nothing is decided"
+        return f"the group is {group.state}: no protocol is decided until it is Stable"
     return None
 
 
@@ -239,9 +239,12 @@ def _by_list(
     voted = votes.pop() if len(votes) == 1 else None
     shown = f"its list is [{', '.join(known.list)}]"
     if client is not None and not client.follows_vote:
-        value, why = fixed, f"{shown}, and the client runs the highest protocol all of it supports"
+        value, why = (
+            fixed,
+            f"{shown}, and the client runs the highest protocol that all its assignors support",
+        )
     elif client is not None:
-        chosen = elected or "any of it, as none of it runs another protocol"
+        chosen = elected or "any of them, which all run one protocol"
         value, why = voted, f"{shown}, and the client follows the vote for {chosen}"
     else:
         value = fixed if fixed is voted or len(set(known.list)) == 1 else None

@@ -66,8 +66,8 @@ def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
         return Goal(kind=EAGER, target=target, only_target=aside or mixed or kip848, back=kip848)
     raise NotPlannedError(
         f"--to {target}: expected cooperative, eager, consumer, or one of range, roundrobin, "
-        "sticky, cooperative-sticky; or an assignor of your own, once one member that runs is seen "
-        "to have it in its list, before the present one (--request-log, --client-log)."
+        "sticky, cooperative-sticky. A custom assignor can be named once evidence (--request-log, "
+        "--client-log) shows a running member that lists it before the elected assignor."
     )
 
 

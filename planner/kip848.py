@@ -77,7 +77,7 @@ def policy(context: Context, *, up: bool) -> Answer:
     if said is None:
         return Answer(
             allows=Tri.CANNOT_TELL,
-            why=f"the brokers' {POLICY} was not read: it must be {wanted} or bidirectional",
+            why=f"the brokers' {POLICY} was not read, and must be {wanted} or bidirectional",
         )
     why = f"the brokers' {POLICY} is {said}"
     if said.strip().lower() in (wanted, "bidirectional"):
@@ -87,7 +87,9 @@ def policy(context: Context, *, up: bool) -> Answer:
         if up
         else "classic members are admitted, but the group stays a KIP-848 group"
     )
-    return Answer(allows=Tri.NO, why=f"{why}, so {meaning}: it must be {wanted} or bidirectional")
+    return Answer(
+        allows=Tri.NO, why=f"{why}, so {meaning}: set the policy to {wanted} or bidirectional"
+    )
 
 
 def fits(context: Context, *, up: bool) -> Answer:
@@ -101,7 +103,7 @@ def fits(context: Context, *, up: bool) -> Answer:
     if limit is None:
         return Answer(
             allows=Tri.CANNOT_TELL,
-            why=f"the member limit of such a group (the brokers' {key}) was not read",
+            why=f"the brokers' {key}, which limits the members after the change, was not read",
         )
     if not count and limit < _NO_LIMIT:
         return Answer(
@@ -116,7 +118,7 @@ def fits(context: Context, *, up: bool) -> Answer:
             f"brokers' {key} is {limit}",
         )
     if limit == _NO_LIMIT:
-        return Answer(allows=Tri.YES, why=f"the brokers set no limit to members ({key})")
+        return Answer(allows=Tri.YES, why=f"the brokers do not limit the number of members ({key})")
     return Answer(allows=Tri.YES, why=f"{_members(count)}, and the brokers' {key} is {limit}")
 
 
@@ -132,7 +134,10 @@ def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
         # `fits` cannot tell, and one such answer is enough.
         return Answer(allows=Tri.YES, why=f"whether there is room to come back depends on {_SIZE}")
     if count != limit or not ahead:
-        return Answer(allows=Tri.YES, why=f"there is room in the brokers' {_SIZE}")
+        return Answer(
+            allows=Tri.YES,
+            why=f"a restarted member can rejoin: the group is not at the limit ({_SIZE})",
+        )
     full = f"{_members(count)} is all that the brokers' {_SIZE} allows"
     surging = [f for f in ahead if f.member.declared and _surges(f.member.declared.max_surge)]
     if surging:

@@ -143,8 +143,8 @@ def cut_over_of(
     answer = admitted(context.memory, _stop_and_start(context, stopped, assignors))
     static = [facts for facts in stopped if facts.member.instance_id is not None]
     everybody = len(stopped) == len(context.members)
-    gone = "see the group Empty" if everybody else "see the group Stable without what was stopped"
-    after = [f"{gone} before the first one starts"]
+    without = "Empty" if everybody else "Stable without the stopped members"
+    after = [f"check that the group is {without}"]
     if static:
         after.append(
             f"{context.named(static)} "

@@ -151,7 +151,7 @@ def back_from_target(target: str, keep: str | None) -> str:
 
 def back_over_stop(change: str) -> str:
     """Return the rollback of a step in which the whole group stops."""
-    return f"stop every member, see the group Empty, start all with {change}"
+    return f"stop every member, check that the group is Empty, start all with {change}"
 
 
 def back_one_by_one(change: str) -> str:

@@ -246,11 +246,11 @@ def confirm(now: Standing, asked: Standing, step: int, reason: str) -> Confirmat
     if not standing.by_hand:
         holds = standing.gate is Tri.YES
         raise NothingToConfirmError(
-            f"--confirm {step}: nothing of this step is left to the operator; "
+            f"--confirm {step}: this step needs no confirmation: "
             + (
                 "its gate holds."
                 if holds
-                else f"evidence can show what keeps it: {standing.why[0]}."
+                else f"evidence can still settle what is open ({standing.why[0]})."
             )
         )
     others = [why for why in standing.why if why != standing.by_hand_why]

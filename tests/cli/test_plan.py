@@ -101,7 +101,7 @@ def test_times_of_a_saved_group_are_not_those_of_its_capture(
     assert plan(save(group())) == 0
     said = capsys.readouterr().out
     assert "just now" not in said
-    assert re.search(r"from what was seen (2026-11-20|Nov 20) 09:15Z\n", said)
+    assert re.search(r"based on the snapshot of (2026-11-20|Nov 20) 09:15Z\n", said)
     assert re.search(r"\(request log (2026-11-20|Nov 20) 09:12Z\)", said)
 
 

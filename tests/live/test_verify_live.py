@@ -195,7 +195,7 @@ def test_java_and_librdkafka_in_one_group_step_by_step(empty: Rollout) -> None:
         # librdkafka cannot hold both: the first step is not its own, and its gate holds.
         assert (told["step"], told["exit_code"]) == (1, 0)
         assert [one["name"] for one in told["members"] if not one["concerned"]] == ["rd-0"]
-        assert told["next"].startswith("begin step 2: stop rd-0, see the group Stable")
+        assert told["next"].startswith("begin step 2: stop rd-0, check that the group is Stable")
 
         empty.stop("rd-0")
         empty.settle()

@@ -129,7 +129,10 @@ def test_unread_settings_are_no_limits_of_their_own() -> None:
     snapshot = shown([java("a")])
     bare = msgspec.structs.replace(snapshot.cluster, settings={})
     made = make_plan(msgspec.structs.replace(snapshot, cluster=bare), "consumer")
-    assert "group.consumer.max.size) was not read" in made.steps[0].precondition
+    assert (
+        "group.consumer.max.size, which limits the members after the change, was not read"
+        in made.steps[0].precondition
+    )
     assert {f.rule: f.result for f in made.findings}["RB402"] is Tri.CANNOT_TELL
 
 
@@ -227,7 +230,7 @@ def test_back_to_classic() -> None:
     assert "\ngroup.protocol=classic\npartition.assignment.strategy=org.apache" in text
     shut = plan(members, {"group.consumer.migration.policy": "upgrade"}, to="range", **more)
     assert (shut.path, shut.exit_code) == ("kip848_back_offline", 3)
-    assert "must be downgrade or bidirectional" in shut.steps[0].why[0]
+    assert "set the policy to downgrade or bidirectional" in shut.steps[0].why[0]
     assert "the group stays a KIP-848 group" in shut.steps[0].why[0]
     brokers = {"group.consumer.session.timeout.ms": "30000"}
     said = (

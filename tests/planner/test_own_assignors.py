@@ -122,7 +122,7 @@ def test_the_way_to_an_own_assignor_begins_with_one_member_that_runs_it() -> Non
 
 
 def test_a_name_that_no_list_holds_is_no_target() -> None:
-    with pytest.raises(NotPlannedError, match="once one member that runs is seen"):
+    with pytest.raises(NotPlannedError, match="shows a running member that lists it"):
         plan(group(OWN, OWN), "zome")
 
 

@@ -66,7 +66,7 @@ def test_who_takes_no_part_in_a_step_keeps_no_gate(mixed: Plan) -> None:
     both = tell(look(2, [java(0, 2, BOTH), java(1, 2, BOTH), rd(1, None)]))
     assert (both.step, both.gate, both.exit_code) == (1, Tri.YES, 0)
     assert both.steps[0].left_out == ("rd-0.1-0f0f",)
-    assert both.next.startswith("begin step 2: stop rd-0, see the group Stable")
+    assert both.next.startswith("begin step 2: stop rd-0, check that the group is Stable")
 
 
 def test_the_members_that_stop_begin_their_step_when_they_stop(mixed: Plan) -> None:
@@ -118,7 +118,7 @@ def test_a_cut_over_says_to_stop_all_and_holds_when_all_are_back() -> None:
     before = tell(look(1, [rd(1, RANGE), {**rd(1, RANGE), "id": "rd-1.1", "client": "rd-1"}]))
     assert (before.exit_code, before.findings) == (4, ())
     assert before.next.startswith(
-        "stop rd-0, rd-1 together, see the group Empty before the first one"
+        "stop rd-0, rd-1 together, check that the group is Empty, then start them"
     )
     empty = tell(look(2, [], state="Empty", elected=None))
     assert (empty.exit_code, empty.why[0][:6]) == (4, "2 of 2")
@@ -297,5 +297,5 @@ def test_nobody_is_confirmed_while_somebody_is_missing(hand: Plan) -> None:
 
 def test_what_evidence_can_show_is_not_confirmed() -> None:
     plan = make_plan(look(0, bare(1, 1)), expect_members=2)
-    with pytest.raises(NothingToConfirmError, match="can show what keeps it: not known: j-0, j-1"):
+    with pytest.raises(NothingToConfirmError, match=r"settle what is open \(not known: j-0, j-1\)"):
         confirmed(plan, Story(plan), look(1, bare(2, 2)), 1)

@@ -38,7 +38,7 @@ def _lines(plan: Plan, texts: dict[int, tuple[Setting, ...]]) -> Iterator[str]:
     yield f"**{plan.verdict.value}** (exit code {plan.exit_code}): {plain(plan.summary)}"
     yield ""
     yield (
-        f"Made from what was seen at {plan.made_at:%Y-%m-%d %H:%M:%SZ}: "
+        f"Based on the snapshot of {plan.made_at:%Y-%m-%d %H:%M:%SZ}: "
         f"{count(len(plan.baseline.members), 'member')}"
         + (f" of {plan.expected_members} expected." if plan.expected_members else ".")
     )

@@ -74,7 +74,7 @@ def plan_view(
     ]
     captured = when(plan.baseline.captured_at, now)
     if captured != "just now":
-        view.append(Text(f"from what was seen {captured}", style="dim"))
+        view.append(Text(f"based on the snapshot of {captured}", style="dim"))
     for step in plan.steps:
         view += [Text(""), _title(plan, step)]
         if not is_over(plan, step):
@@ -262,7 +262,7 @@ def _open(plan: Plan) -> Iterator[Row]:
         gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)
         yield Text("now:", style="bold"), plan.advice.text
         yield from (("", Text(line, style="dim")) for line in beside(plan.advice))
-        yield "", "then look again, and go on until its gate holds:"
+        yield "", "then check it with the next command, and repeat until the gate holds:"
         yield label, Command(gate)
         return
     if plan.advice.text:

@@ -36,7 +36,7 @@ def grace_period(context: Context) -> Iterator[Finding]:
     if dynamic:
         yield found(
             "does each process get enough time to finish its batch, commit and leave the group "
-            "before it is killed? If not, partitions stop for a session timeout at every restart "
-            f"({in_words([of_family(facts.member, facts.family) for facts in dynamic])}).",
+            "before it is killed? If not, partitions stop at every restart until the session "
+            f"ends: {in_words([of_family(facts.member, facts.family) for facts in dynamic])}.",
             members=dynamic,
         )

@@ -31,8 +31,8 @@ def members_too_many(context: Context) -> Iterator[Finding]:
     extra = len(context.members) - (context.expected or len(context.members))
     if extra > 0:
         yield found(
-            f"{extra} more {'member is' if extra == 1 else 'members are'} in the group than "
-            f"expected ({context.expected}): the plan may leave out another service.",
+            f"the plan may leave out another service: the group has {len(context.members)} "
+            f"members, {extra} more than expected.",
             members=context.members,
             fix="Find out who runs these members before any restart.",
         )

@@ -38,6 +38,6 @@ def contradiction(context: Context) -> Iterator[Finding]:
             result=Tri.CANNOT_TELL,
             members=named,
             evidence=item.evidence,
-            fix="Collect the evidence again, or leave out the file of another group or time.",
+            fix="Collect the evidence again, or leave out a file of another group or another time.",
             before_step=narrowing_step(context),
         )

@@ -101,8 +101,8 @@ def _elsewhere(facts: Facts, runs: str, declared: tuple[str, ...]) -> Finding:
     return found(
         f"no restart will give {facts.name} the list of its file: {facts.name} was started at "
         f"{known.since:%b %d %H:%MZ} with {runs}, and {file.evidence.detail}, which is older, says "
-        f"[{', '.join(declared)}]. Code or the environment wins over the file, or it was started "
-        "with another one.",
+        f"[{', '.join(declared)}]. Code or the environment overrides the file, or {facts.name} "
+        "reads another file.",
         members=(facts,),
         evidence=(*known.evidence, file.evidence),
         fix=f"Find where {facts.name}'s list is really set (a Spring ConsumerFactory, "

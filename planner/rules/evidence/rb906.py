@@ -42,8 +42,8 @@ def unknown_family(context: Context) -> Iterator[Finding]:
         one = len(unknown) == 1
         yield found(
             f"{context.named(unknown)} may not start with the list of the first bounce: "
-            f"{'its' if one else 'their'} client library is unknown, and it decides which lists "
-            f"{'it accepts' if one else 'they accept'}.",
+            f"{'its' if one else 'their'} client library, which decides whether the list is "
+            "accepted, is unknown.",
             result=Tri.CANNOT_TELL,
             members=unknown,
             fix="Add --request-log across a restart or --client-log, or ask the developers and use "
@@ -53,9 +53,9 @@ def unknown_family(context: Context) -> Iterator[Finding]:
     if by_id:
         families = ", ".join(sorted({str(facts.family) for facts in by_id}))
         yield found(
-            f"{context.named(by_id)} may not start with the list of the first bounce: only the "
-            f"client id points to {families}, and the bytes do not exclude a client that does not "
-            "accept eager and cooperative assignors together.",
+            f"{context.named(by_id)} may not start with the list of the first bounce: the client "
+            f"may be {families}, as its client id suggests, or one that does not accept eager and "
+            "cooperative assignors together.",
             result=Tri.CANNOT_TELL,
             members=by_id,
             fix="Add --request-log across a restart or --client-log, or state the client: "

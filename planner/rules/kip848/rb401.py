@@ -46,7 +46,8 @@ def brokers_do_not_move(context: Context) -> Iterator[Finding]:
         answer = brokers(context)
         fix = (
             "Upgrade the brokers to 4.0 or later, then kafka-features.sh --bootstrap-server "
-            "HOST:PORT upgrade --feature group.version=1 (describe shows what it is now)."
+            "HOST:PORT upgrade --feature group.version=1 (kafka-features.sh describe shows the "
+            "current level)."
         )
         if answer.allows is Tri.CANNOT_TELL and not context.asked:
             fix = read_brokers(context)
@@ -54,7 +55,8 @@ def brokers_do_not_move(context: Context) -> Iterator[Finding]:
     converted = up and context.group.type is GroupType.CONSUMER
     if context.members and not converted:
         answer = policy(context, up=up)
-        fix = f"Set {POLICY} on every broker; or use the offline path: an Empty group may change."
+        fix = f"Set {POLICY} on every broker; or use the offline path: an Empty group may change "
+        "whatever the policy is."
         if answer.allows is Tri.CANNOT_TELL:
             fix = read_brokers(context)
         yield from unless_allowed(answer, fix)

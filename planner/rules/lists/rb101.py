@@ -38,9 +38,9 @@ def nothing_common(context: Context) -> Iterator[Finding]:
             f"{start.facts.name} {'will' if yes else 'may'} be rejected at its next start: it is "
             f"configured with [{', '.join(start.list)}], and "
             + (
-                "no assignor of that is in every other member's list."
+                "none of these assignors is in every other member's list."
                 if yes
-                else "it is unknown whether every other member supports one of these."
+                else "it is unknown whether one of these assignors is in every other member's list."
             ),
             result=start.rejected,
             members=(start.facts,),

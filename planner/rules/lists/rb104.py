@@ -77,7 +77,7 @@ def _next_starts(context: Context) -> Iterator[Finding]:
             f"{context.named(proven)} will not start again: the configured list has eager and "
             f"cooperative assignors, which {_families(proven)} does not accept together.",
             members=proven,
-            fix="Configure only assignors of the kind that the group runs.",
+            fix="Configure either eager or cooperative assignors, whichever the group runs now.",
         )
     guessed = [facts for facts in declared if not facts.family_proven]
     if guessed:

@@ -58,12 +58,12 @@ def custom_assignor(context: Context) -> Iterator[Finding]:
             f"a client with [{', '.join(ends)}] may not start: both must support EAGER, or both "
             f"COOPERATIVE, and {_unknown(context, ends)}.",
             result=Tri.CANNOT_TELL,
-            fix='If both do: --ignore RB112 --reason "both support EAGER". '
+            fix='If both support EAGER: --ignore RB112 --reason "both support EAGER". '
             + restart_fix(
                 context,
                 (*context.lacking, *context.unsure)[:1],
                 tuple(ends),
-                change="Or test it on one member.",
+                change="Or test that list on one member first.",
             ),
         )
 

@@ -48,7 +48,7 @@ def unreadable_bytes(context: Context) -> Iterator[Finding]:
             cannot = "cannot read" if result is Tri.YES else "may be unable to read"
             stops = "stops or assigns" if result is Tri.YES else "may stop or assign"
             yield found(
-                f"when {context.named(others)} leads the group, the leader {stops} nothing: it "
+                f"when {context.named(others)} leads the group, it {stops} nothing, because it "
                 f"{cannot} the subscription of {context.named(short)}. Each restart may change the "
                 "leader.",
                 result=result,

@@ -47,8 +47,8 @@ def departed_members(context: Context) -> Iterator[Finding]:
     more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
     here, one = len(context.members), len(gone) == 1
     yield found(
-        f"{said}{more}: include {'it' if one else 'them'}? Use --expect-members "
-        f"{here + len(gone)} if {'it belongs' if one else 'they belong'} to the service, "
+        f"{said}{more}: {'does it' if one else 'do they'} belong to the service? Add "
+        f"--expect-members {here + len(gone)} if {'it does' if one else 'they do'}, "
         f"--expect-members {here} if not.",
         result=Tri.YES,
         evidence=[each.evidence for each in newest[:_NAMED]],

@@ -45,8 +45,8 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
         values = sorted({str(_declared(facts)) for facts in declared})
         yield found(
             f"{context.named(declared)} will run with upgrade.from={', '.join(values)}, as the "
-            "configuration says: values up to 2.3 keep an instance EAGER, later ones keep old "
-            "formats.",
+            "configuration says: values up to 2.3 keep an instance EAGER, later ones make "
+            "it write old formats.",
             members=declared,
             evidence=[f.member.declared.evidence for f in declared if f.member.declared],
             fix=restart_fix(context, declared, change=change),
@@ -77,8 +77,8 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
     unknown = running(context, RebalanceProtocol.CANNOT_TELL)
     if unknown and len(unknown) == len(context.members) and not declared:
         yield found(
-            "all instances may still run EAGER because of upgrade.from: none has kept partitions "
-            "across a rebalance, or there were none to keep.",
+            "all instances may still run EAGER because of upgrade.from: none was seen to keep "
+            "partitions across a rebalance.",
             result=Tri.CANNOT_TELL,
             members=unknown,
             fix=restart_fix(

@@ -41,8 +41,8 @@ def cooperative_beside_old(context: Context) -> Iterator[Finding]:
     if not old or not new:
         return
     change = (
-        f"Set upgrade.from to the version of {context.named(old)} on each instance of "
-        f"{COOPERATIVE_SINCE} to 3.9."
+        f"On each instance from {COOPERATIVE_SINCE} to 3.9, set upgrade.from to the version of "
+        f"{context.named(old)}."
     )
     kept = running(context, RebalanceProtocol.COOPERATIVE, new)
     if kept:

@@ -38,8 +38,8 @@ def run_twice(context: Context) -> Iterator[Finding]:
     if context.group.assignor in INCREMENTAL:
         if len(context.members) > 1:
             yield found(
-                "workers run tasks twice if they are restarted one by one with eager: those not "
-                "yet restarted do not stop what the first eager rebalance assigns to others.",
+                "tasks run on two workers if the workers are restarted one by one with eager: "
+                "those not restarted yet do not stop the tasks that others are assigned.",
                 members=context.members,
                 before_step=1,
                 fix=cut_over_fix(context, context.members, change="connect.protocol=eager"),
@@ -52,9 +52,8 @@ def run_twice(context: Context) -> Iterator[Finding]:
     }
     if more[Tri.YES]:
         yield found(
-            f"{context.named(more[Tri.YES])} may run tasks that other workers run too: such a "
-            "worker offers more than eager, and does not stop everything when the group becomes "
-            "eager.",
+            f"{context.named(more[Tri.YES])} may run tasks that other workers run too: a worker "
+            "that offers more than eager does not stop all its tasks when the group becomes eager.",
             members=more[Tri.YES],
             before_step=1,
             fix=restart_fix(context, more[Tri.YES], change=change),
