@@ -84,7 +84,7 @@ def _root(
 ) -> None:
     """Change a Kafka consumer group's rebalance protocol without stopping it.
 
-    rebal reads what a group really runs, plans each step and names the proof that must hold before
+    rebal reads what a group really runs, plans each step and names the check that must pass before
     the next one. It only reads: it never changes a group, a topic or a setting.
     """
 

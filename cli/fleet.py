@@ -156,7 +156,10 @@ def make_fleet_report(
         if pattern is None or pattern.fullmatch(name)
     }
     if group is not None and not history:
-        raise UsageError(f"{folder}: the scan saw no group {group}: rebal fleet report {folder}.")
+        raise UsageError(
+            f"{folder}: the scan saw no group {group}. For those it saw: "
+            f"rebal fleet report {folder}."
+        )
     if match is not None and not history:
         raise UsageError(f"{folder}: no group of the scan matches {match} as a whole name.")
     scanned = ScannedGroups(tables, group)

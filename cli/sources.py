@@ -243,8 +243,8 @@ def scan_snapshots(
     unseen = [name for name in groups if name not in found]
     if unseen:
         raise UsageError(
-            f"--evidence {folder}: the scan saw no group {unseen[0]}; which it saw: "
-            f"rebal fleet report {folder}. To read it live, name a broker: -b HOST:PORT."
+            f"--evidence {folder}: the scan saw no group {unseen[0]}. For those it "
+            f"saw: rebal fleet report {folder}. To read it live, name a broker: -b HOST:PORT."
         )
     pattern = whole_name(match)
     chosen = [

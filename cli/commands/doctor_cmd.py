@@ -50,7 +50,7 @@ def command(
 ) -> int:
     """Show the evidence you can get here, what is missing, and the ACL that would grant it.
 
-    Every source is tried, or judged by your own rights; only describe requests are sent to a
+    Each source is tried, or judged by the ACLs you have; only describe requests are sent to a
     group. Exits with 0 when a client can log in, else with 1.
     """
     from rebal.cli.render.doctor import doctor_view

@@ -103,7 +103,7 @@ def command(
         _check_many(group, snapshot, out, assume, form)
         if evidence is not None and sources.takes_scan(connection, probe=probe):
             raise UsageError(
-                "--all and --match ask brokers: name one with -b; all groups as the scan saw them: "
+                "--all and --match read live groups: name a broker with -b. For the scan's groups: "
                 f"rebal fleet report {evidence}."
             )
         found, failures = sources.read_live(

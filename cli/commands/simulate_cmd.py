@@ -39,7 +39,7 @@ def command(
     ] = None,
     topics: Annotated[
         list[str] | None,
-        typer.Option(metavar="TOPIC,…", help="What added members subscribe to (as the others)."),
+        typer.Option(metavar="TOPIC,…", help="Topics of added members (default: as the others)."),
     ] = None,
     remove_member: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="This member leaves; repeat for more.")
@@ -104,7 +104,7 @@ def command(
     if set(names) & set(OF_WORKERS):
         more = (add_member, topics, remove_member, add_partitions, add_topic, rack, most)
         if any(more):
-            raise UsageError("of what may happen, Connect workers know --restart-member alone.")
+            raise UsageError("of the what-ifs, only --restart-member applies to Connect workers.")
         return simulating.simulate_restarts(found, names, restart_member or (), show)
     changes = Changes(
         add_members=add_member or 0,

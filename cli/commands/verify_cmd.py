@@ -49,7 +49,9 @@ def command(
     confirm: Annotated[
         int | None,
         typer.Option(
-            metavar="STEP", min=1, help="I have looked at what no evidence shows of this step."
+            metavar="STEP",
+            min=1,
+            help="Confirm what no evidence shows in this step: you have checked it.",
         ),
     ] = None,
     reason: Annotated[
@@ -58,7 +60,9 @@ def command(
     ] = None,
     journal: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="What was seen before (default: PLAN.journal.jsonl)."),
+        typer.Option(
+            metavar="PATH", help="The record of earlier looks (default: PLAN.journal.jsonl)."
+        ),
     ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Look until the gate holds or a danger shows.")

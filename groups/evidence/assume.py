@@ -50,7 +50,7 @@ def apply_assumptions(
     ):
         raise AssumptionError(
             f"--assume {said[0]}: only members of classic consumer groups have assignor lists, and "
-            f"{group.group_id} is none: leave --assume out."
+            f"{group.group_id} is not such a group: leave --assume out."
         )
     lists: dict[str, tuple[str, tuple[str, ...]]] = {}
     sentences: list[str] = []
@@ -173,7 +173,7 @@ def _hold_against_evidence(
             continue
         text = lists[item.member_id][0] if item.member_id in lists else said[0]
         raise AssumptionError(
-            f"--assume {text}: it cannot be so: {item.what}; leave it out or correct it."
+            f"--assume {text}: evidence contradicts it: {item.what}; leave it out or correct it."
         )
 
 

@@ -178,7 +178,7 @@ def _loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _
     if form == "yaml" and _ending(text) != "\n...":
         raise DocumentError(
             f"{name}: cut off after line {len(text.splitlines())}: the line `...` that ends a "
-            "document is missing; copy the file again, whole (or add the line to one of your own)."
+            "document is missing; copy the whole file again, or add the line to your own file."
         )
     try:
         return msgspec.convert(body, kind, dec_hook=partial(_dec_hook, TopicReader()))

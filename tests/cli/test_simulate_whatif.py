@@ -52,7 +52,7 @@ def test_a_what_if_says_what_happens_round_by_round(saved, capsys) -> None:
     assert "orders gets 3 more partitions, then checkout-2 stops, then checkout-2 is back" in out
     for line in (
         "round 1      orders gets 3 more partitions · revoked 0 · assigned 3 · still owned 12",
-        "round 2      checkout-2 stops · 5 partitions without its owner · revoked 0 · assigned 5",
+        "round 2      checkout-2 stops · 5 partitions without an owner · revoked 0 · assigned 5",
         "round 3      checkout-2 is back · revoked 5 · assigned 0 · still owned 10",
         "round 5      new-1 joins · revoked 3 · assigned 0 · still owned 12",
     ):
@@ -137,7 +137,7 @@ def test_a_kip848_group_is_for_its_broker(saved, capsys) -> None:
     assert run([*words, "uniform", "--remove-member", "checkout-1"]) == 0
     out = capsys.readouterr().out
     assert "uniform of the broker (KIP-848); checkout-1 leaves" in out
-    assert "KIP-848      4 partitions stop; each member changes by itself" in out
+    assert "KIP-848      4 partitions stop; each member moves by itself" in out
     assert "next:        rebal simulate --assignor range --snapshot" in out
     assert run([*words, "sticky"]) == 1
     assert "by uniform or range, and asks no client-side assignor" in capsys.readouterr().err

@@ -58,7 +58,7 @@ def test_each_worker_restarts_where_none_is_named(tmp_path: Path, capsys: Said) 
     ("words", "says"),
     [
         (["--assignor", "sessioned", "--restart-member", "x"], "no worker x: name one of w0, w1"),
-        (["--assignor", "sessioned", "--add-member", "1"], "--restart-member alone"),
+        (["--assignor", "sessioned", "--add-member", "1"], "only --restart-member applies"),
         (["--assignor", "sessioned", "--assignor", "range"], "does not go together"),
     ],
 )

@@ -173,7 +173,7 @@ def test_a_word_never_stands_against_what_a_log_shows(streams: Path, capsys: Sai
         (["--confirm", "1", "--reason", "a", "--watch"], "stands alone"),
         (["--confirm", "7", "--reason", "a"], "has 2 steps"),
         (["--confirm", "1", "--reason", "a"], "is kept in a journal"),
-        (["--confirm", "1", "--reason", "a", *BOOK], "what keeps it: not known: app-0"),
+        (["--confirm", "1", "--reason", "a", *BOOK], "settle what is open (not known: app-0"),
         (["--confirm", "2", "--reason", "a", *BOOK], "is in step 1"),
         (["--ignore", "RB901"], "go together"),
         (["--ignore", "RB000", "--reason", "a"], "no such rule"),

@@ -277,7 +277,7 @@ def test_a_pkcs12_keystore_is_for_one_client_only(tmp_path: Path) -> None:
     store.write_bytes(b"x")
     config = made("security.protocol=SSL", f"ssl.keystore.location={store}")
     assert to_confluent(config)["ssl.keystore.location"] == str(store)
-    with pytest.raises(SettingError, match=r"PKCS12 is read by librdkafka only.*openssl pkcs12"):
+    with pytest.raises(SettingError, match=r"PKCS12: only librdkafka reads it.*openssl pkcs12"):
         to_kafka_python(config)
 
 

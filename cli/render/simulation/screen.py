@@ -105,17 +105,17 @@ def _cost(simulation: Simulation) -> Iterator[tuple[str | Text, str]]:
         yield (
             "KIP-848",
             f"{count(simulation.stops, 'partition')} {_stop(simulation.stops)}; each member "
-            "changes by itself, the others read on",
+            "moves by itself, and the others keep consuming",
         )
     else:
         eager = simulation.eager_rebalances
         yield (
             "EAGER",
             f"{count(simulation.eager_stops, 'partition')} {_stop(simulation.eager_stops)} in "
-            f"{count(eager, 'rebalance')}: everything, each time",
+            f"{count(eager, 'rebalance')}: all partitions, each time",
         )
         if simulation.cooperative_stops is None:
-            yield "COOPERATIVE", f"{simulation.assignor} cannot"
+            yield "COOPERATIVE", f"{simulation.assignor} does not support it"
         else:
             stops = simulation.cooperative_stops
             yield (
@@ -126,7 +126,7 @@ def _cost(simulation: Simulation) -> Iterator[tuple[str | Text, str]]:
     if len(simulation.rounds) > 1:
         for made in simulation.rounds:
             parts = [made.why] if made.why else []
-            parts += [f"{count(made.gone, 'partition')} without its owner"] if made.gone else []
+            parts += [f"{count(made.gone, 'partition')} without an owner"] if made.gone else []
             parts.append(f"revoked {made.revoked:,}")
             parts.append(f"assigned {made.assigned:,}")
             parts.append(f"still owned {made.still_owned:,}")
@@ -134,7 +134,7 @@ def _cost(simulation: Simulation) -> Iterator[tuple[str | Text, str]]:
     topics = apart(simulation, then=True)
     yield (
         "topics",
-        f"a topic's subscribers are at most {topics:,} apart in it"
+        f"the subscribers of one topic differ by at most {count(topics, 'partition')} of it"
         + (f" (was {apart(simulation, then=False):,})"),
     )
     yield from _warnings(simulation)
@@ -394,16 +394,17 @@ def _compared(one: Simulation) -> list[str | Text]:
 
 
 def _legend(simulations: Sequence[Simulation], next_command: str) -> Iterator[tuple[Text, str]]:
-    yield Text("EACH"), "fewest–most partitions of one member; TOPIC: most apart in one topic"
+    yield Text("EACH"), "fewest–most partitions of a member; TOPIC: largest difference in one topic"
     yield (
         Text("STOPS"),
-        "partitions that stop, each time counted: COOPERATIVE where the assignor can",
+        "partitions that stop, counted at each rebalance; COOPERATIVE if supported",
     )
     if any(one.server_side for one in simulations):
         names = [one.assignor for one in simulations if one.server_side]
         yield (
             Text("KIP-848"),
-            f"{listing(names)}: the broker's; members change one by one, none waits for another",
+            f"{listing(names)}: the broker's assignors; members move one by one, without waiting "
+            "for another",
         )
     for one in simulations:
         if one.failure is not None:
