@@ -16,8 +16,8 @@ _MOST: Final = 4
 def mapped(work: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
     """Return `work` of each item, in their order; its results must be picklable.
 
-    Children inherit what was read so far, and only their results travel. A share that a child
-    could not do is done here again, so an error is raised as if nobody had forked.
+    Child processes inherit the data read so far and send back only results. If a child fails, this
+    process computes its share again, so errors are raised as without a fork.
     """
     count = _processors()
     children = [_fork(work, items[number::count]) for number in range(1, count)]

@@ -123,7 +123,7 @@ def envelope(
     """Return `rebal.<kind>/1` as JSON or YAML: the schema first, `exit_code` last.
 
     `body` may be a record and hold records; keys keep their order, and each None is written. `hook`
-    turns types that are not plain into such as are, instead of the model's own.
+    converts types that are not plain data; without it the model's own hook does.
     """
     import msgspec
 

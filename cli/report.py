@@ -20,8 +20,8 @@ from rebal.planner.verdict import code_as_it_runs
 class Report(Record, frozen=True, kw_only=True):
     """A group and what follows from its evidence; `member_runs` is by member id.
 
-    `why` is the reason for `runs`, and `of_each` says that it is each member's own reason;
-    `evidence` is what `runs` follows from.
+    `runs` is the rebalance protocol, `why` the reason for that answer and `evidence` its evidence.
+    `of_each` is True if `why` is the same for each member taken alone.
     """
 
     snapshot: GroupSnapshot

@@ -76,7 +76,8 @@ def print_standing(standing: Standing, form: str, *, wide: bool) -> None:
 
 
 class Verifying:
-    """`judge` holds a look against the plan and adds it to the journal; `confirm` a word too.
+    """The verification of one plan: `judge` and `confirm` add each look and each confirmation to
+    the journal.
 
     `step` and `expected` replace the plan's, `accepted` and `lists` (texts of --assume) are added
     to what it records. `watching`: only what is new goes into the journal, and gates that held
@@ -127,7 +128,7 @@ class Verifying:
         """Return the standing after the operator confirmed `step`.
 
         Raises:
-            UsageError: nothing of this step is left to the operator.
+            UsageError: the step needs no confirmation.
         """
         seen = self._with_lists(seen)
         now, asked = self._verify(seen, None), self._verify(seen, step)
@@ -236,11 +237,11 @@ def watch_gate(
 ) -> Standing:
     """Return the last standing: of the look that decided, or of the last one within `seconds`.
 
-    The first look must succeed: a wrong address is said at once. After it, a look that fails makes
-    the watch blind, from the last look that saw something on, which is shown and is never taken for
-    an answer; each look connects anew, so brokers may restart and tokens be replaced. `lost` is
-    called once each time the watch becomes blind. When `watched` says that nobody reads any longer
-    what `show` prints, the watch ends.
+    If the first look fails, its error is raised, so that a wrong address is reported at once. A
+    later look that fails makes the watch blind: the last successful look stays on screen with its
+    time, and never decides. Each look opens new connections, so brokers may restart and tokens may
+    be replaced. `lost` is called once each time the watch becomes blind. The
+    watch ends when `watched` says that nobody reads what `show` prints any longer.
 
     Raises:
         RebalError: the first look failed.

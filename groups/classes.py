@@ -17,7 +17,7 @@ _JAVA: Final = (None, "java", "streams")
 
 
 def borrowed_names(snapshot: GroupSnapshot) -> frozenset[str]:
-    """Return the names of Kafka's assignors that in a member's own log stand for another class."""
+    """Return the names of Kafka's assignors behind which a member's log shows a custom class."""
     return frozenset(
         name
         for member in snapshot.members
@@ -28,7 +28,9 @@ def borrowed_names(snapshot: GroupSnapshot) -> frozenset[str]:
 
 
 def class_of(member: Member, name: str) -> str | None:
-    """Return the class behind `name` as the member's own log shows it, where one is not Kafka's."""
+    """Return the class behind `name`; None unless the member's own log shows a custom class in its
+    list.
+    """
     known = member.assignors
     return dict(zip(known.list, known.classes, strict=False)).get(name)
 
@@ -37,8 +39,8 @@ def not_by_name(member: Member, name: str, borrowed: frozenset[str]) -> bool:
     """Return whether a class that is not Kafka's own stands, or may stand, behind this name.
 
     It stands there where the member's own log shows the class. It may where another member's does
-    (`borrowed`) and this one's log was not read. False for a name that no client brings: nothing is
-    known of such a one by its name.
+    (`borrowed`) and this one's log was not read. False for a name that no client brings, because
+    such a name says nothing about its protocols.
     """
     if name not in borrowed:
         return False

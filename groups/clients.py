@@ -175,7 +175,7 @@ def worker_list(connect_protocol: str) -> tuple[str, ...] | None:
 def assignor_of(class_or_name: str) -> str | None:
     """Return the name on the wire of a name, a class name, or a name in a client's code.
 
-    None for what is not known: a class name of somebody's own does not tell its assignor's name.
+    None if it is not known: the name of a custom class does not show its assignor's name.
     """
     text = class_or_name.strip().strip("'\"").removeprefix("class ").strip().removesuffix("()")
     return _spellings().get(text) or _spellings().get(text.lower())

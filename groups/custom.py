@@ -84,7 +84,7 @@ def violations(spec: Spec, result: Assignment, *, cooperative: bool) -> tuple[Vi
 
 
 class Guarded:
-    """Somebody's assignor behind its contract: plain types out, and no exception but rebal's.
+    """A custom assignor under control: its results are checked, and it raises only rebal's errors.
 
     `where` says where it comes from, for messages.
     """
@@ -120,7 +120,7 @@ class Guarded:
 
         Raises:
             CustomAssignorError: it raised something, or returned something else.
-            LeaderWouldFail: as it says itself.
+            LeaderWouldFail: the assignor itself raised it.
         """
         made = self._call("assign", spec)
         if not isinstance(made, Mapping):
@@ -136,7 +136,9 @@ class Guarded:
     def on_assignment(
         self, member: SpecMember, assigned: Owned, user_data: bytes | None, generation: int
     ) -> SpecMember:
-        """Return the member after it received `assigned`; by default it owns just that."""
+        """Return the member after it received `assigned`: by default, `assigned` is all that it
+        owns.
+        """
         if not hasattr(self._inner, "on_assignment"):
             return SpecMember(
                 member_id=member.member_id,

@@ -176,11 +176,11 @@ class DeclaredAssignors(Record, frozen=True, kw_only=True):
 
 
 class RanProtocol(Record, frozen=True, kw_only=True):
-    """The rebalance protocol that a Streams member showed itself: its list does not tell.
+    """The rebalance protocol that a Streams member itself showed, since its assignor list does not.
 
-    It printed it when it was built, or kept (COOPERATIVE) or gave up (EAGER) what it owned when it
-    rejoined; it is fixed when the member is built. `upgrade_from` is the setting that it printed
-    then (empty: printed as not set; None: not seen).
+    The member printed it when it was built, or showed it when it rejoined: it had kept its
+    partitions (COOPERATIVE) or revoked them (EAGER). It never changes while the member runs.
+    `upgrade_from` is the setting that it printed then (empty: printed as not set; None: not seen).
     """
 
     value: RebalanceProtocol
@@ -189,7 +189,7 @@ class RanProtocol(Record, frozen=True, kw_only=True):
 
 
 class Software(Record, frozen=True, kw_only=True):
-    """Client software (KIP-511 names, e.g. `apache-kafka-java`), or what the bytes allow.
+    """Client software: its KIP-511 name (`apache-kafka-java`), or as much as its bytes show.
 
     `version` is exact; `version_range` is text such as `>= 3.4` where only bounds are known.
     `family` is a key of groups/data/clients.yaml.
@@ -237,9 +237,8 @@ class Running(msgspec.Struct, frozen=True, omit_defaults=True):
 class WorkerState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A Connect worker: its REST address and its work (None: not known).
 
-    `running` is in the order in which the worker holds it. `leader`: it leads the group, and shares
-    its work out. `held_back_ms` is above 0 while a lost worker's tasks wait for its return
-    (KIP-415).
+    `running` is in the order in which the worker holds it. `leader`: it leads the group and assigns
+    the work. `held_back_ms` is above 0 while a lost worker's tasks wait for its return (KIP-415).
     """
 
     url: str
@@ -264,9 +263,9 @@ class Member(Record, frozen=True, kw_only=True):
     `assignment` is what it owns now; `target_assignment` and `member_epoch` are KIP-848's.
     `assignment_user_data` is the raw user data of a classic assignment (None: null or not known).
     `protocol_type` is `classic` or `consumer` in a KIP-848 group (KIP-1099), None elsewhere.
-    `timeouts` are those of its classic joins: with KIP-848 they are the broker's business.
-    `joined_at` is when the coordinator last accepted a join of this member id (error 0), as the log
-    that shows it says; None where no log shows one, or that log's clock cannot be placed in time.
+    `timeouts` are those of its classic joins; with KIP-848 the broker decides them. `joined_at` is
+    when the coordinator last accepted a join of this member id (error 0), as the log that shows it
+    says; None where no log shows one, or that log's clock cannot be placed in time.
     """
 
     member_id: str
@@ -402,7 +401,8 @@ class Probe(Record, frozen=True, kw_only=True):
 
 
 class Refusal(Record, frozen=True, kw_only=True):
-    """One client's join that the coordinator rejected for good, so many times with one list.
+    """The rejections of one client with one list, `times` in number; the client must not retry
+    them.
 
     `error` is Kafka's name: INCONSISTENT_GROUP_PROTOCOL (23), INVALID_SESSION_TIMEOUT (26),
     GROUP_MAX_SIZE_REACHED (81) or FENCED_INSTANCE_ID (82). `at` is when it was last. The client is

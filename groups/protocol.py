@@ -49,8 +49,8 @@ class ProtocolAnswer(Record, frozen=True, kw_only=True):
 class CommonAssignors(Record, frozen=True, kw_only=True):
     """Assignors that every member's list holds, and assignors that some list lacks.
 
-    `doubtful` are those of which only a probe's "no" speaks, while it may come from a reload of the
-    coordinator and not from a list. `source` names where the answers come from, for reading.
+    `doubtful` are assignors for which only the probe said no, while a coordinator reload may be the
+    cause instead of a list. `source` names where the answers come from, for reading.
     """
 
     supported: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ def member_protocol(
     Contradicting evidence gives `cannot tell`.
 
     A class that is not Kafka's own wins over its name: only the partitions that the member kept
-    show what it supports. `borrowed` is `borrowed_names(snapshot)`, for whoever asks of many
+    show what it supports. `borrowed` is `borrowed_names(snapshot)`: give it when asking for many
     members.
     """
     borrowed = borrowed_names(snapshot) if borrowed is None else borrowed
@@ -172,7 +172,10 @@ def member_protocol(
 
 
 def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
-    """Return what the vote, exact lists and the probe prove of all lists together."""
+    """Return the assignors that all lists hold, and those that some list lacks, as far as proven.
+
+    The proof comes from the vote, the exact lists and the probe.
+    """
     if not snapshot.has_assignor_lists or not snapshot.members:
         return CommonAssignors(source="no list of assignors is kept for this group")
     supported: dict[str, None] = {}

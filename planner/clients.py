@@ -1,4 +1,4 @@
-"""Capabilities of client families, in three values, as rules and paths ask for them.
+"""Capabilities of client families, each answered with yes, no or cannot tell.
 
 The facts by version stand in groups/clients.py.
 """
@@ -57,9 +57,9 @@ def speak_kip848() -> frozenset[str]:
 def stays_eager(key: str | None) -> bool:
     """Return whether no version of this client has a cooperative assignor.
 
-    An old version of a client that has one is upgraded during the roll-out: in the first bounce
-    (Java, sarama), or while the members are stopped that reject mixed lists (librdkafka,
-    kafka-python).
+    If only newer versions have one, the member is upgraded during the roll-out: in the first bounce
+    (Java, sarama), or while the members that reject mixed lists (librdkafka, kafka-python) are
+    stopped.
     """
     known = family(key)
     return known is not None and known.cooperative() is Tri.NO
@@ -95,9 +95,9 @@ def refuted(guess: str, held: Collection[str]) -> bool:
 
 
 def assume_family(found: Iterable[tuple[str, str | None]], most: int = 3) -> str:
-    """Return `--assume-family` options for these client ids and the families they are taken for.
+    """Return one `--assume-family CLIENT_ID=FAMILY` option for each pair, ready to paste.
 
-    FAMILY stands where none is guessed, CLIENT_ID where there is no client id.
+    The word FAMILY stands for an unknown family, CLIENT_ID for a missing client id.
     """
     texts = dict.fromkeys(f"{name or 'CLIENT_ID'}={key or 'FAMILY'}" for name, key in found)
     words = [shlex.quote(text) for text in texts]
@@ -132,10 +132,10 @@ def custom(assignor: str) -> bool:
 
 
 def classes_of(snapshot: GroupSnapshot) -> dict[str, str]:
-    """Return the Java class of each assignor that a member's log shows to be a custom one.
+    """Return assignor name → Java class for each custom class that a member's log shows.
 
-    A custom class can have the name of one of Kafka's: a plan's configuration never replaces a
-    class by another one of the same name.
+    A custom class can have the name of one of Kafka's. A plan's configuration never replaces it by
+    Kafka's class of that name.
     """
     known = [member.assignors for member in snapshot.members if member.assignors.classes]
     return {
@@ -147,7 +147,7 @@ def classes_of(snapshot: GroupSnapshot) -> dict[str, str]:
 
 
 def runs_cooperative(member: Member) -> bool:
-    """Return whether this member itself showed that its whole list supports COOPERATIVE.
+    """Return whether this member's own behaviour proves that its whole list supports COOPERATIVE.
 
     A client that fixes its protocol when it is built runs the highest one that ALL of its assignors
     support (KIP-429). This proves nothing about another member, whose class of the same name may be

@@ -49,16 +49,16 @@ COOPERATIVE_STICKY: Final = "cooperative-sticky"
 
 
 class Context(GroupFacts):
-    """One group, a goal, and the members' facts towards it.
+    """One group, the goal of its plan, and the facts about its members.
 
     `goal` is `cooperative`, `eager` or `consumer`; `target` is the assignor to end on. `families`
-    maps a client id, or `*` for every member whose family is not proven, to a family assumed by
-    the user. `options` are words that a command to paste must repeat (how to reach the cluster).
-    `planning` is True while a plan is made: rules that matter only to its steps speak.
-    `only_target`: the goal is the target by name, and every other assignor is an old one.
-    `remembers`: the user vouches that the coordinator remembers every list. `own_classes`: the
-    user vouches that a class which is not Kafka's own supports what its name says. `speed` is how
-    fast members restart; `plan_file` is where the plan will be, for `rebal verify`.
+    maps a client id, or `*` for every member whose family is not proven, to a family assumed by the
+    user. `options` are words that a command to paste must repeat (how to reach the cluster).
+    `planning` is True while a plan is made: rules about a plan's steps apply only then.
+    `only_target`: `--to` named the target, so every other assignor counts as an old one.
+    `remembers`: the user vouches that the coordinator remembers every list. `own_classes`: the user
+    vouches that a custom class with the name of one of Kafka's supports the same protocols. `speed`
+    is how fast members restart; `plan_file` is where the plan will be, for `rebal verify`.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Context(GroupFacts):
     def old(self, assignor: str) -> Tri:
         """Return whether the change removes `assignor`: eager only (downgrade: cooperative).
 
-        An upgrade also removes custom assignors: their protocols are not known.
+        An upgrade also removes custom assignors, because their protocols are unknown.
         """
         if self.only_target or assignor == self.target:
             return Tri.NO if assignor == self.target else Tri.YES
@@ -152,8 +152,8 @@ class Context(GroupFacts):
 
         A "no" is proven by an exact list without one, by kept partitions at the last join of a
         client that fixes its protocol when it is built, or by a client that rejects mixed lists.
-        During a change to EAGER, kept partitions prove instead that a custom class has a misleading
-        name.
+        During a change to EAGER, kept partitions prove no such thing: they prove that a custom
+        class runs under an eager assignor's name.
         """
         known = facts.member.assignors
         named = {*known.list, *known.at_least} if known.knowledge is Knowledge.EXACT else None
@@ -217,7 +217,7 @@ class Context(GroupFacts):
 
     @cached_property
     def settled(self) -> tuple[Facts, ...]:
-        """Return the members that are done: their list holds the target and nothing to remove."""
+        """Return the members that are done: their list holds the target and no old assignor."""
         return tuple(m for m in self.holding if self.holds_old(m) is Tri.NO)
 
     @cached_property
@@ -225,7 +225,7 @@ class Context(GroupFacts):
         """Return the old assignor that stays in the mixed list, behind the target.
 
         This is the elected one, which every member supports. If the target itself is elected, it is
-        an old assignor that all lists hold which are known to hold any.
+        an old assignor that is in every list known to hold an old one.
         """
         if self.elected and self.elected != self.target:
             return self.elected
@@ -252,7 +252,8 @@ class Context(GroupFacts):
     def refresh(self) -> bool:
         """Return whether the group must rebalance once before the old assignor goes (RB113).
 
-        Every list holds the target, and the coordinator may remember only the elected assignor.
+        This is so if every list holds the target and the coordinator may remember only the elected
+        assignor.
         """
         return (
             self.elected not in (None, self.target)
@@ -267,7 +268,7 @@ class Context(GroupFacts):
     def both_kinds(self) -> bool:
         """Return whether the first bounce's list mixes eager and cooperative assignors.
 
-        It does not if the change is from one eager assignor to another.
+        It does not in a change from one eager assignor to another.
         """
         ends = (self.elected, self.target)
         return not all(name is not None and cooperative(name) is Tri.NO for name in ends)
@@ -291,8 +292,8 @@ class Context(GroupFacts):
     def takes_mixed(self, facts: Facts) -> Tri:
         """Return whether this member's client is proven to accept mixed lists.
 
-        In this order: the client's own word on its family, a mixed list that it was seen with, the
-        user's word.
+        The evidence counts in this order: the family that the client itself named, a mixed list
+        that it was seen with, the family that the user stated.
         """
         own = proven_family(facts.member.software) is not None
         if not own and {Tri.YES, Tri.NO} <= set(map(cooperative, self.names_held(facts.member))):
@@ -318,7 +319,7 @@ class Context(GroupFacts):
 
     @cached_property
     def undecided(self) -> tuple[Facts, ...]:
-        """Return the members whose unproven client decides which members must stop.
+        """Return the members whose client is not proven, but decides which members must stop.
 
         These are the members guessed to reject mixed lists, except one whose list holds the target:
         it is done if the guess is right, and need not stop if it is wrong. Where some clients are
@@ -339,7 +340,7 @@ class Context(GroupFacts):
         )
 
     def assume(self, found: Iterable[Facts]) -> str:
-        """Return the options that settle the families of these members, to paste."""
+        """Return `--assume-family` options that state these members' families, ready to paste."""
         return assume_family((facts.member.client_id, facts.family) for facts in found)
 
     @cached_property
@@ -363,7 +364,9 @@ class Context(GroupFacts):
 
     @cached_property
     def sink(self) -> str | None:
-        """Return the sink connector whose tasks are the members: the group is `connect-NAME`."""
+        """Return the name of the sink connector of a `connect-NAME` group, whose members are its
+        tasks.
+        """
         name = self.group.group_id.removeprefix("connect-")
         ours = f"connector-consumer-{name}-"
         if name == self.group.group_id or not self.classic or not self.members:
@@ -381,9 +384,9 @@ class Context(GroupFacts):
         return max(0, (self.expected or 0) - len(self.members))
 
     def named(self, found: Iterable[Facts], most: int = 6) -> str:
-        """Return `a, b and 3 more`, for texts."""
+        """Return the members' names for texts: `a, b and 3 more`."""
         return listed([facts.name for facts in found], most)
 
     def back_in_time(self, facts: Facts) -> bool:
-        """Return whether a restart of this static member ends before its session does."""
+        """Return whether this static member restarts within its session timeout."""
         return back_in_time(of_family(facts.member, facts.family), self.speed.restart)

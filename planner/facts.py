@@ -28,9 +28,9 @@ from rebal.planner.verdict import agreed, opposite
 class Facts(Record, frozen=True, kw_only=True):
     """One member: a short name for texts, and its client family (None: not known).
 
-    `family_proven` is False where the family follows from circumstances only (the bytes it sent,
-    its client id), not from its own handshake or log, nor from the user's word. Where those leave
-    several families, `family` is None and `candidates` names them.
+    `family_proven` is False where the family is only inferred from the bytes that the member sent
+    or from its client id; its handshake, its log or the user's statement prove it. Where an
+    inference leaves several families, `family` is None and `candidates` names them.
     """
 
     member: Member
@@ -43,7 +43,7 @@ class Facts(Record, frozen=True, kw_only=True):
     def takes_mixed(self) -> Tri:
         """Return whether all candidates of its client's family accept mixed lists.
 
-        One candidate may be a guess: `Context.takes_mixed` answers by proof.
+        A single candidate may be a guess; `Context.takes_mixed` counts only proof.
         """
         keys = (self.family,) if self.family is not None else self.candidates
         answers = {able(key, self.version).mixed for key in keys}
@@ -115,11 +115,13 @@ class GroupFacts:
 
     @cached_property
     def borrowed(self) -> frozenset[str]:
-        """Return the names of Kafka's assignors that stand for another class (groups.classes)."""
+        """Return the names of Kafka's assignors behind which a member runs a custom class
+        (groups.classes).
+        """
         return borrowed_names(self.snapshot)
 
     def own_class(self, facts: Facts, assignor: str) -> bool:
-        """Return whether this name is, or may be, that of a class which is not Kafka's own."""
+        """Return whether a custom class stands, or may stand, behind this assignor name."""
         return not_by_name(facts.member, assignor, self.borrowed)
 
     @cached_property
@@ -190,7 +192,7 @@ def owned(member: Member) -> int:
 
 
 def listed(labels: Sequence[str], most: int = 6) -> str:
-    """Return `a, b and 3 more`."""
+    """Return names joined for texts: `a, b and 3 more`."""
     more = len(labels) - most
     return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")
 
@@ -201,7 +203,9 @@ def ids(found: Iterable[Facts]) -> tuple[str, ...]:
 
 
 def names(members: Iterable[Member]) -> dict[str, str]:
-    """Return a short name by member id: instance id or client id, with the id's end if needed."""
+    """Return member id → short name: instance id or client id, plus the end of the member id if
+    that is not unique.
+    """
     found = tuple(members)
     often = Counter(member.client_id for member in found)
     return {

@@ -1,4 +1,4 @@
-"""Goals that `--to` names: the rebalance protocol, the target assignor, how strictly."""
+"""Goals that `--to` names: a rebalance protocol, a target assignor, and whether others may stay."""
 
 from __future__ import annotations
 

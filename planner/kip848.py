@@ -25,7 +25,7 @@ _NO_LIMIT: Final = 2**31 - 1
 
 
 class Answer(Record, frozen=True, kw_only=True):
-    """One condition: whether it allows the path, why, and which members prevent it."""
+    """One condition: whether it allows the path, the reason, and the members that prevent it."""
 
     allows: Tri
     why: str
@@ -69,8 +69,8 @@ def brokers(context: Context) -> Answer:
 def policy(context: Context, *, up: bool) -> Answer:
     """Return whether group.consumer.migration.policy allows the online upgrade, or downgrade.
 
-    In a downgrade it affects only the end: classic members are admitted whatever it is, but the
-    group is not converted when the last member with group.protocol=consumer leaves.
+    In a downgrade, classic members are always admitted. But the policy must allow the conversion of
+    the group when its last member with group.protocol=consumer leaves.
     """
     wanted = "upgrade" if up else "downgrade"
     said = context.snapshot.cluster.settings.get(POLICY)
@@ -93,7 +93,7 @@ def policy(context: Context, *, up: bool) -> Answer:
 
 
 def fits(context: Context, *, up: bool) -> Answer:
-    """Return whether the new type of group may have as many members.
+    """Return whether the number of members fits the limit of the new group type.
 
     A member above the limit is rejected, online and after a stop.
     """
@@ -123,7 +123,7 @@ def fits(context: Context, *, up: bool) -> Answer:
 
 
 def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
-    """Return whether a member can rejoin while all others are there; `ahead` still restart.
+    """Return whether a member can rejoin while all others are there; `ahead` are still to restart.
 
     In a group that is exactly full, a member is rejected unless the one it replaces has left first:
     a static member does not leave when it stops, and a surge starts the new one before.
@@ -218,7 +218,9 @@ def _surges(max_surge: str | None) -> bool:
 
 
 def clients(context: Context) -> tuple[Answer, ...]:
-    """Return whether some version of each member's client supports KIP-848 (RB412: its own)."""
+    """Return whether some version of each member's client supports KIP-848; RB412 checks the
+    version it runs.
+    """
     return tuple(_clients(context))
 
 

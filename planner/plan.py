@@ -50,10 +50,11 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
 class Aim(StrEnum):
     """The change that a step makes, and so what proves it (planner/verification/gates.py).
 
-    widen: the target joins every list; narrow: nothing but the target's kind stays; refresh: a
-    rebalance after a coordinator reload; consumer: KIP-848; classic: back from it, on the target
-    alone; by-hand: a setting that nothing on the wire shows. Kafka Streams: on 2.4 or later, on
-    COOPERATIVE, back below 4.0, on EAGER, back below 2.4. Connect workers: incremental, eager.
+    The values: widen: every list gets the target; narrow: the old assignors leave every list;
+    refresh: a rebalance completes after a coordinator reload; consumer: every member uses KIP-848;
+    classic: every member returns to the classic protocol, with the target alone; by-hand: a setting
+    that nothing on the wire shows. Kafka Streams: every instance is 2.4 or later, COOPERATIVE,
+    below 4.0, EAGER, or below 2.4. Connect: every worker is incremental, or eager.
     """
 
     WIDEN = "widen"
@@ -104,8 +105,8 @@ class Pace(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Cost of a step at one pace: `batch` members restart at a time.
 
     `seconds` is wall time, `partition_seconds` the sum over all partitions of how long each is not
-    consumed, both as expected and `worst`: as long as the members' own timeouts allow.
-    `partitions_moved` counts changes of owner.
+    consumed. Both are expected values; `worst_…` are the same with every wait as long as the
+    members' timeouts allow. `partitions_moved` counts changes of owner.
     """
 
     name: str
@@ -119,15 +120,16 @@ class Pace(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """Predicted cost of a step, one member at a time (a cut-over: all at once).
+    """Predicted cost of a step if one member restarts at a time (a cut-over: all at once).
 
     `rebalances` counts the generations of a classic group and the epochs of a KIP-848 one.
     `partitions_stopped` is the sum over all rebalances of the partitions that stop at each;
     `partitions_moved` counts changes of owner. `partition_seconds` is the sum over all partitions
-    of how long each is not consumed (None: not computed), `worst_…` both times as long as the
-    members' own timeouts allow. `paces` are one by one, the batch that was asked for, and all at
-    once, side by side (of a cut-over: how members start, since all stop together). `unit` is what
-    all of them count: `partition`, or `task` of Connect workers (a connector counts as one).
+    of how long each is not consumed (None: not computed), `worst_…` are both times with every wait
+    as long as the members' own timeouts allow. `paces` are one by one, the batch that was asked
+    for, and all at once, side by side (of a cut-over: how members start, since all stop together).
+    `unit` is what all of them count: `partition`, or `task` of Connect workers (a connector counts
+    as one).
     """
 
     rebalances: int
@@ -193,9 +195,8 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
 class ValidWhile(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Facts that must still hold when the action is carried out; None: not read.
 
-    A join whose list holds the elected assignor is admitted after a coordinator reload too. Any
-    other join is not: for it, a new `leader_epoch` of the group's offsets partition ends the
-    advice.
+    A join whose list holds the elected assignor is admitted after a coordinator reload too. For any
+    other join the advice is void once the group's offsets partition has a new `leader_epoch`.
     """
 
     generation: int | None = None
@@ -212,12 +213,12 @@ class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
     evidence, confirm, replan, stop (restart nothing) or none. `members` are member ids, `names`
     what texts call them; of members that are not in the group there are names only.
 
-    `assignors` is the list in order (empty: the one that the member has today, or `change` is what
-    the step changes beside it). `after` is what to
-    look at while doing it, a sentence each. `verdict` is the coordinator's answer to the joins of
-    the action: only "yes" recommends it; `error` is Kafka's name of the rejection where it is "no".
-    `evidence_needed` would decide a "cannot tell", the cheapest first. `command` is the look that
-    follows. `risks` are what admission does not cover. `valid_while` is None where nothing joins.
+    `assignors` is the list in order (empty: the member keeps today's list, or `change` names
+    another setting that the step changes). `after` says what to check during the action, a sentence
+    each. `verdict` is the coordinator's answer to the joins of the action: only "yes" recommends
+    it; `error` is Kafka's name of the rejection where it is "no". `evidence_needed` would decide a
+    "cannot tell", the cheapest first. `command` is the command to run afterwards. `risks` are
+    dangers that the admission check does not cover. `valid_while` is None where nothing joins.
     """
 
     action: str = "none"
@@ -238,7 +239,7 @@ class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def recommended(self) -> bool:
-        """Return whether the advice restarts or starts a member and the join is admitted."""
+        """Return whether the advice is to restart or start a member whose join is admitted."""
         joins = self.action in ("restart", "start", "temporary", "cut-over")
         return joins and self.verdict is Tri.YES
 
@@ -246,8 +247,8 @@ class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
 class Accepted(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Risks and families that the user accepts without proof, kept for later looks.
 
-    `families` is client id (or `*`) → client family, `ignore` rule id → reason. Lists of --assume
-    stand in the baseline, at their member ids.
+    `families` is client id (or `*`) → client family, `ignore` is rule id → reason. The lists of
+    --assume are in the baseline, at their members.
     """
 
     families: Mapping[str, str] = {}
@@ -260,10 +261,10 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     `runs` (in documents: `from`) is the group's rebalance protocol today, `to` the one to reach,
     `target` the assignor to end on (`only_target`: every other assignor is removed, eager or
     cooperative). `path` names the module of planner/paths that made the steps. `advice` is the
-    first action of the next step, `withheld` are restarts that are not recommended. `summary` is
-    one sentence; `exit_code` is that of the next step (0 ready or done, 3 blocked, 4 not verified
-    yet). `assumptions` are facts that the user stated and no evidence proves, `accepted` holds them
-    for `rebal verify`.
+    first action of the next step, `withheld` are restarts that the plan needs and that are not
+    admitted yet. `summary` is one sentence; `exit_code` is that of the next step (0 ready or done,
+    3 blocked, 4 not verified yet). `assumptions` are facts that the user stated and no evidence
+    proves, `accepted` holds them for `rebal verify`.
     """
 
     group_id: str

@@ -28,13 +28,13 @@ def runs(context: Context, facts: Facts) -> RebalanceProtocol:
 def running(
     context: Context, protocol: RebalanceProtocol, members: Iterable[Facts] | None = None
 ) -> list[Facts]:
-    """Return those of `members` (default: all) that are proven to run `protocol`."""
+    """Return the `members` (default: all) for which `runs` returns `protocol`."""
     asked = context.members if members is None else members
     return [facts for facts in asked if runs(context, facts) is protocol]
 
 
 def below_cooperative(context: Context, facts: Facts) -> Tri:
-    """Return whether this instance is older than 2.4, which has no COOPERATIVE."""
+    """Return whether this instance is older than 2.4, the first release with COOPERATIVE."""
     if runs(context, facts) is RebalanceProtocol.COOPERATIVE:
         return Tri.NO
     return facts.older_than(COOPERATIVE_SINCE)
@@ -49,9 +49,9 @@ def above_eager(facts: Facts) -> Tri:
 
 
 def comes_from(facts: Facts) -> str:
-    """Return the upgrade.from that names this instance's old version, by version or bytes.
+    """Return the value of upgrade.from for an upgrade from this instance's version.
 
-    2.0 to 2.3 mean the same; below 2.0 only the form of the user data matters.
+    The version is known exactly or from the user data. 2.0 to 2.3 have the same effect.
     """
     version = facts.version or ""
     fits = [value for value in EAGER_VALUES if version == value or version.startswith(f"{value}.")]
@@ -63,7 +63,7 @@ def comes_from(facts: Facts) -> str:
 
 
 def instances(members: Sequence[Facts], most: int = 20) -> str:
-    """Return the instances' names, one for each process: its threads restart together."""
+    """Return one name for each process, since all its threads restart together."""
     first: dict[UUID | str, Facts] = {}
     threads: dict[str, int] = {}
     for facts in members:
@@ -78,7 +78,9 @@ def instances(members: Sequence[Facts], most: int = 20) -> str:
 
 
 def offers(context: Context, facts: Facts, protocols: Sequence[str]) -> Tri:
-    """Return whether this Connect worker offers one of `protocols`, as joined or as elected."""
+    """Return whether this Connect worker offers one of `protocols`: its join or the election shows
+    it.
+    """
     known = facts.member.assignors
     if known.knowledge is Knowledge.EXACT:
         return Tri.YES if set(known.list) & set(protocols) else Tri.NO

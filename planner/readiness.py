@@ -1,23 +1,22 @@
 """Many groups side by side: how ready each is for its change, and in which order to take them.
 
-`readiness` says it of one group, from its plan and from how it has rebalanced; `in_order` puts
-groups in the order to take them:
+`readiness` judges one group by its plan and by its past rebalances; `in_order` puts groups in the
+order to take them:
 
 1. ready, with a roll-out under way: half-way is where a group is most exposed;
-2. ready: those whose change pays for itself soonest (what it costs, over what an hour without it
-   costs), then the cheapest;
-3. not proven yet: those with the least evidence missing first, then as above;
-4. blocked: the same, for they need work elsewhere before;
+2. ready: the group whose change pays for itself soonest comes first (cost divided by gain per
+   hour), then the cheapest;
+3. not proven yet: the group with the least missing evidence comes first, then as in 2;
+4. blocked, in the same order as 3: these groups need other work first;
 5. nothing left to do: no place in the order.
 
 Cost and gain are in partition-seconds: the sum over partitions of how long each is not consumed.
 The cost is the plan's own, summed over the steps that are left. Rehearsing thousands of groups
-takes long: they may be planned within `estimating` (planner/rehearsal/costs/work.py), and
-`to_rehearse` says which of them, the first to take first, are to be planned again with their real
-cost.
+takes long, so they can be planned within `estimating` (planner/rehearsal/costs/work.py) first;
+`to_rehearse` then names the groups to plan again with their exact cost.
 
-The gain is what stood still at the rebalances that were seen and would not have under COOPERATIVE
-or KIP-848, per hour.
+The gain is the downtime per hour, at the observed rebalances, that COOPERATIVE or KIP-848 would
+have avoided.
 """
 
 from __future__ import annotations
@@ -67,7 +66,8 @@ class Outlay(Record, frozen=True, kw_only=True, omit_defaults=False):
 class MissingEvidence(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Evidence that some step of the plan still needs: the rule that asks, what, and how to get it.
 
-    `before_step` is the step that needs it (None: any); `members` is of how many it is missing.
+    `before_step` is the step that needs it (None: any); `members` is the number of members for
+    which it is missing.
     """
 
     rule: str
@@ -88,10 +88,11 @@ class Blocker(Record, frozen=True, kw_only=True, omit_defaults=False):
 class Readiness(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One group of a fleet, before its next step.
 
-    `blockers` are in the way of the next step, `later` of a later one. `saves` is in
-    partition-seconds per hour, `assumed` says that it rests on an assumed length of a rebalance;
-    `pays_back` is in hours (None: never, or not known). `place` counts from 1 (None: nothing to
-    do, or not in an order yet). `work` is what was not rehearsed (0: the cost is exact).
+    `blockers` keep the next step from starting, `later` a later one. `saves` is the avoided
+    downtime in partition-seconds per hour; `assumed`: its computation assumes the length of a
+    rebalance. `pays_back` is in hours (None: never, or not known). `place` counts from 1 (None:
+    nothing to do, or not in an order yet). `work` is the rehearsal work that an estimate replaced
+    (0: the cost is exact).
     """
 
     plan: Plan
@@ -110,7 +111,7 @@ class Readiness(Record, frozen=True, kw_only=True, omit_defaults=False):
 def readiness(plan: Plan, pauses: Pauses, work: int = 0) -> Readiness:
     """Return how ready this plan's group is; `pauses` are its observed rebalances.
 
-    `work` is that of the `Estimate` within which the plan was made.
+    `work` is that of the `Estimate` that was active while the plan was made.
     """
     # A step that has been reached asks for what lies before it too.
     number = inf if plan.next_step is None else plan.next_step
@@ -144,7 +145,7 @@ def in_order(found: Iterable[Readiness]) -> tuple[Readiness, ...]:
 def to_rehearse(ordered: Iterable[Readiness], most: int) -> tuple[str, ...]:
     """Return the ids of the groups to plan again with the exact cost, in this order.
 
-    `most` is the work they may need together.
+    `most` limits the work that they need together.
     """
     chosen: list[str] = []
     for one in ordered:

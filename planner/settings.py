@@ -157,13 +157,13 @@ def program_settings(family: str, wanted: Mapping[str, str], head: str) -> tuple
 
 
 def no_text(family: str, names: Sequence[str], members: Sequence[str]) -> tuple[Setting, ...]:
-    """Return a comment in place of the configuration of a family that is not known here."""
+    """Return a comment for a client family whose configuration format rebal does not know."""
     said = f"{plain(', '.join(members))}: how {family} is given [{plain(', '.join(names))}], and"
     return (_setting(family, "by hand", f"# {said} whether it can be, is not known here"),)
 
 
 def noted(setting: Setting, notes: Sequence[str]) -> Setting:
-    """Return `setting` with these notes before it, as comments of its language."""
+    """Return `setting` with `notes` put before it as comments in its own format."""
     mark = "//" if setting.format in _SLASHES else "#"
     text = "".join(f"{mark} {note}\n" for note in notes) + setting.text
     return Setting(family=setting.family, format=setting.format, text=text)

@@ -26,7 +26,7 @@ _VERDICTS: Final = MappingProxyType(
 
 
 def worst(answers: Iterable[Tri]) -> Tri:
-    """Return no before cannot tell before yes (yes for no answers)."""
+    """Return the worst answer: no if there is one, else cannot tell if there is one, else yes."""
     found = set(answers)
     return next((answer for answer in (Tri.NO, Tri.CANNOT_TELL) if answer in found), Tri.YES)
 
@@ -48,7 +48,7 @@ def exit_code(*answers: Tri) -> int:
 
 
 def worst_code(codes: Iterable[int]) -> int:
-    """Return the one exit code of several: 1 before 3 before 4 before 0 (0 for no codes)."""
+    """Return the most urgent of several exit codes: 1, then 3, then 4, then 0 (0 for no codes)."""
     return min(codes, key=_WORST_FIRST.index, default=SAFE)
 
 
@@ -83,7 +83,7 @@ def verdict_of(code: int, *, done: bool) -> Verdict:
 
 
 def says(finding: Finding) -> Tri:
-    """Return the answer of a blocking finding to the step that it gates."""
+    """Return whether the step that a blocking finding gates can start: no, or cannot tell."""
     return Tri.NO if finding.result is Tri.YES else Tri.CANNOT_TELL
 
 
@@ -92,7 +92,7 @@ def gating(
 ) -> list[Finding]:
     """Return the blocking findings that gate `step` (None: any step).
 
-    `ignored`: with those that the user chose to ignore.
+    With `ignored`, findings that the user ignores are included.
     """
     return [
         finding

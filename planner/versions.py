@@ -47,9 +47,10 @@ class Fault(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return Tri.NO if free else Tri.YES
 
     def in_broker(self, version: str | None) -> Tri:
-        """Return whether a broker has it that reports `4.1.1`, `4.1` (any patch) or `3.9 or later`.
+        """Return whether a broker has the fault; `version` is `4.1.1`, `4.1` (any patch) or `3.9 or
+        later`.
 
-        A version that spans releases with and without the fault is `cannot tell`.
+        If the version covers releases with and without the fault, the answer is cannot tell.
         """
         text = version or ""
         if text.endswith(_OR_LATER):

@@ -1,7 +1,7 @@
-"""The records that documents are built from: a field is a key, in its order, and none is left out.
+"""The records that JSON and YAML documents are built from: each field becomes a key, in order.
 
-`document_of` fills one from a record of the model: fields of the same names are taken over, with
-their records inside. What has another name or another form in the document is given beside it.
+`document_of` fills such a record from a record of the model: it copies the fields that have the
+same name in both. The caller gives the others as keyword arguments.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _D = TypeVar("_D", bound=Document)
 
 
 def document_of(kind: type[_D], source: object, **given: Any) -> _D:
-    """Return a `kind` with the fields of `source` of the same names, and those `given`."""
+    """Return a record of `kind`: its fields are copied from `source` by name, or are in `given`."""
     fields = {
         key: given[name] if name in given else getattr(source, name)
         for key, name in zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
@@ -48,7 +48,7 @@ class EvidenceDocument(Document, frozen=True, kw_only=True):
 
 
 class OwnedDocument(Document, frozen=True, kw_only=True):
-    """The partitions of one topic that somebody owns."""
+    """The partitions of one topic that a member owns."""
 
     topic: str
     partitions: list[int]

@@ -42,7 +42,7 @@ def get(name: str) -> Assignor:
     """Return the assignor of that name.
 
     Raises:
-        UnknownAssignorError: none has it; the message names those there are.
+        UnknownAssignorError: no assignor has that name; the message lists the known names.
     """
     if name not in ASSIGNORS:
         raise UnknownAssignorError(

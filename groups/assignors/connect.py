@@ -43,8 +43,8 @@ class Given(Record, frozen=True, kw_only=True):
 class Memory(Record, frozen=True, kw_only=True):
     """Memory of a leader about the rebalances it led; a worker that never led has none.
 
-    `scheduled_ms` is when lost work is given away (0: none is held back), `candidates` the workers
-    that were empty while it was, in order.
+    `scheduled_ms` is when lost work is assigned to other workers (0: none is held back),
+    `candidates` the workers without work while it was held back, in order.
     """
 
     generation: int = -1

@@ -49,7 +49,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Assignor(Protocol):
-    """KIP-429, "ConsumerPartitionAssignor": what every assignor says of itself and does."""
+    """The contract of every assignor (KIP-429, "ConsumerPartitionAssignor")."""
 
     @property
     def name(self) -> str:

@@ -35,7 +35,7 @@ def rejections(
 ) -> tuple[Refusal, ...]:
     """Return all rejections once, the newest last, at most `MOST_REFUSALS`.
 
-    Of a client that was rejected often the newest ones stay; every client keeps one.
+    If there are more, each client's newest rejections are kept, and at least one for every client.
     """
     joins = _Joins(one for one in seen if isinstance(one, Joined) and one.accepted)
     made = [_record(one, joins) for one in _final(seen)]

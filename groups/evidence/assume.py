@@ -38,7 +38,7 @@ def apply_assumptions(
     changes nothing and gives no sentence. Without texts the snapshot is returned as it is.
 
     Raises:
-        AssumptionError: see there; nothing is applied then.
+        AssumptionError: a text cannot be read, matches no member, or contradicts evidence.
     """
     said = list(dict.fromkeys(texts))
     if not said:

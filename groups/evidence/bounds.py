@@ -31,11 +31,12 @@ _EAGER_ONLY: Final = ("range", "roundrobin", "sticky")
 def with_bounds(snapshot: GroupSnapshot) -> GroupSnapshot:
     """Return `snapshot` with `at_least` and `lacks` of each member without an exact list.
 
-    Only a Stable classic group has bounds. At least: the elected assignor, and each one that the
-    probe says is in every list. Lacks: eager-only ones, of a member whose client fixes its protocol
-    and that kept its partitions, or that rejects mixed lists; the other kind, of one that rejects
-    mixed lists or has no cooperative assignor; and what the probe says some list lacks, of the only
-    member of whom it is not known to hold it.
+    Only a Stable classic group has bounds. A list holds at least the elected assignor and each
+    assignor that the probe finds in every list. It lacks eager-only assignors if the member kept
+    its partitions when it rejoined and its client fixes its protocol when it is built. It lacks the
+    assignors of the other protocol if the client rejects mixed lists, and all cooperative ones if
+    the client has none. It lacks an assignor that the probe denies if every other member is known
+    to hold that one.
     """
     if not snapshot.has_assignor_lists or snapshot.group.state is not GroupState.STABLE:
         return snapshot

@@ -29,9 +29,9 @@ _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[Contradiction, ...]]:
     """Return `member` with the facts that its joins show, and the contradictions among them.
 
-    Two different lists of one member id cannot both be true, for a client's list never changes; one
-    of a request log is kept, else the newest one, and the contradiction named. A join with classes
-    and no list shows which classes a list has that another source shows.
+    A client's list never changes, so two different lists of one member id contradict each other:
+    the one of a request log is kept, else the newest, and the contradiction is recorded. A join
+    with classes and no list adds the classes to the list that another source shows.
     """
     seen = list(joins)
     if not seen:
@@ -113,8 +113,8 @@ def unnamed(seen: Joined | Refused) -> bool:
 def begins(names: tuple[str, ...], longer: tuple[str, ...]) -> bool:
     """Return whether `names` is only the beginning of `longer`.
 
-    aiokafka, which does not say who it is, sends a JoinGroup for each assignor of its list, each
-    with one more of them (0.14.0, group_coordinator.py): the longest is the list that counts.
+    aiokafka, which does not send its name, sends a JoinGroup for each assignor of its list, each
+    with one assignor more (0.14.0, group_coordinator.py): the longest is its whole list.
     """
     return len(names) < len(longer) and longer[: len(names)] == names
 
@@ -165,7 +165,7 @@ def evidence_key(item: Evidence) -> tuple[datetime, str, str]:
 
 
 def when(at: datetime | None) -> datetime:
-    """Return a time that sorts; an undated one sorts first."""
+    """Return a time to sort by; an unknown one sorts first."""
     return at if at is not None else _LONG_AGO
 
 

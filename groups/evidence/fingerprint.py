@@ -30,9 +30,9 @@ _NEVER_EMPTY_RACK: Final = frozenset({"java", "streams", "franz-go"})
 class Trace(Record, frozen=True, kw_only=True):
     """One difference in the bytes that tells clients apart.
 
-    `family` is the client that it proves, `not_families` those it speaks against, `ranges` the
-    versions it leaves of a family, `between` the clients that it leaves where it proves no single
-    one.
+    `family` is the client that it proves; where it proves no single one, `between` are the clients
+    that remain. `not_families` are the clients that it excludes, `ranges` the versions of a family
+    that remain.
     """
 
     family: str | None = None
@@ -56,9 +56,9 @@ def identify(
     """Return a guess, with its evidence, of a member's client from DescribeGroups alone.
 
     The subscription's bytes come first, the elected assignor's name next, a client id that looks
-    like a client's default last. A client id alone is dropped when the bytes speak against it.
-    `family` is None where the bytes leave several clients; `version_range` then names them.
-    None when nothing speaks.
+    like a client's default last. A client id alone is dropped when the bytes exclude that client.
+    `family` is None where the bytes leave several clients; `version_range` then names them. None
+    without any hint.
     """
     found = traces(subscription, assignor)
     by_id = _by_client_id(client_id, member_id, group_id)

@@ -42,7 +42,7 @@ def own(
 ) -> tuple[list[Observation], tuple[str, ...]]:
     """Return the observations of `seen` from the group's own logs, and notes on unused logs.
 
-    Observations without an origin are no log's, and stay.
+    Observations without an origin come from no log and are kept.
     """
     origins: dict[str, list[Seen]] = {}
     for one in seen:
@@ -287,7 +287,9 @@ def _moved(evidence: Evidence, clock: _Clock) -> Evidence:
 
 
 def zone_notes(seen: Sequence[Observation], offsets: dict[str, timedelta | None]) -> Iterator[str]:
-    """Yield one note for each offset used to read the times of `seen`, and one for none."""
+    """Yield a note for each offset from UTC that was used for the times of `seen`, or one
+    if none.
+    """
     shown = {one.origin for one in seen if isinstance(one, Seen)}
     kinds: dict[timedelta | None, dict[str, bool]] = defaultdict(dict)
     for one in seen:

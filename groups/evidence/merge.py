@@ -52,8 +52,8 @@ _T = TypeVar("_T")
 def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> GroupSnapshot:
     """Return `snapshot` with the observations of its group bound to its members.
 
-    With no observation at all it still draws what the snapshot itself proves: bounds from the
-    elected assignor, the probe and owned partitions, and guesses of the client software.
+    Without observations it still adds what the snapshot itself proves: bounds from the elected
+    assignor, the probe and owned partitions, and guesses of the client software.
     """
     group_id = snapshot.group.group_id
     seen, offsets = placed(
@@ -179,9 +179,11 @@ _THREAD: Final = "-StreamThread-"
 
 
 class Bound(NamedTuple):
-    """Member id → what its next start will use, the files that fit nobody, and the replicas.
+    """The result of `bind`: the configuration by member id, the files that fit no member, and the
+    replicas.
 
-    `replicas` is the sum over this group's files; None when there is none, or one does not say.
+    `replicas` is the sum over this group's files; None without a file, or if one does not give its
+    number.
     """
 
     by_member: dict[str, DeclaredAssignors]
@@ -195,8 +197,8 @@ def bind(members: Sequence[Member], declared: Iterable[Declared], group_id: str)
     A file belongs to the member with its instance id, else to the one member with its client id,
     else, when all files of the group say the same and start enough processes for all members, to
     every member that no other file claims and that is not proven to be another client. A file that
-    does not name its group needs one of the first two. A member that two files claim and that
-    differ gets neither.
+    does not name its group is bound by instance id or client id only. If two different files claim
+    a member, it gets neither.
     """
     files = sorted({one for one in declared if one.group_id in (group_id, None)}, key=repr)
     instances = {m.instance_id: m.member_id for m in members if m.instance_id is not None}

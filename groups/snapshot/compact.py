@@ -152,7 +152,7 @@ _SHOWN: Final = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
 
 
 class ByTopic(dict[str, Partitions]):
-    """Partitions by topic name, in the order given; readers of a document do not change it."""
+    """Partitions by topic name, in the order given; never change one, since records share it."""
 
 
 class TopicReader:

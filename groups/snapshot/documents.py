@@ -144,7 +144,7 @@ def text_of(body: Mapping[str, object], form: Format) -> str:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Switch Python's cyclic collector off: it would scan millions of new records for nothing."""
+    """Pause Python's cyclic garbage collector, which would scan millions of new records in vain."""
     was = gc.isenabled()
     gc.disable()
     try:

@@ -59,7 +59,7 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
 def key_and_value(line: str) -> tuple[str, str]:
     """Return the key and the value of a logical line, unescaped.
 
-    They part at the first unescaped `=`, `:` or blank.
+    The first unescaped `=`, `:` or blank separates them.
     """
     at = 0
     while at < len(line) and line[at] not in "=:" + _BLANK:

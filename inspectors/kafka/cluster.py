@@ -145,7 +145,7 @@ class RawCluster:
             gate.release()
 
     def ask_any(self, deadline: Deadline, ask: Callable[[Connection, Deadline], _T]) -> _T:
-        """Return `ask(connection)` of the coordinator; retries while it loads or moves."""
+        """Return `ask(connection, …)` of some broker; asks one more if that one does not answer."""
         connection = self.any(deadline)
         others = {*self.config.servers, *((host, port) for host, port, _ in self.brokers.values())}
         try:

@@ -65,7 +65,7 @@ _ACCEPTS: Final = {
 def restart_of(
     context: Context, facts: Facts, assignors: tuple[str, ...] = (), *, step: int | None = None
 ) -> Advice:
-    """Return the advice on one member's restart with a list (empty: the one it has today)."""
+    """Return the advice to restart one member with a list (empty: its list of today)."""
     names = assignors or _next_list(facts)
     answer = _asked(context, facts, names, killed=False)
     after = []
@@ -101,8 +101,9 @@ def start_of(
     instances: Sequence[str | None] = (),
     step: int | None = None,
 ) -> Advice:
-    """Return the advice on starting members that are not in the group, with the first admitted
-    one of `lists`."""
+    """Return the advice to start members that are not in the group, with the first of `lists` that
+    is admitted.
+    """
     found: list[Advice] = []
     # Whoever was a member before found room.
     memory = replace(context.memory, room=max(context.memory.room, len(names)))
@@ -139,7 +140,7 @@ def cut_over_of(
     *,
     step: int | None = None,
 ) -> Advice:
-    """Return the advice on stopping all of `stopped` before one of them starts with the list."""
+    """Return the advice to stop all of `stopped`, and only then to start them with the list."""
     answer = admitted(context.memory, _stop_and_start(context, stopped, assignors))
     static = [facts for facts in stopped if facts.member.instance_id is not None]
     everybody = len(stopped) == len(context.members)
@@ -188,9 +189,9 @@ def cutting_over(
     *,
     step: int | None = None,
 ) -> tuple[Advice, tuple[Advice, ...]]:
-    """Return the advice on stopping `stopped` together, and what is withheld.
+    """Return the advice to stop `stopped` together, and the restarts that are withheld.
 
-    Where the start is not admitted, the advice is what must come before, as in `narrowing`.
+    Where the start is not admitted, the advice prepares it, as in `narrowing`.
     """
     made = cut_over_of(context, stopped, assignors, step=step)
     if made.verdict is Tri.YES:
@@ -207,10 +208,10 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
 
     A rebalance makes every running member join with its whole list. A dynamic member's restart
     starts one; a static member's restart does not, and shows the coordinator its own list only. So:
-    a dynamic member's restart; where all are static, one more member that comes and leaves (two
-    rebalances, whatever the size), or each one's restart where there are no more than two. Where a
-    rebalance has completed since the load and a list is still short, a static member was down
-    then, and its own return is the only cure.
+    a dynamic member's restart; where all are static, a temporary member that joins and leaves (two
+    rebalances, whatever the size), or each one's restart where there are no more than two. If a
+    rebalance has completed since the load and the coordinator still holds a shortened list, that
+    static member was down then, and only its own restart helps.
     """
     dynamic = [facts for facts in context.members if facts.member.instance_id is None]
     static = [facts for facts in context.members if facts.member.instance_id is not None]
@@ -270,10 +271,11 @@ def narrowing(
     *,
     step: int | None = None,
 ) -> tuple[Advice, tuple[Advice, ...]]:
-    """Return the advice on restarting one of `to_do` with the list, and what is withheld.
+    """Return the advice to restart one of `to_do` with the list, and the restarts that are
+    withheld.
 
-    Where none is admitted, the advice is what must come before: the `wide` list for who lacks the
-    assignor, a cure for a coordinator that has forgotten, or the evidence that would tell.
+    Where none is admitted, the advice prepares it: give the `wide` list to the members that lack
+    the assignor, make the coordinator remember every list again, or add the evidence that decides.
     """
     tried = [restart_of(context, facts, assignors, step=step) for facts in to_do[:_TRIED]]
     good = next((one for one in tried if one.verdict is Tri.YES), None)
@@ -334,7 +336,7 @@ def _remedy(
 
 
 def starts_with(context: Context, facts: Facts, assignors: Sequence[str]) -> Tri:
-    """Return whether this member's client starts with the list: some refuse a mixed one."""
+    """Return whether this member's client starts with the list; some clients reject a mixed one."""
     return context.may_take_mixed(facts) if is_mixed(assignors) else Tri.YES
 
 
@@ -360,7 +362,7 @@ def _lacks_all(context: Context, facts: Facts, assignors: Sequence[str]) -> bool
 
 
 def show(context: Context, needs: Needs, reason: str, *, step: int | None = None) -> Advice:
-    """Return the advice to add the evidence that would decide."""
+    """Return the advice to add the evidence that decides whether a join is admitted."""
     return _evidence(context, _EVIDENCE[needs], reason, step)
 
 
@@ -383,7 +385,7 @@ def wait(reason: str, *, step: int | None = None) -> Advice:
 
 
 def stop(reason: str, *, by: str = "this", step: int | None = None) -> Advice:
-    """Return the advice to restart nothing until a person has looked at `by`, a rule's id."""
+    """Return the advice to restart nothing until the operator has dealt with `by`, a rule's id."""
     made = Advice(action=STOP, verdict=Tri.NO, reason=reason, step=step)
     return replace(made, text=text.stop(by))
 
@@ -407,22 +409,22 @@ def replan(group_id: str, reason: str, *, verdict: Tri = Tri.NO, step: int | Non
 
 
 def acceptable(advice: Advice, ignore: Mapping[str, str]) -> bool:
-    """Return whether the user took an open answer upon themselves, by ignoring the rule that asks.
+    """Return whether the user accepts the risk of an advice that cannot tell, with `--ignore`.
 
-    What is proven to be rejected is never accepted.
+    An advice whose join is proven to be rejected is never acceptable.
     """
     kinds = {kind for risk, kinds in _ACCEPTS.items() if risk.accepted_in(ignore) for kind in kinds}
     return advice.verdict is Tri.CANNOT_TELL and bool(kinds & set(advice.evidence_needed))
 
 
 def accepted(advice: Advice) -> Advice:
-    """Return an open advice as the user accepted it."""
+    """Return the advice with the verdict yes and the reason that the user accepted its risk."""
     made = replace(advice, verdict=Tri.YES, reason=f"accepted by you: {advice.reason}")
     return worded(made)
 
 
 def confirm(step: int, *, by_hand: bool) -> Advice:
-    """Return the advice that a person looks at what no evidence shows of a step."""
+    """Return the advice to check by hand what no evidence shows of `step`, and to confirm it."""
     return worded(
         Advice(
             action=CONFIRM,
@@ -436,7 +438,7 @@ def confirm(step: int, *, by_hand: bool) -> Advice:
 
 
 def open_question(finding: Finding, *, step: int | None = None) -> Advice:
-    """Return the advice to answer a rule that cannot tell."""
+    """Return the advice to settle a rule whose answer is cannot tell."""
     said = f"first {finding.rule}: {finding.fix or finding.message}"
     return Advice(
         action=EVIDENCE, verdict=Tri.CANNOT_TELL, reason=finding.message, step=step, text=said
@@ -444,7 +446,7 @@ def open_question(finding: Finding, *, step: int | None = None) -> Advice:
 
 
 def worded(advice: Advice) -> Advice:
-    """Return the advice with its text."""
+    """Return the same advice with its `text` filled in."""
     return replace(advice, text=text.worded(advice))
 
 
@@ -542,10 +544,10 @@ def restart_fix(
     change: str = "",
     then: str = "",
 ) -> str:
-    """Return the sentence that has `members` restarted, if each of the restarts is admitted.
+    """Return the fix that restarts `members`, if each of the restarts is admitted.
 
-    `change` is a sentence that comes before it, `then` words that follow. Where one is not
-    admitted, the sentence says so and why.
+    `change` is a sentence to put before it, `then` are words to add. If a restart is not admitted,
+    the fix says not to restart that member, and why.
     """
     found = [restart_of(context, facts, assignors) for facts in members[:_TRIED]]
     refusing = [f for f in members if starts_with(context, f, assignors) is not Tri.YES]
@@ -558,18 +560,20 @@ def restart_fix(
 def cut_over_fix(
     context: Context, members: Sequence[Facts], assignors: tuple[str, ...] = (), *, change: str = ""
 ) -> str:
-    """Return the sentence that has `members` stopped together and started, if that is admitted."""
+    """Return the fix that stops `members` together and then starts them, if their start is
+    admitted.
+    """
     made = cut_over_of(context, members, assignors)
     return text.sentence(replace(made, change=change, text=""))
 
 
 def cure_fix(context: Context) -> str:
-    """Return the sentence that has the coordinator remember every list again."""
+    """Return the fix that makes the coordinator remember every list again (RB113)."""
     return text.sentence(cure_of(context))
 
 
 def start_fix(context: Context, names: Sequence[str], step_list: tuple[str, ...] = ()) -> str:
-    """Return the sentence that brings clients back that are not in the group."""
+    """Return the fix that starts clients which are not in the group."""
     elected = context.memory.elected
     if elected is None:
         return text.sentence(wait("nothing is elected: look again when the group is Stable"))

@@ -21,7 +21,8 @@ The coordinator's order, held against 4.1.1 and 3.9.1 by tests/live/test_admissi
 A rejected join stores nothing. A killed dynamic member counts until its session expires or a
 rebalance ends without it, a static one until its session expires. After a `Leave` or a `Join` the
 others join again; a member whose list a coordinator load has shortened then sends its whole list,
-so a list that is rejected at once may be admitted a moment later: no is said only where both fail.
+so a list that is rejected at once may be admitted a moment later: the answer is no only where both
+joins fail.
 """
 
 from __future__ import annotations
@@ -44,14 +45,16 @@ DEAD: Final = "COORDINATOR_NOT_AVAILABLE"
 
 
 class Leave(Record, frozen=True, kw_only=True):
-    """A member is counted no more: it left, was removed, or its session has expired."""
+    """A member that the coordinator stops counting: it left, was removed, or its session
+    expired.
+    """
 
     member_id: str
 
 
 class Join(Record, frozen=True, kw_only=True):
-    """A client joins with a list. `assignors` is None for the list that a member has today, where
-    it is not known; it then holds the elected assignor.
+    """A join of a client with a list. `assignors` is None for a member's list of today if that is
+    unknown; such a list holds at least the elected assignor.
 
     `instance_id` makes it a static member. `running`: the member that has this instance id still
     runs (a surge). `session_ms` is its session timeout (None: one that was admitted before).
@@ -66,7 +69,7 @@ class Join(Record, frozen=True, kw_only=True):
 
 
 class Settle(Record, frozen=True, kw_only=True):
-    """A rebalance completes: every member that runs has joined again with its whole list."""
+    """A completed rebalance: every running member has joined again with its whole list."""
 
 
 Event: TypeAlias = Leave | Join | Settle
@@ -74,7 +77,7 @@ Action: TypeAlias = Sequence[Event]
 
 
 class Needs(StrEnum):
-    """Evidence that would decide, the cheapest first."""
+    """Kinds of evidence that would decide an open answer, the cheapest first."""
 
     PROBE = "probe"
     LISTS = "lists"
@@ -90,9 +93,9 @@ class Admission(Record, frozen=True, kw_only=True):
     `error` is Kafka's error name where the answer is no (None: which of two it is depends on what
     was not read). `assignor` is one that every remembered list holds and that admits the join.
     `elected`: the join's list holds the elected assignor, so a coordinator load between the look
-    and the join changes nothing. `blame` are the ids of the entries that decide (no) or are not
-    known (cannot tell). `needs` is the cheapest evidence that would decide. `ends` are the ids of
-    running members that the action fences.
+    and the join changes nothing. `blame` are the ids of the members whose lists cause the no, or
+    whose unknown lists cause the cannot tell. `needs` is the cheapest evidence that would decide.
+    `ends` are the ids of running members that the action fences.
     """
 
     verdict: Tri
@@ -108,8 +111,8 @@ class Admission(Record, frozen=True, kw_only=True):
 def admitted(memory: CoordinatorMemory, action: Action) -> Admission:
     """Return whether every join of `action`, in its order, is admitted.
 
-    The answer is that of the first join that is not a yes; of several yes the last one's, and
-    `elected` only where it is true of all.
+    The answer is that of the first join that is not admitted. If all are admitted, it is that of
+    the last one, with `elected` True only if it is so for every join.
     """
     found: list[Admission] = []
     ends: list[str] = []
@@ -127,7 +130,7 @@ def admitted(memory: CoordinatorMemory, action: Action) -> Admission:
 
 
 def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
-    """Return the memory once `event` is through (a join: once it was admitted)."""
+    """Return the memory after `event`; a join counts as admitted."""
     if isinstance(event, Leave):
         came = tuple(entry for entry in memory.came if entry.member_id != event.member_id)
         made = replace(memory, left=memory.left | {event.member_id}, came=came)
@@ -156,7 +159,7 @@ def restart(
     protocol_type: str | None = None,
     session_ms: int | None = None,
 ) -> tuple[Event, ...]:
-    """Return the events of one member's restart with a list (None: its own, as it is).
+    """Return the events of one member's restart with a list (None: its list of today).
 
     A dynamic member leaves first, unless it is `killed`: then its old entry counts until its
     session ends. A static member does not leave; its entry is replaced by the join.

@@ -40,7 +40,8 @@ _World: TypeAlias = tuple[frozenset[str], frozenset[str]]
 
 
 class Held(Record, frozen=True, kw_only=True):
-    """One assignor list that the coordinator may remember: the names in it, and those not in it.
+    """One assignor list that the coordinator may remember: `names` are in it, other known names are
+    not.
 
     `exact`: it holds no name but `names`.
     """
@@ -51,8 +52,8 @@ class Held(Record, frozen=True, kw_only=True):
 
 
 class Entry(Record, frozen=True, kw_only=True):
-    """One member that the coordinator counts, with the lists it may remember of it, one of which
-    is true. `name` is for texts. A dynamic member has no `instance_id`.
+    """One member that the coordinator counts, with the lists that it may remember for it: one of
+    them is the real one. `name` is for texts. A dynamic member has no `instance_id`.
 
     `whole` is the list that the member sends when it joins again, where the coordinator may
     remember less of it (a load); None: it sends what is remembered.
@@ -68,18 +69,17 @@ class Entry(Record, frozen=True, kw_only=True):
 class CoordinatorMemory(Record, frozen=True, kw_only=True):
     """The coordinator's memory of one group, as far as the evidence tells.
 
-    `cases` are histories of which one is true (the lists as the members sent them; the lists as a
-    coordinator load left them): the entries of a case may each take any of their lists. A KIP-848
-    group's entries are its classic members; `others` counts its other members. `in_all` are
+    `cases` are the possible histories, of which one is real: the lists are as the members sent
+    them, or as a coordinator load left them. Each entry of a case may have any of its lists. A
+    KIP-848 group's entries are its classic members; `others` counts its other members. `in_all` are
     assignors that every list holds (elected, or a probe's yes), `not_in_all` those that some list
     lacks (a probe's no), `rejected` the lists whose joins this very memory has rejected.
 
     `max_size` is group.max.size (KIP-848: group.consumer.max.size), `session_ms` the bounds of
-    session.timeout.ms; None where not read. `room` is how many more members are known to fit: a
-    probe that was answered shows one, and who was a member before found room.
-    `left` are entries that left after the look, `came` those that have joined since; `settled`: a
-    rebalance has completed since; `emptied` says that nobody was left
-    in between.
+    session.timeout.ms; None where not read. `room` is how many more members are known to fit: an
+    answered probe shows room for one, and members that have left make room. `left` are entries that
+    left after the look, `came` those that have joined since; `settled`: a rebalance has completed
+    since; `emptied` says that nobody was left in between.
     """
 
     state: GroupState = GroupState.STABLE
@@ -111,17 +111,18 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
 
     @property
     def empty(self) -> bool:
-        """Return whether nobody is counted: the group is Empty when the last leave is through."""
+        """Return whether the coordinator counts no member, so that the group is Empty."""
         return self.size == 0
 
 
 def worlds(memory: CoordinatorMemory, names: Sequence[str]) -> frozenset[_World] | None:
-    """Return the distinct worlds: which of the joiner's assignors all lists hold, least and most.
+    """Return, for each possible memory, the joiner's assignors that all lists hold: at least, and
+    at most.
 
-    The least is of the lists as they are remembered. Once a member has left or joined, the others
-    may have joined again, each with its whole list: the most is of those. Lists are sets of bits,
-    one for each name that matters. The evidence is about the lists at the look, so their
-    intersection is carried beside that of the members still counted. None: no world fits the
+    The first is computed from the lists as remembered. Once a member has left or joined, the others
+    may have joined again with their whole lists: the second is computed from those. Lists are sets
+    of bits, one for each name that matters. The evidence is about the lists at the look, so their
+    intersection is kept beside that of the members still counted. None: no possible memory fits the
     evidence.
     """
     said = {*memory.in_all, *memory.not_in_all, *(n for each in memory.rejected for n in each)}
@@ -218,9 +219,9 @@ def _options(held: Held, mask: _Mask, full: int, must: int) -> Iterator[int]:
 
 
 def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemory:
-    """Return what the coordinator may remember of `context`'s group.
+    """Return what the coordinator may remember of the group of `context`.
 
-    `rejoined`: as it would be once every member has joined again.
+    `rejoined`: return instead what it would remember once every member has joined again.
     """
     snapshot, group = context.snapshot, context.group
     known = {*assignors(), *_named(snapshot), context.target}

@@ -1,8 +1,8 @@
 """The next action of a plan on the live group: `next_action`, `step_action`; data, no text.
 
-The order is that of an operator who must not lose a member: who is rejected or forgotten comes
-first, then who is missing, then the current step, and only when its gate holds the next one. Each
-action is asked of the coordinator's memory (planner/admission/advice.py) before it is recommended.
+The order protects the members: first those that were rejected or left out, then missing ones, then
+the current step, and the next step only when the gate of the current one holds. Each action is
+checked against the coordinator's memory (planner/admission/advice.py) before it is recommended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ _NO_LIST: Final = "no list is known that these clients start with and that leads
 
 
 def first_action(plan: Plan, context: Context) -> Actions:
-    """Return the first action of a plan that was just made, as far as its step may start at all."""
+    """Return the first action of a plan that was just made, or the reason why its step cannot
+    start.
+    """
     step = plan.step(plan.next_step)
     if step is None:
         done = plan.verdict is Verdict.DONE
@@ -57,7 +59,9 @@ def first_action(plan: Plan, context: Context) -> Actions:
 
 
 def comes_before(step: Step, made: Advice, withheld: Sequence[Advice]) -> bool:
-    """Return whether `made` only prepares `step`, whose own list is withheld."""
+    """Return whether the advice `made` only prepares `step`, because its own list is not admitted
+    yet.
+    """
     return made.assignors != step.target_list and any(
         one.assignors == step.target_list for one in withheld
     )
@@ -89,7 +93,9 @@ def step_action(
     *,
     ignore: Mapping[str, str],
 ) -> Actions:
-    """Return what to do first in `step`, of which `to_do` are left, and what is withheld."""
+    """Return the first action of `step` for the members `to_do`, and the restarts that are
+    withheld.
+    """
     made, withheld = _of_aim(plan, step, context, to_do, ignore=ignore)
     return replace(made, command=made.command or step.gate.command), withheld
 
@@ -166,8 +172,8 @@ def next_action(
 ) -> Actions:
     """Return the one thing to do from here, and the restarts that are withheld.
 
-    `rejected` are the clients that were rejected and are out, `stopped_by` the reasons of dangers
-    for which nothing may be restarted, `outdated` says why the plan no longer fits the group.
+    `rejected` are the clients that were rejected and have not rejoined. `stopped_by` are the
+    dangers that forbid any restart. `outdated` is the reason why the plan no longer fits the group.
     """
     step = plan.step(current.id if current else None)
     steady = context.group.state is GroupState.STABLE or not context.members

@@ -12,9 +12,9 @@ from rebal.planner.admission.memory import CoordinatorMemory
 
 
 def still_out(snapshot: GroupSnapshot) -> tuple[Refusal, ...]:
-    """Return the newest rejection of each client that is not back, the oldest first.
+    """Return the newest rejection of each client that has not rejoined, the oldest first.
 
-    `times` counts those before it with the same list.
+    `times` includes the client's earlier rejections with the same list.
     """
     newest: dict[tuple[str, ...], Refusal] = {}
     for one in sorted(snapshot.refusals, key=lambda each: when(each.at)):
@@ -27,7 +27,9 @@ def still_out(snapshot: GroupSnapshot) -> tuple[Refusal, ...]:
 
 
 def rejected_again(memory: CoordinatorMemory, one: Refusal) -> Admission:
-    """Return whether the coordinator would admit the very join that it rejected."""
+    """Return whether the coordinator would admit the join that it rejected, if the client repeated
+    it.
+    """
     if not one.list:
         return Admission(verdict=Tri.CANNOT_TELL, reason="its list is not known")
     group = memory.protocol_type
@@ -41,7 +43,7 @@ def rejected_again(memory: CoordinatorMemory, one: Refusal) -> Admission:
 
 
 def label(one: Refusal) -> str:
-    """Return how texts call the client."""
+    """Return the client's name for texts."""
     name = one.instance_id or one.client_id or "a client"
     return f"{name} ({one.host.lstrip('/')})" if one.host and not one.instance_id else name
 

@@ -60,7 +60,7 @@ TEMPORARY_AFTER: Final = (
 
 
 def worded(advice: Advice) -> str:
-    """Return one clause that says what to do."""
+    """Return the advice as one clause, such as `restart a with [range]; one member at a time`."""
     who = listed(advice.names)
     brings = f"with {advice.change or 'its CURRENT list: change nothing'}"
     if advice.assignors:
@@ -86,7 +86,7 @@ def worded(advice: Advice) -> str:
 
 
 def stop(by: str) -> str:
-    """Return the clause that stops a roll-out until `by` is dealt with."""
+    """Return the instruction to restart nothing more until `by` is dealt with."""
     return f"restart nothing more until {by} is dealt with (→)"
 
 
@@ -99,7 +99,7 @@ def sentence(advice: Advice) -> str:
 def restart_fix(
     found: Sequence[Advice], who: str, assignors: Sequence[str], *, change: str, then: str
 ) -> str:
-    """Return the sentence that has `who` restarted, or why that is not to be done."""
+    """Return the instruction to restart `who`, or the reason not to restart it yet."""
     lead = f"{change} " if change else ""
     brings = f" with [{', '.join(assignors)}]" if assignors else ""
     bad = [one for one in found if one.verdict is Tri.NO]
@@ -112,7 +112,7 @@ def restart_fix(
 
 
 def not_known_to_start(who: str, assignors: Sequence[str]) -> str:
-    """Return the sentence for clients that may refuse the list before they join."""
+    """Return the warning not to restart clients that may fail to start with the list."""
     return (
         f"Do not restart {who} with [{', '.join(assignors)}] yet: not every client starts with a "
         "list of eager and cooperative assignors, and this one is not known to (RB104, RB906)."
@@ -120,19 +120,19 @@ def not_known_to_start(who: str, assignors: Sequence[str]) -> str:
 
 
 def in_order(labels: Sequence[str]) -> Iterator[str]:
-    """Return the lines of a rolling restart of these members, in this order."""
+    """Yield the instructions for a rolling restart of these members, in this order."""
     yield ONE_AT_A_TIME
     yield f"in this order: {listed(labels, 20)}"
     yield AFTER_EACH
 
 
 def start_all(change: str, warning: str = "") -> str:
-    """Return the line that starts all members of an Empty group with a change."""
+    """Return the instruction to start all members of an Empty group with a change."""
     return f"start all members with {change}{f'; {warning}' if warning else ''}"
 
 
 def back_from_mixed(keep: str | None, target: str, again: str) -> str:
-    """Return the rollback of the first bounce: the old list, while it holds the elected one."""
+    """Return the rollback of the first bounce: the old list, while the old assignor is elected."""
     old = keep or "the old assignor"
     return (
         f"while {old} is elected, restore [{old}] one member at a time, in any order; once "
@@ -141,7 +141,9 @@ def back_from_mixed(keep: str | None, target: str, again: str) -> str:
 
 
 def back_from_target(target: str, keep: str | None) -> str:
-    """Return the rollback of the second bounce: the list of both holds what is elected."""
+    """Return the rollback of the second bounce: first the list of both assignors, which is
+    admitted.
+    """
     old = keep or "the old assignor"
     return (
         f"to [{target}, {old}] on every member first, never straight to [{old}] "
@@ -160,7 +162,7 @@ def back_one_by_one(change: str) -> str:
 
 
 def stop_these(who: str) -> str:
-    """Return the line that stops some members of a group that goes on."""
+    """Return the instruction to stop some members while the others keep running."""
     return (
         f"stop all of these cleanly: {who} (a member that is killed counts with its old list until "
         "its session ends)"
@@ -168,12 +170,14 @@ def stop_these(who: str) -> str:
 
 
 def start_these(assignors: Sequence[str]) -> str:
-    """Return the line that starts the stopped members of a group that goes on."""
+    """Return the instruction to start the stopped members while the others keep running."""
     return f"start them with [{', '.join(assignors)}]"
 
 
 def back_from_stop(keep: str | None, target: str, again: str) -> str:
-    """Return the rollback of a stop of some members: the old list, while others still hold it."""
+    """Return the rollback of a stop of some members: their old list, while the others still hold
+    it.
+    """
     return (
         f"stop these members again; while {keep} is elected, start them with [{keep}]; once "
         f"{target} is elected: {again} gives the order that is admitted"
@@ -181,7 +185,7 @@ def back_from_stop(keep: str | None, target: str, again: str) -> str:
 
 
 def stop_then_start(whom: str, how: str) -> str:
-    """Return the title of a step in which every `whom` stops before one starts."""
+    """Return the title of a step that stops all of `whom` before one of them starts."""
     return f"Stop every {whom}, then start all {how}"
 
 

@@ -62,8 +62,8 @@ def make_plan(
     """Return the plan of this group to `target`: cooperative, eager, consumer or an assignor's
     name.
 
-    `expect_members` is the number of members when all are there. `families` is client id (or `*`) →
-    client family, assumed by the user where no evidence proves one. `ignore` is rule id → reason.
+    `expect_members` is the number of members of the whole service. `families` is client id (or `*`)
+    → client family, assumed by the user where no evidence proves one. `ignore` is rule id → reason.
     `made_at` defaults to the snapshot's time: equal input gives an equal plan. `speed` is how fast
     members restart, for the cost. `options` are the words that reach the cluster; every gate's
     command repeats them. `assumed` are sentences on assumed lists (groups/evidence/assume.py); the

@@ -32,7 +32,7 @@ def needs_cut_over(context: Context) -> bool:
 
 
 def cut_over(context: Context) -> tuple[Step, ...]:
-    """Return the one step, with its interruption."""
+    """Return the one step of the cut-over; its precondition is an agreed interruption."""
     members = context.snapshot.members
     names = (context.target,)
     return (

@@ -31,7 +31,9 @@ from rebal.planner.verdict import exit_code
 
 
 def from_consumer(context: Context) -> tuple[str, tuple[Step, ...], tuple[Answer, ...]]:
-    """Return the path's name, its one step, and the conditions that decided it."""
+    """Return the path (online or offline), its one step, and the conditions that decided between
+    them.
+    """
     common = (fits(context, up=False), _families(context))
     if not context.members:
         return "kip848_back_offline", (_start(context, common),), common

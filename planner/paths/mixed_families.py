@@ -27,7 +27,9 @@ from rebal.planner.verdict import exit_code
 
 
 def mixed_families(context: Context, cost: CostModel) -> tuple[Step, ...]:
-    """Return the three steps: the others list both, these stop and start, the others narrow."""
+    """Return the three steps: the other members list both assignors; the clients that reject mixed
+    lists stop and start with the target; the others drop the old assignor.
+    """
     return (
         add_both(context, 1, cost, left_out=context.unmixable),
         _stop_and_start(context, 2),
@@ -36,7 +38,9 @@ def mixed_families(context: Context, cost: CostModel) -> tuple[Step, ...]:
 
 
 def next_step(context: Context) -> int:
-    """Return 1 while another member may lack the target, else 2."""
+    """Return the next step: 1 while a member that accepts mixed lists may lack the target,
+    else 2.
+    """
     others = {facts.member.member_id for facts in context.members} - set(ids(context.unmixable))
     return 1 if others & {*ids(context.lacking), *ids(context.unsure)} else 2
 

@@ -31,13 +31,15 @@ from rebal.planner.verdict import exit_code
 
 
 def one_bounce(context: Context, cost: CostModel) -> tuple[Step, ...]:
-    """Return the narrowing step, after a restart with the current list where that is needed."""
+    """Return the narrowing step, and before it the step of `refresh` where that is needed."""
     before = (refresh(context, 1, cost),) if context.refresh else ()
     return (*before, drop_old(context, context.narrow_step, cost))
 
 
 def refresh(context: Context, number: int, cost: CostModel) -> Step:
-    """Return the step that makes the coordinator learn every list; its `target_list` is empty."""
+    """Return the step that makes the coordinator learn every list; its `target_list` is empty
+    because no list changes.
+    """
     cure = cure_of(context, step=number)
     chosen = [facts for facts in context.members if facts.member.member_id in cure.members]
     known = context.reloaded is Tri.YES

@@ -27,9 +27,9 @@ _JAVA: Final = ("java", "streams")
 class PlannedPath(Record, frozen=True, kw_only=True):
     """One path of a group to its goal.
 
-    `name` stands in documents (`Plan.path`), `title` in sentences; `progress` says how far it has
-    come. `reads_lists`: its narrowing step needs every member's list. `reasons` say why the next
-    step cannot start, where no rule says it.
+    `name` is used in documents (`Plan.path`), `title` in sentences; `progress` is a clause such as
+    `bounce 1 is complete`. `reads_lists`: the narrowing step needs every member's list. `reasons`
+    say why the next step cannot start, for causes that no rule reports.
     """
 
     name: str
@@ -52,10 +52,10 @@ def gate_of(
 ) -> Gate:
     """Return the command that shows whether a step's gate holds, and the state that it must show.
 
-    With a plan file the command is `rebal verify`; otherwise the plan is made again on fresh
-    evidence. `aim` is the step's change. `by_hand` is what the operator must look at where no
-    evidence shows it; verify then accepts the operator's confirmation. Each gate names the members'
-    own metrics.
+    With a plan file the command is `rebal verify`; otherwise it is `rebal plan-upgrade` on fresh
+    evidence. `aim` is the step's change. `by_hand` is what the operator must check where no
+    evidence shows it; `rebal verify` then accepts a confirmation. Each gate names the client
+    metrics to watch.
     """
     needs = (*needs, *_metrics_lines(context))
     if by_hand:
@@ -113,20 +113,22 @@ def _metrics_lines(context: Context) -> Iterator[str]:
 
 
 def again(context: Context) -> str:
-    """Return the command that plans the way back from here."""
+    """Return the `rebal plan-upgrade` command that plans the rollback to today's assignor."""
     other = context.elected if context.goal != EAGER else "cooperative"
     return f"rebal plan-upgrade {context.group.group_id} --to {other or 'eager'}"
 
 
 def gate_answer(context: Context, rest: Sequence[Facts], refuted: Sequence[Facts]) -> Tri:
-    """Return whether a gate holds today: `rest` are not proven done, `refuted` proven not done."""
+    """Return whether a gate holds today: `rest` are the members not proven done, `refuted` those
+    proven not done.
+    """
     if not context.missing and not rest:
         return Tri.YES
     return Tri.NO if refuted or context.missing else Tri.CANNOT_TELL
 
 
 def expected_line(context: Context) -> tuple[str, ...]:
-    """Return the number of members that a gate needs, as a line of its `needs`."""
+    """Return the line of a gate's `needs` that says how many members the group must have."""
     count = context.expected or len(context.members)
     if not count:
         return ("every member of the service in the group (add --expect-members N)",)
@@ -141,7 +143,9 @@ def expected_line(context: Context) -> tuple[str, ...]:
 def list_settings(
     context: Context, names: Sequence[str], members: Iterable[Facts]
 ) -> tuple[Setting, ...]:
-    """Return each family's own text for this list, with member names where only some are meant."""
+    """Return the configuration of this list for each client family; it names the members if only
+    some are meant.
+    """
     by_family: dict[str, list[Facts]] = defaultdict(list)
     for facts in members:
         for key in (facts.family,) if facts.family is not None else facts.candidates:
@@ -207,7 +211,9 @@ def _runs(facts: Facts) -> str:
 
 
 def cost_of(context: Context, rest: Sequence[Facts], cost: CostModel, names: Sequence[str]) -> Cost:
-    """Return the cost of restarting `rest` with the list `names` (empty: each with its own)."""
+    """Return the cost of restarting `rest` with the list `names` (empty: each with its own
+    list).
+    """
     eager_after = any(cooperative(name) is not Tri.YES for name in names) or not names
     cooperative_now = context.goal == EAGER and eager_after and not context.only_target
     narrows = not eager_after and tuple(names) == (context.target,)

@@ -17,7 +17,7 @@ _WORKLOAD: Final = re.compile(
 
 
 def order_of(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
-    """Yield the lines on how to restart `rest`, one by one."""
+    """Yield the instructions for restarting `rest` one by one, in order."""
     if not rest:
         return
     static = [facts for facts in rest if facts.member.instance_id is not None]
@@ -29,7 +29,9 @@ def order_of(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
 
 
 def one_by_one(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
-    """Yield the lines on how to restart `rest` where each member changes its protocol."""
+    """Yield the instructions for restarting `rest` where each restart changes that member's group
+    protocol.
+    """
     if not rest:
         return
     yield from in_order([facts.name for facts in rest])
@@ -43,9 +45,10 @@ def one_by_one(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
 
 
 def request_log_hint(context: Context, *, to_the_end: bool = False) -> str:
-    """Return the line on the coordinator's request log, which shows the lists of joins (KIP-412).
+    """Return the instruction to switch on the coordinator's request log, which shows every join's
+    list (KIP-412).
 
-    `to_the_end`: each restart shows its own member's list only, so the log stays on.
+    `to_the_end`: each restart shows only the restarted member's list, so the log must stay on.
     """
     off = "the last one" if to_the_end else "it"
     shows = "each join shows its list" if to_the_end else "the rebalance shows every member's list"
@@ -60,7 +63,7 @@ def request_log_hint(context: Context, *, to_the_end: bool = False) -> str:
 
 
 def static_lines(context: Context, static: Sequence[Facts]) -> Iterator[str]:
-    """Yield the lines on these static members, which restart in the step."""
+    """Yield the notes on the static members that restart in the step."""
     if not static:
         return
     named = context.named(static)

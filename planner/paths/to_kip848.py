@@ -42,7 +42,9 @@ from rebal.planner.verdict import exit_code
 
 
 def to_consumer(context: Context) -> tuple[str, tuple[Step, ...], tuple[Answer, ...]]:
-    """Return the path's name, its one step, and the conditions that decided it."""
+    """Return the path (online or offline), its one step, and the conditions that decided between
+    them.
+    """
     common = (brokers(context), *clients(context), fits(context, up=True))
     if not context.members:
         return "kip848_offline", (_start(context, common),), common

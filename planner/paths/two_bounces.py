@@ -30,7 +30,7 @@ from rebal.planner.rehearsal.costs.cost import CostModel
 
 
 def two_bounces(context: Context, cost: CostModel) -> tuple[Step, ...]:
-    """Return both steps, with the members done by the evidence.
+    """Return both steps, each with the members that the evidence proves done.
 
     Between them is a restart with the current list where the coordinator may have forgotten the
     lists.

@@ -1,4 +1,4 @@
-"""Members that would be rejected if they restarted now with the list of their configuration."""
+"""Members that would be rejected if they restarted now with their configured list."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ class NextStart(Record, frozen=True, kw_only=True):
 
 
 def next_starts(context: Context, mistake: Mistake) -> Iterator[NextStart]:
-    """Yield the members whose configured list is, or may be, rejected today for this mistake."""
+    """Yield the members whose configured list has this mistake and would, or might, be rejected
+    today.
+    """
     if not context.classic or not context.stable:
         return
     for facts in context.members:
@@ -42,15 +44,16 @@ def next_starts(context: Context, mistake: Mistake) -> Iterator[NextStart]:
 
 
 def unnamed(context: Context, declared: str) -> bool:
-    """Return whether this may be a class of the application's own with an unknown assignor name."""
+    """Return whether `name` may be a custom class whose assignor name is unknown."""
     met = {name for facts in context.members for name in facts.member.assignors.list}
     return custom(declared) and declared != context.elected and declared not in met
 
 
 def will_not_start(context: Context, finding: Finding) -> bool:
-    """Return whether all members of a finding are configured with eager and cooperative assignors.
+    """Return whether all members of a finding are configured with a mixed list that their clients
+    reject.
 
-    Their clients accept no such list, so they do not start, whatever the path is.
+    Such members do not start, whatever the path is.
     """
     declared = {
         member.member_id: set(map(cooperative, member.declared.list))

@@ -33,7 +33,9 @@ _registered: Final[dict[str, Rule]] = {}
 
 
 class Trait(StrEnum):
-    """The treatment of a rule's findings in plans and `rebal verify`, beside its severity."""
+    """A property of a rule, beside its severity, that decides how plans and `rebal verify` treat
+    its findings.
+    """
 
     NEXT_START = "next start"
     """It concerns the next start of a member, so it counts after the last step too."""
@@ -79,9 +81,9 @@ class Risk(StrEnum):
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """One hazard: its id, severity and documentation, its condition, and how findings count.
 
-    `answered_by` are the paths that a plan takes because of this hazard: they leave its findings
-    out. `handled_by` are paths whose plan reports it and whose steps deal with it: verify does not
-    repeat it. A finding for which `stays` is true is reported on these paths too.
+    `answered_by` are the paths that exist because of this hazard: their plans leave its findings
+    out. `handled_by` are the paths whose steps deal with it: their plans report it, and verify does
+    not repeat it. A finding for which `stays` returns True is always reported.
     """
 
     id: str
@@ -108,7 +110,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     def dealt_with(
         self, path: str, context: Context, finding: Finding, *, verifying: bool = False
     ) -> bool:
-        """Return whether `path` deals with this finding, so that it is not reported."""
+        """Return whether the steps of `path` deal with this finding, so that it is not reported."""
         paths = self.answered_by | self.handled_by if verifying else self.answered_by
         return path in paths and not (self.stays is not None and self.stays(context, finding))
 
@@ -209,7 +211,7 @@ def has(finding: Finding, trait: Trait) -> bool:
 
 
 def own_class_risk(goal: str) -> Risk:
-    """Return the risk of trusting the name of a class that is not Kafka's own, for this goal."""
+    """Return the risk that the user takes for this goal by trusting a custom class's name."""
     return Risk.OWN_EAGER if goal == EAGER else Risk.OWN_COOPERATIVE
 
 
@@ -218,9 +220,9 @@ def evaluate(
 ) -> tuple[Finding, ...]:
     """Return the findings of all rules on `group`, the gravest first.
 
-    A snapshot is judged as it stands, with no plan in mind (`rebal inspect`); a `Context` made
-    with `planning` also gets what matters only to the steps of its plan. `ignore` is rule id →
-    reason: such findings are marked, come last, and count for nothing.
+    For a snapshot (`rebal inspect`) only rules about the group as it runs apply; for a `Context`
+    with `planning`, rules about the plan's steps apply too. `ignore` is rule id → reason: findings
+    of these rules are marked, come last, and change no verdict.
     """
     context = group if isinstance(group, Context) else Context(group)
     made = [finding for known in rules().values() for finding in known.check(context)]

@@ -14,7 +14,7 @@ from rebal.planner.rules.registry import found
 def to_cooperative(context: Context) -> bool:
     """Return whether a plan to COOPERATIVE is being made that has steps left.
 
-    A group that runs well, cooperative or not, gets no warnings about its clients' versions.
+    Without such a plan no client version is reported: the group already runs.
     """
     return (
         context.planning
@@ -38,14 +38,14 @@ def to_consumer(context: Context) -> bool:
 def from_consumer(context: Context) -> bool:
     """Return whether a plan is being made to move a KIP-848 group back to a classic assignor.
 
-    The goal `cooperative` alone is no such move: a KIP-848 group moves single partitions as it is.
+    The goal `cooperative` alone is no such move: a KIP-848 group already stops only what moves.
     """
     back = context.goal == EAGER or (context.only_target and context.goal != CONSUMER)
     return context.planning and context.group.type is GroupType.CONSUMER and back
 
 
 def still_classic(context: Context) -> tuple[Facts, ...]:
-    """Return the members that use the classic protocol; of a KIP-848 group, those known to."""
+    """Return the members that use the classic protocol; in a KIP-848 group, only those known to."""
     if context.group.type is not GroupType.CONSUMER:
         return context.members
     return tuple(f for f in context.members if f.member.protocol_type == "classic")
@@ -69,7 +69,7 @@ def unless_allowed(answer: Answer, fix: str) -> Iterator[Finding]:
 
 
 def read_brokers(context: Context) -> str:
-    """Return how to read what only the brokers report."""
+    """Return the fix for facts that only the brokers report: how to read them."""
     if context.asked:
         return "Allow DESCRIBE_CONFIGS on the cluster and take the snapshot again."
     return "Name a broker with -b HOST:PORT. Reading its settings needs DESCRIBE_CONFIGS."

@@ -47,7 +47,7 @@ class FaultSet(Record, frozen=True, kw_only=True):
 
 
 class FaultRule(FaultSet, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule that is all data."""
+    """A rule that version_faults.yaml declares, documentation included."""
 
     title: str
     severity: Severity
@@ -74,7 +74,7 @@ class FaultTable(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @cache
 def table() -> FaultTable:
-    """Return all known faults, and the rules that are data."""
+    """Return all known faults, and the rules that are declared as data."""
     return load_data("version_faults.yaml", FaultTable, "rebal.planner.rules")
 
 
@@ -98,7 +98,9 @@ def version_findings(context: Context, known: FaultSet) -> Iterator[Finding]:
 
 
 def unchecked_versions(context: Context) -> tuple[str, ...]:
-    """Return what could not be compared with the known faults, as clauses for a plan."""
+    """Return clauses for a plan's list of unchecked things: the versions that could not be compared
+    with the known faults.
+    """
     made = []
     open_ = [facts for facts in context.members if _version(facts, None) is None]
     if open_:

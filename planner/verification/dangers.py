@@ -1,12 +1,13 @@
 """Dangers that must stop a roll-out: a rejected member, a rebalance storm, an idle member, growing
 lag.
 
-Each danger has a patience of its own, so that a normal restart is no danger: a member owns nothing
-in its first seconds, each restart costs some rebalances, and lag grows while partitions move.
+Each danger is reported only after a delay of its own, so that a normal restart is no danger: a
+member owns nothing in its first seconds, each restart costs some rebalances, and lag grows while
+partitions move.
 
 The rules that made the plan are evaluated on the live group too (`live_findings`): they find what
-became dangerous after the plan was made. Findings that the plan's own path deals with are left out,
-and what a gate decides from several looks is never a danger from one look.
+became dangerous after the plan was made. Findings that the plan's own path deals with are left out.
+A question that a gate decides from several looks is never reported as a danger after one look.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ def dangers(
 def went_back(
     plan: Plan, context: Context, number: int, views: Mapping[int, Sequence[MemberStanding]]
 ) -> Iterator[Danger]:
-    """Yield the danger of a narrowing step in which a member lacks the target: the next restarted
-    member is rejected.
+    """Yield a danger if a member lacks the target in a narrowing step, since the next restarted
+    member would be rejected.
     """
     step = plan.step(number)
     if step is None or step.aim is not Aim.NARROW or not context.stable:
@@ -279,7 +280,9 @@ def _idle(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterato
 
 
 def first_seconds(seen: Sequence[JournalEntry], context: Context) -> str | None:
-    """Return a note on members that own nothing yet, before `IDLE` is over; None for none."""
+    """Return a note on members that own nothing yet and are no danger before `IDLE` has passed;
+    None if there are none.
+    """
     now = context.snapshot.captured_at
     if not context.stable:
         return None
@@ -305,10 +308,11 @@ def _idling(
 
 
 def unfairly_idle(snapshot: GroupSnapshot) -> list[Member]:
-    """Return the members without a partition, while another owns two of a topic they subscribe to.
+    """Return the members that own nothing while another one owns two partitions of a topic they
+    subscribe to.
 
-    Two partitions of one topic show that the topic has more partitions than members with one: range
-    assigns each topic by itself, so an idle member could own one of them with every assignor.
+    A member that owns two partitions of a topic has one to spare. Every assignor could give it to
+    the idle member, even range, which assigns each topic by itself.
     """
     several = {
         topic
@@ -368,8 +372,9 @@ def _lag(seen: Sequence[JournalEntry], snapshot: GroupSnapshot) -> Iterator[Dang
 
 
 def lag_of(snapshot: GroupSnapshot) -> tuple[int | None, int | None]:
-    """Return records behind and committed offsets, summed where both are known; None for none
-    known.
+    """Return the total lag in records and the sum of the committed offsets.
+
+    Only partitions with a known committed and end offset count; None where there is none.
     """
     known = [
         (each.committed, each.end)
@@ -388,11 +393,12 @@ def _ids(snapshot: GroupSnapshot) -> frozenset[str]:
 def live_findings(
     plan: Plan, context: Context, ignore: Mapping[str, str], step: Step | None
 ) -> tuple[Finding, ...]:
-    """Return the findings that concern `step`, the next to restart members.
+    """Return the findings that concern `step`, the next step that restarts members (None: none is
+    left).
 
-    A blocking finding is returned as long as it gates `step` or an earlier one (None: no step is
-    left). A warning or a question is returned only where the plan had none of its rule. Findings on
-    missing or surplus members are always returned.
+    A blocking finding is returned as long as it gates `step` or an earlier one. A warning or a
+    question is returned only if the plan had no finding of the same rule. Findings on missing or
+    surplus members are always returned.
     """
     before = {finding.rule for finding in plan.findings}
     found = []
@@ -410,7 +416,9 @@ def live_findings(
 
 
 def decides(finding: Finding, answer: Tri) -> bool:
-    """Return whether this finding gives `answer` (yes: a danger) to the next restart."""
+    """Return whether this blocking finding is a danger (`answer` yes) or an open question (cannot
+    tell).
+    """
     if finding.ignored or finding.severity is not Severity.BLOCK:
         return False
     says = Tri.CANNOT_TELL if has(finding, Trait.PENDING) else finding.result

@@ -33,8 +33,8 @@ _NOT_SHOWN: Final = (
 class Proof(Record, frozen=True, kw_only=True):
     """One answer on whether a member has completed a step, and its reason.
 
-    `by_hand` (only with `cannot tell`): no evidence is sure to show it, so the operator may look at
-    the member and confirm it with `rebal verify --confirm`.
+    `by_hand` (only with `cannot tell`): evidence may never show it, so the operator may check the
+    member and confirm it with `rebal verify --confirm`.
     """
 
     done: Tri
@@ -46,7 +46,7 @@ GateCheck = Callable[[Context, Step, Facts], Proof]
 
 
 def wide_list(plan: Plan, context: Context) -> tuple[str, ...]:
-    """Return the list that brings the target and is admitted today: it holds the elected one."""
+    """Return the list of the target and the elected assignor, which is admitted today."""
     step = next((each for each in plan.steps if each.aim is Aim.WIDEN), None)
     names = step.target_list if step is not None else (context.target,)
     more = [context.elected] if context.elected is not None else []
@@ -54,7 +54,7 @@ def wide_list(plan: Plan, context: Context) -> tuple[str, ...]:
 
 
 def proof_of(context: Context, step: Step, facts: Facts) -> Proof:
-    """Return whether this member has made `step`, by the evidence in `context` alone."""
+    """Return whether this member has completed `step`, by the evidence in `context` alone."""
     return GATES[step.aim](context, step, facts)
 
 

@@ -64,7 +64,7 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     `lag` and `committed` are sums over all partitions with known offsets. `refused` are the texts
     of the rejections in the evidence, `dangers` the kinds of the dangers, `findings` the rules that
     decided. `accepted` is what the user accepted at this look, a sentence each, `confirmed` what
-    the operator confirmed by hand, `left_out` the ids that `step` left out.
+    the operator confirmed by hand, `left_out` the ids of members that `step` does not concern.
     """
 
     at: Moment
@@ -102,8 +102,8 @@ def remembered(
 ) -> GroupSnapshot:
     """Return `snapshot` with the lists and clients that were proven of its member ids before.
 
-    They fill gaps only. Facts that the user assumed when the plan was made stay marked as assumed.
-    An older list that contradicts evidence of this look is left out.
+    Remembered facts only fill gaps. Facts that the user assumed when the plan was made stay marked
+    as assumed. A remembered list that contradicts evidence of this look is left out.
     """
     known = known_before(plan, entries)
     members = tuple(

@@ -1,7 +1,7 @@
 """Members and steps of a plan on the live group: who has completed a step, and who is missing.
 
 An answer comes from this look, from the plan's baseline, from an earlier look in the journal, or
-from the operator; all but the first concern member ids that are still in the group. Where no
+from the operator; the last three count only for member ids that are still in the group. Where no
 evidence answers, a member id that was there before the step began was not restarted: not done.
 """
 
@@ -81,9 +81,9 @@ def context_of(
 class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One member in one step: whether it has completed the step, and why.
 
-    `concerned` is False where the step leaves its client out. `restarted` is False where its id was
-    there before the step began; `proven` is False where nothing else is known of it. `by_hand`:
-    only the operator can answer. `vouched`: a yes that rests on the user's word alone.
+    `concerned` is False if the step does not concern its client. `restarted` is False if its member
+    id is older than the step; `proven` is False if that is all that is known. `by_hand`: only the
+    operator can answer. `vouched`: the answer is yes on the user's statement alone.
     """
 
     member_id: str
@@ -103,7 +103,8 @@ class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Missing(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """A member that was in the group and is not now; `sure` is False where it is one of several.
+    """A member that was in the group and is not now; `sure` is False where it may be one of
+    several.
 
     `family` is its client family, from evidence or from the user.
     """
@@ -119,7 +120,7 @@ class Ledger:
     """Answers about member ids from the baseline, the journal and this look.
 
     `answers(step, id)` are the distinct answers, each with its source. `before(step)` are the ids
-    that were there before the step began. `word(step, id)` is the user's own word.
+    that were there before the step began. `word(step, id)` is the answer that the user stated.
     """
 
     def __init__(self, plan: Plan, entries: Sequence[JournalEntry], context: Context) -> None:
@@ -191,9 +192,10 @@ class Ledger:
         return frozenset(self._before.get(step, ()))
 
     def came_finished(self, step: Step, facts: Facts) -> bool:
-        """Return whether this member may have joined with the last list before `step` began.
+        """Return whether this member may have got its final list before `step` began.
 
-        Clients that an earlier step stops together do so; the other steps leave them out.
+        This is so for clients that an earlier step stops and starts together; the other steps do
+        not concern them.
         """
         aside = {family for each in self._plan.steps for family in each.left_out}
         stops = [s.id for s in self._plan.steps if s.kind is StepKind.CUT_OVER and s.id < step.id]
@@ -207,7 +209,7 @@ def left_out(step: Step, facts: Facts) -> bool:
 
 
 def standing_of(context: Context, step: Step, ledger: Ledger) -> list[MemberStanding]:
-    """Return the standing of every member in `step`, by name."""
+    """Return one `MemberStanding` for each member: what it has done of `step`; sorted by name."""
     return [_standing(context, step, ledger, facts) for facts in context.members]
 
 
@@ -289,7 +291,7 @@ def _unknown(context: Context, aim: Aim) -> str:
 def missing_from(
     plan: Plan, entries: Sequence[JournalEntry], snapshot: GroupSnapshot, expected: int
 ) -> tuple[Missing, ...]:
-    """Return the members of the last full look that no present member can be.
+    """Return the members of the last complete look that match no member of the group now.
 
     A restarted member has a new id. It is recognised by instance id, then by client id and host,
     then by either alone where that is unique. Members that cannot be told apart have `sure` False.
@@ -373,11 +375,11 @@ def _paired(
 class StepStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One step of the plan now: member ids by answer, whether its gate holds, and why not.
 
-    `not_restarted` are those of `to_do` that are only known to have kept their id. `by_hand` are
-    those of `unknown` that only the operator can answer; `by_hand_why` is the reason that the
-    operator's look removes. `vouched` are those of `done` that rest on the user's word alone,
-    `left_out` those that take no part. `accepted` keeps the gate from being proven and was accepted
-    by the user.
+    `not_restarted` are the members of `to_do` that still have the id they had before the step.
+    `by_hand` are the members of `unknown` for which only the operator can answer; `by_hand_why` is
+    the entry of `why` that the operator's confirmation removes. `vouched` are the members of `done`
+    by the user's statement alone, `left_out` those that the step does not concern. `accepted` are
+    reasons that would leave the gate open, had the user not accepted them.
     """
 
     id: int

@@ -72,8 +72,8 @@ _LIMITS: Final = (
 
 
 class Change(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One changed fact of the plan's baseline. `outdates`: the plan's lists no longer fit the
-    group.
+    """One fact of the plan's baseline that has changed; `outdates`: the plan's lists no longer fit
+    the group.
     """
 
     what: str
@@ -82,11 +82,11 @@ class Change(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class NothingToConfirmError(RebalError):
-    """A step that leaves nothing to the operator, or that the group is not in."""
+    """A `--confirm` of a step that needs no confirmation, or that the group is not in."""
 
 
 class ContradictedError(RebalError):
-    """Evidence that the step is not done, or that could show it and was not given."""
+    """A `--confirm` that evidence contradicts, or that missing evidence could replace."""
 
 
 class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -139,8 +139,8 @@ def verify(
 ) -> Standing:
     """Return the standing of `snapshot` in `plan`; `entries` are the journal's looks, oldest first.
 
-    `step` selects the gate of that step instead of the current one. `expect_members` replaces the
-    plan's count, `accepted` is added to what the plan records.
+    `step` selects the gate of that step instead of the current one's. `expect_members` replaces the
+    plan's number, `accepted` is added to the risks that the plan records as accepted.
     """
     late = sum(entry.at > snapshot.captured_at for entry in entries)
     entries = [entry for entry in entries if entry.at <= snapshot.captured_at]
@@ -228,11 +228,11 @@ def confirm(now: Standing, asked: Standing, step: int, reason: str) -> Confirmat
     """Return the operator's confirmation of the members of `step` that only the operator can
     answer.
 
-    `now` is the standing of the group, `asked` the same with `step` selected. The confirmation
-    holds for the present member ids; a member that joins later must be looked at again.
+    `now` is the standing of the current step, `asked` that of `step`. The confirmation holds for
+    the present member ids; a member that joins later must be looked at again.
 
     Raises:
-        NothingToConfirmError: nothing of the step is left to the operator.
+        NothingToConfirmError: the step needs no confirmation.
         ContradictedError: members are missing, not done or not known by evidence.
     """
     begun = now.step is not None and (
@@ -268,9 +268,9 @@ def entry_of(
     entries: Sequence[JournalEntry] = (),
     accepted: Sequence[str] = (),
 ) -> JournalEntry:
-    """Return the journal entry of this look; `entries` are in the journal already.
+    """Return the journal entry of this look; `entries` are those that the journal has already.
 
-    `accepted` is what the user accepted at this look.
+    `accepted` are the risks that the user accepted at this look, a sentence each.
     """
     # "Not restarted" proves nothing at a later look, and the user's word proves nothing at all.
     by_step = {

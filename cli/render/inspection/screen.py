@@ -60,8 +60,8 @@ def inspect_view(
 ) -> list[RenderableType]:
     """Return the screen of one group. `next_command` is the command to type next.
 
-    Ages are relative to `now` (default: when the group was captured, so: it was just read).
-    `wide` shows every member on a line of its own, with its partitions, and every finding's fix.
+    Ages are relative to `now` (default: the time at which the group was captured). `wide` shows
+    every member on a line of its own, with its partitions, and every finding's fix.
     """
     snapshot = report.snapshot
     now = now or snapshot.captured_at

@@ -61,7 +61,7 @@ def plan_view(
 ) -> list[RenderableType]:
     """Return the plan as text; `wide` names every member and shows each configuration format.
 
-    Ages are relative to `now` (default: when the group was captured, so: it was just read).
+    Ages are relative to `now` (default: the time at which the group was captured).
     """
     now = now or plan.made_at
     # The configuration keeps its line breaks: its hostile parts were escaped when it was made.
@@ -276,7 +276,9 @@ def _open(plan: Plan) -> Iterator[Row]:
 
 
 def plan_list_view(plans: Sequence[Plan], words: Sequence[str]) -> list[RenderableType]:
-    """All plans, in the order given; `words` are added to the command that shows one of them."""
+    """Return all plans, in the order given; `words` are added to the command that shows one of
+    them.
+    """
     if not plans:
         return [Text("no group was found.")]
     counts = Counter(str(plan.verdict) for plan in plans)

@@ -1,7 +1,7 @@
 """`rebal.simulate/1` as text, piece by piece: who owns what is never held as one document.
 
-The document is written without what members own, then each of these places is filled when the text
-is on its way out: two million entries are a few megabytes until then.
+The document is built without the members' partitions; these are inserted while the text is written.
+So two million entries need only a few megabytes of memory.
 """
 
 from __future__ import annotations

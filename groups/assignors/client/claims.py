@@ -41,7 +41,8 @@ def _hash_order(topics: tuple[str, ...]) -> list[str]:
 
 
 class Memories:
-    """Reads user data for one problem: the codes in the order sent, and the generation (-1: none).
+    """Reader of user data for one problem: the codes in the order sent, and the generation (-1:
+    none).
 
     Topics that do not take part are left out.
     """

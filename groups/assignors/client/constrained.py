@@ -21,8 +21,9 @@ from rebal.groups.assignors.client.problem import Problem, Racks, RackSet, matte
 class Filling:
     """The assignment while it grows, in members' numbers and partitions' codes.
 
-    `low` and `high` are the two shares, `extra` of the members may get to `high`, `at_high` have.
-    `needy` have less than `low`; `waiting` have `low` and may get one more.
+    `low` and `high` are the smaller and the larger share. `extra` is the number of members that may
+    have the larger one, `at_high` the number that has it. `needy` members have fewer than `low`;
+    `waiting` members have `low` and may get one more.
     """
 
     low: int
@@ -36,7 +37,9 @@ class Filling:
 
 
 def assign_constrained(problem: Problem, claims: Claims) -> tuple[list[list[int]], list[set[int]]]:
-    """Return each member's codes in the leader's order, and those another must revoke first."""
+    """Return each member's codes in the leader's order, and the codes that another member must
+    revoke first.
+    """
     low, extra = divmod(problem.total, len(problem.members))
     filling = Filling(
         low=low, high=low + (extra > 0), extra=extra, lists=[[] for _ in problem.members]

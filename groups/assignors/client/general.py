@@ -1,8 +1,8 @@
-"""The sticky assignors' way when members subscribe to different topics.
+"""Sticky assignment when members subscribe to different topics.
 
-Everybody keeps what it owns and still may own; each free partition goes to the subscriber that has
-fewest; then `Balancing` moves partitions while that makes it fairer. If the outcome is not fairer
-than before the moves, they are taken back.
+Each member keeps the partitions it owns and still subscribes to; each free partition goes to the
+subscriber with the fewest; then `Balancing` moves partitions while that makes it fairer. If the
+outcome is not fairer than before the moves, they are taken back.
 """
 
 from __future__ import annotations

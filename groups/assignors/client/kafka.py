@@ -55,9 +55,10 @@ class KafkaAssignor:
         return self._lists(Problem(spec)) if spec.members else {}
 
     def assign_remembered(self, spec: Spec) -> Assignment:
-        """Return `assign`'s result when each member sends its current `subscription_user_data`.
+        """Return the result of `assign` if every member sends user data about what it owns now.
 
-        The bytes are not written and read in between; the members' `user_data` is None.
+        It equals `assign` with `subscription_user_data` of each member as its `user_data` (here
+        None), without encoding and decoding the bytes.
 
         Raises:
             LeaderWouldFail: as `assign`.

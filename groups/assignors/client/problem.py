@@ -182,7 +182,7 @@ class Problem:
     def failure(
         self, why: str, members: Iterable[int], codes: Iterable[int], *, never_ends: bool = False
     ) -> LeaderWouldFail:
-        """Return the finding about these members and the topics of these partitions, by name."""
+        """Return the error that names these members and the topics of these partitions."""
         step = len(self.topics)
         names = [self.members[m].member_id for m in sorted(set(members), key=self.rank.__getitem__)]
         topics = [self.topics[t] for t in sorted({code % step for code in codes})]

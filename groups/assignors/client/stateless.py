@@ -139,8 +139,8 @@ def _give_alike(shares: list[_Share], count: int) -> None:
 def assign_roundrobin(problem: Problem) -> list[list[TopicPartition]]:
     """Return each member's partitions, in the order the leader returns them.
 
-    Within neighbouring topics with the same subscribers the turn goes around these alone, so that
-    each of n gets every n-th partition; only where it starts depends on the topics before.
+    Over successive topics with the same n subscribers, each subscriber gets every n-th partition;
+    the topics before decide only which of them is first.
     """
     order = problem.by_instance
     seat = [0] * len(order)

@@ -28,7 +28,7 @@ _SHRUNK_TREE: Final = 6
 def string_hash(text: str) -> int:
     """Return `String.hashCode()` (over UTF-16 units) as an unsigned 32-bit number.
 
-    The topics' are asked for again for each member, so the last ones are kept.
+    The last results are cached, because each member asks for the hashes of the same topics.
     """
     value = 0
     if text.isascii():

@@ -1,6 +1,6 @@
 """KIP-848's server-side assignors: what the group coordinator of Kafka 4.x computes itself.
 
-`server_assignor` is the way in. Members are `SpecMember`s whose `owned` is their target assignment.
+Start at `server_assignor`. Members are `SpecMember`s whose `owned` is their target assignment.
 """
 
 from __future__ import annotations

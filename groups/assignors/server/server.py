@@ -38,7 +38,7 @@ class Targets(NamedTuple):
 
 
 class Undecided(NamedTuple):
-    """Names of topics and member ids whose unknown order could make it another result."""
+    """Names of topics and member ids whose order is unknown and could change the result."""
 
     topics: frozenset[str] = frozenset()
     members: frozenset[str] = frozenset()
@@ -199,7 +199,9 @@ class ServerProblem:
         return made
 
     def table(self, topics: Iterable[int]) -> Slots:
-        """Return `topics` in the order of a member's target that was filled in this order."""
+        """Return the iteration order of a member's target to which `topics` were added in this
+        order.
+        """
         key = tuple(topics)
         if key not in self._tables:
             slots = self._slots([self.topics[topic] for topic in key], HashTable())

@@ -115,7 +115,9 @@ class Lives:
         return self._members.get((group_id, member_id or _nameless(client_id)), Lookup.NONE)
 
     def of_rejection(self, number: int) -> Config | Lookup:
-        """Return the configuration of the client that was rejected in the event of this number."""
+        """Return the configuration of the client whose rejection is event `number`, as `add`
+        returned it.
+        """
         self._resolve()
         return self._rejections.get(number, Lookup.NONE)
 

@@ -151,7 +151,7 @@ StandingOf = Literal["member", "joining", "lost", "reset"]
 
 
 class Standing(Record, frozen=True, kw_only=True):
-    """A line about a client that is not a join.
+    """A line that shows the state of a client, other than a join.
 
     `of` is member (only a member of the group prints it), joining (a join is sent), lost (the named
     member id is no longer valid) or reset (the client lost its id, which the line does not name).
@@ -233,7 +233,7 @@ _STANDING: Final[tuple[tuple[StandingOf, re.Pattern[str]], ...]] = (
 
 
 def texts(raw: bytes, zone: Zone) -> Iterator[LogText]:
-    """Yield the line, or the lines of the message in its JSON wrapper."""
+    """Yield the line; for a JSON wrapper, each line of the message in it."""
     line = raw.decode("utf-8", "replace").rstrip("\r\n")
     program = ""
     prefix = _PREFIX.match(line)

@@ -402,7 +402,7 @@ def _ends(connection: str) -> tuple[str, str]:
 
 
 def present(raw: bytes) -> tuple[str, str, str] | None:
-    """Return the group, the member id and the broker of a heartbeat answered without an error."""
+    """Return the group, the member id and the broker of a heartbeat that succeeded, else None."""
     found = _PRESENT.search(raw) if b'"requestApiKeyName":"HEARTBEAT"' in raw else None
     if found is None:
         return None

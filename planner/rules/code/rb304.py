@@ -17,7 +17,8 @@ from rebal.planner.rules.scope import ahead, narrowing_step
     reference="line/decaton#98; ConsumerRebalanceListener",
 )
 def state_per_assignment(context: Context) -> Iterator[Finding]:
-    """Code that keeps producers, caches or workers for its partitions must keep those it has.
+    """Code with a producer, cache or worker for each partition must keep those of partitions that
+    stay.
 
     Why it matters: under EAGER every rebalance revokes and assigns everything, so code may rebuild
     all its state each time. Under COOPERATIVE and KIP-848 it receives only the new partitions:

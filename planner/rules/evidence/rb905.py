@@ -24,7 +24,7 @@ def nothing_to_plan_from(context: Context) -> Iterator[Finding]:
     Why it matters: during a rebalance the assignor and the members change while rebal reads them.
     An empty group shows no list, client or assignor. Share groups have no rebalance protocol, and
     other protocol types (schema registries) do not use consumer assignors. A plan from such a
-    reading would be invented.
+    reading would be a guess.
 
     How to find out: rebal inspect shows type, protocol type and state.
 

@@ -23,7 +23,8 @@ def unknown_family(context: Context) -> Iterator[Finding]:
 
     Why it matters: the steps differ by client. A Java consumer accepts eager and cooperative
     assignors together, librdkafka and kafka-python do not start with both, kafkajs and others have
-    no cooperative assignor. The first bounce needs no assignor lists, but it needs the clients.
+    no cooperative assignor. So the first bounce can be planned without the members' assignor lists,
+    but not without their clients.
 
     How to find out: the broker's request log names the software of each member that joins
     (--request-log), and so does a Java member's own log (--client-log). Or ask its developers.

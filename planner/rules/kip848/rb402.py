@@ -32,8 +32,8 @@ def too_many_members(context: Context) -> Iterator[Finding]:
 
     How to fix it: raise group.consumer.max.size on the brokers, or scale the group down during the
     change. At exactly the limit: use maxSurge 0, stop each member cleanly before it starts again,
-    and keep a static one down for longer than its session. Or stop all members, which the plan says
-    where nothing else is left.
+    and keep a static one down for longer than its session. If neither is possible, the plan stops
+    all members first.
 
     Cannot tell: the settings were not read; or the group is exactly full, where it depends on
     whether each old member has left before the new one joins.

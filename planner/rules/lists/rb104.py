@@ -44,9 +44,9 @@ def no_mixed_list(context: Context) -> Iterator[Finding]:
     client can never be COOPERATIVE, RB105 fires instead.)
 
     Cannot tell: the client is only inferred (from its bytes or its client id). rebal does not
-    advise to stop a group for that: --assume-family or the request log settles it. A member with an
-    inferred client whose list already holds the target is not named: if the client is right, the
-    member is done.
+    advise to stop a group for that: --assume-family or the request log settles it. The finding
+    leaves out a member with an inferred client whose list already holds the target: if the
+    inference is right, that member is done.
     """
     if not context.classic or not context.members:
         return

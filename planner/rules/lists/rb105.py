@@ -31,9 +31,9 @@ def eager_only_client(context: Context) -> Iterator[Finding]:
     before 1.61. One such member keeps the whole group on an eager assignor. If that assignor is
     dropped, either this member or the others are rejected.
 
-    How to find out: look at the dependency itself; none of the three names itself to the broker.
-    kafkajs can be recognised by the assignor name RoundRobinAssigner, segmentio/kafka-go by the
-    bytes it sends, aiokafka only by its default client id.
+    How to find out: look at the dependency itself; kafkajs, aiokafka and kafka-go do not send their
+    name to the broker. kafkajs can be recognised by the assignor name RoundRobinAssigner,
+    segmentio/kafka-go by the bytes it sends, aiokafka only by its default client id.
 
     How to fix it: move that service to a client with a cooperative assignor or to a group of its
     own, or stay EAGER. KIP-848 does not help these clients: it needs a client that supports it.

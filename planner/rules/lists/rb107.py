@@ -23,9 +23,10 @@ def target_not_first(context: Context) -> Iterator[Finding]:
     Why it matters: when the coordinator reloads the group (a broker restart, a new leader of the
     offsets partition), it remembers only [the elected assignor] for every member until the next
     rebalance. With the target first, the target is elected once every member supports both, and a
-    reload leaves what the next bounce needs. With the old assignor first, the old one is left, and
-    a member restarted with the target alone is rejected although every configuration allows it. The
-    default of Java 3.0 and later, [range, cooperative-sticky], has this weakness (KIP-726).
+    reload keeps it for the next bounce. With the old assignor first, a reload keeps only the old
+    one, and a member restarted with the target alone is rejected although every configuration
+    allows it. The default of Java 3.0 and later, [range, cooperative-sticky], has this weakness
+    (KIP-726).
 
     How to find out: the members' exact lists.
 

@@ -33,14 +33,14 @@ def same_name(context: Context) -> Iterator[Finding]:
 
     How to fix it: give the cooperative code a new name, and do the two bounces between the names.
     The new code belongs in bounce 1 of an upgrade and in bounce 2 of a downgrade. Or stop all
-    members and start them with the new code. The same holds for a class of the application's own
-    that has the name of one of Kafka's: CooperativeStickyAssignor cannot take its place under that
-    name.
+    members and start them with the new code. The same holds for an application's own class that
+    uses the name of one of Kafka's assignors, such as cooperative-sticky: Kafka's class must not
+    replace it under that name one by one.
 
     Cannot tell: every member's client can send owned partitions, but only a rebalance shows whether
     the leader's assignor respects them: a member that keeps its partitions when it rejoins runs the
-    new code. It does not fire where all members did, nor while two bounces to a new name are under
-    way.
+    new code. It does not fire where all members kept theirs, nor while two bounces to a new name
+    are under way.
     """
     name = context.elected
     if not context.planning or name is None or context.goal != COOPERATIVE:

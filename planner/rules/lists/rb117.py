@@ -30,8 +30,8 @@ def mixed_languages(context: Context) -> Iterator[Finding]:
 
     How to find out: compare the owners before and after a rebalance without a change.
 
-    How to fix it: upgrade the Java members (3.4 no longer reads the data so), or ignore it if moved
-    partitions do no harm.
+    How to fix it: upgrade the Java members to 3.4 or later, which read the data correctly, or
+    ignore the finding if moved partitions do no harm.
 
     It always answers cannot tell: the coordinator chooses the leader at each generation, and
     describing a group does not show it.

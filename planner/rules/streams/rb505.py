@@ -24,15 +24,16 @@ def cooperative_beside_old(context: Context) -> Iterator[Finding]:
 
     Why it matters: while the old one leads, it assigns partitions to new owners before a
     COOPERATIVE instance has given them up. Both process them until the old owner has stopped; no
-    join is rejected and nothing is logged. It was seen with 2.3.1 leading and 3.9.1 without
-    upgrade.from, and not with it.
+    join is rejected and nothing is logged. This was seen with 2.3.1 leading and 3.9.1 without
+    upgrade.from; with upgrade.from set it did not happen.
 
     How to find out: an instance's own bytes show its version. Its rebalance protocol is in its
     start-up log (2.4 to 3.9, --client-log), or shows at a rebalance (--request-log): what it still
     owned when it rejoined.
 
-    How to fix it: set upgrade.from on the new instance to the old one's version and restart it. 4.0
-    and later do not start with that: put a bridge release (2.4 to 3.9) in its place.
+    How to fix it: set upgrade.from on the new instance to the old one's version and restart it.
+    Instances of 4.0 and later do not start with such a value: run a bridge release (2.4 to 3.9)
+    instead.
     """
     if not context.planning or not context.streams or not context.stable:
         return
