@@ -13,6 +13,13 @@ from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot, file_stem, format_of, load_snapshot
 
 ENDING: Final = ".rebal.yaml"
+# A snapshot of a hundred thousand members has a tenth of it.
+_LARGEST: Final = 1 << 30
+_OTHERS: Final = {
+    b"\x1f\x8b": "is compressed; unpack it first (gunzip)",
+    b"\xff\xfe": "is UTF-16 text; save it as UTF-8",
+    b"\xfe\xff": "is UTF-16 text; save it as UTF-8",
+}
 
 
 def write_text(path: Path, text: str) -> None:
@@ -76,11 +83,19 @@ def read_text(path: Path) -> str:
     """Return the text of `path`.
 
     Raises:
-        FileError: missing, a folder, not readable or not UTF-8 text.
+        FileError: missing, a folder, not readable, endless or not UTF-8 text.
     """
+    data = b""
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            raise FileError(f"{path}: is larger than {_LARGEST >> 20} MiB, so it is no document.")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        for start, what in _OTHERS.items():
+            if data.startswith(start):
+                raise FileError(f"{path}: {what}.") from None
         raise FileError(f"{path}: not UTF-8 text (byte {error.start}).") from None
     except FileNotFoundError:
         raise FileError(f"{path}: there is no such file.") from None

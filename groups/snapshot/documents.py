@@ -10,6 +10,7 @@ import gc
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -29,7 +30,7 @@ from rebal.groups.snapshot.compact import (
     fold,
     unfold,
 )
-from rebal.groups.snapshot.plain_yaml import PlainLoader, read_yaml
+from rebal.groups.snapshot.plain_yaml import PlainLoader, check_start, read_yaml
 
 SCHEMA: Final = "rebal.snapshot/1"
 Format = Literal["yaml", "json"]
@@ -46,6 +47,12 @@ _HIDDEN: Final = re.compile(
 
 
 _END: Final = "...\n"
+# Characters: from here on a text is looked over before it is parsed, and its start is this long.
+_BIG: Final = 2_000_000
+_HEAD: Final = 200_000
+_SCHEMA_LINE: Final = re.compile(
+    r"""^[{ ]?["']?schema["']?[ \t]*:[ \t]*["']?([^\s"'#]*)""", re.MULTILINE
+)
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
@@ -166,6 +173,8 @@ def loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _T
 
 
 def _loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _T:
+    if form == "yaml" and len(text) > _BIG:
+        _check_big(text, name, schema)
     try:
         body = _parse(text, form)
         if isinstance(body, dict):
@@ -175,11 +184,8 @@ def _loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _
     if not isinstance(body, dict):
         raise DocumentError(f"{name}: expected a document with `schema: {schema}`.")
     _check_schema(body.get("schema"), schema, name)
-    if form == "yaml" and _ending(text) != "\n...":
-        raise DocumentError(
-            f"{name}: cut off after line {len(text.splitlines())}: the line `...` that ends a "
-            "document is missing; copy the whole file again, or add the line to your own file."
-        )
+    if form == "yaml":
+        _check_end(text, name)
     try:
         return msgspec.convert(body, kind, dec_hook=partial(_dec_hook, TopicReader()))
     except msgspec.ValidationError as error:
@@ -191,6 +197,31 @@ def _loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _
         what = match["what"][:1].lower() + match["what"][1:]
         where = f" (line {line})" if line else ""
         raise DocumentError(f"{name}: {path or 'document'}: {what}{where}.") from None
+
+
+def _check_big(text: str, name: str, schema: str) -> None:
+    """Reject a large text that cannot be a whole document, before all of it is parsed.
+
+    A parser needs a minute for what these checks find at once. They read the first `_HEAD`
+    characters, and search the rest for two lines.
+    """
+    head = text[: text.rfind("\n", 0, _HEAD) + 1] or text[:_HEAD]
+    try:
+        check_start(head)
+    except yaml.YAMLError as error:
+        raise DocumentError(f"{name}: {_syntax(error, 'yaml')}") from None
+    found = _SCHEMA_LINE.search(head) or _SCHEMA_LINE.search(text)
+    _check_schema(found and found[1], schema, name)
+    _check_end(text, name)
+
+
+def _check_end(text: str, name: str) -> None:
+    if _ending(text) != "\n...":
+        lines = text.count("\n") + (not text.endswith("\n"))
+        raise DocumentError(
+            f"{name}: cut off after line {lines}: the line `...` that ends a document is missing; "
+            "copy the whole file again, or add the line to your own file."
+        )
 
 
 def dump_snapshot(snapshot: GroupSnapshot, form: Format = "yaml") -> str:
@@ -231,8 +262,8 @@ def _parse(text: str, form: Format) -> object:
 def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counts.items() if count > 1)
         raise ValueError(f"the key `{twice}` stands twice in one object")
     return made
 
@@ -265,11 +296,18 @@ def _syntax(error: Exception, form: Format) -> str:
         return f"not valid YAML: {error.problem} (line {mark.line + 1}, column {mark.column + 1})."
     if isinstance(error, json.JSONDecodeError):
         return f"not valid JSON: {error.msg} (line {error.lineno}, column {error.colno})."
-    return f"not valid {form.upper()}: {str(error).splitlines()[0] if str(error) else 'too deep'}."
+    if isinstance(error, RecursionError):
+        return f"not valid {form.upper()}: nested too deep."
+    return f"not valid {form.upper()}: {str(error).splitlines()[0]}."
 
 
 def _line(text: str, steps: list[str]) -> int | None:
-    """Return the line of the node at `steps`; only errors read JSON as YAML for this."""
+    """Return the line of the node at `steps`; only errors read JSON as YAML for this.
+
+    Return None for a large text: looking for the line would take longer than reading it did.
+    """
+    if len(text) > _BIG:
+        return None
     try:
         node = PlainLoader(text).get_single_node()
     except yaml.YAMLError:

@@ -63,6 +63,23 @@ def read_yaml(text: str) -> object:
         return yaml.load(text, Loader=PlainLoader)
 
 
+def check_start(text: str) -> None:
+    """Check the syntax at the start of a document, of which `text` is a part.
+
+    Raises:
+        yaml.YAMLError: as `read_yaml` says, anywhere but at the end of `text`.
+    """
+    try:
+        _Builder(text, {}).read()
+    except _UnusualError:
+        pass
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        # The end of the part is no end of the document: what is open there may be closed later.
+        if mark is None or mark.index < len(text) - 1:
+            raise
+
+
 class _UnusualError(Exception):
     """Valid YAML that only the loader's own way builds: tags, anchors, merges, odd keys."""
 

@@ -20,6 +20,9 @@ Flat = dict[str, str]
 POD_NAME: Final = "\x00pod\x00"
 _MOST_SETTINGS: Final = 200_000
 _DEEPEST: Final = 60
+_LARGEST_YAML: Final = 8 << 20
+_OBJECT: Final = re.compile("^apiVersion:", re.MULTILINE)
+_KIND: Final = re.compile("^kind:", re.MULTILINE)
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PLACEHOLDER: Final = re.compile(r"\$\{([^${}:]+)(?::(-?)([^${}]*))?\}")
 _UNRESOLVED: Final = re.compile(r"\$\{|\$\(|\{\{|#\{|<%|@[\w.]+@")
@@ -221,7 +224,30 @@ def _profile(flat: Flat) -> str | None:
     return next((flat[key] for key in _PROFILE_KEYS if key in flat), None)
 
 
+def _check_size(text: str, name: str) -> None:
+    """Reject a large YAML text that cannot be read whole, before a minute is spent on parsing it.
+
+    Only Kubernetes objects, as `kubectl get … -o yaml` prints them, are that large. It prints the
+    kind of a list behind its items, so a list that was cut off has none.
+
+    Raises:
+        UnreadableDocument: another text, or a list that was cut off.
+    """
+    if len(text) <= _LARGEST_YAML:
+        return
+    if not _OBJECT.search(text):
+        raise UnreadableDocument(
+            name, f"is larger than {_LARGEST_YAML >> 20} MiB and holds no Kubernetes objects"
+        )
+    if text.startswith("apiVersion: v1\nitems:\n") and not _KIND.search(text):
+        lines = text.count("\n") + 1
+        raise UnreadableDocument(
+            name, f"was cut off: the list's kind is missing behind line {lines}; fetch it again"
+        )
+
+
 def _yaml(text: str, name: str) -> list[Tree]:
+    _check_size(text, name)
     # The base loader keeps every value as text: no dates, octal numbers or booleans.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
@@ -229,8 +255,10 @@ def _yaml(text: str, name: str) -> list[Tree]:
     except yaml.MarkedYAMLError as error:
         line = f" (line {error.problem_mark.line + 1})" if error.problem_mark else ""
         raise UnreadableDocument(name, f"not valid YAML: {error.problem}{line}") from None
-    except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else "nested too deep"
+    except RecursionError:
+        raise UnreadableDocument(name, "not valid YAML: nested too deep") from None
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
         raise UnreadableDocument(name, f"not valid YAML: {reason}") from None
 
 

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, Literal
 
 from rebal.groups.errors import DocumentError
 
@@ -19,6 +19,7 @@ TextSource = Path | IO[Any]
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _STDIN: Final = "-"
 LONGEST_LINE: Final = 16 * 1024 * 1024
+_PART: Final = 1 << 20
 
 
 class TextInput:
@@ -43,15 +44,19 @@ class TextInput:
         Raises:
             DocumentError: the source is missing, unreadable, a directory, or damaged gz.
         """
+        return self._parts("readline", LONGEST_LINE)
+
+    def _parts(self, method: Literal["read", "readline"], size: int) -> Iterator[bytes]:
+        """Yield what the stream's `method` returns for `size`, until the stream ends."""
         source = self._source
         try:
             if not isinstance(source, Path):
-                yield from self._pieces(source)
+                yield from self._pieces(source, method, size)
             elif str(source) == _STDIN:
-                yield from self._pieces(sys.stdin.buffer)
+                yield from self._pieces(sys.stdin.buffer, method, size)
             else:
                 with source.open("rb") as stream:
-                    yield from self._pieces(stream)
+                    yield from self._pieces(stream, method, size)
                     # A log may grow while it is read: its last line is no newer than this.
                     changed = os.fstat(stream.fileno()).st_mtime
                 self.written_at = datetime.fromtimestamp(changed, UTC)
@@ -70,28 +75,30 @@ class TextInput:
         """
         parts: list[bytes] = []
         size = 0
-        for line in self.lines():
-            size += len(line)
+        for part in self._parts("read", _PART):
+            size += len(part)
             if size > limit:
                 raise DocumentError(
                     f"{self.name}: larger than {limit // (1024 * 1024)} MiB, "
                     "which is no configuration file; name the files to read."
                 )
-            parts.append(line)
+            parts.append(part)
         return b"".join(parts)
 
-    def _pieces(self, stream: IO[Any]) -> Iterator[bytes]:
+    def _pieces(self, stream: IO[Any], method: str, size: int) -> Iterator[bytes]:
         if isinstance(stream, io.TextIOBase):
-            while text := stream.readline(LONGEST_LINE):
+            take_text = getattr(stream, method)
+            while text := take_text(size):
                 yield text.encode("utf-8", "replace")
             return
         first = stream.read(2)
         joined: IO[bytes] = io.BufferedReader(_Prefixed(first, stream), 1 << 18)
         if first == _GZIP_MAGIC:
             joined = gzip.GzipFile(fileobj=joined)  # type: ignore[assignment]
+        take = getattr(joined, method)
         try:
-            while line := joined.readline(LONGEST_LINE):
-                yield line
+            while piece := take(size):
+                yield piece
         except EOFError:
             self.cut_off = True
 

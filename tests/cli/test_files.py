@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -97,7 +98,10 @@ def bad_files(tmp_path: Path, good: str) -> dict[str, tuple[Path, str]]:
     return {
         "missing": (tmp_path / "none.yaml", "there is no such file"),
         "folder": (tmp_path, "is a folder"),
+        "endless": (Path("/dev/zero"), "is larger than 0 MiB, so it is no document"),
         "binary": (put("b.yaml", b"schema: \xff\xfe"), "not UTF-8 text"),
+        "gz": (put("g.yaml", gzip.compress(good.encode())), "is compressed; unpack it first"),
+        "UTF-16": (put("u.yaml", good.encode("utf-16")), "is UTF-16 text; save it as UTF-8"),
         "empty": (put("e.yaml", b""), "expected a document with `schema: rebal.snapshot/1`"),
         "cut off": (put("c.json", good.encode()[: len(good) // 2]), "not valid JSON"),
         "newer": (
@@ -110,11 +114,28 @@ def bad_files(tmp_path: Path, good: str) -> dict[str, tuple[Path, str]]:
 
 
 @pytest.mark.parametrize(
-    "kind", ["missing", "folder", "binary", "empty", "cut off", "newer", "other", "ending"]
+    "kind",
+    [
+        "missing",
+        "folder",
+        "binary",
+        "gz",
+        "UTF-16",
+        "endless",
+        "empty",
+        "cut off",
+        "newer",
+        "other",
+        "ending",
+    ],
 )
 def test_a_file_that_is_no_snapshot_is_one_sentence(
-    kind: str, tmp_path: Path, group: Callable[..., GroupSnapshot]
+    kind: str,
+    tmp_path: Path,
+    group: Callable[..., GroupSnapshot],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(files, "_LARGEST", 100_000)
     path, said = bad_files(tmp_path, dump_snapshot(group(), "json"))[kind]
     with pytest.raises(RebalError) as caught:
         files.read_snapshot(path)
@@ -126,10 +147,10 @@ def test_a_file_that_is_no_snapshot_is_one_sentence(
 def test_a_file_that_may_not_be_read_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: Path) -> bytes:
+    def refuse(_: Path, __: str) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(FileError, match=r"cannot read .*a\.yaml: permission denied\."):
         files.read_snapshot(tmp_path / "a.yaml")
 

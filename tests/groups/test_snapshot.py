@@ -26,6 +26,7 @@ from rebal.groups.model import (
     Source,
     Subscription,
 )
+from rebal.groups.snapshot import plain_yaml
 from rebal.groups.snapshot.compact import ByTopic, Lag, Lags, Partitions, Replicas
 from rebal.groups.snapshot.documents import dump_snapshot, file_stem, format_of, load_snapshot
 from tests.examples import examples
@@ -266,6 +267,49 @@ def test_a_cut_at_the_end_of_a_line_is_told_as_such() -> None:
     cut = GOOD[: GOOD.index("  subscription:")]
     with pytest.raises(DocumentError, match=r"s\.yaml: cut off after line 15: the line `\.\.\.` "):
         load_snapshot(cut, "yaml", "s.yaml")
+
+
+LARGE = dump_snapshot(SMALL).replace(
+    "\n...\n", "\n" + "".join(f"note_{n}: x\n" for n in range(300_000))
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LARGE, "cut off after line 3000"),
+        (LARGE + 'last: "open', "cut off after line 3000"),
+        (LARGE.replace("schema: ", "not: ", 1) + "...\n", r"schema: expected .*, got nothing"),
+        (LARGE.replace("/1", "/2", 1) + "...\n", "use the rebal version that wrote it"),
+        ("- a\n" * 1_000_000, r"schema: expected .*, got nothing"),
+        ("a " * 2_000_000, r"schema: expected .*, got nothing"),
+        ("\n" * 4_000_000, r"schema: expected .*, got nothing"),
+        ("a: [\n" * 1_000_000 + "...\n", "nested too deep"),
+        ("\0" * 4_000_000, "control characters are not allowed"),
+        ("a: &a [*a]\n" * 1_000_000, r"aliases \(\*a\) are not read"),
+        ("a: b: c\n" * 1_000_000, "mapping values are not allowed"),
+    ],
+)
+def test_a_large_text_that_is_no_whole_document_is_rejected_by_its_start_and_end(
+    text: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = 0
+
+    class Counting(plain_yaml.PlainLoader):
+        def get_event(self) -> Any:
+            nonlocal events
+            events += 1
+            return super().get_event()
+
+    monkeypatch.setattr(plain_yaml, "PlainLoader", Counting)
+    with pytest.raises(DocumentError, match=said):
+        load_snapshot(text, "yaml", "s.yaml")
+    assert events < 150_000
+
+
+def test_a_large_whole_document_is_read() -> None:
+    text = dump_snapshot(SMALL).replace("\n...\n", "\n" + "# comment\n" * 300_000 + "...\n")
+    assert load_snapshot(text, "yaml") == SMALL
 
 
 @pytest.mark.parametrize("text", ["[" * 300_000, "- " * 300_000 + "x", '{"a":' * 100_000])

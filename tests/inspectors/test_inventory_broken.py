@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.errors import DocumentError, RebalError
+from rebal.inspectors.inventory import documents
 from rebal.inspectors.inventory.reader import read_inventory
 from tests.inspectors.declared_files import FILES, write
 
@@ -25,6 +26,24 @@ def test_a_folder_with_bad_files_gives_the_good_ones(tmp_path):
     said = " ".join(reading.notes)
     assert all(name in said for name in ("bad.yaml", "bad.json", "binary.yml", "Dockerfile"))
     assert all("\n" not in note and note.endswith(".") for note in reading.notes)
+
+
+@pytest.mark.parametrize(
+    ("start", "line", "said"),
+    [
+        ("apiVersion: v1\nitems:\n", "- kind: Pod\n", "the list's kind is missing behind line 80"),
+        ("", "- a\n", "holds no Kubernetes objects"),
+        ("schema: rebal.snapshot/1\nmembers:\n", "- a: b\n", "holds no Kubernetes objects"),
+    ],
+)
+def test_a_large_file_that_is_cut_off_or_no_manifest_is_rejected_unparsed(
+    tmp_path, monkeypatch, start, line, said
+):
+    monkeypatch.setattr(documents, "_LARGEST_YAML", 4_000)
+    monkeypatch.setattr(documents.yaml, "load_all", None)
+    write(tmp_path, "pods.yaml", start + line * ((4_100 // len(line)) if line[2] != "k" else 800))
+    with pytest.raises(DocumentError, match=said):
+        read_inventory(tmp_path / "pods.yaml")
 
 
 _BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
