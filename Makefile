@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 # Links that show the rooms as rebal.*, as an installed rebal does: for mypy, pyright and editors.
 LINKS  := build/typing/rebal
 
-.PHONY: help demo test test-fast test-full coverage lint types bench lock clean
+.PHONY: help demo test test-fast test-full coverage lint types schemas bench lock clean
 
 help:
 	@echo "make demo       the main job on bundled, really captured groups (no Kafka, no Java)"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-fast  the tests without Java, under a minute"
 	@echo "make test-full  every path and version, long stories included: two to three hours"
 	@echo "make coverage   the share of the statements that the fast tests run"
+	@echo "make schemas    the JSON Schemas of the documents, anew from their records"
 	@echo "make lint types bench lock clean"
 
 $(READY): pyproject.toml requirements.lock | $(LINKS)
@@ -67,6 +68,10 @@ types: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m bench
+
+# Refuses to change what a reader of the same major version relies on.
+schemas: $(READY)
+	$(BIN)/python -m rebal.cli.render.schemas cli/data/schemas
 
 lock: $(READY)
 	$(PYTHON) -m venv build/lock

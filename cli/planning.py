@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from rebal.cli import output
 from rebal.cli.errors import UsageError
 from rebal.cli.output import PlanFormat
-from rebal.cli.render.documents import Document, document_of, failures_of
+from rebal.cli.render.documents import Document, FailureDocument, document_of, failures_of
 from rebal.cli.render.findings import exported
 from rebal.cli.render.plans.markdown import plan_markdown
 from rebal.cli.render.plans.screen import plan_list_view, plan_view
@@ -41,6 +41,13 @@ class PlanLine(Document, frozen=True, kw_only=True, rename={"runs": "from"}):
     summary: str
     members: int
     exit_code: int
+
+
+class PlansDocument(Document, frozen=True, kw_only=True):
+    """The body of `rebal.plans/1`."""
+
+    plans: list[PlanLine]
+    failures: list[FailureDocument]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,12 +121,12 @@ def print_plans(
         unread = {failure.name: failure.message for failure in failures}
         output.write(exported(form, *plans, failures=unread))
     else:
-        body = {
-            "plans": [
+        body = PlansDocument(
+            plans=[
                 document_of(PlanLine, plan, members=len(plan.baseline.members)) for plan in plans
             ],
-            "failures": failures_of(failures),
-        }
+            failures=failures_of(failures),
+        )
         output.write(output.envelope("plans", body, code, form))
     for failure in failures:
         output.say(failure.message)

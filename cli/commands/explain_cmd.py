@@ -22,6 +22,12 @@ class RuleDocument(Document, frozen=True, kw_only=True):
     doc: str
 
 
+class RulesDocument(Document, frozen=True, kw_only=True):
+    """The body of `rebal.rules/1`."""
+
+    rules: list[RuleDocument]
+
+
 def command(
     rule: Annotated[
         str | None, typer.Argument(metavar="RULE", help="Its id, such as RB102; all if none.")
@@ -40,7 +46,7 @@ def command(
         raise UsageError(f"there is no rule {rule}; rebal explain lists them all.")
     chosen = list(known.values()) if rule is None else [known[rule.upper()]]
     if form != "text":
-        body = {"rules": [document_of(RuleDocument, one, rule=one.id) for one in chosen]}
+        body = RulesDocument(rules=[document_of(RuleDocument, one, rule=one.id) for one in chosen])
         output.write(output.envelope("rules", body, DONE, form))
     elif rule is None:
         for one in chosen:

@@ -147,12 +147,12 @@ def _show(
         output.write(exported(form, *reports, failures=unread, file=file))
         return
     from rebal.cli.render.documents import failures_of
-    from rebal.cli.render.inspection.document import inspected_group
+    from rebal.cli.render.inspection.document import InspectDocument, inspected_group
 
-    body = {
-        "groups": [inspected_group(report) for report in reports],
-        "failures": failures_of(failures),
-    }
+    body = InspectDocument(
+        groups=[inspected_group(report) for report in reports],
+        failures=failures_of(failures),
+    )
     output.write(output.envelope("inspect", body, code, form))
 
 

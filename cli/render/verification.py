@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
 from rich.console import Console, Group
 from rich.text import Text
@@ -23,12 +24,12 @@ from rebal.planner.rules import Trait, has
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
 from rebal.planner.verification.dangers import decides
 from rebal.planner.verification.members import MemberStanding
+from rebal.planner.verification.verify import Standing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from rebal.planner.plan import Finding
-    from rebal.planner.verification.verify import Standing
 
 _WORDS: Final = {Tri.YES: "done", Tri.NO: "not done", Tri.CANNOT_TELL: "not known"}
 _STYLES: Final = {Tri.YES: "green", Tri.NO: "yellow", Tri.CANNOT_TELL: "magenta"}
@@ -250,10 +251,15 @@ def _missing(standing: Standing) -> str:
     return ", ".join(sure[:10]) + ("" if len(sure) <= short else f" ({short} of these)")
 
 
+class Watched(Standing, frozen=True, kw_only=True):
+    """The body of `rebal.verify/1`; a watch adds the changes since the look before."""
+
+    changes: list[str] | UnsetType = UNSET
+
+
 def verify_line(standing: Standing, changes: Sequence[str] | None = None) -> str:
     """Return the document on one line, with what has changed since the look before."""
-    news = {} if changes is None else {"changes": changes}
-    body = news | asdict(standing)
+    body = standing if changes is None else Watched(**asdict(standing), changes=list(changes))
     text = output.envelope("verify", body, standing.exit_code, "json")
     return json.dumps(json.loads(text), separators=(",", ":")) + "\n"
 

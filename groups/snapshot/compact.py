@@ -239,6 +239,8 @@ class _Words(dict[str, Partitions]):
 
 _LISTS: Final = frozenset({"topics", "subscribed_topics"})
 _MAPS: Final = frozenset({"assignment", "target_assignment", "owned_partitions"})
+FOLDED: Final = _LISTS | _MAPS
+"""Keys whose long values stand on one line in a kept document."""
 _LONG: Final = 20
 # Kafka's own names are plain; what a hand has written otherwise stays as it is.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._-]+\Z")
@@ -261,7 +263,7 @@ def unfold(body: Any) -> None:
 def _folded(key: str, value: Any) -> Any:
     if not isinstance(value, Mapping | list | tuple):
         return value
-    if len(value) > _LONG and key in _LISTS | _MAPS and all(map(_is_plain, value)):
+    if len(value) > _LONG and key in FOLDED and all(map(_is_plain, value)):
         if key in _LISTS and not isinstance(value, Mapping):
             return " ".join(value)
         if key in _MAPS and isinstance(value, Mapping):

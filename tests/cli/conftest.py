@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from rebal.cli import output
 from rebal.groups.model import (
     AssignorList,
     Coordinator,
@@ -21,6 +23,7 @@ from rebal.groups.model import (
     Topic,
 )
 from rebal.groups.snapshot.compact import Lag, Partitions
+from tests.documents import checked
 from tests.groups.stable import stable_group
 
 NOW = datetime(2026, 11, 20, 9, 15, tzinfo=UTC)
@@ -92,6 +95,22 @@ def librdkafka(group: Callable[..., GroupSnapshot]) -> tuple[Member, ...]:
 def hostile() -> str:
     """A client id with rich markup, an emoji code, escape sequences, C1 and a bidi override."""
     return HOSTILE
+
+
+@pytest.fixture(autouse=True)
+def _documents_fit_their_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check each document that a command prints; simulate's is complete only when it is printed."""
+    write = output.envelope
+
+    def envelope(kind: str, *more: Any) -> str:
+        text = write(kind, *more)
+        return text if kind in ("simulate", "test") else check(text)
+
+    def check(text: str) -> str:
+        checked(text, "json" if text.startswith("{") else "yaml")
+        return text
+
+    monkeypatch.setattr(output, "envelope", envelope)
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from rebal.inspectors.fleet.tables.reader import open_tables
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Cost, Plan
 from tests.counted import counted_calls
+from tests.documents import checked
 from tests.fleet.conftest import report_lines
 from tests.fleet.synthetic import SHAPES, fleet
 from tests.fleet.tablefiles import write_tables
@@ -114,7 +114,7 @@ def test_what_is_too_much_to_rehearse_is_estimated_and_that_is_said(
         assert said in " ".join(text.split())
         table = text.replace(said, "")
         assert table.count("~") >= len(guesses)
-    body = json.loads("\n".join(report_lines(small_scan, capsys, "-o", "json")))
+    body = checked("\n".join(report_lines(small_scan, capsys, "-o", "json")))
     named = {g["group_id"] for g in body["groups"] if (g.get("cost") or {}).get("estimated")}
     assert named == {group.group_id for group in guesses}
     text = "\n".join(report_lines(small_scan, capsys, "--rehearse-all"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from rebal.cli import app
 from rebal.cli.fleet import FleetGroup, FleetReport, make_fleet_report
 from rebal.cli.render.fleet.page_group import group_html
 from rebal.cli.render.fleet.words import hindrance_text
+from tests.documents import checked
 from tests.fleet.tablefiles import write_tables
 from tests.fleet.timeline_input import captured_records, captured_requests, tables
 
@@ -124,13 +124,13 @@ def test_a_cost_is_what_plan_upgrade_prints(
     folder: Path, to: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     app.run(["fleet", "report", str(folder), "--to", to, "-o", "json"])
-    groups = json.loads(capsys.readouterr().out)["groups"]
+    groups = checked(capsys.readouterr().out)["groups"]
     priced = {group["group_id"]: group["cost"] for group in groups if group.get("cost")}
     assert len(priced) >= 5
     for name, cost in priced.items():
         words = ["plan-upgrade", name, "--evidence", str(folder), "--to", to, "-o", "json"]
         app.run(words)
-        plan = json.loads(capsys.readouterr().out)
+        plan = checked(capsys.readouterr().out)
         left = [s["cost"] for s in plan["steps"] if s["id"] >= plan["next_step"] and s["cost"]]
         for field in ("rebalances", "partitions_stopped", "partitions_moved"):
             assert cost[field] == sum(each[field] for each in left), (name, field)

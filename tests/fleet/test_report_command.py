@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from rebal.cli import app
 from rebal.cli.fleet import make_fleet_report
+from tests.documents import checked
 from tests.fleet.conftest import report_lines
 from tests.fleet.synthetic import fleet
 from tests.fleet.tablefiles import write_tables
@@ -71,9 +71,9 @@ def test_json_and_yaml_say_the_same_in_a_stable_order(small_scan: Path, capsys: 
     text = capsys.readouterr().out
     app.run(["fleet", "report", str(small_scan), "-o", "json"])
     assert capsys.readouterr().out == text
-    body = json.loads(text)
+    body = checked(text)
     app.run(["fleet", "report", str(small_scan), "-o", "yaml"])
-    assert plain(yaml.safe_load(capsys.readouterr().out)) == plain(body)
+    assert plain(checked(capsys.readouterr().out, "yaml")) == plain(body)
     assert list(body) == ["schema", "scan", "to", "counts", "groups", "exit_code"]
     assert body["schema"] == "rebal.fleet/1"
     assert body["counts"] == {"ready": 9, "blocked": 3, "unproven": 3, "done": 4, "gone": 1}

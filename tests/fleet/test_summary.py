@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
 from rebal.cli.app import run
 from rebal.inspectors.fleet import job
 from rebal.inspectors.fleet.job import ScanOrder
-from rebal.inspectors.fleet.manifest import Manifest, TableEntry
+from rebal.inspectors.fleet.manifest import Manifest, TableEntry, dump_manifest
+from tests.documents import checked
 from tests.fleet.tablefiles import AT
 
 MADE = Manifest(
@@ -69,7 +68,7 @@ def test_or_is_a_document_on_stdout(
     assert len(orders) == 1
     told = capsys.readouterr()
     assert told.err == ""
-    body = json.loads(told.out) if form == "json" else yaml.safe_load(told.out)
+    body = checked(told.out, form)
     assert list(body) == [
         *("schema", "folder", "run", "finished_at", "observed_from", "observed_until", "sources"),
         *("records_read", "records", "skipped", "request_log", "last_offsets", "breaks"),
@@ -82,6 +81,10 @@ def test_or_is_a_document_on_stdout(
     assert body["breaks"] == {"17": [2]}
     assert body["tables"] == {"groups": 2, "errors": 1}
     assert (body["observed_from"], body["exit_code"]) == (None, 0)
+
+
+def test_a_manifest_fits_its_schema() -> None:
+    assert checked(dump_manifest(MADE).decode())["schema"] == "rebal.fleet-scan/2"
 
 
 def test_an_option_takes_all_the_paths_that_follow(orders: list[ScanOrder], tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rebal.cli import app
+from tests.documents import checked
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members
 from tests.kafka.rolling import Rolling
@@ -108,7 +108,7 @@ def answer(
     told = capsys.readouterr()
     assert told.out, told.err
     assert "fault of rebal" not in told.err
-    body: dict[str, Any] = json.loads(told.out)
+    body: dict[str, Any] = checked(told.out)
     assert body["exit_code"] == code
     return body
 

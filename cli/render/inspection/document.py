@@ -7,6 +7,7 @@ from typing import ClassVar
 from rebal.cli.render.documents import (
     Document,
     EvidenceDocument,
+    FailureDocument,
     OwnedDocument,
     document_of,
     owned_of,
@@ -234,6 +235,13 @@ class InspectedGroup(Document, frozen=True, kw_only=True):
     unmatched: tuple[_Unmatched, ...]
     findings: tuple[_Finding, ...]
     notes: tuple[str, ...]
+
+
+class InspectDocument(Document, frozen=True, kw_only=True):
+    """The body of `rebal.inspect/1`."""
+
+    groups: list[InspectedGroup]
+    failures: list[FailureDocument]
 
 
 def inspected_group(report: Report) -> InspectedGroup:

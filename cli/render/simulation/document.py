@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Final
 
 from msgspec.structs import asdict
 
 from rebal.cli import output
-from rebal.groups.model import GroupSnapshot
+from rebal.groups.model import GroupSnapshot, Record
 from rebal.groups.snapshot.documents import enc_hook, text_of
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.holdings import Share, Writer
@@ -34,16 +35,27 @@ def simulate_text(
 
 
 def _body(found: GroupSnapshot, made: Sequence[Simulation], changes: Changes) -> dict[str, object]:
-    bodies = [asdict(one) for one in made]
-    if len(bodies) == 1:
-        return bodies[0]
-    return {
-        "group_id": found.group.group_id,
-        "captured_at": found.captured_at,
-        "assignor_now": found.group.assignor,
-        "changes": changes,
-        "simulations": bodies,
-    }
+    if len(made) == 1:
+        return asdict(made[0])
+    return asdict(
+        SimulationsDocument(
+            group_id=found.group.group_id,
+            captured_at=found.captured_at,
+            assignor_now=found.group.assignor,
+            changes=changes,
+            simulations=list(made),
+        )
+    )
+
+
+class SimulationsDocument(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The body of `rebal.simulate/1` where several assignors were simulated."""
+
+    group_id: str
+    captured_at: datetime
+    assignor_now: str | None
+    changes: Changes
+    simulations: list[Simulation]
 
 
 class _Places:

@@ -74,7 +74,7 @@ class Failure(Record, frozen=True, kw_only=True):
     topics: tuple[str, ...] = ()
 
 
-class Simulation(Record, frozen=True, kw_only=True):
+class Simulation(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The answer. Partition counts: `moved` change their owner, `stays` do not, `started` have no
     owner now and one then, `lost` the other way round.
 

@@ -1,0 +1,40 @@
+"""`rebal schema`: the JSON Schema of a document that rebal writes."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib.resources import files
+from typing import Annotated
+
+import typer
+
+from rebal.cli import output
+from rebal.cli.errors import DONE, UsageError
+
+
+def command(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="A document's name, such as plan; all if none."),
+    ] = None,
+) -> int:
+    """Print the JSON Schema (2020-12) of a document: of -o json and of the files rebal keeps.
+
+    The same schema holds for -o yaml. NAME may also be the document's own `schema`, such as
+    rebal.plan/1. Without NAME it lists the names.
+    """
+    shipped = {
+        file.name.removesuffix(".json"): file
+        for file in (files("rebal.cli") / "data" / "schemas").iterdir()
+    }
+    if name is None:
+        output.write("".join(f"{known}\n" for known in sorted(shipped)))
+        return DONE
+    asked = name.removeprefix("rebal.").partition("/")[0]
+    if asked not in shipped:
+        near = get_close_matches(asked, shipped, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        known = ", ".join(sorted(shipped))
+        raise UsageError(f"there is no document {name[:100]}; {hint}There are {known}.")
+    output.write(shipped[asked].read_text(encoding="utf-8"))
+    return DONE

@@ -1,0 +1,184 @@
+"""`rebal schema`, and what readers of the documents can rely on."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from rebal.cli import app, output
+from rebal.cli.journal import Journal
+from rebal.cli.render.inspection.document import InspectDocument, inspected_group
+from rebal.cli.render.schemas import EXIT_CODES, incompatible, kinds, main, schema_of, text_of
+from rebal.cli.render.simulation.document import simulate_text
+from rebal.cli.render.verification import verify_line
+from rebal.cli.report import make_report
+from rebal.groups.model import GroupSnapshot
+from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.planner.paths import NotPlannedError, make_plan
+from rebal.planner.plan import dump_plan
+from rebal.planner.rehearsal.whatif.changes import Changes
+from rebal.planner.rehearsal.whatif.simulation import simulate
+from rebal.planner.verification.verify import entry_of, verify
+from tests.documents import checked, validator
+from tests.planner.builder import group_of
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = ROOT / "cli" / "data" / "schemas"
+RULES = sorted((ROOT / "tests" / "data" / "rules").glob("RB*.yaml"))
+DEMO = sorted((ROOT / "cli" / "data" / "demo").glob("*.rebal.yaml"))
+GOALS = ("cooperative", "eager", "consumer")
+Said = pytest.CaptureFixture[str]
+Make = Callable[..., GroupSnapshot]
+
+
+@pytest.mark.parametrize("name", kinds())
+def test_shipped_schema_is_generated_from_the_records(name: str) -> None:
+    assert text_of(schema_of(kinds()[name])) == (SHIPPED / f"{name}.json").read_text(), (
+        "run `make schemas`"
+    )
+
+
+def test_each_document_ships_one_schema() -> None:
+    assert {path.stem for path in SHIPPED.iterdir()} == set(kinds())
+
+
+@pytest.mark.parametrize("name", kinds())
+def test_schema_is_printed(name: str, capsys: Said) -> None:
+    assert app.run(["schema", name]) == 0
+    printed = capsys.readouterr().out
+    assert app.run(["schema", kinds()[name].schema]) == 0
+    assert capsys.readouterr().out == printed
+    schema = json.loads(printed)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["title"] == kinds()[name].schema
+
+
+def test_names_are_listed_and_an_unknown_one_is_rejected(capsys: Said) -> None:
+    assert app.run(["schema"]) == 0
+    assert capsys.readouterr().out.split() == sorted(kinds())
+    assert app.run(["schema", "plam"]) == 2
+    assert (
+        "there is no document plam; did you mean plan? There are doctor, "
+        in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+def test_documents_of_every_rule_case_fit(path: Path, tmp_path: Path) -> None:
+    cases = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for number, case in enumerate(case for listed in cases.values() for case in _list(listed)):
+        snapshot = group_of(case["group"])
+        report = make_report(snapshot)
+        body = InspectDocument(groups=[inspected_group(report)], failures=[])
+        checked(output.envelope("inspect", body, report.exit_code, "json"))
+        checked(dump_snapshot(snapshot, "json"))
+        try:
+            plan = make_plan(snapshot, GOALS[number % len(GOALS)])
+        except NotPlannedError:
+            continue
+        checked(dump_plan(plan, "json"))
+        standing = verify(plan, (), snapshot)
+        checked(output.envelope("verify", standing, standing.exit_code, "json"))
+        checked(verify_line(standing, ["a change"]))
+        journal = Journal(tmp_path / f"{number}.jsonl", plan)
+        journal.append(entry_of(plan, standing, snapshot))
+        for line in (tmp_path / f"{number}.jsonl").read_text().splitlines():
+            checked(line)
+
+
+@pytest.mark.parametrize("path", DEMO, ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_documents_of_captured_groups_fit(path: Path, form: str, capsys: Said) -> None:
+    commands = (
+        ["inspect"],
+        ["plan-upgrade"],
+        ["plan-upgrade", "--to", "consumer"],
+        ["simulate", "--assignor", "cooperative-sticky"],
+        ["simulate", "--assignor", "range", "--assignor", "uniform", "--add-member", "2"],
+    )
+    for words in commands:
+        app.run([*words, "--snapshot", str(path), "-o", form])
+        checked(capsys.readouterr().out, form)
+    checked(path.read_text(encoding="utf-8"), "yaml")
+
+
+def test_simulations_of_one_and_of_several_assignors_fit(group: Make) -> None:
+    changes = Changes(add_members=1, add_partitions={"orders": 3})
+    made = [simulate(group(), name, changes) for name in ("range", "cooperative-sticky")]
+    for some in (made[:1], made):
+        checked("".join(simulate_text(group(), some, changes, 0, "json")))
+
+
+def test_a_document_that_lacks_a_key_or_has_another_type_does_not_fit(capsys: Said) -> None:
+    app.run(["inspect", "--snapshot", str(DEMO[0]), "-o", "json"])
+    whole = json.loads(capsys.readouterr().out)
+    assert validator("inspect").is_valid(whole)
+    for damage in (
+        lambda body: body.pop("exit_code"),
+        lambda body: body.update(exit_code=2),
+        lambda body: body.update(schema="rebal.inspect/2"),
+        lambda body: body["groups"][0].pop("notes"),
+        lambda body: body["groups"][0].update(generation="7"),
+        lambda body: body["groups"][0].update(captured_at="2026-11-20T09:15:00"),
+        lambda body: body["groups"][0]["members"][0]["assignors"].update(knowledge="sure"),
+    ):
+        body = deepcopy(whole)
+        damage(body)
+        assert not validator("inspect").is_valid(body)
+    assert validator("inspect").is_valid(whole | {"new_key": 1}), "further keys are allowed"
+
+
+def test_every_envelope_has_a_schema() -> None:
+    code = "".join(path.read_text() for path in (ROOT / "cli").rglob("*.py"))
+    written = set(re.findall(r'envelope\(\s*"([a-z-]+)"', code))
+    assert {"inspect", "verify", "fleet"} < written <= set(kinds())
+
+
+def test_only_documented_exit_codes_stand_in_documents() -> None:
+    for name, kind in kinds().items():
+        found = schema_of(kind)
+        bodies = found.get("oneOf", [found])
+        codes = [body["properties"].get("exit_code") for body in bodies]
+        assert codes == [{"enum": list(EXIT_CODES)}] * len(bodies) or not kind.code, name
+
+
+def test_removed_or_changed_keys_are_incompatible_and_new_ones_are_not() -> None:
+    before = json.loads((SHIPPED / "plan.json").read_text())
+    after = deepcopy(before)
+    after["properties"]["more"] = {"type": "string"}
+    after["required"].append("more")
+    after["$defs"]["Tri"]["enum"].append("maybe")
+    assert incompatible(before, after) == []
+    for path, damage in {
+        "/properties/summary": lambda new: new["properties"].pop("summary"),
+        "/properties/summary/type": lambda new: new["properties"]["summary"].update(type="null"),
+        "/required/summary": lambda new: new["required"].remove("summary"),
+        "/$defs/Tri/enum/no": lambda new: new["$defs"]["Tri"]["enum"].remove("no"),
+        "/$defs/Gate": lambda new: new["$defs"].pop("Gate"),
+    }.items():
+        after = deepcopy(before)
+        damage(after)
+        assert incompatible(before, after) == [path]
+    assert incompatible(before, after | {"title": "rebal.plan/2"}) == []
+
+
+def test_schemas_that_break_a_reader_are_not_written(tmp_path: Path, capsys: Said) -> None:
+    assert main(str(tmp_path)) == 0
+    promised = json.loads((tmp_path / "plan.json").read_text())
+    promised["properties"]["old_key"] = {"type": "string"}
+    (tmp_path / "plan.json").write_text(text_of(promised))
+    assert main(str(tmp_path)) == 1
+    assert "plan.json: /properties/old_key: raise" in capsys.readouterr().err
+    assert json.loads((tmp_path / "plan.json").read_text()) == promised
+
+
+def _list(listed: Any) -> list[Any]:
+    return listed if isinstance(listed, list) else []
