@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from rebal.cli import app, files
-from rebal.groups.model import GroupSnapshot, Record
+from rebal.groups.model import GroupSnapshot, GroupState, Record
 from rebal.groups.snapshot.compact import Partitions
 from rebal.planner.plan import Finding, Severity
 
@@ -337,3 +337,13 @@ def test_a_hostile_client_id_is_text_in_every_output(
     if form != "text":
         body = json.loads(out) if form == "json" else yaml.safe_load(out)
         assert body["groups"][0]["members"][0]["client_id"] == hostile
+
+
+@pytest.mark.parametrize("command", ["inspect", "plan-upgrade"])
+def test_a_dead_group_exits_with_4_whichever_command_reads_it(
+    command: str, tmp_path: Path, group: Make, capsys: Said
+) -> None:
+    dead = files.save_snapshot(group(state=GroupState.DEAD, members=()), tmp_path)
+    assert app.run([command, "--snapshot", str(dead), "-o", "json"]) == 4
+    assert json.loads(capsys.readouterr().out)["exit_code"] == 4
+    assert app.run([command, "--snapshot", str(dead), "--exit-zero"]) == 0
