@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _SECRET: Final = re.compile("password|secret|jaas|token|key", re.IGNORECASE)
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)\Z")
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
+_ADDRESSES: Final = ("bootstrap.servers", "metadata.broker.list")
 _BROKERS: Final = ("BOOTSTRAP", "COMMAND_CONFIG", "PROFILE", "X_BOOTSTRAP_SERVERS")
 
 Bootstrap = Annotated[
@@ -142,6 +143,20 @@ class Connection:
     overrides: Sequence[str] | None = None
     profile: str | None = None
     timeout: float = 10
+
+    def __post_init__(self) -> None:
+        """Reject a login in an address at once: commands to paste repeat the addresses.
+
+        Raises:
+            SettingError: a user name or a password in -b or -X bootstrap.servers.
+        """
+        pairs = [pair.partition("=") for pair in self.overrides or ()]
+        typed = [self.bootstrap, *(value for key, _, value in pairs if key.strip() in _ADDRESSES)]
+        for text in typed:
+            if text and "@" in text:
+                from rebal.inspectors.connection.config import parse_servers
+
+                parse_servers(text)
 
     def config(self) -> ClusterConfig:
         """Return the connection described by the options, the environment and configuration files.

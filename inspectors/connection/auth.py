@@ -188,10 +188,14 @@ _MODULES: Final = {
     "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
     "OAuthBearerLoginModule": (OAUTHBEARER,),
 }
-_REFUSED: Final = {
-    "Krb5LoginModule": "Kerberos (GSSAPI)",
-    "IAMLoginModule": "AWS_MSK_IAM",
-}
+_REFUSED: Final = {"Krb5LoginModule": "Kerberos (GSSAPI)"}
+MSK_IAM: Final = "AWS_MSK_IAM"
+MSK_IAM_CLASSES: Final = "software.amazon.msk.auth.iam."
+USE_OAUTHBEARER: Final = (
+    f"{MSK_IAM} needs AWS's Java classes, which cannot be loaded here. The same IAM listener (port "
+    f"9098) accepts {OAUTHBEARER}: write a token of aws-msk-iam-sasl-signer to a file and add "
+    f"-X security.protocol=SASL_SSL -X sasl.mechanism={OAUTHBEARER} -X {URL}=file:///PATH."
+)
 
 
 def parse_jaas(text: str, mechanism: str | None) -> dict[str, str]:

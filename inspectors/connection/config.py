@@ -140,8 +140,13 @@ def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
     """Return the hosts and ports in `"a:9092, [::1]:9093, SSL://b"`; the default port is 9092.
 
     Raises:
-        SettingError: an entry that is not HOST:PORT.
+        SettingError: an entry that is not HOST:PORT; a login in it is never repeated.
     """
+    if "@" in text:
+        raise SettingError(
+            "bootstrap servers: an address holds no user name or password (yours is not repeated "
+            "here). Give HOST:PORT, and the login as sasl.username and REBAL_X_SASL_PASSWORD."
+        )
     found: list[tuple[str, int]] = []
     for entry in (part.strip() for part in text.split(",")):
         if not entry:
@@ -193,7 +198,8 @@ def _from_overrides(overrides: Sequence[str]) -> dict[str, str]:
     for text in overrides:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise SettingError(f"-X {key.strip() or '…'}: expected key=value.")
+            # Not repeated: it may be a password that was typed without its key.
+            raise SettingError("-X: expected key=value, such as -X security.protocol=SASL_SSL.")
         found[key.strip()] = value
     return found
 

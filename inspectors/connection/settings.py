@@ -104,6 +104,10 @@ def layer(raw: Mapping[str, str], where: str) -> Settings:
     made: Settings = {}
     for raw_key, value in raw.items():
         key = _ALIASES.get(raw_key, raw_key)
+        if value.strip().startswith(auth.MSK_IAM_CLASSES):
+            # The mechanism that these classes serve is rejected unless another layer replaces it.
+            made.setdefault("sasl.mechanism", auth.MSK_IAM)
+            continue
         if key in _REFUSED:
             raise SettingError(f"{where}: {raw_key} is not supported: {_REFUSED[key]}.")
         if key in auth.CALLBACK_CLASSES:
@@ -155,6 +159,8 @@ def typed(settings: Settings) -> dict[str, Any]:
     protocol = settings.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in _PROTOCOLS:
         raise SettingError(f"security.protocol: expected one of {', '.join(_PROTOCOLS)}.")
+    if settings.get("sasl.mechanism") == auth.MSK_IAM:
+        _mechanism(auth.MSK_IAM)
     made: dict[str, Any] = {"protocol": protocol}
     if protocol.startswith("SASL_"):
         if "sasl.mechanism" not in settings:
@@ -190,6 +196,8 @@ def _no_mechanism(mechanism: str) -> str:
 
 def _mechanism(text: str) -> str:
     mechanism = text.strip().upper()
+    if mechanism == auth.MSK_IAM:
+        raise SettingError(f"sasl.mechanism: {auth.USE_OAUTHBEARER}")
     if mechanism not in _MECHANISMS:
         raise SettingError(f"sasl.mechanism: {_no_mechanism(text.strip() or 'an empty value')}")
     return mechanism

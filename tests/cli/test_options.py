@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rebal.cli import files
+from rebal.cli import app, files
 from rebal.cli.errors import ReadError, UsageError
 from rebal.cli.params import Connection
 from rebal.cli.sources import EvidenceFiles, snapshot_for
@@ -170,3 +170,17 @@ def test_typed_options_come_back_without_secrets() -> None:
         "-b", "b:1", "--command-config", "c.properties", "--profile", "prod",
         "-X", "sasl.jaas.config=…", "-X", "ssl.key.password=…", "-X", "a.b=c=d",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [("-b", "ann:hunter2@h:1"), ("-X", "bootstrap.servers=a@h:1")])
+@pytest.mark.parametrize("command", ["inspect", "plan-upgrade", "simulate"])
+def test_a_login_in_an_address_reaches_neither_screen_nor_file(
+    command: str, given: tuple[str, str], folder: Path, group: Make, capsys: Said
+) -> None:
+    saved = files.save_snapshot(group(), folder)
+    more = {"plan-upgrade": ["--out", "plan.yaml"], "simulate": ["--assignor", "range"]}
+    words = [command, "--snapshot", saved.name, *given, *more.get(command, [])]
+    assert app.run(words) in (1, 2)
+    out, err = capsys.readouterr()
+    assert "@" not in out + err
+    assert not (folder / "plan.yaml").exists()

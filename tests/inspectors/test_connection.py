@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebal.inspectors.connection.auth import token_of
 from rebal.inspectors.connection.config import ClusterConfig, parse_servers, resolve
 from rebal.inspectors.connection.translate import to_confluent, to_kafka_python
 from rebal.inspectors.errors import SettingError
@@ -159,7 +160,7 @@ def test_what_services_have_in_their_files_passes(tmp_path: Path) -> None:
     [
         (("bogus.key=1",), "-X: the setting bogus.key is not known"),
         (("sasl.usernam=x",), "Did you mean sasl.username"),
-        (("nonsense",), "-X nonsense: expected key=value"),
+        (("nonsense",), "-X: expected key=value"),
         (("security.protocol=TLS",), "security.protocol: expected one of PLAINTEXT"),
         (("security.protocol=SASL_SSL",), "needs sasl.mechanism"),
         (("security.protocol=SASL_SSL", "sasl.mechanism=PLAIN"), "needs a username"),
@@ -176,7 +177,7 @@ def test_what_services_have_in_their_files_passes(tmp_path: Path) -> None:
         (("sasl.login.callback.handler.class=my.Handler",), "Java classes cannot be loaded"),
         (("sasl.oauthbearer.jwt.retriever.class=a.JwtBearerJwtRetriever",), "cannot be loaded"),
         (("sasl.mechanism=PLAIN", f"{BEARER};"), "OAuthBearerLoginModule does not serve"),
-        (("security.protocol=SASL_SSL", "sasl.mechanism=AWS_MSK_IAM"), "AWS_MSK_IAM is not"),
+        (("security.protocol=SASL_SSL", "sasl.mechanism=AWS_MSK_IAM"), "AWS_MSK_IAM needs"),
         (("sasl.kerberos.service.name=kafka",), "Kerberos is not supported"),
         (("sasl.client.callback.handler.class=x",), "Java classes cannot be loaded"),
         (("enable.ssl.certificate.verification=false",), "certificates are always checked"),
@@ -307,3 +308,64 @@ def test_any_override_is_taken_or_refused_with_a_sentence(text: str) -> None:
     except SettingError as error:
         refused = str(error)
     assert not refused or refused.endswith(".")
+
+
+@pytest.mark.parametrize("address", ["ann:hunter2@h:1", "h:1,ann:hun,ter2@g:2", "SSL://hunter2@h"])
+@pytest.mark.parametrize("place", ["-b", "-X", "environment", "REBAL_X", "profile", "file"])
+def test_a_login_in_an_address_is_rejected_and_not_repeated(
+    place: str, address: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers={address if place == 'file' else 'h:1'}\n")
+    user = tmp_path / "config.yaml"
+    user.write_text(f"profiles: {{p: {{bootstrap: '{address}'}}}}\n")
+    ways: dict[str, dict[str, object]] = {
+        "-b": {"bootstrap": address},
+        "-X": {"overrides": (f"bootstrap.servers={address}",)},
+        "environment": {"env": {"REBAL_BOOTSTRAP": address}},
+        "REBAL_X": {"env": {"REBAL_X_METADATA_BROKER_LIST": address}},
+        "profile": {"profile": "p", "env": {"REBAL_CONFIG": str(user)}},
+        "file": {"command_config": file},
+    }
+    with pytest.raises(SettingError, match="an address holds no user name or password") as caught:
+        made(**{"bootstrap": None, **ways[place]})  # type: ignore[arg-type]
+    assert "hunter2" not in str(caught.value)
+    assert "ann" not in str(caught.value)
+
+
+def test_a_word_without_a_key_is_not_repeated() -> None:
+    with pytest.raises(SettingError) as caught:
+        made("sasl.password:" + SECRET)
+    assert SECRET not in str(caught.value)
+
+
+IAM_FILE = (
+    "bootstrap.servers=b-1.msk.eu-west-1.amazonaws.com:9098\nsecurity.protocol=SASL_SSL\n"
+    "sasl.mechanism=AWS_MSK_IAM\n"
+    "sasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required;\n"
+    "sasl.client.callback.handler.class=software.amazon.msk.auth.iam.IAMClientCallbackHandler\n"
+)
+
+
+def test_the_settings_that_the_msk_iam_message_names_are_accepted_beside_the_iam_file(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(IAM_FILE)
+    with pytest.raises(SettingError, match="AWS_MSK_IAM needs AWS's Java classes") as caught:
+        made(bootstrap=None, command_config=file)
+    token = tmp_path / "token"
+    token.write_text("aHR0cHM6Ly9rYWZrYS5ldS13ZXN0LTEuYW1hem9uYXdzLmNvbS8_\n")
+    message = str(caught.value).rstrip(".").replace("file:///PATH", f"file://{token}")
+    words = message.split()
+    added = [words[at + 1] for at, word in enumerate(words) if word == "-X"]
+    config = made(*added, bootstrap=None, command_config=file)
+    assert (config.mechanism, config.protocol) == ("OAUTHBEARER", "SASL_SSL")
+    assert config.oauth is not None
+    assert token_of(config.oauth, 10).value == token.read_text().strip()
+
+
+@pytest.mark.parametrize("line", IAM_FILE.splitlines()[2:])
+def test_each_setting_of_msk_iam_gets_the_same_message(line: str) -> None:
+    with pytest.raises(SettingError, match=r"sasl\.mechanism: AWS_MSK_IAM needs .* OAUTHBEARER"):
+        made("security.protocol=SASL_SSL", line)
