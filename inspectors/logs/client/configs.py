@@ -6,12 +6,13 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Final
+from typing import Final, Literal
 
 from rebal.groups.clients import assignor_of, worker_list
 from rebal.groups.model import Record
-from rebal.inspectors.logs.client.lines import Of, Setting
 
+Of = Literal["Consumer", "Distributed", "Streams"]
+"""The kind of a configuration block: a consumer's, a Connect worker's or a Streams program's."""
 _GROUP_ID: Final = "group.id"
 _CLIENT_ID: Final = "client.id"
 _INSTANCE_ID: Final = "group.instance.id"
@@ -97,16 +98,16 @@ class Configs:
         self._of = of
         self._last_key = ""
 
-    def add(self, setting: Setting) -> None:
+    def add(self, key: str, value: str) -> None:
         """Add one setting to the block; settings that are not in order are those of two blocks."""
         if self._block is None:
             return
-        if setting.key <= self._last_key:
+        if key <= self._last_key:
             self._block = None
             return
-        self._last_key = setting.key
-        if setting.key in _KEPT:
-            self._block[setting.key] = setting.value
+        self._last_key = key
+        if key in _KEPT:
+            self._block[key] = value
 
     def end(self) -> Config | None:
         """Return the block as a member's configuration; None if it is incomplete or no member's."""

@@ -22,11 +22,12 @@ one file stay apart.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
 from msgspec.structs import replace
 
 from rebal.inspectors.logs.client.configs import GENERATED, Config, Lookup
+from rebal.inspectors.logs.client.lines import ClientLine
 
 # The first release that prints the member id given by the coordinator.
 _PRINTS_GIVEN: Final = (3, 0)
@@ -38,41 +39,6 @@ _MAY_DIFFER: Final = (
     "upgrade_from",
 )
 
-Kind = Literal[
-    "config",
-    "spoiled",
-    "given",
-    "joining",
-    "joined",
-    "rejected",
-    "left",
-    "lost",
-    "member",
-    "reset",
-    "closed",
-]
-
-
-class Event(NamedTuple):
-    """One line about a client; only the kind `config` has a `config`.
-
-    config: a configuration. spoiled: an incomplete configuration of an unknown client. given: the
-    coordinator gave the client its member id (empty: releases 3.0 to 3.2 do not print it). joining:
-    a join is sent. joined: a join succeeded. rejected: a join was rejected. left: the member left
-    because it closed. lost: the named member id is no longer valid. member: a line that only a
-    member prints. reset: the client lost its id, which is not printed. closed: a consumer was
-    closed (its group is not printed: empty).
-    """
-
-    kind: Kind
-    group_id: str = ""
-    client_id: str = ""
-    instance_id: str | None = None
-    member_id: str = ""
-    worker: bool = False
-    config: Config | None = None
-
-
 _Track = tuple[str, str, str | None, bool]
 _Answer = Config | Lookup
 
@@ -81,14 +47,14 @@ class Lives:
     """The clients of one program in one stream, and the configuration of each."""
 
     def __init__(self) -> None:
-        self._events: list[Event] = []
+        self._events: list[ClientLine] = []
         self._versions: set[str] = set()
         self._unversioned: list[int] = []
         self._resolved = False
         self._members: dict[tuple[str, str], _Answer] = {}
         self._rejections: dict[int, _Answer] = {}
 
-    def add(self, event: Event) -> int:
+    def add(self, event: ClientLine) -> int:
         """Add an event and return its number, for `of_rejection`."""
         if event.kind == "joined" and not event.member_id:
             event = event._replace(member_id=_nameless(event.client_id))
@@ -125,7 +91,7 @@ class Lives:
         """Return the number of member ids that joined with this client id."""
         return len({e.member_id for e in self._about(group_id, client_id) if e.kind == "joined"})
 
-    def _about(self, group_id: str, client_id: str) -> Sequence[Event]:
+    def _about(self, group_id: str, client_id: str) -> Sequence[ClientLine]:
         return [e for e in self._events if (e.group_id, e.client_id) == (group_id, client_id)]
 
     def _resolve(self) -> None:
@@ -164,7 +130,7 @@ def _nameless(client_id: str) -> str:
     return f"\0{client_id}"
 
 
-def _track(event: Event, names: set[tuple[str, str, bool]]) -> _Track:
+def _track(event: ClientLine, names: set[tuple[str, str, bool]]) -> _Track:
     """Return the group, client id and instance id of a line; clients with equal ones are one track.
 
     Clients before 2.4 print an unset client id as empty.
@@ -224,7 +190,7 @@ class _Walk:
         """Return the smallest possible number of clients."""
         return len(self._ids) - self._reborn + len(self._rejected)
 
-    def take(self, number: int, event: Event) -> None:
+    def take(self, number: int, event: ClientLine) -> None:
         """Process the next event, which has this number in the stream."""
         name = event.member_id
         if event.kind == "config":

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, Literal, cast
+from typing import Final, Literal, NamedTuple
 
 from rebal.groups.model import Record
-from rebal.inspectors.errors import JOIN_REJECTIONS
+from rebal.inspectors.logs.client.configs import Config
 from rebal.inspectors.logs.lines import Stamp, Zone, better, stamp_of, unwrap
 
 # `kubectl logs --prefix`, and docker compose's `service-1  | `.
@@ -17,53 +17,18 @@ _STAMP: Final = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.?\d*(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"
 )
 _SETTING: Final = re.compile(r"\s+([a-z][\w.]*) = ?(.*)")
-_CONTEXT: Final = r"\[(?:Consumer|Worker) (?:instanceId=(.*?), )?clientId=(.*?), groupId=(.*?)\] "
+_CONTEXT: Final = (
+    r"\[(?:Consumer|(?P<worker>Worker)) (?:instanceId=(?P<instance_id>.*?), )?"
+    r"clientId=(?P<client_id>.*?), groupId=(?P<group_id>.*?)\] "
+)
 # Connect's own layout ends a line with the class that wrote it.
 _CLASS: Final = r"(?: \([\w.$]+(?::\d+)?\))?$"
 _CONFIG: Final = re.compile(r"\b(Consumer|Distributed|Streams)Config values: ?$")
 _VERSION: Final = re.compile(r"\bKafka version ?: (\S+)" + _CLASS)
-_WORKER: Final = re.compile(r"\[Worker ")
 _PROTOCOL: Final = re.compile(
     r"\bstream-thread \[(.*?)\] (Eager|Cooperative) rebalancing (?:protocol is )?enabled now"
     r"(?: for upgrade from (\S+)\.x)?" + _CLASS
 )
-_JOINED: Final = re.compile(_CONTEXT + r"Successfully joined group with generation (.+)$")
-_GENERATION: Final = re.compile(
-    r"Generation\{generationId=(-?\d+), memberId='(.*)', protocol='(.*)'\}"
-)
-_LEADER: Final = re.compile(_CONTEXT + r"Finished assignment for group at generation (\d+): ")
-_LEFT: Final = re.compile(
-    _CONTEXT + r"Member (\S.*?) sending LeaveGroup request to coordinator .*?(?: due to (.*))?$"
-)
-# The texts of `JOIN_REJECTIONS`, in their order.
-_REFUSED: Final = re.compile(
-    _CONTEXT + r"(?:JoinGroup|Attempt to join group) failed(?: due to fatal error)?: "
-    r"(?:(The group member's supported protocols are incompatible)|(The session timeout is not)"
-    r"|(The (?:consumer )?group has reached its max(?:imum)? size)"
-    r"|(The group instance id .* fenced))"
-)
-_GIVEN: Final = re.compile(
-    _CONTEXT + r"Request joining group due to: need to re-join with the given member-id(?:: (\S+))?"
-)
-# With both, the line names the member id that is no longer valid.
-_LOST: Final = re.compile(
-    _CONTEXT + r"Attempt to heartbeat with Generation\{generationId=-?\d+, memberId='(.+?)', .*"
-    r"resetting generation"
-)
-_RESET: Final = re.compile(
-    _CONTEXT + r"Resetting generation (?:and member id )?(?:due to: |after )encounter"
-)
-# Only a client that is a member of the group prints one of these.
-_MEMBER: Final = re.compile(
-    _CONTEXT + r"(?:Attempt to heartbeat failed since group is rebalancing"
-    r"|Request joining group due to: (?:group is already rebalancing|cached metadata has changed"
-    r"|need to revoke partitions|encountered )"
-    r"|Requesting to re-join the group and trigger rebalance"
-    r"|(?:Revoke previously|Lost previously|Giving away all|Adding newly) assigned partitions"
-    r"|Successfully synced group|Finished assignment for group|Notifying assignor about)"
-)
-_JOINING: Final = re.compile(_CONTEXT + r"\(Re-\)joining group" + _CLASS)
-_CLUSTER: Final = re.compile(_CONTEXT + r"Cluster ID: (\S+)" + _CLASS)
 _START: Final = re.compile(r"\bKafka startTimeMs: (\d{12,14})" + _CLASS)
 _CLOSED: Final = re.compile(r"App info kafka\.(?:consumer|connect) for (.*) unregistered" + _CLASS)
 WANTED: Final = re.compile(
@@ -73,41 +38,121 @@ WANTED: Final = re.compile(
 )
 
 
-Of = Literal["Consumer", "Distributed", "Streams"]
+Kind = Literal[
+    "config",
+    "spoiled",
+    "given",
+    "joining",
+    "joined",
+    "rejected",
+    "left",
+    "lost",
+    "member",
+    "reset",
+    "closed",
+    "leader",
+    "cluster",
+]
+
+# After `_CONTEXT`; the first that matches decides. A named group is a field of `ClientLine`.
+_PATTERNS: Final[tuple[tuple[Kind, str], ...]] = (
+    (
+        "joined",
+        r"Successfully joined group with generation .*?Generation\{"
+        r"generationId=(?P<generation_id>-?\d+), memberId='(?P<member_id>.*)', "
+        r"protocol='(?P<assignor>.*)'\}",
+    ),
+    # A returning static leader prints none.
+    ("leader", r"Finished assignment for group at generation (?P<generation_id>\d+): "),
+    (
+        "left",
+        r"Member (?P<member_id>\S.*?) sending LeaveGroup request to coordinator .*?"
+        r"(?: due to (?P<reason>.*))?$",
+    ),
+    # The last named group is the error (`JOIN_REJECTIONS`).
+    (
+        "rejected",
+        r"(?:JoinGroup|Attempt to join group) failed(?: due to fatal error)?: (?:"
+        r"(?P<INCONSISTENT_GROUP_PROTOCOL>"
+        r"The group member's supported protocols are incompatible)"
+        r"|(?P<INVALID_SESSION_TIMEOUT>The session timeout is not)"
+        r"|(?P<GROUP_MAX_SIZE_REACHED>"
+        r"The (?:consumer )?group has reached its max(?:imum)? size)"
+        r"|(?P<FENCED_INSTANCE_ID>The group instance id .* fenced))",
+    ),
+    ("cluster", r"Cluster ID: (?P<cluster_id>\S+)" + _CLASS),
+    (
+        "given",
+        r"Request joining group due to: need to re-join with the given member-id"
+        r"(?:: (?P<member_id>\S+))?",
+    ),
+    # With both, the line names the member id that is no longer valid.
+    (
+        "lost",
+        r"Attempt to heartbeat with Generation\{generationId=-?\d+, "
+        r"memberId='(?P<member_id>.+?)', .*resetting generation",
+    ),
+    ("reset", r"Resetting generation (?:and member id )?(?:due to: |after )encounter"),
+    ("joining", r"\(Re-\)joining group" + _CLASS),
+    # Only a client that is a member of the group prints one of these.
+    (
+        "member",
+        r"(?:Attempt to heartbeat failed since group is rebalancing"
+        r"|Request joining group due to: (?:group is already rebalancing"
+        r"|cached metadata has changed|need to revoke partitions|encountered )"
+        r"|Requesting to re-join the group and trigger rebalance"
+        r"|(?:Revoke previously|Lost previously|Giving away all|Adding newly) assigned "
+        r"partitions|Successfully synced group|Finished assignment for group"
+        r"|Notifying assignor about)",
+    ),
+    # Clients before 2.4.
+    ("joined", r"Successfully joined group with generation (?P<generation_id>\d+)\s*$"),
+)
+_OF_CLIENTS: Final = tuple((kind, re.compile(_CONTEXT + pattern)) for kind, pattern in _PATTERNS)
 
 
-class Setting(Record, frozen=True, kw_only=True):
-    """One `key = value` line of a configuration block."""
+class ClientLine(NamedTuple):
+    """One line about a client of a group; only the kind `config` has a `config`.
 
-    key: str
+    config: a configuration. spoiled: an incomplete configuration of an unknown client. given: the
+    coordinator gave the client its member id (empty: releases 3.0 to 3.2 do not print it). joining:
+    a join is sent. joined: a join succeeded (clients before 2.4 print no member id). rejected: a
+    join was rejected for good, with Kafka's name of the `error`. left: the member left by request,
+    for this `reason`; in `Lives` only because it closed. lost: the named member id is no longer
+    valid. member: a line that only a member prints. reset: the client lost its id, which is not
+    printed. closed: a consumer object was closed (its group is not printed: empty); a later one
+    with the same client id is another object. leader: the leader's line about the assignment of a
+    new generation. cluster: the cluster that the client is connected to.
+    """
+
+    kind: Kind
+    group_id: str = ""
+    client_id: str = ""
+    instance_id: str | None = None
+    member_id: str = ""
+    worker: bool = False
+    config: Config | None = None
+    generation_id: int | None = None
+    assignor: str | None = None
+    reason: str | None = None
+    error: str = ""
+    cluster_id: str = ""
+
+
+class ProgramLine(NamedTuple):
+    """One line about the program that wrote it.
+
+    config: `ConsumerConfig values:`, or a Connect worker's or Streams program's, whose settings
+    follow. version: that of the client library. started: the moment of the line in milliseconds
+    since 1970, beside the log's own time. rejected: the name of the rejection's exception, in a
+    line that does not name the group.
+    """
+
+    kind: Literal["config", "version", "started", "rejected"]
     value: str
 
 
-class ConfigStart(Record, frozen=True, kw_only=True):
-    """`ConsumerConfig values:`, or a Connect worker's or Streams program's; settings follow."""
-
-    of: Of = "Consumer"
-
-
-class Version(Record, frozen=True, kw_only=True):
-    """`Kafka version:`, that of the process's client library."""
-
-    version: str
-
-
-class Join(Record, frozen=True, kw_only=True):
-    """A join that succeeded; `member_id` is empty for clients before 2.4, which do not print it."""
-
-    instance_id: str | None
-    client_id: str
-    group_id: str
-    generation_id: int | None
-    member_id: str
-    assignor: str | None
-    worker: bool = False
-
-
-class Built(Record, frozen=True, kw_only=True):
+class Built(NamedTuple):
     """The rebalance protocol that a Streams consumer was built for (printed since 2.4)."""
 
     client_id: str
@@ -115,105 +160,7 @@ class Built(Record, frozen=True, kw_only=True):
     upgrade_from: str | None
 
 
-class Leader(Record, frozen=True, kw_only=True):
-    """The leader's line about the assignment of a new generation.
-
-    A returning static leader prints none.
-    """
-
-    client_id: str
-    group_id: str
-    generation_id: int
-
-
-class Leave(Record, frozen=True, kw_only=True):
-    """A member that left by request."""
-
-    instance_id: str | None
-    client_id: str
-    group_id: str
-    member_id: str
-    reason: str | None
-    worker: bool = False
-
-
-class Given(Record, frozen=True, kw_only=True):
-    """A member id that a client was given (empty: releases 3.0 to 3.2 do not print it)."""
-
-    instance_id: str | None
-    client_id: str
-    group_id: str
-    member_id: str
-    worker: bool = False
-
-
-StandingOf = Literal["member", "joining", "lost", "reset"]
-
-
-class Standing(Record, frozen=True, kw_only=True):
-    """A line that shows the state of a client, other than a join.
-
-    `of` is member (only a member of the group prints it), joining (a join is sent), lost (the named
-    member id is no longer valid) or reset (the client lost its id, which the line does not name).
-    """
-
-    of: StandingOf
-    instance_id: str | None
-    client_id: str
-    group_id: str
-    member_id: str = ""
-    worker: bool = False
-
-
-class ClusterId(Record, frozen=True, kw_only=True):
-    """The cluster that the client is connected to."""
-
-    group_id: str
-    cluster_id: str
-
-
-class Started(Record, frozen=True, kw_only=True):
-    """The moment of the line in milliseconds since 1970, beside the log's own time."""
-
-    at_ms: int
-
-
-class Refusal(Record, frozen=True, kw_only=True):
-    """A join that was rejected for good; `error` is Kafka's name."""
-
-    instance_id: str | None
-    client_id: str
-    group_id: str
-    worker: bool = False
-    error: str = "INCONSISTENT_GROUP_PROTOCOL"
-
-
-class Closed(Record, frozen=True, kw_only=True):
-    """A consumer object that was closed; a later one with the same client id is another object."""
-
-    client_id: str
-
-
-class RefusalText(Record, frozen=True, kw_only=True):
-    """The name of the rejection's exception, in a line that does not name the group."""
-
-
-Event = (
-    Setting
-    | ConfigStart
-    | Version
-    | Join
-    | Built
-    | Leader
-    | Leave
-    | Given
-    | Standing
-    | ClusterId
-    | Started
-    | Refusal
-    | Closed
-    | RefusalText
-)
+Event = ClientLine | ProgramLine | Built
 
 
 class LogText(Record, frozen=True, kw_only=True):
@@ -222,14 +169,6 @@ class LogText(Record, frozen=True, kw_only=True):
     program: str
     text: str
     stamp: Stamp | None
-
-
-_STANDING: Final[tuple[tuple[StandingOf, re.Pattern[str]], ...]] = (
-    ("lost", _LOST),
-    ("reset", _RESET),
-    ("joining", _JOINING),
-    ("member", _MEMBER),
-)
 
 
 def texts(raw: bytes, zone: Zone) -> Iterator[LogText]:
@@ -252,91 +191,48 @@ def texts(raw: bytes, zone: Zone) -> Iterator[LogText]:
     yield LogText(program=program, text=rest, stamp=at)
 
 
-def setting_of(text: str) -> Setting | None:
-    """Return the line as a setting of a configuration block; None if it is not one."""
+def setting_of(text: str) -> tuple[str, str] | None:
+    """Return key and value of a line in a configuration block; None if it is no setting."""
     match = _SETTING.fullmatch(text)
-    return Setting(key=match[1], value=match[2].strip()) if match else None
+    return (match[1], match[2].strip()) if match else None
 
 
 def event_of(text: str) -> Event | None:
     """Return the line's meaning for the group; None if it has none. Settings need `setting_of`."""
     if match := _CONFIG.search(text):
-        return ConfigStart(of=cast("Of", match[1]))
+        return ProgramLine("config", match[1])
     if match := _PROTOCOL.search(text):
         return Built(client_id=match[1], is_eager=match[2] == "Eager", upgrade_from=match[3])
     if match := _VERSION.search(text):
-        return Version(version=match[1])
+        return ProgramLine("version", match[1])
     if match := _START.search(text):
-        return Started(at_ms=int(match[1]))
+        return ProgramLine("started", match[1])
     if match := _CLOSED.search(text):
-        return Closed(client_id=match[1])
-    if "groupId=" in text and (event := _group_event(text)):
-        return event
-    return RefusalText() if "InconsistentGroupProtocolException" in text else None
+        return ClientLine("closed", client_id=match[1])
+    if "groupId=" in text and (line := _client_line(text)):
+        return line
+    exception = "InconsistentGroupProtocolException"
+    return ProgramLine("rejected", exception) if exception in text else None
 
 
-def _group_event(text: str) -> Event | None:
-    worker = _WORKER.search(text) is not None
-    if match := _JOINED.search(text):
-        full = _GENERATION.search(match[4])
-        plain = match[4].strip()
-        number = full[1] if full else plain
-        if not full and not plain.isdecimal():
-            return None
-        return Join(
-            instance_id=match[1],
-            client_id=match[2],
-            group_id=match[3],
-            generation_id=int(number) if len(number) < 12 else None,
-            member_id=full[2] if full else "",
-            assignor=full[3] if full else None,
-            worker=worker,
+def _client_line(text: str) -> ClientLine | None:
+    for kind, pattern in _OF_CLIENTS:
+        match = pattern.search(text)
+        if match is None:
+            continue
+        fields = match.groupdict()
+        number = fields.get("generation_id") or ""
+        return ClientLine(
+            kind=kind,
+            group_id=match["group_id"],
+            client_id=match["client_id"],
+            instance_id=match["instance_id"],
+            member_id=fields.get("member_id") or "",
+            worker=match["worker"] is not None,
+            generation_id=int(number) if 0 < len(number) < 12 else None,
+            assignor=fields.get("assignor"),
+            reason=fields.get("reason"),
+            error=(match.lastgroup or "") if kind == "rejected" else "",
+            cluster_id=fields.get("cluster_id", ""),
         )
-    if match := _LEADER.search(text):
-        return Leader(client_id=match[2], group_id=match[3], generation_id=int(match[4][:11]))
-    if match := _LEFT.search(text):
-        return Leave(
-            instance_id=match[1],
-            client_id=match[2],
-            group_id=match[3],
-            member_id=match[4],
-            reason=match[5],
-            worker=worker,
-        )
-    if match := _REFUSED.search(text):
-        error = next(
-            e for e, matched in zip(JOIN_REJECTIONS, match.groups()[3:], strict=True) if matched
-        )
-        return Refusal(
-            instance_id=match[1],
-            client_id=match[2],
-            group_id=match[3],
-            worker=worker,
-            error=error,
-        )
-    if match := _CLUSTER.search(text):
-        return ClusterId(group_id=match[3], cluster_id=match[4])
-    return _standing(text, worker)
-
-
-def _standing(text: str, worker: bool) -> Event | None:
-    """Return a line about a client between its start and its joins."""
-    if match := _GIVEN.search(text):
-        return Given(
-            instance_id=match[1],
-            client_id=match[2],
-            group_id=match[3],
-            member_id=match[4] or "",
-            worker=worker,
-        )
-    for of, pattern in _STANDING:
-        if match := pattern.search(text):
-            return Standing(
-                of=of,
-                instance_id=match[1],
-                client_id=match[2],
-                group_id=match[3],
-                member_id=match[4] if of == "lost" else "",
-                worker=worker,
-            )
     return None

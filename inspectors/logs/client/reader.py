@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, TypedDict
+from typing import Final, NamedTuple, TypedDict, cast
 
 from msgspec.structs import replace
 
@@ -31,8 +31,15 @@ from rebal.groups.evidence.observations import (
 from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software, Source
 from rebal.groups.streams import protocol_by_setting
 from rebal.inspectors.logs.client import lines
-from rebal.inspectors.logs.client.configs import ClassNames, Config, Configs, Lookup, own_classes
-from rebal.inspectors.logs.client.identity import Event, Kind, Lives
+from rebal.inspectors.logs.client.configs import (
+    ClassNames,
+    Config,
+    Configs,
+    Lookup,
+    Of,
+    own_classes,
+)
+from rebal.inspectors.logs.client.identity import Lives
 from rebal.inspectors.logs.lines import Stamp, Zone
 from rebal.inspectors.logs.text_input import TextInput, files_in
 
@@ -121,6 +128,14 @@ class _Program:
         self.last_at = stamp.at if self.last_at is None else max(self.last_at, stamp.at)
         return stamp.at
 
+    def learn(self, line: lines.ProgramLine, stamp: Stamp | None) -> None:
+        """Take in the library's version, or the start time that dates a log without a zone."""
+        if line.kind == "version":
+            self.lives.add_version(line.value)
+        elif stamp is not None and stamp.local:
+            moment = datetime.fromtimestamp(int(line.value) / 1000, UTC)
+            self.anchors.append((stamp.at, moment))
+
     def read_from(self, source: TextInput) -> LogRead:
         """Return the record of its log; call it after the whole source was read."""
         return LogRead(
@@ -191,16 +206,19 @@ class _Reader:
                 if line.program in reading_block:
                     setting = lines.setting_of(line.text)
                     if setting is not None:
-                        program.configs.add(setting)
+                        program.configs.add(*setting)
                         continue
                     self._end_block(program)
                     reading_block.discard(line.program)
                 event = lines.event_of(line.text)
-                if isinstance(event, lines.ConfigStart):
-                    program.configs.begin(event.of, at)
-                    reading_block.add(line.program)
-                elif isinstance(event, lines.RefusalText):
-                    unnamed_refusal = unnamed_refusal or not program.refused
+                if isinstance(event, lines.ProgramLine):
+                    if event.kind == "config":
+                        program.configs.begin(cast("Of", event.value), at)
+                        reading_block.add(line.program)
+                    elif event.kind == "rejected":
+                        unnamed_refusal = unnamed_refusal or not program.refused
+                    else:
+                        program.learn(event, line.stamp)
                 elif event is not None:
                     place = _Place(source.name, number, line.stamp)
                     self._take(event, program, place)
@@ -242,51 +260,49 @@ class _Reader:
     def _end_block(self, program: _Program) -> None:
         config = program.configs.end()
         if program.configs.spoiled:
-            program.lives.add(Event("spoiled"))
+            program.lives.add(lines.ClientLine("spoiled"))
         if config is not None:
-            program.lives.add(_about("config", config, config=config))
+            program.lives.add(
+                lines.ClientLine(
+                    kind="config",
+                    group_id=config.group_id,
+                    client_id=config.client_id,
+                    instance_id=config.instance_id,
+                    worker=config.worker,
+                    config=config,
+                )
+            )
             self._count("configs")
             self._count("consumer_protocol", int(config.is_consumer_protocol))
 
-    def _take(self, event: lines.Event, program: _Program, place: _Place) -> None:
+    def _take(
+        self, event: lines.ClientLine | lines.Built, program: _Program, place: _Place
+    ) -> None:
         at = place.stamp.at if place.stamp else None
         evidence = Evidence(source=Source.CLIENT_LOG, at=at, detail=f"{place.source}:{place.line}")
         where = place.of(program)
         lives = program.lives
-        if isinstance(event, lines.Version):
-            lives.add_version(event.version)
-        elif isinstance(event, lines.Started):
-            if at is not None and place.stamp is not None and place.stamp.local:
-                moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=event.at_ms)
-                program.anchors.append((at, moment))
-        elif isinstance(event, lines.ClusterId):
-            program.cluster_ids[event.cluster_id] = None
-        elif isinstance(event, lines.Closed):
-            lives.add(Event("closed", client_id=event.client_id))
-        elif isinstance(event, lines.Given):
-            lives.add(_about("given", event, event.member_id))
-        elif isinstance(event, lines.Standing):
-            lives.add(_about(event.of, event, event.member_id))
-        elif isinstance(event, lines.Built):
+        if isinstance(event, lines.Built):
             program.built.setdefault(event.client_id, []).append((event, evidence))
             program.builds[event.client_id] += 1
-        elif isinstance(event, lines.Join):
-            lives.add(_about("joined", event, event.member_id))
+        elif event.kind == "cluster":
+            program.cluster_ids[event.cluster_id] = None
+        elif event.kind == "joined":
+            lives.add(event)
             program.assignors[event.group_id, event.client_id] = event.assignor
             if not event.worker:
                 self._ran(event, program, evidence, where)
             self._pending.append(partial(self._join, event, program, evidence, where))
-        elif isinstance(event, lines.Refusal):
+        elif event.kind == "rejected":
             program.refused = True
             # A fenced client was a member: its member id keeps its configuration.
-            fenced = event.error == "FENCED_INSTANCE_ID"
-            number = -1 if fenced else lives.add(_about("rejected", event))
+            number = -1 if event.error == "FENCED_INSTANCE_ID" else lives.add(event)
             self._pending.append(partial(self._refusal, event, program, evidence, number, where))
-        elif isinstance(event, lines.Leave):
+        elif event.kind == "left":
             self._count("leaves")
             # Connect's own log layout prints the logger's name after it.
             closing = (event.reason or "").startswith("the consumer is being closed")
-            lives.add(_about("left" if closing else "lost", event, event.member_id))
+            lives.add(event if closing else event._replace(kind="lost"))
             self._pending.append(
                 Left(
                     **where,
@@ -298,7 +314,9 @@ class _Reader:
                     evidence=evidence,
                 )
             )
-        elif isinstance(event, lines.Leader) and at is not None:
+        elif event.kind != "leader":
+            lives.add(event)
+        elif at is not None and event.generation_id is not None:
             self._count("rebalances")
             self._pending.append(
                 Rebalanced(
@@ -312,7 +330,7 @@ class _Reader:
             )
 
     def _join(
-        self, event: lines.Join, program: _Program, evidence: Evidence, where: _Where
+        self, event: lines.ClientLine, program: _Program, evidence: Evidence, where: _Where
     ) -> Joined | None:
         self._count("joins")
         source = evidence.detail.rpartition(":")[0]
@@ -361,7 +379,9 @@ class _Reader:
             evidence=evidence,
         )
 
-    def _ran(self, event: lines.Join, program: _Program, evidence: Evidence, where: _Where) -> None:
+    def _ran(
+        self, event: lines.ClientLine, program: _Program, evidence: Evidence, where: _Where
+    ) -> None:
         """Record the rebalance protocol of a member's first join.
 
         The member is the consumer that was built last with its client id. A program that prints
@@ -377,7 +397,7 @@ class _Reader:
 
     def _ran_as_built(
         self,
-        event: lines.Join,
+        event: lines.ClientLine,
         program: _Program,
         evidence: Evidence,
         built: Sequence[tuple[lines.Built, Evidence]],
@@ -418,7 +438,7 @@ class _Reader:
 
     def _refusal(
         self,
-        event: lines.Refusal,
+        event: lines.ClientLine,
         program: _Program,
         evidence: Evidence,
         number: int,
@@ -444,16 +464,6 @@ class _Reader:
 
     def _note(self, sentence: str) -> None:
         self.notes.setdefault(sentence)
-
-
-def _about(
-    kind: Kind,
-    of: Config | lines.Given | lines.Join | lines.Leave | lines.Refusal | lines.Standing,
-    member_id: str = "",
-    config: Config | None = None,
-) -> Event:
-    """Return the line as an event of its client."""
-    return Event(kind, of.group_id, of.client_id, of.instance_id, member_id, of.worker, config)
 
 
 def _software(version: str | None, evidence: Evidence) -> Software:
