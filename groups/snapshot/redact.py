@@ -15,11 +15,12 @@ partitions elsewhere.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 
+from rebal.groups.assignors.java.javatable import utf16
 from rebal.groups.model import (
     Departed,
     Evidence,
@@ -31,7 +32,6 @@ from rebal.groups.model import (
     Unmatched,
 )
 
-_R = TypeVar("_R")
 _RANDOM: Final = re.compile(r"-?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-Za-z0-9_-]{22})\Z")
 _ADDRESS: Final = re.compile(
     r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){3,7})(?!\w)"
@@ -42,88 +42,24 @@ _WHERE: Final = re.compile(r"\A.*:(\d+)(?=\s|\Z)", re.DOTALL)
 _USER_DATA_IS_PARTITIONS: Final = frozenset({"sticky", "cooperative-sticky"})
 
 
+# Fields that stay: Kafka's own names and numbers, whatever a client calls itself.
+_FACTS: Final = frozenset(
+    {
+        *("assignor", "at_least", "captured_by", "classes", "error", "family", "group_protocol"),
+        *("lacks", "list", "name", "protocol_type", "subscribed_regex", "version", "version_range"),
+        *("group_id", "topics", "lag", "cluster", "rack", "running"),
+        *("assignment", "target_assignment", "subscribed_topics"),
+    }
+)
+
+
 def redact(snapshot: GroupSnapshot) -> GroupSnapshot:
     """Return `snapshot` with pseudonyms; the same snapshot gives the same pseudonyms."""
-    names = _Names(snapshot)
-    keep = snapshot.group.assignor in _USER_DATA_IS_PARTITIONS
-    coordinator = snapshot.group.coordinator
-    if coordinator is not None:
-        coordinator = msgspec.structs.replace(
-            coordinator,
-            host=names.host(coordinator.host),
-            rebalanced_why=names.text(coordinator.rebalanced_why),
-        )
-    return msgspec.structs.replace(
-        names.in_texts(
-            msgspec.structs.replace(snapshot, members=(), refusals=(), departed=(), unmatched=()),
-            keep={"group", "topics", "lag", "cluster"},
-        ),
-        redacted=True,
-        group=msgspec.structs.replace(snapshot.group, coordinator=coordinator),
-        members=tuple(_member(member, names, keep) for member in snapshot.members),
-        refusals=tuple(_refusal(refusal, names) for refusal in snapshot.refusals),
-        departed=tuple(_departed(departed, names) for departed in snapshot.departed),
-        unmatched=tuple(
-            Unmatched(
-                what="evidence of a client that is not named here",
-                why="redacted",
-                evidence=Evidence(source=found.evidence.source, at=found.evidence.at),
-            )
-            for found in snapshot.unmatched
-        ),
-    )
+    made: GroupSnapshot = _Redaction(snapshot).of(snapshot)
+    return msgspec.structs.replace(made, redacted=True)
 
 
-def _member(member: Member, names: _Names, keep_user_data: bool) -> Member:
-    texts = names.in_texts(
-        msgspec.structs.replace(member, member_id="", client_id="", host="", instance_id=None),
-        keep={"subscription", "assignment", "target_assignment", "subscribed_topics", "rack"},
-    )
-    return msgspec.structs.replace(
-        texts,
-        member_id=names.member(member.member_id),
-        client_id=names.id(member.client_id),
-        host=names.host(member.host),
-        instance_id=None if member.instance_id is None else names.id(member.instance_id),
-        worker=None if member.worker is None else msgspec.structs.replace(member.worker, url=""),
-        subscription=_subscription(member.subscription, keep_user_data),
-        assignment_user_data=_blank(member.assignment_user_data, keep_user_data),
-    )
-
-
-def _subscription(sent: Subscription | None, keep_user_data: bool) -> Subscription | None:
-    if sent is None or keep_user_data:
-        return sent
-    return msgspec.structs.replace(sent, user_data=_blank(sent.user_data, False), wire=None)
-
-
-def _blank(user_data: bytes | None, keep: bool) -> bytes | None:
-    """Return user data of the same length: a plan (to KIP-848) asks whether there is any."""
-    return user_data if keep or user_data is None else bytes(len(user_data))
-
-
-def _refusal(refusal: Refusal, names: _Names) -> Refusal:
-    rejoined_as = refusal.rejoined_as
-    return msgspec.structs.replace(
-        names.in_texts(msgspec.structs.replace(refusal, connection="", rejoined_as=None)),
-        client_id=names.id(refusal.client_id),
-        host=names.host(refusal.host),
-        instance_id=None if refusal.instance_id is None else names.id(refusal.instance_id),
-        rejoined_as=None if rejoined_as is None else names.member(rejoined_as),
-    )
-
-
-def _departed(departed: Departed, names: _Names) -> Departed:
-    return msgspec.structs.replace(
-        names.in_texts(departed),
-        member_id=names.member(departed.member_id),
-        client_id=names.id(departed.client_id),
-        host=names.host(departed.host),
-        instance_id=None if departed.instance_id is None else names.id(departed.instance_id),
-    )
-
-
-class _Names:
+class _Redaction:
     """The pseudonyms of one snapshot, numbered in the order of the real names."""
 
     def __init__(self, snapshot: GroupSnapshot) -> None:
@@ -153,56 +89,65 @@ class _Names:
         self._pattern = re.compile(
             rf"(?<!\w)(?:{'|'.join(map(re.escape, longest))})(?!\w)" if longest else r"(?!)"
         )
+        self._keeps_user_data = snapshot.group.assignor in _USER_DATA_IS_PARTITIONS
+        self._by_field: Mapping[str, Callable[[Any], object]] = {
+            "client_id": lambda real: self._ids.get(real, real),
+            "instance_id": lambda real: self._ids.get(real, real),
+            "member_id": lambda real: self._members.get(real) or self._text(real),
+            "rejoined_as": self._members.__getitem__,
+            "host": self._host,
+            "connection": lambda _: "",
+            "url": lambda _: "",
+            "subscription": self._subscription,
+            "assignment_user_data": self._user_data,
+            "unmatched": lambda found: tuple(map(_unmatched, found)),
+        }
 
-    def id(self, real: str) -> str:
-        """Return the pseudonym of a client id or an instance id; none for none."""
-        return self._ids.get(real, real)
+    def of(self, value: Any, field: str = "") -> Any:
+        """Return a value of the snapshot's records, that of a field of this name, redacted."""
+        if value is None or field in _FACTS:
+            return value
+        if field in self._by_field:
+            return self._by_field[field](value)
+        if type(value) is str:
+            return self._text(value)
+        if isinstance(value, tuple):
+            return tuple(map(self.of, value))
+        if isinstance(value, Evidence):
+            return msgspec.structs.replace(value, detail=self._text(_without_path(value)))
+        if isinstance(value, msgspec.Struct):
+            fields = value.__struct_fields__
+            return type(value)(**{name: self.of(getattr(value, name), name) for name in fields})
+        return value
 
-    def host(self, real: str) -> str:
+    def _host(self, real: str) -> str:
         """Return the pseudonym of a host, with the slash before it that Kafka writes."""
         slash = "/" if real.startswith("/") else ""
         return slash + self._hosts.get(real.removeprefix("/"), "")
 
-    def member(self, real: str) -> str:
-        """Return the pseudonym of a member id."""
-        return self._members[real]
-
-    def text(self, said: str) -> str:
+    def _text(self, said: str) -> str:
         """Replace known names in free text by pseudonyms, other addresses by `address`."""
         made = self._pattern.sub(lambda found: self._known[found[0]], said)
         return _ADDRESS.sub("address", made)
 
-    def in_texts(self, record: _R, keep: Iterable[str] = ()) -> _R:
-        """Return `record` with all free text replaced, except in the fields of `keep`."""
-        made: _R = _mapped(record, self.text, frozenset(keep))
-        return made
+    def _subscription(self, sent: Subscription) -> Subscription:
+        if self._keeps_user_data:
+            return sent
+        data = sent.user_data
+        user_data = None if data is None else self._user_data(data)
+        return msgspec.structs.replace(sent, user_data=user_data, wire=None)
+
+    def _user_data(self, data: bytes) -> bytes:
+        """Return user data of the same length: a plan (to KIP-848) asks whether there is any."""
+        return data if self._keeps_user_data else bytes(len(data))
 
 
-# Fields that hold Kafka's own names and numbers, whatever a client calls itself.
-_FACTS: Final = frozenset(
-    {
-        *("assignor", "at_least", "captured_by", "classes", "error", "family", "group_protocol"),
-        *("lacks", "list", "name", "protocol_type", "subscribed_regex", "version", "version_range"),
-    }
-)
-
-
-def _mapped(value: Any, change: Callable[[str], str], keep: frozenset[str]) -> Any:
-    """Return a record tree with every text changed, except fields with Kafka's own names."""
-    if type(value) is str:
-        return change(value)
-    if isinstance(value, tuple):
-        return tuple(_mapped(item, change, frozenset()) for item in value)
-    if isinstance(value, Evidence):
-        return msgspec.structs.replace(value, detail=change(_without_path(value)))
-    if isinstance(value, msgspec.Struct):
-        fields = {
-            name: found if name in keep or name in _FACTS else _mapped(found, change, frozenset())
-            for name in value.__struct_fields__
-            for found in (getattr(value, name),)
-        }
-        return type(value)(**fields)
-    return value
+def _unmatched(found: Unmatched) -> Unmatched:
+    return Unmatched(
+        what="evidence of a client that is not named here",
+        why="redacted",
+        evidence=Evidence(source=found.evidence.source, at=found.evidence.at),
+    )
 
 
 def _without_path(evidence: Evidence) -> str:
@@ -214,10 +159,6 @@ def _without_path(evidence: Evidence) -> str:
 
 def _numbered(real: Iterable[str], kind: str) -> dict[str, str]:
     """Return real → `kind-7`, numbered with leading zeros in Java's string order, without ""."""
-    found = sorted({text for text in real if text}, key=_java_order)
+    found = sorted({text for text in real if text}, key=utf16)
     width = len(str(len(found)))
     return {text: f"{kind}-{n:0{width}}" for n, text in enumerate(found, 1)}
-
-
-def _java_order(text: str) -> bytes:
-    return text.encode("utf-16-be", "surrogatepass")
