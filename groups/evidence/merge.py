@@ -200,7 +200,8 @@ def bind(members: Sequence[Member], declared: Iterable[Declared], group_id: str)
     does not name its group is bound by instance id or client id only. If two different files claim
     a member, it gets neither.
     """
-    files = sorted({one for one in declared if one.group_id in (group_id, None)}, key=repr)
+    of_group = {one for one in declared if one.group_id in (group_id, None)}
+    files = sorted(of_group, key=lambda one: (one.where, repr(one)))
     instances = {m.instance_id: m.member_id for m in members if m.instance_id is not None}
     often = Counter(member.client_id for member in members)
     clients = {m.client_id: m.member_id for m in members if often[m.client_id] == 1}

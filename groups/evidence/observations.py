@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software
+from rebal.groups.model import (
+    DeclaredAssignors,
+    Evidence,
+    RebalanceProtocol,
+    Record,
+    Software,
+)
 
 
 class Seen(Record, frozen=True, kw_only=True):
@@ -145,32 +151,21 @@ class Ran(Seen, frozen=True, kw_only=True):
     upgrade_from: str | None = None
 
 
-class Declared(Record, frozen=True, kw_only=True):
+class Declared(DeclaredAssignors, frozen=True, kw_only=True):
     """Configuration that the next start of `replicas` processes uses (None: count not in the file).
 
     `list` is empty when the list is left unset (`list_set` is False then). `group_id`, `client_id`
     and `instance_id` are None when the file does not set them, or sets them from a placeholder.
-    `group_protocol` is `group.protocol`, `family` a key of groups/data/clients.yaml; `classic_only`
-    names settings, apart from the list, that KIP-848 clients reject. Timeouts are in milliseconds;
-    `upgrade_from` is Kafka Streams' setting.
+    `family` is a key of groups/data/clients.yaml.
     """
 
     where: str
     group_id: str | None = None
     client_id: str | None = None
     instance_id: str | None = None
-    list: tuple[str, ...] = ()
     list_set: bool = False
-    group_protocol: str | None = None
-    classic_only: tuple[str, ...] = ()
-    session_timeout_ms: int | None = None
-    max_poll_interval_ms: int | None = None
-    held_back_ms: int | None = None
     family: str | None = None
     replicas: int | None = None
-    max_surge: str | None = None
-    upgrade_from: str | None = None
-    evidence: Evidence
 
 
 Observation = Joined | Refused | Left | Rebalanced | Introduced | Ran | LogRead | Declared

@@ -8,11 +8,15 @@ scope is one consumer.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypedDict
+from typing import Final
+
+from msgspec.structs import replace
 
 from rebal.groups.clients import assignor_of, worker_list
+from rebal.groups.evidence.observations import Declared
+from rebal.groups.model import Evidence, Source
 from rebal.inspectors.inventory.documents import Environment, Flat, span_ms, words
 
 _GROUP_ID: Final = "group.id"
@@ -88,34 +92,17 @@ _INDEX: Final = re.compile(r"\[(\d+)\]\Z")
 _MILLISECONDS: Final = re.compile(r"[1-9][0-9]{0,9}")
 
 
-Note = Callable[[str], None]
-"""Records what is not known: a clause whose subject is the file or the container."""
+class Place:
+    """A file or a container; `note` records what is not known about it, in `notes`."""
 
+    def __init__(self, where: str, notes: list[str]) -> None:
+        self.where = where
+        self.evidence = Evidence(source=Source.CONFIG_FILE, detail=where)
+        self._notes = notes
 
-class _Timeouts(TypedDict):
-    session_timeout_ms: int | None
-    max_poll_interval_ms: int | None
-
-
-@dataclass(frozen=True)
-class Client:
-    """One consumer as its settings declare it; None is not set, or not known.
-
-    Timeouts are in milliseconds.
-    """
-
-    group_id: str | None
-    client_id: str | None
-    instance_id: str | None
-    list: tuple[str, ...]
-    list_set: bool
-    group_protocol: str | None
-    classic_only: tuple[str, ...]
-    family: str | None
-    session_timeout_ms: int | None = None
-    max_poll_interval_ms: int | None = None
-    held_back_ms: int | None = None
-    upgrade_from: str | None = None
+    def note(self, clause: str) -> None:
+        """Add a clause whose subject is the place, as a sentence."""
+        self._notes.append(f"{self.where} {clause}.")
 
 
 @dataclass
@@ -125,32 +112,27 @@ class _Scope:
     java: bool = False
 
 
-def noter(where: str, notes: list[str]) -> Note:
-    """Return a function that adds a clause about `where` to `notes` as a sentence."""
-    return lambda clause: notes.append(f"{where} {clause}.")
-
-
-def clients_in(layers: Sequence[Flat], environment: Environment, note: Note) -> list[Client]:
+def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -> list[Declared]:
     """Return the consumers that `layers` describe; a later layer overrides an earlier one."""
     together: Flat = {}
     for layer in layers:
         together |= layer
     if any("".join(words(key)).endswith(_CONNECT_WORKER) for key in together):
-        worker = _worker(together, environment, note)
+        worker = _worker(together, environment, place)
         return [] if worker is None else [worker]
     scopes: dict[tuple[str, ...], _Scope] = {}
     for rank, layer in enumerate(layers):
         for key, value in _with_lists(layer).items():
             _put(key, value, rank, scopes)
     clients = (
-        _client(path, scopes, together, environment, note)
+        _client(path, scopes, together, environment, place)
         for path in sorted(scopes)
         if _describes_a_consumer(path, scopes)
     )
     return _merged([client for client in clients if client is not None])
 
 
-def _worker(beside: Flat, environment: Environment, note: Note) -> Client | None:
+def _worker(beside: Flat, environment: Environment, place: Place) -> Declared | None:
     """Return the Connect worker of these settings; connect.protocol determines its list."""
     known: dict[str, str | None] = {}
     for key, raw in beside.items():
@@ -162,17 +144,16 @@ def _worker(beside: Flat, environment: Environment, note: Note) -> Client | None
     protocol = known.get(_WORKER_PROTOCOL)
     offers = worker_list(protocol) if protocol is not None else None
     if _WORKER_PROTOCOL in known and offers is None:
-        note("has a Connect worker with an unknown connect.protocol, which is left out")
+        place.note("has a Connect worker with an unknown connect.protocol, which is left out")
         return None
     held_back = known.get(_HELD_BACK)
-    return Client(
+    return Declared(
+        where=place.where,
+        evidence=place.evidence,
         group_id=known.get(_GROUP_ID),
         client_id=known.get(_CLIENT_ID) or None,
-        instance_id=None,
         list=offers or (),
         list_set=offers is not None,
-        group_protocol=None,
-        classic_only=(),
         family="connect",
         session_timeout_ms=_number(known.get(_CLASSIC_ONLY[1])),
         # The worker's counterpart of a consumer's max.poll.interval.ms.
@@ -237,8 +218,8 @@ def _client(
     scopes: dict[tuple[str, ...], _Scope],
     beside: Flat,
     environment: Environment,
-    note: Note,
-) -> Client | None:
+    place: Place,
+) -> Declared | None:
     scope = scopes[path]
     values: dict[str, str] = {}
     for length in range(1, len(path)):
@@ -251,47 +232,32 @@ def _client(
         known[name] = environment.resolve(raw, beside)
         unread = (_SERVERS, _POLL, *_CLASSIC_ONLY, *_SPANS.values())
         if known[name] is None and name not in unread:
-            note(f"sets {name} from a placeholder whose value is not known")
+            place.note(f"sets {name} from a placeholder whose value is not known")
     if any(name in values and known[name] is None for name in (_STRATEGY, _PROTOCOL)):
         # An unknown list is not an unset one, which means the client's default.
-        note("has a consumer whose next assignor list is not known, which is left out")
+        place.note("has a consumer whose next assignor list is not known, which is left out")
         return None
-    if _APPLICATION_ID in known and _GROUP_ID not in known:
-        return Client(
-            group_id=known[_APPLICATION_ID],
-            client_id=known.get(_CLIENT_ID),
-            instance_id=known.get(_INSTANCE_ID),
-            list=(),
-            list_set=False,
-            group_protocol=known.get(_PROTOCOL),
-            classic_only=tuple(name for name in _CLASSIC_ONLY if name in values),
-            family="streams",
-            upgrade_from=known.get(_UPGRADE_FROM),
-            **_timeouts(known),
-        )
-    entries = _entries(known.get(_STRATEGY) or "")
-    return Client(
-        group_id=known.get(_GROUP_ID),
+    streams = _APPLICATION_ID in known and _GROUP_ID not in known
+    entries = [] if streams else _entries(known.get(_STRATEGY) or "")
+    return Declared(
+        where=place.where,
+        evidence=place.evidence,
+        group_id=known.get(_APPLICATION_ID if streams else _GROUP_ID),
         client_id=known.get(_CLIENT_ID),
         instance_id=known.get(_INSTANCE_ID),
         list=tuple(assignor_of(entry) or entry for entry in entries),
         list_set=bool(entries),
         group_protocol=(known.get(_PROTOCOL) or "").lower() or None,
         classic_only=tuple(name for name in _CLASSIC_ONLY if name in values),
-        family=_family(entries, scope.java, beside),
-        **_timeouts(known),
+        family="streams" if streams else _family(entries, scope.java, beside),
+        session_timeout_ms=_milliseconds(known, _CLASSIC_ONLY[1]),
+        max_poll_interval_ms=_milliseconds(known, _POLL),
+        upgrade_from=known.get(_UPGRADE_FROM) if streams else None,
     )
 
 
-def _timeouts(known: Mapping[str, str | None]) -> _Timeouts:
-    """Return the timeouts in milliseconds; Kafka's keys have no unit, a framework's need one."""
-    return {
-        "session_timeout_ms": _milliseconds(known, _CLASSIC_ONLY[1]),
-        "max_poll_interval_ms": _milliseconds(known, _POLL),
-    }
-
-
 def _milliseconds(known: Mapping[str, str | None], name: str) -> int | None:
+    """Return a timeout in milliseconds; Kafka's keys have no unit, a framework's need one."""
     own = _number(known.get(name))
     return span_ms(known.get(_SPANS[name]) or "") if own is None else own
 
@@ -317,9 +283,9 @@ def _family(entries: list[str], spring: bool, beside: Flat) -> str | None:
     return "librdkafka" if own_keys or (short and dotted) else None
 
 
-def _merged(found: list[Client]) -> list[Client]:
+def _merged(found: list[Declared]) -> list[Declared]:
     """Return the consumers, those of one group merged if their settings do not contradict."""
-    merged: list[Client] = []
+    merged: list[Declared] = []
     for client in found:
         for index, other in enumerate(merged):
             if client.group_id is not None and client.group_id == other.group_id:
@@ -332,28 +298,18 @@ def _merged(found: list[Client]) -> list[Client]:
     return merged
 
 
-def _union(one: Client, two: Client) -> Client | None:
+# Settings in which the parts of one consumer's configuration agree, where they have them.
+_SAME: Final = ("client_id", "instance_id", "group_protocol", "family", "upgrade_from")
+_EITHER: Final = (*_SAME, "list", "list_set", "session_timeout_ms", "max_poll_interval_ms")
+
+
+def _union(one: Declared, two: Declared) -> Declared | None:
     if one.list_set and two.list_set and one.list != two.list:
         return None
-    for a, b in (
-        (one.client_id, two.client_id),
-        (one.instance_id, two.instance_id),
-        (one.group_protocol, two.group_protocol),
-        (one.family, two.family),
-        (one.upgrade_from, two.upgrade_from),
-    ):
-        if a is not None and b is not None and a != b:
+    for name in _SAME:
+        both = {getattr(one, name), getattr(two, name)} - {None}
+        if len(both) > 1:
             return None
-    return Client(
-        group_id=one.group_id,
-        client_id=one.client_id or two.client_id,
-        instance_id=one.instance_id or two.instance_id,
-        list=one.list or two.list,
-        list_set=one.list_set or two.list_set,
-        group_protocol=one.group_protocol or two.group_protocol,
-        classic_only=tuple(n for n in _CLASSIC_ONLY if n in one.classic_only + two.classic_only),
-        family=one.family or two.family,
-        session_timeout_ms=one.session_timeout_ms or two.session_timeout_ms,
-        max_poll_interval_ms=one.max_poll_interval_ms or two.max_poll_interval_ms,
-        upgrade_from=one.upgrade_from or two.upgrade_from,
-    )
+    known = {name: getattr(one, name) or getattr(two, name) for name in _EITHER}
+    classic_only = tuple(n for n in _CLASSIC_ONLY if n in one.classic_only + two.classic_only)
+    return replace(one, classic_only=classic_only, **known)

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 
-from rebal.inspectors.inventory.clients import Client, clients_in, noter
+from msgspec.structs import replace
+
+from rebal.groups.evidence.observations import Declared
+from rebal.groups.model import Evidence, Source
+from rebal.inspectors.inventory.clients import Place, clients_in
 from rebal.inspectors.inventory.documents import (
     ENDINGS,
     POD_NAME,
+    Document,
     Environment,
     Flat,
     Tree,
@@ -33,34 +37,12 @@ _JAVA_OPTIONS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "JAVA_OPTS", "_
 _ABOUT_KAFKA: Final = re.compile(r"kafka|group[.\-]?id|partition.assignment", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Workload:
-    """One consumer of one container, in `replicas` pods (None: not declared).
+def workloads_in(resources: Sequence[tuple[str, Resource]], notes: list[str]) -> Iterator[Declared]:
+    """Yield the consumers of the workloads in `resources`, pairs of a source's name and an object.
 
     `where` names the object, and the pod if each pod is declared on its own. Equal places are
-    counted once.
+    counted once. A ConfigMap that no workload of the input uses is read like files on their own.
     """
-
-    where: str
-    client: Client
-    replicas: int | None
-    max_surge: str | None
-
-
-@dataclass
-class Workloads:
-    """The consumers of all workloads and of unmounted ConfigMap files, with notes."""
-
-    found: list[Workload] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-def workloads_in(resources: Sequence[tuple[str, Resource]]) -> Workloads:
-    """Return the consumers of the workloads in `resources`, pairs of a source's name and an object.
-
-    A ConfigMap that no workload of the input uses is read like files on their own.
-    """
-    made = Workloads()
     maps: dict[tuple[str, str], tuple[str, Resource]] = {}
     for source, resource in resources:
         if resource.get("kind") == "ConfigMap":
@@ -68,11 +50,10 @@ def workloads_in(resources: Sequence[tuple[str, Resource]]) -> Workloads:
     used: set[tuple[str, str]] = set()
     for source, resource in resources:
         if resource.get("kind") in _WORKLOADS:
-            _workload(source, resource, maps, used, made)
+            yield from _workload(source, resource, maps, used, notes)
     for key, (source, resource) in maps.items():
         if key not in used:
-            _loose_map(source, resource, made)
-    return made
+            yield from _loose_map(source, resource, notes)
 
 
 def _workload(
@@ -80,41 +61,41 @@ def _workload(
     resource: Resource,
     maps: dict[tuple[str, str], tuple[str, Resource]],
     used: set[tuple[str, str]],
-    made: Workloads,
-) -> None:
+    notes: list[str],
+) -> Iterator[Declared]:
     kind, namespace = str(resource.get("kind")), _namespace(resource)
     spec = _object(resource.get("spec"))
     pod = _object(_object(spec.get("template")).get("spec"))
     name = f"{namespace}/{_name(resource)}" if namespace else _name(resource)
     for container in _objects(pod.get("containers")):
         where = f"{source}: {kind} {name}, container {_text(container.get('name')) or '?'}"
-        reading = _Container(container, pod, namespace, maps, where)
+        place = Place(where, notes)
+        reading = _Container(container, pod, namespace, maps, place)
         layers = reading.layers()
         used |= reading.used
-        clients = clients_in(layers, reading.environment(), reading.note)
-        made.notes += reading.notes
-        for client in clients:
-            made.found += _instances(client, where, resource, spec)
+        for client in clients_in(layers, reading.environment(), place):
+            yield from _instances(client, resource, spec)
 
 
-def _instances(
-    client: Client, where: str, resource: Resource, spec: Resource
-) -> Iterator[Workload]:
-    """Yield one workload, or one for each pod if the client's ids contain the pod's name."""
+def _instances(client: Declared, resource: Resource, spec: Resource) -> Iterator[Declared]:
+    """Yield the consumer, or one for each pod if the client's ids contain the pod's name."""
     kind = resource.get("kind")
     replicas = _number(spec.get("replicas"))
-    surge = _max_surge(spec, str(kind))
+    client = replace(client, max_surge=_max_surge(spec, str(kind)))
     named = POD_NAME in f"{client.group_id}{client.client_id}{client.instance_id}"
     if named and kind == "StatefulSet" and replicas is not None and replicas <= _MOST_INSTANCES:
         first = _number(_object(spec.get("ordinals")).get("start")) or 0
         for ordinal in range(first, first + replicas):
             pod_name = f"{_name(resource)}-{ordinal}"
-            yield Workload(f"{where}, pod {pod_name}", _with_pod_name(client, pod_name), 1, surge)
+            where = f"{client.where}, pod {pod_name}"
+            evidence = Evidence(source=Source.CONFIG_FILE, detail=where)
+            pod = replace(client, where=where, evidence=evidence, replicas=1)
+            yield _with_pod_name(pod, pod_name)
         return
-    yield Workload(where, _with_pod_name(client, None), replicas, surge)
+    yield _with_pod_name(replace(client, replicas=replicas), None)
 
 
-def _with_pod_name(client: Client, pod_name: str | None) -> Client:
+def _with_pod_name(client: Declared, pod_name: str | None) -> Declared:
     def named(value: str | None) -> str | None:
         if value is None or POD_NAME not in value:
             return value
@@ -139,20 +120,29 @@ def _max_surge(spec: Resource, kind: str) -> str | None:
     return "25%" if kind == "Deployment" else "0"
 
 
-def _loose_map(source: str, resource: Resource, made: Workloads) -> None:
+def _loose_map(source: str, resource: Resource, notes: list[str]) -> Iterator[Declared]:
     name = "/".join(part for part in (_namespace(resource), _name(resource)) if part)
-    for key, text in _object(resource.get("data")).items():
+    for key, found in _settings_files(_object(resource.get("data"))):
+        place = Place(f"{source}: ConfigMap {name}, {key}", notes)
+        if isinstance(found, UnreadableDocument):
+            place.note(f"cannot be read: {found.reason}")
+            continue
+        layers = [document.settings for document in found if document.profile is None]
+        yield from clients_in(layers, Environment(), place)
+
+
+def _settings_files(
+    data: Resource,
+) -> Iterator[tuple[str, list[Document] | UnreadableDocument]]:
+    """Yield a ConfigMap's configuration files: their documents, or the error of one about Kafka."""
+    for key, text in data.items():
         if not isinstance(text, str) or key.rpartition(".")[2].lower() not in ENDINGS:
             continue
-        where = f"{source}: ConfigMap {name}, {key}"
         try:
-            layers = [d.settings for d in documents(text, key) if d.profile is None]
+            yield key, documents(text, key)
         except UnreadableDocument as error:
             if _ABOUT_KAFKA.search(text):
-                made.notes.append(f"{where} cannot be read: {error.reason}.")
-            continue
-        clients = clients_in(layers, Environment(), noter(where, made.notes))
-        made.found += [Workload(where, client, None, None) for client in clients]
+                yield key, error
 
 
 class _Container:
@@ -164,10 +154,9 @@ class _Container:
         pod: Resource,
         namespace: str,
         maps: dict[tuple[str, str], tuple[str, Resource]],
-        where: str,
+        place: Place,
     ) -> None:
-        self.notes: list[str] = []
-        self.note = noter(where, self.notes)
+        self._note = place.note
         self.used: set[tuple[str, str]] = set()
         self._container = container
         self._pod = pod
@@ -193,7 +182,7 @@ class _Container:
                     k: v for d in documents(body, "inline.json") for k, v in d.settings.items()
                 }
             except UnreadableDocument:
-                self.note("has a SPRING_APPLICATION_JSON that is no valid JSON")
+                self._note("has a SPRING_APPLICATION_JSON that is no valid JSON")
         return [*self._files(), named, inline, self._arguments()]
 
     def _read_environment(self) -> None:
@@ -204,7 +193,7 @@ class _Container:
             if data is None:
                 self._complete = False
                 if reference and _text(reference.get("optional")) != "true":
-                    self.note(
+                    self._note(
                         f"takes its environment from ConfigMap {_text(reference.get('name'))}, "
                         "which is not in the input"
                     )
@@ -230,7 +219,7 @@ class _Container:
         data = self._map(_text(reference.get("name")))
         found = None if data is None else _text(data.get(_text(reference.get("key")) or ""))
         if found is None and _ABOUT_KAFKA.search(name):
-            self.note(
+            self._note(
                 f"takes {name} from ConfigMap {_text(reference.get('name'))}, "
                 "which is not in the input or lacks the key"
             )
@@ -269,14 +258,9 @@ class _Container:
                 continue
             for reference in _config_maps(volume):
                 data = self._map(_text(reference.get("name")))
-                for key, text in (data or {}).items():
-                    if not isinstance(text, str) or key.rpartition(".")[2].lower() not in ENDINGS:
-                        continue
-                    try:
-                        found = documents(text, key)
-                    except UnreadableDocument as error:
-                        if _ABOUT_KAFKA.search(text):
-                            self.note(f"mounts {key}, which cannot be read: {error.reason}")
+                for key, found in _settings_files(data or {}):
+                    if isinstance(found, UnreadableDocument):
+                        self._note(f"mounts {key}, which cannot be read: {found.reason}")
                         continue
                     base += [d.settings for d in found if d.profile is None]
                     profiled += [(d.profile, d.settings) for d in found if d.profile is not None]

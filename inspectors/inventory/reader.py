@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.observations import Declared
-from rebal.groups.model import Evidence, Record, Source
-from rebal.inspectors.inventory.clients import Client, clients_in, noter
+from rebal.groups.model import Record
+from rebal.inspectors.inventory.clients import Place, clients_in
 from rebal.inspectors.inventory.documents import ENDINGS, Document, Environment, Flat, documents
 from rebal.inspectors.inventory.kubernetes import Resource, workloads_in
 from rebal.inspectors.logs.text_input import TextInput, files_in
@@ -74,9 +74,7 @@ def read_inventory(path: Path) -> InventoryReading:
     declared: list[Declared] = []
     for documents_of_one in settings.values():
         declared += _of_files(documents_of_one, notes)
-    workloads = workloads_in(resources)
-    declared += [_declared(w.where, w.client, w.replicas, w.max_surge) for w in workloads.found]
-    notes += workloads.notes
+    declared += workloads_in(resources, notes)
     if passed_over:
         named = ", ".join(passed_over[:5]) + (", …" if len(passed_over) > 5 else "")
         notes.append(
@@ -102,11 +100,12 @@ def _of_files(process: list[tuple[str, Document]], notes: list[str]) -> Iterator
     base = [(name, document.settings) for name, document in process if document.profile is None]
     plain = _clients(base, None, notes)
     yield from plain
+    known = set(map(_identity, plain))
     profiles = dict.fromkeys(d.profile for _, d in process if d.profile is not None)
     for profile in profiles:
         own = [(name, d.settings) for name, d in process if d.profile == profile]
         for declared in _clients(base + own, profile, notes):
-            if not any(_same(declared, other) for other in plain):
+            if _identity(declared) not in known:
                 notes.append(
                     f"{declared.where} is valid only while that profile is active, which the files "
                     "do not show."
@@ -120,10 +119,10 @@ def _clients(
     if not layers:
         return []
     where = layers[-1][0] + (f" (profile {profile})" if profile else "")
-    clients = clients_in([flat for _, flat in layers], Environment(), noter(where, notes))
+    clients = clients_in([flat for _, flat in layers], Environment(), Place(where, notes))
     written = [at for name, _ in layers if (at := _written(name)) is not None]
-    evidence = _evidence(where, max(written, default=None))
-    return [replace(_declared(where, c, None, None), evidence=evidence) for c in clients]
+    at = max(written, default=None)
+    return [replace(one, evidence=replace(one.evidence, at=at)) for one in clients]
 
 
 def _written(name: str) -> datetime | None:
@@ -132,35 +131,6 @@ def _written(name: str) -> datetime | None:
         return datetime.fromtimestamp(int(Path(name).stat().st_mtime), UTC)
     except OSError:
         return None
-
-
-def _evidence(where: str, at: datetime | None = None) -> Evidence:
-    return Evidence(source=Source.CONFIG_FILE, at=at, detail=where)
-
-
-def _declared(where: str, client: Client, replicas: int | None, max_surge: str | None) -> Declared:
-    return Declared(
-        where=where,
-        group_id=client.group_id,
-        client_id=client.client_id,
-        instance_id=client.instance_id,
-        list=client.list,
-        list_set=client.list_set,
-        group_protocol=client.group_protocol,
-        classic_only=client.classic_only,
-        session_timeout_ms=client.session_timeout_ms,
-        max_poll_interval_ms=client.max_poll_interval_ms,
-        held_back_ms=client.held_back_ms,
-        family=client.family,
-        replicas=replicas,
-        max_surge=max_surge,
-        upgrade_from=client.upgrade_from,
-        evidence=_evidence(where),
-    )
-
-
-def _same(one: Declared, other: Declared) -> bool:
-    return _identity(one) == _identity(other)
 
 
 def _identity(one: Declared) -> tuple[object, ...]:
