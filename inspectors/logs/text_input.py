@@ -55,7 +55,7 @@ class TextInput:
             elif str(source) == _STDIN:
                 yield from self._pieces(sys.stdin.buffer, method, size)
             else:
-                with source.open("rb") as stream:
+                with source.open("rb", buffering=1 << 18) as stream:
                     yield from self._pieces(stream, method, size)
                     # A log may grow while it is read: its last line is no newer than this.
                     changed = os.fstat(stream.fileno()).st_mtime
@@ -91,38 +91,17 @@ class TextInput:
             while text := take_text(size):
                 yield text.encode("utf-8", "replace")
             return
-        first = stream.read(2)
-        joined: IO[bytes] = io.BufferedReader(_Prefixed(first, stream), 1 << 18)
-        if first == _GZIP_MAGIC:
-            joined = gzip.GzipFile(fileobj=joined)  # type: ignore[assignment]
+        # In memory there is no `peek`.
+        buffered: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
+        joined: IO[bytes] = buffered
+        if buffered.peek(2).startswith(_GZIP_MAGIC):
+            joined = gzip.GzipFile(fileobj=buffered)  # type: ignore[assignment]
         take = getattr(joined, method)
         try:
             while piece := take(size):
                 yield piece
         except EOFError:
             self.cut_off = True
-
-
-class _Prefixed(io.RawIOBase):
-    """A stream that cannot seek, with the bytes that were taken from it put back in front."""
-
-    def __init__(self, first: bytes, rest: IO[bytes]) -> None:
-        self._first = first
-        self._rest = rest
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if self._first:
-            size = min(len(buffer), len(self._first))
-            buffer[:size], self._first = self._first[:size], self._first[size:]
-            return size
-        # Prefer read1: a pipe's lines must not wait for a full buffer.
-        read = getattr(self._rest, "read1", self._rest.read)
-        data = read(len(buffer)) or b""
-        buffer[: len(data)] = data
-        return len(data)
 
 
 def files_in(paths: Sequence[Path]) -> tuple[Path, ...]:
