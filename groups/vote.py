@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from rebal.groups.assignors.java.javatable import string_hash
 from rebal.groups.model import CoordinatorKind, Record
 
 _TREE_BIN: Final = 8
@@ -55,15 +56,6 @@ def elect(lists: Sequence[Sequence[str]], kind: CoordinatorKind) -> Vote:
     return Vote(assignor=winner, candidates=able, votes=votes, tie=len(leading) > 1)
 
 
-def java_string_hash(text: str) -> int:
-    """Return Java's `String.hashCode` as an unsigned 32-bit number."""
-    raw = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for high, low in zip(raw[::2], raw[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    return value
-
-
 def _first(leading: list[str], voted: list[str], kind: CoordinatorKind) -> str | None:
     """Return the one of `leading` that the table of all `voted` names lists first, if certain."""
     if kind is CoordinatorKind.JAVA:
@@ -87,7 +79,7 @@ def _java_places(names: list[str]) -> dict[str, int] | None:
     capacity = 16
     while len(names) > capacity * 3 // 4:
         capacity *= 2
-    hashes = {name: java_string_hash(name) for name in names}
+    hashes = {name: string_hash(name) for name in names}
     places = {name: (h ^ h >> 16) & (capacity - 1) for name, h in hashes.items()}
     if max(Counter(places.values()).values()) >= _TREE_BIN:
         return None
@@ -96,7 +88,7 @@ def _java_places(names: list[str]) -> dict[str, int] | None:
 
 def _scala_places(names: list[str]) -> dict[str, int]:
     """Return each name's position in a Scala 2.13 immutable HashMap; equal hashes share one."""
-    hashes = {name: _scala_improved(java_string_hash(name)) for name in names}
+    hashes = {name: _scala_improved(string_hash(name)) for name in names}
     places: dict[str, int] = {}
 
     def walk(node: list[str], shift: int) -> None:

@@ -20,13 +20,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.connection.translate import to_kafka_python
 from rebal.inspectors.errors import ConnectError, RequestError, error_name
-from rebal.inspectors.kafka.wire import (
-    Connection,
-    Deadline,
-    api_key,
-    message,
-    seconds,
-)
+from rebal.inspectors.kafka.wire import Connection, Deadline, seconds
 
 _T = TypeVar("_T")
 _RETRY: Final = frozenset(
@@ -203,19 +197,15 @@ class RawCluster:
         named = None if topics is None else [{"name": name, "topic_id": None} for name in topics]
 
         def ask(connection: Connection, deadline: Deadline) -> Any:
-            version = min(
-                connection.versions.get(api_key(MetadataRequest), (0, 0))[1],
-                10 if operations else MetadataRequest.max_version,
-            )
-            request = message(
+            return connection.send(
                 MetadataRequest,
-                version,
+                deadline,
+                max_version=10 if operations else None,
                 topics=named,
                 allow_auto_topic_creation=False,
                 include_cluster_authorized_operations=operations,
                 include_topic_authorized_operations=operations,
             )
-            return connection.exchange(request, deadline)
 
         return self.ask_any(deadline, ask)
 
@@ -225,10 +215,9 @@ class RawCluster:
         return tuple(BrokerVersionData(api_versions=versions).broker_version)
 
     def _read_brokers(self, connection: Connection, deadline: Deadline) -> None:
-        low, high = connection.versions.get(api_key(MetadataRequest), (0, 0))
-        version = max(low, min(high, MetadataRequest.max_version))
-        request = MetadataRequest(version=version, topics=[], allow_auto_topic_creation=False)
-        response = connection.exchange(request, deadline)
+        response = connection.send(
+            MetadataRequest, deadline, topics=[], allow_auto_topic_creation=False
+        )
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
         self.brokers = {b.node_id: (b.host, b.port, b.rack) for b in response.brokers}

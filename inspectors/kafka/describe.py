@@ -38,7 +38,6 @@ from rebal.inspectors.kafka.wire import (
     Connection,
     ConsumerGroupDescribeRequest,
     Deadline,
-    api_key,
     message,
 )
 
@@ -318,10 +317,9 @@ def committed_offsets(
     """
 
     def ask(connection: Connection) -> Any:
-        low, high = connection.versions.get(api_key(OffsetFetchRequest), (0, -1))
-        version = min(high, _LAST_NAMED)
-        if version < max(low, _EVERY_TOPIC):
-            raise RequestError("UNSUPPORTED_VERSION", "the broker has no OffsetFetch by topic name")
+        version = connection.version(
+            OffsetFetchRequest, min_version=_EVERY_TOPIC, max_version=_LAST_NAMED
+        )
         group = {"group_id": group_id, "topics": None}
         fields = {"groups": [group]} if version >= _SEVERAL_GROUPS else group
         response = connection.exchange(message(OffsetFetchRequest, version, **fields), deadline)

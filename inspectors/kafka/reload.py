@@ -29,9 +29,9 @@ from kafka.protocol.consumer import (
 )
 from kafka.record.memory_records import MemoryRecords
 
+from rebal.groups.assignors.java.javatable import string_hash
 from rebal.groups.errors import WireError
 from rebal.groups.model import Tri
-from rebal.groups.vote import java_string_hash
 from rebal.groups.wire.offsets_topic import (
     GroupMetadata,
     GroupMetadataMember,
@@ -39,7 +39,7 @@ from rebal.groups.wire.offsets_topic import (
 )
 from rebal.inspectors.errors import RequestError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.wire import Connection, Deadline, message
+from rebal.inspectors.kafka.wire import Connection, Deadline
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 LATEST, EARLIEST = -1, -2
@@ -65,7 +65,7 @@ class TooMuchError(Exception):
 
 def offsets_partition(group_id: str, partitions: int) -> int:
     """Return the partition of `__consumer_offsets` that stores a group (Java's hash of its id)."""
-    value = java_string_hash(group_id)
+    value = string_hash(group_id)
     # Java's abs of the lowest int is negative; Kafka uses 0 instead.
     signed = value - 2**32 if value >= 2**31 else value
     return (0 if signed == -(2**31) else abs(signed)) % partitions
@@ -163,12 +163,10 @@ class OffsetsLog:
             at = moved
 
     def _fetch(self, offset: int) -> bytes:
-        version = min(
-            self._leader.versions.get(FetchRequest.API_KEY, (0, -1))[1], _FETCH_MAX_VERSION
-        )
-        request = message(
+        response = self._leader.send(
             FetchRequest,
-            version,
+            self._deadline,
+            max_version=_FETCH_MAX_VERSION,
             replica_id=-1,
             max_wait_ms=0,
             min_bytes=0,
@@ -188,7 +186,6 @@ class OffsetsLog:
                 }
             ],
         )
-        response = self._leader.exchange(request, self._deadline)
         check(response.error_code)
         answer = response.responses[0].partitions[0]
         check(answer.error_code)

@@ -110,21 +110,38 @@ class Connection:
         """Return whether the broker supports `version` (or a later one) of this request."""
         return self.versions.get(api_key(request), (0, -1))[1] >= version
 
+    def version(
+        self, request: type, *, min_version: int = 0, max_version: int | None = None
+    ) -> int:
+        """Return the newest version of a request, within these, that both sides support.
+
+        Raises:
+            RequestError: UNSUPPORTED_VERSION.
+        """
+        low, high = self.versions.get(api_key(request), (0, -1))
+        version = min(high, max_version or request.max_version)  # type: ignore[attr-defined]
+        if version < max(low, min_version):
+            name = request.__name__.removesuffix("Request")
+            raise RequestError(
+                "UNSUPPORTED_VERSION", f"the broker {self.address} has no {name} v{min_version}"
+            )
+        return version
+
     def send(
-        self, request: type, deadline: Deadline, *, min_version: int = 0, **fields: Any
+        self,
+        request: type,
+        deadline: Deadline,
+        *,
+        min_version: int = 0,
+        max_version: int | None = None,
+        **fields: Any,
     ) -> Any:
-        """Return the response to one request, in the newest version that both sides support.
+        """Return the response to one request, in the version that `version` gives.
 
         Raises:
             RequestError: UNSUPPORTED_VERSION, TIMED_OUT or DISCONNECTED.
         """
-        low, high = self.versions.get(api_key(request), (0, -1))
-        version = min(high, request.max_version)  # type: ignore[attr-defined]
-        name = request.__name__.removesuffix("Request")
-        if version < max(low, min_version):
-            raise RequestError(
-                "UNSUPPORTED_VERSION", f"the broker {self.address} has no {name} v{min_version}"
-            )
+        version = self.version(request, min_version=min_version, max_version=max_version)
         return self.exchange(message(request, version, **fields), deadline)
 
     def exchange(self, request: Any, deadline: Deadline) -> Any:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebal.groups.assignors.java.javatable import string_hash
 from rebal.groups.model import CoordinatorKind
-from rebal.groups.vote import candidates, elect, java_string_hash
+from rebal.groups.vote import candidates, elect
 
 JAVA, SCALA, UNKNOWN = CoordinatorKind.JAVA, CoordinatorKind.SCALA, CoordinatorKind.UNKNOWN
 TIES = Path(__file__).parent.parent / "data" / "vote" / "ties.tsv"
@@ -80,7 +81,7 @@ def test_every_printed_tie_is_told_right_or_left_open(capsys):
 
 @pytest.mark.parametrize("kind", [JAVA, SCALA])
 def test_names_of_one_hash_stay_open(kind):
-    assert java_string_hash("Aa") == java_string_hash("BB") == 2112
+    assert string_hash("Aa") == string_hash("BB") == 2112
     vote = elect([["Aa", "BB"], ["BB", "Aa"]], kind)
     assert (vote.assignor, vote.tie) == (None, True)
 
