@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from rebal.groups.evidence.exact import begins, unnamed, when
 from rebal.groups.evidence.observations import Joined, Left, Observation, Refused, Seen
-from rebal.groups.model import Departed, GroupSnapshot, Member, Moment, Refusal, Source
+from rebal.groups.model import Departed, GroupSnapshot, Member, Refusal, Source
 
 MOST_REFUSALS: Final = 100
 # Of one client that tries again and again.
@@ -149,8 +149,7 @@ def _rejoined(one: Refusal, later: Sequence[Joined]) -> Refusal:
     if not later:
         return one
     first = min(later, key=lambda join: (join.at is None, when(join.at), join.line, repr(join)))
-    at: Moment | None = first.at
-    return replace(one, rejoined_as=first.member_id, rejoined_at=at)
+    return replace(one, rejoined_as=first.member_id, rejoined_at=first.at)
 
 
 def is_after(one: Seen, other: Seen) -> bool:
@@ -160,8 +159,7 @@ def is_after(one: Seen, other: Seen) -> bool:
     """
     if one.log and one.log == other.log:
         return one.line > other.line
-    moments: list[Moment | None] = [getattr(each, "at", None) for each in (one, other)]
-    return moments[0] is not None and moments[1] is not None and moments[0] > moments[1]
+    return one.at is not None and other.at is not None and one.at > other.at
 
 
 def _bounded(ordered: Sequence[Refusal]) -> tuple[Refusal, ...]:

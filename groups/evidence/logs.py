@@ -78,13 +78,9 @@ def _is_own(snapshot: GroupSnapshot, found: Sequence[Seen], logs: Sequence[LogRe
         address = f"{coordinator.host}:{coordinator.port}"
         if any(log.broker == address for log in logs):
             return True
-    return _is_of_now(snapshot, logs) and not _strangers(found)
-
-
-def _is_of_now(snapshot: GroupSnapshot, logs: Sequence[LogRead]) -> bool:
-    return any(
-        log.last_at is not None and abs(snapshot.captured_at - log.last_at) <= _NOW for log in logs
-    )
+    ends = [log.last_at for log in logs if log.last_at is not None]
+    is_of_now = any(abs(snapshot.captured_at - end) <= _NOW for end in ends)
+    return is_of_now and not _strangers(found)
 
 
 def _strangers(found: Sequence[Seen]) -> bool:
@@ -167,6 +163,9 @@ class _Clock:
         return local - offset if _steady(nearest, local) else None
 
 
+_Event = tuple[str, str, int]
+
+
 def placed(
     snapshot: GroupSnapshot, seen: Iterable[Observation]
 ) -> tuple[list[Observation], dict[str, timedelta | None]]:
@@ -182,7 +181,10 @@ def placed(
         if isinstance(one, LogRead) and one.origin in clocks:
             clocks[one.origin].logs.append(one)
             clocks[one.origin].anchors |= {*one.anchors, *_just_written(one)}
-    known = dict(_dated(snapshot))
+    group = snapshot.group
+    known: dict[_Event, datetime] = {}
+    if group.generation is not None and group.generation_at is not None:
+        known[group.group_id, "", group.generation] = group.generation_at
     while True:
         before = {name: len(clock.anchors) for name, clock in clocks.items()}
         _tie(found, clocks, known)
@@ -190,15 +192,6 @@ def placed(
             break
     offsets = {name: clock.offset for name, clock in clocks.items()}
     return [_placed(one, clocks) for one in found], offsets
-
-
-_Event = tuple[str, str, int]
-
-
-def _dated(snapshot: GroupSnapshot) -> Iterator[tuple[_Event, datetime]]:
-    group = snapshot.group
-    if group.generation is not None and group.generation_at is not None:
-        yield (group.group_id, "", group.generation), group.generation_at
 
 
 def _event(one: Observation) -> _Event | None:
@@ -270,11 +263,10 @@ def _placed(one: Observation, clocks: dict[str, _Clock]) -> Observation:
     clock = clocks.get(one.origin) or _Clock()
     if isinstance(one, LogRead):
         return replace(one, local=False, last_at=clock.moment(one.last_at))
-    evidence = getattr(one, "evidence")  # noqa: B009 (each kind of Seen has it)
-    changed: dict[str, object] = {"local": False, "evidence": _moved(evidence, clock)}
-    for name in ("at", "built_at"):
-        if hasattr(one, name):
-            changed[name] = clock.moment(getattr(one, name))
+    evidence = _moved(one.evidence, clock)
+    changed: dict[str, object] = {"local": False, "at": clock.moment(one.at), "evidence": evidence}
+    if isinstance(one, Joined):
+        changed["built_at"] = clock.moment(one.built_at)
     software = getattr(one, "software", None)
     if software is not None:
         said = tuple(_moved(item, clock) for item in software.evidence)

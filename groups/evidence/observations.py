@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TypedDict
 
 from rebal.groups.model import (
     DeclaredAssignors,
@@ -14,17 +15,31 @@ from rebal.groups.model import (
 
 
 class Seen(Record, frozen=True, kw_only=True):
-    """Observation from one line of a log; all fields are empty where the source is no log.
+    """Observation of a group at one moment, mostly from one line of a log.
 
-    `log` and `line` are where it stands; lines of one log are in the order of its time. `origin`
-    names whose log it is (one broker's, or one client's): its lines are of one clock. With
-    `local` its times are that clock's own, written as if they were UTC: the log prints no zone.
+    `log` and `line` are where it stands (empty where the source is no log); lines of one log are in
+    the order of its time. `origin` names whose log it is (one broker's, or one client's): its lines
+    are of one clock. With `local` its times are that clock's own, written as if they were UTC: the
+    log prints no zone. `at` is None where that clock cannot be placed in time, and where the moment
+    does not matter.
     """
 
     log: str = ""
     line: int = 0
     origin: str = ""
     local: bool = False
+    group_id: str
+    at: datetime | None = None
+    evidence: Evidence
+
+
+class Where(TypedDict):
+    """The fields of `Seen` that say where a line stands."""
+
+    log: str
+    line: int
+    origin: str
+    local: bool
 
 
 class LogRead(Record, frozen=True, kw_only=True):
@@ -63,14 +78,12 @@ class Joined(Seen, frozen=True, kw_only=True):
     id was new then; else it may have been in the group before.
     """
 
-    group_id: str
     member_id: str
     list: tuple[str, ...]
     accepted: bool = True
     new: bool = False
     classes: tuple[str, ...] = ()
     built_at: datetime | None = None
-    at: datetime | None = None
     client_id: str = ""
     instance_id: str | None = None
     host: str = ""
@@ -83,7 +96,6 @@ class Joined(Seen, frozen=True, kw_only=True):
     held_back_ms: int | None = None
     protocol_type: str = "consumer"
     replaced_member_id: str | None = None
-    evidence: Evidence
 
 
 class Refused(Seen, frozen=True, kw_only=True):
@@ -92,9 +104,7 @@ class Refused(Seen, frozen=True, kw_only=True):
     `at` is when it was last.
     """
 
-    group_id: str
     list: tuple[str, ...] = ()
-    at: datetime | None = None
     times: int = 1
     error: str = "INCONSISTENT_GROUP_PROTOCOL"
     client_id: str = ""
@@ -102,40 +112,28 @@ class Refused(Seen, frozen=True, kw_only=True):
     host: str = ""
     connection: str = ""
     software: Software | None = None
-    evidence: Evidence
 
 
 class Left(Seen, frozen=True, kw_only=True):
     """One member that left by request (a kill or a static stop leaves no trace)."""
 
-    group_id: str
     member_id: str
-    at: datetime | None = None
     instance_id: str | None = None
     reason: str | None = None
-    evidence: Evidence
 
 
 class Rebalanced(Seen, frozen=True, kw_only=True):
-    """One completed rebalance: the coordinator started `generation_id` at `at`.
+    """One completed rebalance: the coordinator started `generation_id` at `at`."""
 
-    `at` is None where the log's clock cannot be placed in time.
-    """
-
-    group_id: str
     generation_id: int
-    at: datetime | None
     assignor: str | None = None
-    evidence: Evidence
 
 
 class Introduced(Seen, frozen=True, kw_only=True):
     """The client software of one KIP-848 member: its heartbeats show that, and no list."""
 
-    group_id: str
     member_id: str
     software: Software
-    evidence: Evidence
 
 
 class Ran(Seen, frozen=True, kw_only=True):
@@ -144,10 +142,8 @@ class Ran(Seen, frozen=True, kw_only=True):
     `upgrade_from` is the setting as it was printed (empty: not set; None: not seen).
     """
 
-    group_id: str
     member_id: str
     value: RebalanceProtocol
-    evidence: Evidence
     upgrade_from: str | None = None
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, TypedDict, cast
+from typing import Final, NamedTuple, cast
 
 from msgspec.structs import replace
 
@@ -27,6 +27,7 @@ from rebal.groups.evidence.observations import (
     Ran,
     Rebalanced,
     Refused,
+    Where,
 )
 from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software, Source
 from rebal.groups.streams import protocol_by_setting
@@ -151,15 +152,6 @@ class _Program:
         )
 
 
-class _Where(TypedDict):
-    """The fields of `Seen`."""
-
-    log: str
-    line: int
-    origin: str
-    local: bool
-
-
 class _Place(NamedTuple):
     """One line of a source, and its time."""
 
@@ -167,10 +159,10 @@ class _Place(NamedTuple):
     line: int
     stamp: Stamp | None
 
-    def of(self, program: _Program) -> _Where:
+    def of(self, program: _Program) -> Where:
         """Return the place in the program's own log; one source may mix several."""
         local = self.stamp is not None and self.stamp.local
-        return _Where(log=program.origin, line=self.line, origin=program.origin, local=local)
+        return Where(log=program.origin, line=self.line, origin=program.origin, local=local)
 
 
 # An observation that needs the whole stream.
@@ -182,7 +174,7 @@ class _Reader:
         self.logs: list[LogRead] = []
         self.found: list[Observation] = []
         self._pending: list[Observation | _Later] = []
-        self.tally: dict[str, int] = {}
+        self.tally: Counter[str] = Counter()
         self._classes = ClassNames()
         # A dict keeps equal sentences once, in order.
         self.notes: dict[str, None] = {}
@@ -234,9 +226,9 @@ class _Reader:
                 f"{source.name}: contains InconsistentGroupProtocolException without its group; "
                 "a member was rejected, and the log of org.apache.kafka.clients shows which."
             )
-        self._count("sources")
-        self._count("lines", number)
-        self._count("cut_off_sources", int(source.cut_off))
+        self.tally["sources"] += 1
+        self.tally["lines"] += number
+        self.tally["cut_off_sources"] += int(source.cut_off)
 
     def named(self, observation: Observation) -> Observation:
         """Return the observation with assignor names in place of classes, after all logs were read.
@@ -272,8 +264,8 @@ class _Reader:
                     config=config,
                 )
             )
-            self._count("configs")
-            self._count("consumer_protocol", int(config.is_consumer_protocol))
+            self.tally["configs"] += 1
+            self.tally["consumer_protocol"] += int(config.is_consumer_protocol)
 
     def _take(
         self, event: lines.ClientLine | lines.Built, program: _Program, place: _Place
@@ -299,7 +291,7 @@ class _Reader:
             number = -1 if event.error == "FENCED_INSTANCE_ID" else lives.add(event)
             self._pending.append(partial(self._refusal, event, program, evidence, number, where))
         elif event.kind == "left":
-            self._count("leaves")
+            self.tally["leaves"] += 1
             # Connect's own log layout prints the logger's name after it.
             closing = (event.reason or "").startswith("the consumer is being closed")
             lives.add(event if closing else event._replace(kind="lost"))
@@ -317,7 +309,7 @@ class _Reader:
         elif event.kind != "leader":
             lives.add(event)
         elif at is not None and event.generation_id is not None:
-            self._count("rebalances")
+            self.tally["rebalances"] += 1
             self._pending.append(
                 Rebalanced(
                     **where,
@@ -330,28 +322,28 @@ class _Reader:
             )
 
     def _join(
-        self, event: lines.ClientLine, program: _Program, evidence: Evidence, where: _Where
+        self, event: lines.ClientLine, program: _Program, evidence: Evidence, where: Where
     ) -> Joined | None:
-        self._count("joins")
+        self.tally["joins"] += 1
         source = evidence.detail.rpartition(":")[0]
         found = program.lives.of_member(event.group_id, event.member_id, event.client_id)
         who = f"client id {event.client_id!r} of group {event.group_id!r}"
         if found is Lookup.NONE:
-            self._count("joins_without_config")
+            self.tally["joins_without_config"] += 1
             self._note(
                 f"{source}: {who} joined, but no `ConsumerConfig values:` stands before it; "
                 "give the log from the start of the process."
             )
             return None
         if found is Lookup.AMBIGUOUS:
-            self._count("joins_ambiguous")
+            self.tally["joins_ambiguous"] += 1
             self._note(
                 f"{source}: {who} joined, but the log does not tell several clients of that name "
                 "apart; give one log per process from its start (or `kubectl logs --prefix`)."
             )
             return None
         if not event.member_id:
-            self._count("joins_without_member_id")
+            self.tally["joins_without_member_id"] += 1
             names = ", ".join(assignor_of(each) or each for each in found.classes)
             self._note(
                 f"{source}: {who} joined with [{names}] but printed no member id (clients before "
@@ -380,7 +372,7 @@ class _Reader:
         )
 
     def _ran(
-        self, event: lines.ClientLine, program: _Program, evidence: Evidence, where: _Where
+        self, event: lines.ClientLine, program: _Program, evidence: Evidence, where: Where
     ) -> None:
         """Record the rebalance protocol of a member's first join.
 
@@ -401,7 +393,7 @@ class _Reader:
         program: _Program,
         evidence: Evidence,
         built: Sequence[tuple[lines.Built, Evidence]],
-        where: _Where,
+        where: Where,
     ) -> Ran | None:
         # Two consumers that were built before either joined may be confused if they differ.
         if any(one.is_eager is not built[-1][0].is_eager for one, _ in built):
@@ -442,9 +434,9 @@ class _Reader:
         program: _Program,
         evidence: Evidence,
         number: int,
-        where: _Where,
+        where: Where,
     ) -> Refused:
-        self._count("refusals")
+        self.tally["refusals"] += 1
         found = program.lives.of_rejection(number)
         config = found if isinstance(found, Config) else None
         return Refused(
@@ -458,9 +450,6 @@ class _Reader:
             software=_software(config.version if config else None, evidence),
             evidence=evidence,
         )
-
-    def _count(self, what: str, by: int = 1) -> None:
-        self.tally[what] = self.tally.get(what, 0) + by
 
     def _note(self, sentence: str) -> None:
         self.notes.setdefault(sentence)

@@ -7,9 +7,11 @@ stops (`JOIN_REJECTIONS`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final, TypedDict
+from operator import attrgetter
+from typing import Final
 
 from rebal.groups.clients import family_of
 from rebal.groups.errors import WireError
@@ -22,6 +24,7 @@ from rebal.groups.evidence.observations import (
     Ran,
     Rebalanced,
     Refused,
+    Where,
 )
 from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software, Source
 from rebal.groups.wire.consumer_protocol import decode_assignment
@@ -94,13 +97,13 @@ def read_request_log(
     Raises:
         DocumentError: a source cannot be read. Broken lines are counted, never raised.
     """
-    tally: dict[str, int] = {}
+    tally: Counter[str] = Counter()
     logs = [_Log(TextInput(source)) for source in sources]
     requests: list[Request] = []
     for log in logs:
         requests += log.read(groups, tz_offset, tally)
     if len(sources) > 1 and all(r.at is not None for r in requests):
-        requests.sort(key=_completed)
+        requests.sort(key=attrgetter("at"))
     history = _History()
     found: list[Observation] = []
     for request in requests:
@@ -116,11 +119,6 @@ def read_request_log(
     )
 
 
-def _completed(request: Request) -> datetime:
-    assert request.at is not None
-    return request.at
-
-
 class _Log:
     """One source: `read` returns its requests, then `origins` the brokers that wrote it."""
 
@@ -132,7 +130,7 @@ class _Log:
         self.stamps: list[Stamp] = []
 
     def read(
-        self, groups: Container[str] | None, tz_offset: Zone, tally: dict[str, int]
+        self, groups: Container[str] | None, tz_offset: Zone, tally: Counter[str]
     ) -> list[Request]:
         """Return the requests of these groups (None: of all groups); count all lines."""
         source = self._source
@@ -157,12 +155,12 @@ class _Log:
                     requests.append(parsed)
                     self._brokers[parsed.broker] = parsed.local
                 else:
-                    _count(tally, "other")
+                    tally["other"] += 1
             else:
-                _count(tally, parsed.kind.replace(" ", "_"))
-        _count(tally, "lines", lines)
-        _count(tally, "requests", marked)
-        _count(tally, "cut_off_sources", int(source.cut_off))
+                tally[parsed.kind.replace(" ", "_")] += 1
+        tally["lines"] += lines
+        tally["requests"] += marked
+        tally["cut_off_sources"] += int(source.cut_off)
         ends = (stamp_of(raw[:400].decode("utf-8", "replace"), tz_offset) for raw in (first, last))
         self.stamps = [stamp for stamp in ends if stamp is not None]
         return requests
@@ -196,35 +194,26 @@ class _History:
         self.introduced: set[tuple[str, str]] = set()
 
 
-class _Where(TypedDict):
-    """The fields of `Seen`."""
-
-    log: str
-    line: int
-    origin: str
-    local: bool
-
-
-def _observe(request: Request, history: _History, tally: dict[str, int]) -> Sequence[Observation]:
+def _observe(request: Request, history: _History, tally: Counter[str]) -> Sequence[Observation]:
     if request.api == JOIN:
         if request.outcome is Outcome.REJECTED:
-            _count(tally, "refusals")
+            tally["refusals"] += 1
             return (_refused(request),)
         if request.outcome in (Outcome.ACCEPTED, Outcome.ID_GIVEN):
-            _count(tally, "joins")
+            tally["joins"] += 1
             return (*_joined(request, history), *_ran(request, history))
-        _count(tally, "probes" if request.outcome is Outcome.PROBE else "retries")
+        tally["probes" if request.outcome is Outcome.PROBE else "retries"] += 1
         return ()
     if request.api == SYNC:
-        _count(tally, "syncs")
+        tally["syncs"] += 1
         _remember_assigned(request, history)
         is_leaders = bool(not request.error and request.assignments)
         return _rebalanced(request, history) if is_leaders else ()
     if request.api == LEAVE:
         leavers = _left(request, history)
-        _count(tally, "leaves", len(leavers))
+        tally["leaves"] += len(leavers)
         return leavers
-    _count(tally, "consumer_heartbeats")
+    tally["consumer_heartbeats"] += 1
     return _introduced(request, history)
 
 
@@ -365,7 +354,7 @@ def _ran(request: Request, history: _History) -> Sequence[Observation]:
     runs: a join that names some is COOPERATIVE. One that names none, though the generation it comes
     from had assigned it some, is EAGER (KIP-429; generations by KIP-792).
     """
-    if request.new or _names(request) != [_STREAM]:
+    if request.new or _assignors(request) != (_STREAM,):
         return ()
     sent = request.protocols[0].subscription
     if sent is None:
@@ -389,20 +378,16 @@ def _ran(request: Request, history: _History) -> Sequence[Observation]:
     )
 
 
-def _where(request: Request) -> _Where:
-    return _Where(log=request.log, line=request.line, origin=request.origin, local=request.local)
+def _where(request: Request) -> Where:
+    return Where(log=request.log, line=request.line, origin=request.origin, local=request.local)
 
 
 def _positive(value: int | None) -> int | None:
     return value if value is not None and value > 0 else None
 
 
-def _names(request: Request) -> list[str]:
-    return [protocol.name for protocol in request.protocols]
-
-
 def _assignors(request: Request) -> tuple[str, ...]:
-    return tuple(filter(None, _names(request)))
+    return tuple(protocol.name for protocol in request.protocols if protocol.name)
 
 
 def _software(request: Request) -> Software | None:
@@ -419,7 +404,3 @@ def _software(request: Request) -> Software | None:
 def _evidence(request: Request, shown: str = "") -> Evidence:
     place = f"{request.log}:{request.line} {request.api} v{request.api_version}"
     return Evidence(source=Source.REQUEST_LOG, at=request.at, detail=place + shown)
-
-
-def _count(tally: dict[str, int], what: str, by: int = 1) -> None:
-    tally[what] = tally.get(what, 0) + by
