@@ -64,11 +64,6 @@ class Config(Record, frozen=True, kw_only=True):
     upgrade_from: str | None = None
     version: str | None = None
 
-    @property
-    def is_consumer_protocol(self) -> bool:
-        """True if the member uses KIP-848's protocol, which ignores the assignor list."""
-        return (self.group_protocol or "").lower() == "consumer"
-
 
 class Lookup(Enum):
     """The reason why a member has no configuration."""

@@ -48,29 +48,6 @@ _JAVA: Final = "apache-kafka-java"
 _EAGER, _COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 
 
-class ClientLogCounts(Record, frozen=True, kw_only=True):
-    """The lines of the logs, by meaning.
-
-    `joins` are all joins that succeeded. Parts of them are `joins_without_config` (no configuration
-    before them), `joins_ambiguous` (several clients of that name) and `joins_without_member_id`
-    (clients before 2.4 do not print it). `consumer_protocol` counts consumers with
-    `group.protocol=consumer`, which use no list.
-    """
-
-    sources: int = 0
-    lines: int = 0
-    configs: int = 0
-    consumer_protocol: int = 0
-    joins: int = 0
-    joins_without_config: int = 0
-    joins_ambiguous: int = 0
-    joins_without_member_id: int = 0
-    refusals: int = 0
-    leaves: int = 0
-    rebalances: int = 0
-    cut_off_sources: int = 0
-
-
 class ClientLogReading(Record, frozen=True, kw_only=True):
     """The observations of client logs, with a note for each line that could not be used.
 
@@ -79,7 +56,6 @@ class ClientLogReading(Record, frozen=True, kw_only=True):
 
     observations: tuple[Observation, ...] = ()
     logs: tuple[LogRead, ...] = ()
-    counts: ClientLogCounts = ClientLogCounts()
     notes: tuple[str, ...] = ()
 
 
@@ -99,7 +75,6 @@ def read_client_logs(paths: Sequence[Path], tz_offset: Zone = None) -> ClientLog
     return ClientLogReading(
         observations=tuple(map(reader.named, reader.found)),
         logs=tuple(reader.logs),
-        counts=ClientLogCounts(**reader.tally),
         notes=tuple(reader.notes),
     )
 
@@ -174,7 +149,6 @@ class _Reader:
         self.logs: list[LogRead] = []
         self.found: list[Observation] = []
         self._pending: list[Observation | _Later] = []
-        self.tally: Counter[str] = Counter()
         self._classes = ClassNames()
         # A dict keeps equal sentences once, in order.
         self.notes: dict[str, None] = {}
@@ -184,9 +158,7 @@ class _Reader:
         programs: dict[str, _Program] = {}
         reading_block: set[str] = set()
         unnamed_refusal = False
-        number = 0
-        for raw in source.lines():
-            number += 1
+        for number, raw in enumerate(source.lines(), 1):
             if not reading_block and not lines.WANTED.search(raw):
                 continue
             for line in lines.texts(raw, self._tz_offset):
@@ -226,9 +198,6 @@ class _Reader:
                 f"{source.name}: contains InconsistentGroupProtocolException without its group; "
                 "a member was rejected, and the log of org.apache.kafka.clients shows which."
             )
-        self.tally["sources"] += 1
-        self.tally["lines"] += number
-        self.tally["cut_off_sources"] += int(source.cut_off)
 
     def named(self, observation: Observation) -> Observation:
         """Return the observation with assignor names in place of classes, after all logs were read.
@@ -264,8 +233,6 @@ class _Reader:
                     config=config,
                 )
             )
-            self.tally["configs"] += 1
-            self.tally["consumer_protocol"] += int(config.is_consumer_protocol)
 
     def _take(
         self, event: lines.ClientLine | lines.Built, program: _Program, place: _Place
@@ -291,7 +258,6 @@ class _Reader:
             number = -1 if event.error == "FENCED_INSTANCE_ID" else lives.add(event)
             self._pending.append(partial(self._refusal, event, program, evidence, number, where))
         elif event.kind == "left":
-            self.tally["leaves"] += 1
             # Connect's own log layout prints the logger's name after it.
             closing = (event.reason or "").startswith("the consumer is being closed")
             lives.add(event if closing else event._replace(kind="lost"))
@@ -309,7 +275,6 @@ class _Reader:
         elif event.kind != "leader":
             lives.add(event)
         elif at is not None and event.generation_id is not None:
-            self.tally["rebalances"] += 1
             self._pending.append(
                 Rebalanced(
                     **where,
@@ -324,26 +289,22 @@ class _Reader:
     def _join(
         self, event: lines.ClientLine, program: _Program, evidence: Evidence, where: Where
     ) -> Joined | None:
-        self.tally["joins"] += 1
         source = evidence.detail.rpartition(":")[0]
         found = program.lives.of_member(event.group_id, event.member_id, event.client_id)
         who = f"client id {event.client_id!r} of group {event.group_id!r}"
         if found is Lookup.NONE:
-            self.tally["joins_without_config"] += 1
             self._note(
                 f"{source}: {who} joined, but no `ConsumerConfig values:` stands before it; "
                 "give the log from the start of the process."
             )
             return None
         if found is Lookup.AMBIGUOUS:
-            self.tally["joins_ambiguous"] += 1
             self._note(
                 f"{source}: {who} joined, but the log does not tell several clients of that name "
                 "apart; give one log per process from its start (or `kubectl logs --prefix`)."
             )
             return None
         if not event.member_id:
-            self.tally["joins_without_member_id"] += 1
             names = ", ".join(assignor_of(each) or each for each in found.classes)
             self._note(
                 f"{source}: {who} joined with [{names}] but printed no member id (clients before "
@@ -436,7 +397,6 @@ class _Reader:
         number: int,
         where: Where,
     ) -> Refused:
-        self.tally["refusals"] += 1
         found = program.lives.of_rejection(number)
         config = found if isinstance(found, Config) else None
         return Refused(

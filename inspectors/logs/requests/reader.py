@@ -47,29 +47,20 @@ _STREAM: Final = "stream"
 
 
 class RequestLogCounts(Record, frozen=True, kw_only=True):
-    """The lines of the log, by meaning; `requests` are those of the request logger.
+    """The lines of the log, by meaning.
 
-    `joins` succeeded or received their member id. `refusals` are rejections, `retries` other
-    errors, `probes` joins with empty metadata (rebal's own probe, no member). `not_json` lines are
-    of brokers before 2.8, `broken` lines are cut off or no valid JSON, `other` are requests of
-    other kinds or groups. `first_at` and `last_at` bound the time that the log covers.
+    `joins` succeeded or received their member id. `refusals` are rejections, `probes` joins with
+    empty metadata (rebal's own probe, no member). `not_json` lines are of brokers before 2.8,
+    `broken` lines are cut off or no valid JSON.
     """
 
     lines: int = 0
-    requests: int = 0
     joins: int = 0
     refusals: int = 0
-    retries: int = 0
     probes: int = 0
-    syncs: int = 0
-    leaves: int = 0
-    consumer_heartbeats: int = 0
-    other: int = 0
     not_json: int = 0
     broken: int = 0
     cut_off_sources: int = 0
-    first_at: datetime | None = None
-    last_at: datetime | None = None
 
 
 class RequestLogReading(Record, frozen=True, kw_only=True):
@@ -108,14 +99,10 @@ def read_request_log(
     found: list[Observation] = []
     for request in requests:
         found += _observe(request, history, tally)
-    times = [stamp.at for log in logs for stamp in log.stamps]
-    times += [r.at for r in requests if r.at is not None]
     return RequestLogReading(
         observations=tuple(found),
         logs=tuple(one for log in logs for one in log.origins()),
-        counts=RequestLogCounts(
-            first_at=min(times, default=None), last_at=max(times, default=None), **tally
-        ),
+        counts=RequestLogCounts(**tally),
     )
 
 
@@ -127,7 +114,7 @@ class _Log:
         self._brokers: dict[str, bool] = {}
         self._present: dict[str, set[tuple[str, str]]] = {}
         # The times of its first and last request line.
-        self.stamps: list[Stamp] = []
+        self._stamps: list[Stamp] = []
 
     def read(
         self, groups: Container[str] | None, tz_offset: Zone, tally: Counter[str]
@@ -135,13 +122,12 @@ class _Log:
         """Return the requests of these groups (None: of all groups); count all lines."""
         source = self._source
         requests: list[Request] = []
-        lines = marked = 0
+        lines = 0
         first = last = b""
         for raw in source.lines():
             lines += 1
             if MARK not in raw:
                 continue
-            marked += 1
             last = raw
             first = first or raw
             heartbeat = present(raw)
@@ -154,27 +140,24 @@ class _Log:
                 if groups is None or parsed.group_id in groups:
                     requests.append(parsed)
                     self._brokers[parsed.broker] = parsed.local
-                else:
-                    tally["other"] += 1
-            else:
+            elif parsed.kind != "other":
                 tally[parsed.kind.replace(" ", "_")] += 1
         tally["lines"] += lines
-        tally["requests"] += marked
         tally["cut_off_sources"] += int(source.cut_off)
         ends = (stamp_of(raw[:400].decode("utf-8", "replace"), tz_offset) for raw in (first, last))
-        self.stamps = [stamp for stamp in ends if stamp is not None]
+        self._stamps = [stamp for stamp in ends if stamp is not None]
         return requests
 
     def origins(self) -> Iterator[LogRead]:
         """Yield a record for each broker that wrote to this log."""
         name = self._source.name
         for broker in dict.fromkeys([*self._brokers, *self._present]):
-            local = self._brokers.get(broker, any(stamp.local for stamp in self.stamps))
+            local = self._brokers.get(broker, any(stamp.local for stamp in self._stamps))
             yield LogRead(
                 log=name,
                 origin=origin(name, broker),
                 local=local,
-                last_at=max((stamp.at for stamp in self.stamps), default=None),
+                last_at=max((stamp.at for stamp in self._stamps), default=None),
                 written_at=self._source.written_at,
                 read_at=datetime.now(UTC),
                 broker=broker,
@@ -202,18 +185,14 @@ def _observe(request: Request, history: _History, tally: Counter[str]) -> Sequen
         if request.outcome in (Outcome.ACCEPTED, Outcome.ID_GIVEN):
             tally["joins"] += 1
             return (*_joined(request, history), *_ran(request, history))
-        tally["probes" if request.outcome is Outcome.PROBE else "retries"] += 1
+        tally["probes"] += request.outcome is Outcome.PROBE
         return ()
     if request.api == SYNC:
-        tally["syncs"] += 1
         _remember_assigned(request, history)
         is_leaders = bool(not request.error and request.assignments)
         return _rebalanced(request, history) if is_leaders else ()
     if request.api == LEAVE:
-        leavers = _left(request, history)
-        tally["leaves"] += len(leavers)
-        return leavers
-    tally["consumer_heartbeats"] += 1
+        return _left(request, history)
     return _introduced(request, history)
 
 
