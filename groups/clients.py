@@ -93,24 +93,18 @@ class Assignor(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source: str
 
 
-class _Families(Record, frozen=True, kw_only=True):
-    families: tuple[Family, ...]
-
-
-class _Assignors(Record, frozen=True, kw_only=True):
-    assignors: tuple[Assignor, ...]
-
-
 @cache
 def families() -> dict[str, Family]:
     """Return all families by key."""
-    return {family.key: family for family in load_data("clients.yaml", _Families).families}
+    data = load_data("clients.yaml", dict[str, tuple[Family, ...]])
+    return {family.key: family for family in data["families"]}
 
 
 @cache
 def assignors() -> dict[str, Assignor]:
     """Return all known assignors by their name on the wire."""
-    return {known.name: known for known in load_data("assignors.yaml", _Assignors).assignors}
+    data = load_data("assignors.yaml", dict[str, tuple[Assignor, ...]])
+    return {known.name: known for known in data["assignors"]}
 
 
 def family(key: str | None) -> Family | None:

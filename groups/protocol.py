@@ -38,7 +38,7 @@ _EAGER_ALONE: Final = frozenset({_EAGER})
 _CONNECT: Final = {"default": _EAGER, "compatible": _COOPERATIVE, "sessioned": _COOPERATIVE}
 
 
-class ProtocolAnswer(Record, frozen=True, kw_only=True):
+class ProtocolAnswer(Record, frozen=True):
     """EAGER, COOPERATIVE, mixed (a group only) or cannot tell; `why` is one sentence."""
 
     value: RebalanceProtocol
@@ -136,7 +136,7 @@ def member_protocol(
     if group.type is GroupType.CONSUMER:
         if member.protocol_type != "classic":
             why = "KIP-848: the member revokes only the partitions that the coordinator names"
-            return _answer(_COOPERATIVE, why, _described(snapshot, why))
+            return ProtocolAnswer(_COOPERATIVE, why, _described(snapshot, why))
         return _by_list(member, None, borrowed) or _cannot_tell("its assignor list is not known")
     elected = group.assignor
     if not elected:
@@ -156,7 +156,7 @@ def member_protocol(
     named = by_list
     if named is None and eager_only(elected) is Tri.YES and not not_kafkas:
         why = f"the elected assignor {elected} supports EAGER alone, and every member has it"
-        named = _answer(_EAGER, why, _described(snapshot, why))
+        named = ProtocolAnswer(_EAGER, why, _described(snapshot, why))
     if named is not None and owned is not None and named.value is not owned.value:
         return ProtocolAnswer(
             value=_NO_KIND,
@@ -233,7 +233,7 @@ def _by_list(
     known = member.assignors
     if known.knowledge is not Knowledge.EXACT or not known.list:
         return None
-    key = _family_key(member)
+    key = proven_family(member.software)
     client = family(key)
     own = frozenset(name for name in known.list if not_by_name(member, name, borrowed))
     fixed = _fixed(known.list, key, own)
@@ -252,7 +252,7 @@ def _by_list(
     else:
         value = fixed if fixed is voted or len(set(known.list)) == 1 else None
         why = f"{shown}, whatever the client"
-    return None if value is None else _answer(value, why, known.evidence)
+    return None if value is None else ProtocolAnswer(value, why, known.evidence)
 
 
 def _by_program(member: Member) -> ProtocolAnswer | None:
@@ -268,10 +268,10 @@ def _by_program(member: Member) -> ProtocolAnswer | None:
             if printed
             else f"it {shown} its partitions when it rejoined"
         )
-        return _answer(value, why, member.ran.evidence)
+        return ProtocolAnswer(value, why, member.ran.evidence)
     told = protocol_by_version(member.software)
     evidence = member.software.evidence if member.software is not None else ()
-    return None if told is None else _answer(*told, evidence)
+    return None if told is None else ProtocolAnswer(*told, evidence)
 
 
 def _of_worker(elected: str, snapshot: GroupSnapshot) -> ProtocolAnswer:
@@ -279,7 +279,7 @@ def _of_worker(elected: str, snapshot: GroupSnapshot) -> ProtocolAnswer:
     if elected not in _CONNECT:
         return _cannot_tell(f"{elected} is no protocol of Connect workers")
     why = f"the workers' elected protocol is {elected}, which every worker follows"
-    return _answer(_CONNECT[elected], why, _described(snapshot, why))
+    return ProtocolAnswer(_CONNECT[elected], why, _described(snapshot, why))
 
 
 def _fixed(
@@ -297,10 +297,6 @@ def _fixed(
     return _COOPERATIVE
 
 
-def _of_assignor(name: str, key: str | None) -> RebalanceProtocol | None:
-    return _fixed((name,), key)
-
-
 def _by_owned(member: Member) -> ProtocolAnswer | None:
     """Return COOPERATIVE for a member that still owned partitions when it joined."""
     count = member.kept_partitions
@@ -308,26 +304,26 @@ def _by_owned(member: Member) -> ProtocolAnswer | None:
         return None
     why = f"it kept its partitions ({count}) when it last joined, as only COOPERATIVE members do"
     evidence = Evidence(source=Source.SUBSCRIPTION, detail=f"{count} owned partitions sent")
-    return _answer(_COOPERATIVE, why, (evidence,))
+    return ProtocolAnswer(_COOPERATIVE, why, (evidence,))
 
 
 def _by_family(member: Member, elected: str) -> ProtocolAnswer | None:
     """Return the answer that the family proves once its list holds `elected`, not eager-only."""
-    client = family(_family_key(member))
+    client = family(proven_family(member.software))
     if client is None or member.software is None:
         return None
     evidence = member.software.evidence
     old = next((n for n in member.assignors.at_least if eager_only(n) is Tri.YES), None)
     if client.follows_vote:
-        value = _of_assignor(elected, client.key)
+        value = _fixed((elected,), client.key)
         why = f"{client.title} follows the vote for {elected}"
-        return None if value is None else _answer(value, why, evidence)
+        return None if value is None else ProtocolAnswer(value, why, evidence)
     if old is not None and client.mixed is Tri.YES:
         why = f"its list holds {old} too, so {client.title} runs EAGER whatever is elected"
-        return _answer(_EAGER, why, (*evidence, *member.assignors.evidence))
-    if client.mixed_list == "refused" and _of_assignor(elected, client.key) is _COOPERATIVE:
+        return ProtocolAnswer(_EAGER, why, (*evidence, *member.assignors.evidence))
+    if client.mixed_list == "refused" and _fixed((elected,), client.key) is _COOPERATIVE:
         why = f"{client.title} does not start with {elected} and an eager assignor in one list"
-        return _answer(_COOPERATIVE, why, evidence)
+        return ProtocolAnswer(_COOPERATIVE, why, evidence)
     return None
 
 
@@ -357,19 +353,8 @@ def _unknown(elected: str, known: AssignorList) -> ProtocolAnswer:
     )
 
 
-def _family_key(member: Member) -> str | None:
-    """Return the member's proven family; a guess is no proof."""
-    return proven_family(member.software)
-
-
 def _described(snapshot: GroupSnapshot, detail: str) -> tuple[Evidence, ...]:
     return (Evidence(source=snapshot.source, at=snapshot.captured_at, detail=detail),)
-
-
-def _answer(
-    value: RebalanceProtocol, why: str, evidence: tuple[Evidence, ...] = ()
-) -> ProtocolAnswer:
-    return ProtocolAnswer(value=value, why=why, evidence=evidence)
 
 
 def _cannot_tell(why: str) -> ProtocolAnswer:

@@ -18,6 +18,7 @@ from rebal.groups.streams import releases_of, user_data_of
 from rebal.groups.wire.user_data import decode_sticky
 
 COOPERATIVE_STICKY: Final = "cooperative-sticky"
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WITHOUT_USER_DATA: Final = frozenset({"range", "roundrobin"})
 _JAVA_BY_VERSION: Final = {0: "< 2.4", 1: ">= 2.4, < 3.4", 3: ">= 3.4"}
 _RACK_SINCE: Final = ">= 2.2"
@@ -40,10 +41,6 @@ class Trace(Record, frozen=True, kw_only=True):
     ranges: Mapping[str, str] = {}
     between: str | None = None
     evidence: Evidence
-
-    def range_of(self, key: str) -> str | None:
-        """Return the versions of family `key` that remain; None if the trace names none."""
-        return self.ranges.get(key)
 
 
 def identify(
@@ -80,7 +77,7 @@ def identify(
         return Software(
             version_range=told[0].between, evidence=tuple(trace.evidence for trace in told)
         )
-    ranges = [trace.range_of(key) for trace in found]
+    ranges = [trace.ranges.get(key) for trace in found]
     return Software(
         family=key,
         version_range=next((text for text in ranges if text is not None), None),
@@ -216,7 +213,7 @@ def _described(detail: str) -> Evidence:
 
 def _by_client_id(client_id: str, member_id: str, group_id: str | None) -> str | None:
     """Return the family whose default client id this is, if the member id begins with it."""
-    if not client_id or not (member_id.startswith(client_id) or _is_uuid(member_id)):
+    if not client_id or not (member_id.startswith(client_id) or _UUID.fullmatch(member_id)):
         return None
     group = ".+" if group_id is None else re.escape(group_id)
     for known in families().values():
@@ -224,7 +221,3 @@ def _by_client_id(client_id: str, member_id: str, group_id: str | None) -> str |
         if pattern and re.fullmatch(pattern, client_id):
             return known.key
     return None
-
-
-def _is_uuid(text: str) -> bool:
-    return re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text) is not None

@@ -62,42 +62,33 @@ KINDS: Final = {
 _OF_MEMBERS: Final = frozenset({5, 7, 8, 10, 13, 14, 19, 21, 22})
 
 
-class OffsetCommitKey(Record, frozen=True, kw_only=True):
-    """Kind 0 or 1: an offset committed by `group_id` for one partition."""
+class GroupKey(Record, frozen=True, kw_only=True):
+    """A fact about the whole group; by itself, of another type than classic."""
 
     version: int
     group_id: str
+
+
+class OffsetCommitKey(GroupKey, frozen=True, kw_only=True):
+    """Kind 0 or 1: an offset committed by `group_id` for one partition."""
+
     topic: str
     partition: int
 
 
-class GroupMetadataKey(Record, frozen=True, kw_only=True):
+class GroupMetadataKey(GroupKey, frozen=True, kw_only=True):
     """Kind 2: the state of the classic group `group_id`."""
 
-    version: int
-    group_id: str
 
-
-class GroupKey(Record, frozen=True, kw_only=True):
-    """A fact about the whole group of another type (consumer, share or streams)."""
-
-    version: int
-    group_id: str
-
-
-class MemberKey(Record, frozen=True, kw_only=True):
+class MemberKey(GroupKey, frozen=True, kw_only=True):
     """A fact about one member of a group of another type than classic."""
 
-    version: int
-    group_id: str
     member_id: str
 
 
-class RegularExpressionKey(Record, frozen=True, kw_only=True):
+class RegularExpressionKey(GroupKey, frozen=True, kw_only=True):
     """Kind 16: a regular expression that members of `group_id` subscribe to."""
 
-    version: int
-    group_id: str
     regular_expression: str
 
 
@@ -107,7 +98,7 @@ class UnknownKey(Record, frozen=True, kw_only=True):
     version: int
 
 
-Key = OffsetCommitKey | GroupMetadataKey | GroupKey | MemberKey | RegularExpressionKey | UnknownKey
+Key = GroupKey | UnknownKey
 
 _KEY: Final = Message("OffsetsKey")
 _KEYS: Final[Mapping[int, Callable[..., Key]]] = MappingProxyType(

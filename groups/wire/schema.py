@@ -187,16 +187,11 @@ def _int32s(cursor: Cursor, _about: str, count: int) -> tuple[int, ...]:
     return values
 
 
-def _strings(item: Read) -> Callable[[Cursor, str, int], tuple[str, ...]]:
-    def read(cursor: Cursor, about: str, count: int) -> tuple[str, ...]:
-        about = f"an entry of {about}"
-        return tuple([item(cursor, about) for _ in range(count)])
+def _entries(item: Read, prefix: str = "") -> Callable[[Cursor, str, int], tuple[Any, ...]]:
+    """Return a reader of an array's entries; `prefix` comes before the array's name in errors."""
 
-    return read
-
-
-def _structs(item: Read) -> Callable[[Cursor, str, int], tuple[Any, ...]]:
     def read(cursor: Cursor, about: str, count: int) -> tuple[Any, ...]:
+        about = prefix + about
         return tuple([item(cursor, about) for _ in range(count)])
 
     return read
@@ -419,12 +414,12 @@ class Message:
             return _array(length, nullable, 4, _int32s)
         if field.kind == "[]string":
             text = _sized("string", flexible, nullable=False)
-            return _array(length, nullable, 1 if flexible else 2, _strings(text))
+            return _array(length, nullable, 1 if flexible else 2, _entries(text, "an entry of "))
         part = self._parts.get(field.key)
         item = self._struct(field.fields, version, part, flexible=flexible)
         fields = self._schema.present(field.fields, version)
         smallest = sum(_smallest(each, flexible) for each in fields) + flexible
-        return _array(length, nullable, smallest, _structs(item))
+        return _array(length, nullable, smallest, _entries(item))
 
 
 def _smallest(field: Field, flexible: bool) -> int:

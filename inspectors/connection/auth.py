@@ -104,7 +104,9 @@ def oauth_of(settings: Mapping[str, str]) -> OAuth:
     parts = urlsplit(address)
     extensions = _extensions(settings.get(EXTENSIONS, ""))
     if parts.scheme == "file":
-        return OAuth(file=_path(parts.path), extensions=extensions)
+        if not parts.path:
+            raise SettingError(f"{URL}: expected file:///PATH of a file that holds a token.")
+        return OAuth(file=unquote(parts.path), extensions=extensions)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise SettingError(
             f"sasl.mechanism={OAUTHBEARER} needs {URL}: the address of a token endpoint "
@@ -118,13 +120,14 @@ def oauth_of(settings: Mapping[str, str]) -> OAuth:
                 f"sasl.mechanism={OAUTHBEARER} needs {key}, or clientId=… and clientSecret=… of "
                 "OAuthBearerLoginModule in sasl.jaas.config."
             )
+    authority = settings.get(AUTHORITY, "").strip()
     return OAuth(
         url=address,
         client_id=settings[CLIENT],
         client_secret=settings[SECRET],
         scope=settings.get(SCOPE) or None,
         extensions=extensions,
-        ca=_authority(settings.get(AUTHORITY, "").strip()),
+        ca=readable(AUTHORITY, authority) if authority else None,
         encode=settings.get(_ENCODE, "").strip().lower() == "true",
     )
 
@@ -147,22 +150,18 @@ def of_jaas(options: Mapping[str, str]) -> dict[str, str]:
     return found | ({EXTENSIONS: ",".join(extensions)} if extensions else {})
 
 
-def _path(text: str) -> str:
-    path = unquote(text)
-    if not path:
-        raise SettingError(f"{URL}: expected file:///PATH of a file that holds a token.")
-    return path
+def readable(key: str, name: str) -> str:
+    """Return the path in a setting, `~` expanded.
 
-
-def _authority(text: str) -> str | None:
-    if not text:
-        return None
-    path = Path(text).expanduser()
+    Raises:
+        SettingError: the file cannot be read.
+    """
+    path = Path(name).expanduser()
     try:
         with path.open("rb"):
             return str(path)
     except OSError as error:
-        raise SettingError(f"{AUTHORITY}: cannot read {path}: {error.strerror}.") from None
+        raise SettingError(f"{key}: cannot read {path}: {error.strerror}.") from None
 
 
 def _extensions(text: str) -> tuple[tuple[str, str], ...]:

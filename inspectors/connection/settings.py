@@ -203,20 +203,12 @@ def _mechanism(text: str) -> str:
     return mechanism
 
 
-def _file(settings: Settings, key: str) -> Pem | None:
-    if not settings.get(key):
-        return None
-    path = Path(settings[key]).expanduser()
-    try:
-        with path.open("rb"):
-            pass
-    except OSError as error:
-        raise SettingError(f"{key}: cannot read {path}: {error.strerror}.") from None
-    return Pem(file=str(path))
-
-
-def _inline(settings: Settings, key: str) -> Pem | None:
-    return Pem(inline=settings[key]) if settings.get(key) else None
+def _pem(settings: Settings, location: str, *inline: str) -> Pem | None:
+    """Return the PEM in the file of the key `location`, else the text of the first key set."""
+    if settings.get(location):
+        return Pem(file=auth.readable(location, settings[location]))
+    text = next((settings[key] for key in inline if settings.get(key)), None)
+    return None if text is None else Pem(inline=text)
 
 
 def _store_type(settings: Settings, store: str) -> str:
@@ -231,11 +223,7 @@ def _store_type(settings: Settings, store: str) -> str:
 
 
 def _trust(settings: Settings) -> Pem | None:
-    pem = (
-        _file(settings, "ssl.ca.location")
-        or _inline(settings, "ssl.ca.pem")
-        or _inline(settings, "ssl.truststore.certificates")
-    )
+    pem = _pem(settings, "ssl.ca.location", "ssl.ca.pem", "ssl.truststore.certificates")
     if pem is not None or not settings.get("ssl.truststore.location"):
         return pem
     kind = _store_type(settings, "truststore")
@@ -245,28 +233,23 @@ def _trust(settings: Settings) -> Pem | None:
             f"-exportcert -rfc -keystore {settings['ssl.truststore.location']} -alias … -file "
             "ca.pem` and give -X ssl.ca.location=ca.pem."
         )
-    return _file(settings, "ssl.truststore.location")
+    return _pem(settings, "ssl.truststore.location")
 
 
 def _identity(settings: Settings) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    certificate = (
-        _file(settings, "ssl.certificate.location")
-        or _inline(settings, "ssl.certificate.pem")
-        or _inline(settings, "ssl.keystore.certificate.chain")
+    certificate = _pem(
+        settings,
+        "ssl.certificate.location",
+        "ssl.certificate.pem",
+        "ssl.keystore.certificate.chain",
     )
-    key = (
-        _file(settings, "ssl.key.location")
-        or _inline(settings, "ssl.key.pem")
-        or _inline(settings, "ssl.keystore.key")
-    )
+    key = _pem(settings, "ssl.key.location", "ssl.key.pem", "ssl.keystore.key")
     location = settings.get("ssl.keystore.location")
     if certificate is None and key is None and location:
         kind = _store_type(settings, "keystore")
         if kind == "PKCS12":
-            _file(settings, "ssl.keystore.location")
             return {
-                "pkcs12": str(Path(location).expanduser()),
+                "pkcs12": auth.readable("ssl.keystore.location", location),
                 "pkcs12_password": settings.get("ssl.keystore.password"),
             }
         if kind != "PEM":
@@ -276,10 +259,9 @@ def _identity(settings: Settings) -> dict[str, Any]:
                 "PKCS12` and `openssl pkcs12 -in client.p12 -out client.pem`, and give "
                 "-X ssl.keystore.type=PEM -X ssl.keystore.location=client.pem."
             )
-        certificate = key = _file(settings, "ssl.keystore.location")
+        certificate = key = _pem(settings, "ssl.keystore.location")
     if (certificate is None) != (key is None):
         lacking = "ssl.key.location" if key is None else "ssl.certificate.location"
         raise SettingError(f"a client certificate needs its key and chain: {lacking} is not set.")
-    made["certificate"], made["key"] = certificate, key
-    made["key_password"] = settings.get("ssl.key.password")
-    return made
+    password = settings.get("ssl.key.password")
+    return {"certificate": certificate, "key": key, "key_password": password}

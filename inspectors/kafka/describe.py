@@ -43,6 +43,9 @@ from rebal.inspectors.kafka.wire import (
 
 CONSUMER: Final = "consumer"
 CONNECT: Final = "connect"
+_STATES: Final = {state.value: state for state in GroupState}
+# Only the list of groups shows these types.
+_LISTED: Final = {kind.value: kind for kind in (GroupType.STREAMS, GroupType.SHARE)}
 _MEMBER_TYPES: Final = {0: "classic", 1: "consumer"}
 _NOT_THERE: Final = "GROUP_ID_NOT_FOUND"
 _NO_RIGHTS: Final = -(2**31)
@@ -129,7 +132,7 @@ def _classic(
     if error_name(group.error_code) == _NOT_THERE:
         return None
     _check(group.error_code, group.error_message, group_id)
-    state = _state(group.group_state)
+    state = _STATES.get(group.group_state, GroupState.UNKNOWN)
     if state is GroupState.DEAD:
         return None
     parsed = group.protocol_type == CONSUMER
@@ -230,7 +233,7 @@ def _consumer(
     return Described(
         group_id=group_id,
         type=GroupType.CONSUMER,
-        state=_state(group.group_state),
+        state=_STATES.get(group.group_state, GroupState.UNKNOWN),
         at=datetime.now(UTC),
         coordinator_id=broker,
         protocol_type=CONSUMER,
@@ -262,12 +265,12 @@ def _listed(connection: Connection, broker: int, group_id: str, deadline: Deadli
     """Return a streams or share group, which no description covers, from the list of groups."""
     response = connection.send(ListGroupsRequest, deadline)
     for group in response.groups if response.error_code == 0 else ():
-        kind = _type(group.group_type)
-        if group.group_id == group_id and kind in (GroupType.STREAMS, GroupType.SHARE):
+        kind = _LISTED.get((group.group_type or "").lower())
+        if group.group_id == group_id and kind is not None:
             return Described(
                 group_id=group_id,
                 type=kind,
-                state=_state(group.group_state),
+                state=_STATES.get(group.group_state, GroupState.UNKNOWN),
                 at=datetime.now(UTC),
                 coordinator_id=broker,
                 protocol_type=group.protocol_type,
@@ -284,20 +287,6 @@ def _by_topic(assignment: Any) -> dict[str, Partitions]:
         topic.topic_name: Partitions(sorted(topic.partitions))
         for topic in sorted(assignment.topic_partitions, key=lambda each: str(each.topic_name))
     }
-
-
-def _state(text: str) -> GroupState:
-    try:
-        return GroupState(text)
-    except ValueError:
-        return GroupState.UNKNOWN
-
-
-def _type(text: str | None) -> GroupType:
-    try:
-        return GroupType((text or "unknown").lower())
-    except ValueError:
-        return GroupType.UNKNOWN
 
 
 _EVERY_TOPIC: Final = 2

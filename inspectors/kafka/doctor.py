@@ -20,7 +20,6 @@ from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import Described, committed_offsets, describe
 from rebal.inspectors.kafka.probe import MIN_VERSION
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC, rebalanced_since_load
-from rebal.inspectors.kafka.wire import Deadline
 
 # AclOperation's codes, as answers list them among the authorized operations.
 _READ, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS = 3, 8, 10, 11
@@ -151,17 +150,14 @@ class _Examination:
              "--allow-principal", self.principal, "--operation", operation, *resource]
         )  # fmt: skip
 
-    def _deadline(self) -> Deadline:
-        return Deadline(self._config.timeout_ms)
-
     def _log_in_raw(self) -> str:
-        self._raw.any(self._deadline())
+        self._raw.any(self._raw.deadline())
         self._raw_is_in = True
         return "logged in"
 
     def _log_in_admin(self) -> str:
         admin = Admin(self._config)
-        admin.cluster(self._deadline())
+        admin.cluster(self._raw.deadline())
         self._admin = admin
         return "logged in"
 
@@ -181,7 +177,7 @@ class _Examination:
         return self._group
 
     def _cluster_right(self, bit: int, name: str) -> None:
-        answer = self._needs_raw().metadata([], self._deadline(), operations=True)
+        answer = self._needs_raw().metadata([], self._raw.deadline(), operations=True)
         field = answer.authorized_operations
         if field is None:
             raise _Unavailable(Tri.CANNOT_TELL, "the broker does not report rights (before 2.3)")
@@ -200,7 +196,7 @@ class _Examination:
 
     def _describe(self) -> str:
         group = self._needs_group()
-        deadline = self._deadline()
+        deadline = self._raw.deadline()
         if self._raw_is_in:
             try:
                 self._described = describe(self._raw, group, deadline, operations=True)
@@ -232,11 +228,11 @@ class _Examination:
     def _topics(self) -> str:
         names = self._group_topics()
         if self._admin is not None:
-            found, failed = self._admin.topics(names, self._deadline())
+            found, failed = self._admin.topics(names, self._raw.deadline())
             for name, error in failed.items():
                 raise _topic(name, error)
             return f"{len(found)} of {len(names)} topics"
-        answer = self._needs_raw().metadata(names, self._deadline())
+        answer = self._needs_raw().metadata(names, self._raw.deadline())
         denied = [topic.name for topic in answer.topics if topic.error_code]
         if denied:
             raise _Unavailable(Tri.NO, f"no DESCRIBE on {', '.join(denied)}")
@@ -246,9 +242,9 @@ class _Examination:
         group = self._needs_group()
         admin = self._needs_admin()
         committed = (
-            committed_offsets(self._raw, group, self._deadline())
+            committed_offsets(self._raw, group, self._raw.deadline())
             if self._raw_is_in
-            else admin.committed(group, self._deadline())
+            else admin.committed(group, self._raw.deadline())
         )
         owned = {
             (topic, number)
@@ -257,13 +253,13 @@ class _Examination:
             for number in numbers
         }
         wanted = sorted(owned | committed.keys())
-        ends = admin.ends(wanted, self._deadline())
+        ends = admin.ends(wanted, self._raw.deadline())
         if len(ends) < len(wanted):
             raise _Unavailable(Tri.NO, f"end offsets of {len(ends)} of {len(wanted)} partitions")
         return f"{len(committed)} committed, {len(ends)} end offsets"
 
     def _settings(self) -> str:
-        deadline = self._deadline()
+        deadline = self._raw.deadline()
         admin = self._needs_admin()
         broker = self._described.coordinator_id if self._described else None
         if broker is None:
@@ -273,7 +269,7 @@ class _Examination:
 
     def _probe(self) -> str:
         raw = self._needs_raw()
-        if not raw.any(self._deadline()).supports(JoinGroupRequest, MIN_VERSION):
+        if not raw.any(self._raw.deadline()).supports(JoinGroupRequest, MIN_VERSION):
             raise _Unavailable(Tri.NO, f"the broker has no JoinGroup v{MIN_VERSION} (Kafka 2.3)")
         self._group_topics()
         assert self._described is not None
@@ -287,8 +283,10 @@ class _Examination:
 
     def _offsets_topic(self) -> str:
         raw = self._needs_raw()
-        answer = raw.metadata([OFFSETS_TOPIC], self._deadline(), operations=True).topics[0]
-        if answer.error_code or not _has(answer.authorized_operations, _READ):
+        answer = raw.metadata([OFFSETS_TOPIC], self._raw.deadline(), operations=True).topics[0]
+        rights = answer.authorized_operations
+        # Brokers before 2.3 report no rights.
+        if answer.error_code or (rights is not None and _READ not in rights):
             raise _Unavailable(Tri.NO, f"no READ and DESCRIBE on {OFFSETS_TOPIC}")
         if self._group is None:
             return "allowed"
@@ -298,11 +296,6 @@ class _Examination:
     def _request_log(self) -> str:
         self._cluster_right(_ALTER_CONFIGS, "ALTER_CONFIGS")
         return "allowed (kafka-configs.sh --entity-type broker-loggers)"
-
-
-def _has(rights: set[int] | None, code: int) -> bool:
-    """Return whether the user has a right; True for brokers before 2.3, which report none."""
-    return rights is None or code in rights
 
 
 def _no_group(error: RequestError, group: str) -> _Unavailable:

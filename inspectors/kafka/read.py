@@ -77,6 +77,8 @@ def read_group(
     members = tuple(_identified(member, described) for member in described.members)
     topics, lag = _topics_and_lag(session, described, deadline, notes)
     kind = coordinator_kind(cluster)
+    is_consumer = described.type is GroupType.CONSUMER
+    request = "ConsumerGroupDescribe" if is_consumer else "DescribeGroups"
     snapshot = GroupSnapshot(
         group=Group(
             group_id=group_id,
@@ -97,7 +99,7 @@ def read_group(
         captured_at=described.at,
         captured_by=_captured_by(),
         cluster=cluster,
-        evidence=(Evidence(source=Source.DESCRIBE, at=described.at, detail=_how(described)),),
+        evidence=(Evidence(source=Source.DESCRIBE, at=described.at, detail=request),),
         members=members,
         topics=topics,
         lag=lag,
@@ -122,10 +124,6 @@ def _describe(session: Session, group_id: str, deadline: Deadline) -> tuple[Desc
     described = describe(session.raw, group_id, deadline)
     host, port, _ = session.raw.brokers.get(described.coordinator_id, ("", 0, None))
     return described, host, port
-
-
-def _how(described: Described) -> str:
-    return "ConsumerGroupDescribe" if described.type is GroupType.CONSUMER else "DescribeGroups"
 
 
 @cache
