@@ -219,14 +219,6 @@ def decode_offset_commit(data: bytes) -> OffsetCommit:
 TopicIdPartitions = tuple[tuple[str, tuple[int, ...]], ...]
 """Topic ids, each with its partitions, as written."""
 
-MEMBER_STATES: Final = {
-    0: "STABLE",
-    1: "UNREVOKED_PARTITIONS",
-    2: "UNRELEASED_PARTITIONS",
-    127: "UNKNOWN",
-}
-"""Kafka's MemberState by its number."""
-
 
 class GroupEpoch(Record, frozen=True, kw_only=True):
     """Kind 3: the group's epoch, which rises when members or their topics change."""

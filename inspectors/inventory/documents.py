@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -83,9 +83,6 @@ def _leaves(tree: Tree, path: str, depth: int) -> Iterator[tuple[str, str]]:
             yield from _leaves(item, f"{path}[{index}]", depth + 1)
     elif tree is not None and tree not in ("", "null", "~"):
         yield path, tree
-
-
-Lookup = Callable[[str], str | None]
 
 
 class Environment:

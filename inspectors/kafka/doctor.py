@@ -22,7 +22,7 @@ from rebal.inspectors.kafka.probe import MIN_VERSION
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC, rebalanced_since_load
 
 # AclOperation's codes, as answers list them among the authorized operations.
-_READ, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS = 3, 8, 10, 11
+_READ, _DESCRIBE, _ALTER_CONFIGS = 3, 8, 11
 _NO_GROUP: Final = "name a group to try it"
 
 

@@ -376,4 +376,3 @@ class DescribeGroupsResponse(ApiMessage):  # type: ignore[misc]
 
 
 ConsumerGroupDescribeRequest = DescribeGroupsRequest
-ConsumerGroupDescribeResponse = DescribeGroupsResponse
