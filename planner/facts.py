@@ -191,6 +191,13 @@ def owned(member: Member) -> int:
     return sum(map(len, member.assignment.values()))
 
 
+def all_partitions(number: int) -> str:
+    """Return `all 24 partitions`, `the only partition` or, for zero, that none is assigned."""
+    if number == 0:
+        return "no partition (none is assigned now)"
+    return "the only partition" if number == 1 else f"all {number:,} partitions"
+
+
 def listed(labels: Sequence[str], most: int = 6) -> str:
     """Return names joined for texts: `a, b and 3 more`."""
     more = len(labels) - most

@@ -16,7 +16,7 @@ from rebal.planner.admission.wording import (
 )
 from rebal.planner.clients import able, cooperative
 from rebal.planner.context import Context, Facts, ids
-from rebal.planner.facts import owned
+from rebal.planner.facts import all_partitions, owned
 from rebal.planner.paths.one_bounce import drop_old
 from rebal.planner.paths.parts import again, expected_line, gate_of, list_settings, priced
 from rebal.planner.paths.two_bounces import add_both
@@ -53,13 +53,15 @@ def _stop_and_start(context: Context, number: int) -> Step:
     others = {facts.member.member_id for facts in context.members} - set(ids(stopped))
     lacking = others & set(ids(context.lacking))
     unsure = others & set(ids(context.unsure))
+    carried = f", and the {left} that stay can carry {all_partitions(total)} for a while"
+    if not total:
+        carried = ""
     holds = Tri.NO if lacking else Tri.CANNOT_TELL if unsure else Tri.YES
     return Step(
         id=number,
         title=stop_then_start(f"{clients} member", f"on {context.target}"),
         kind=StepKind.CUT_OVER,
-        precondition=f"every other member's list holds {context.target}, and the "
-        f"{left} that stay can carry all {total} partitions for a while",
+        precondition=f"every other member's list holds {context.target}" + carried,
         precondition_holds=holds,
         config=list_settings(context, (context.target,), stopped),
         target_list=(context.target,),

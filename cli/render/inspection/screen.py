@@ -44,6 +44,7 @@ from rebal.groups.model import (
 )
 from rebal.groups.protocol import classic_members_of_a_consumer_group
 from rebal.planner.context import COOPERATIVE_STICKY, names
+from rebal.planner.facts import all_partitions
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rehearsal.costs.timeouts import in_words
 
@@ -129,7 +130,11 @@ def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
     if group.type is GroupType.CONSUMER and classic < len(snapshot.members):
         never = "the others never stop"
         if report.runs is RebalanceProtocol.MIXED:
-            never = f"EAGER members stop all of theirs ({count(_stopped(report), 'partition')})"
+            never = (
+                f"EAGER members stop all of theirs ({count(_stopped(report), 'partition')})"
+                if _stopped(report)
+                else "EAGER members own nothing now"
+            )
         yield (
             label,
             Text.assemble(
@@ -141,13 +146,15 @@ def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
         runs = report.runs
         stopped = count(_stopped(report), "partition")
         worker = group.protocol_type == "connect"
-        whole = "connectors and tasks" if worker else count(owned, "partition")
+        whole = "all connectors and tasks" if worker else all_partitions(owned)
         meaning = {
-            RebalanceProtocol.EAGER: f"every rebalance stops all {whole}"
+            RebalanceProtocol.EAGER: f"every rebalance stops {whole}"
             if not classic
             else "a member stops all its partitions whenever it has to rejoin",
             RebalanceProtocol.COOPERATIVE: "a rebalance stops only what moves",
-            RebalanceProtocol.MIXED: f"every rebalance stops {stopped}",
+            RebalanceProtocol.MIXED: f"every rebalance stops {stopped}"
+            if _stopped(report)
+            else "members that run EAGER own nothing now",
             RebalanceProtocol.CANNOT_TELL: "",
         }[runs]
         style = {

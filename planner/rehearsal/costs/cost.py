@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from rebal.groups.model import Cluster, GroupSnapshot, Record
+from rebal.planner.facts import all_partitions
 from rebal.planner.plan import Cost, Pace
 from rebal.planner.rehearsal.costs.timeouts import in_words, leaves, slowest, waits
 
@@ -194,7 +195,7 @@ def _text(restarts: Restarts, pace: Pace) -> str:
             "at each"
         )
     elif restarts.eager_after:
-        text = f"{count}, and each stops all {restarts.partitions} partitions"
+        text = f"{count}, and each stops {all_partitions(restarts.partitions)}"
     else:
         text = f"{count}; at each, the members that are not restarted yet stop all they own"
     if restarts.snapshot is None:

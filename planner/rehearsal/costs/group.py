@@ -210,9 +210,10 @@ def at_worst(pace: Pace, members: Sequence[Member]) -> str:
     """The worst of a pace in words, with the timeouts that it follows from."""
     assert pace.worst_seconds is not None
     assert pace.worst_partition_seconds is not None
+    stopped = f"{figure(pace.worst_partition_seconds)} in " if pace.worst_partition_seconds else ""
     return (
-        f"at worst {figure(pace.worst_partition_seconds)} in {figure(pace.worst_seconds)} s, "
-        "where each member is gone without leaving, and each rebalance waits for the slowest as "
+        f"at worst {stopped}{figure(pace.worst_seconds)} s, where each member is gone without "
+        "leaving, and each rebalance waits for the slowest as "
         f"long as it may: {in_words(members)}"
     )
 

@@ -159,9 +159,13 @@ def _by_arithmetic(move: Move) -> Cost:
     made = [_counted(move, *pace) for pace in batches(len(move.order), move.speed.batch)]
     pace, moved = made[0][0], made[0][0].partitions_moved
     worst = at_worst(pace, _members(move))
+    moves = (
+        f"each restarted member's partitions move away and back ({moved // 2} in all, twice)"
+        if moved
+        else "no partition is assigned now, so none moves"
+    )
     text = (
-        f"about {pace.rebalances} rebalances: each restarted member's partitions move away and "
-        f"back ({moved // 2} in all, twice), about {figure(pace.partition_seconds)} "
+        f"about {pace.rebalances} rebalances: {moves}, about {figure(pace.partition_seconds)} "
         f"partition-seconds stopped, {_if(move)}; estimated, not rehearsed; {worst}"
     )
     return cost_of_paces(made, 0, text)

@@ -16,6 +16,7 @@ from rebal.groups.assignors import LeaderWouldFail, UnknownAssignorError, get
 from rebal.groups.errors import RebalError
 from rebal.groups.model import CoordinatorKind, Knowledge
 from rebal.groups.vote import elect
+from rebal.planner.facts import all_partitions
 from rebal.planner.plan import Cost, Pace
 from rebal.planner.rehearsal.costs.connect import by_workers
 from rebal.planner.rehearsal.costs.cost import Restarts, batches, by_arithmetic
@@ -115,7 +116,7 @@ def _text(restarts: Restarts, pace: Pace) -> str:
         return f"{expected}; {at_worst(pace, restarts.snapshot.members)}"
     count = f"{pace.rebalances} rebalance{'' if pace.rebalances == 1 else 's'}"
     if restarts.eager_after and restarts.eager == restarts.members:
-        how = f"each stops all {restarts.partitions} partitions"
+        how = f"each stops {all_partitions(restarts.partitions)}"
     elif restarts.eager_after:
         how = "members that run EAGER stop all they own at each"
     elif restarts.eager:

@@ -20,6 +20,7 @@ from rebal.groups.assignors import (
 from rebal.groups.assignors.server import SERVER_NAMES, server_assignor
 from rebal.groups.errors import RebalError
 from rebal.groups.model import GroupSnapshot, Member, RebalanceProtocol, Record
+from rebal.planner.facts import all_partitions
 from rebal.planner.plan import Cost, Pace
 from rebal.planner.rehearsal.costs.cost import FIRST_DELAY, RECONCILE_INTERVAL, Speed, batches
 from rebal.planner.rehearsal.costs.group import RehearsedGroup, cost_of_paces, figure
@@ -189,9 +190,11 @@ def _text(stop: Stop, pace: Pace) -> str:
             f"it stop for up to {figure(speed.reconcile)} s more ({RECONCILE_INTERVAL}{default})"
         )
     assert pace.worst_seconds is not None
+    stand = "stands" if owned == 1 else "stand"
+    still = f"{all_partitions(owned)} {stand} still for " if owned else ""
     return (
-        f"nothing is consumed for about {figure(pause)} s: all {owned} partitions stand still for "
-        f"{listed}{then}; all stop together at any pace, so the paces are those of the start, and "
+        f"nothing is consumed for about {figure(pause)} s: {still}{listed}{then}; "
+        "all stop together at any pace, so the paces are those of the start, and "
         "the first to start have everything until the next come; at worst "
         f"{figure(pace.worst_seconds)} s, where a member is killed instead of stopped and counts "
         f"until its session ends, and a rebalance waits for the slowest: {in_words(members)}"
