@@ -5,7 +5,6 @@ Here the tables and the planner meet: tables → snapshots → plans → the ord
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import msgspec
 
 from rebal.cli.errors import FailOn, UsageError
 from rebal.cli.forked import mapped
+from rebal.cli.sources import whole_name
 from rebal.groups.model import GroupSnapshot, Record
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.tables.groups import ScannedGroups
@@ -148,12 +148,10 @@ def make_fleet_report(
         TablesError: no finished scan is in the folder.
         UsageError: no such group in the scan, a pattern that is none, or no such goal.
     """
-    pattern = _pattern(match)
+    pattern = whole_name(match)
     tables = open_tables(folder)
     history = {
-        name: one
-        for name, one in read_history(tables, group).items()
-        if pattern is None or pattern.fullmatch(name)
+        name: one for name, one in read_history(tables, group).items() if pattern.fullmatch(name)
     }
     if group is not None and not history:
         raise UsageError(
@@ -221,15 +219,6 @@ def _ready(plan: Plan, history: GroupHistory, work: int = 0) -> Readiness:
     baseline = GroupSnapshot(group=seen.group, captured_at=seen.captured_at)
     slim = msgspec.structs.replace(plan, baseline=baseline)
     return readiness(slim, pauses_of(history), work)
-
-
-def _pattern(match: str | None) -> re.Pattern[str] | None:
-    if match is None:
-        return None
-    try:
-        return re.compile(match)
-    except re.error as error:
-        raise UsageError(f"--match {match}: not a regular expression: {error}.") from None
 
 
 def _suffering(group: FleetGroup) -> tuple[bool, float, str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from errno import EBADF
 from functools import lru_cache
 from itertools import chain
-from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from rebal.cli.errors import OutputError
 
@@ -30,6 +30,8 @@ FindingsFormat = Literal["text", "json", "yaml", "sarif", "github"]
 """Values of `-o` for commands that print findings."""
 PlanFormat = Literal["text", "json", "yaml", "markdown", "sarif", "github"]
 """Values of `-o` for plans."""
+View: TypeAlias = "list[RenderableType | Lines]"
+"""A text to print, part by part."""
 _UNLIMITED: Final = 4000
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from rebal.cli import params
 from rebal.cli.errors import UsageError
-from rebal.groups.assignors import NAMES, Assignor
+
+if TYPE_CHECKING:
+    from rebal.groups.assignors import Assignor
 
 UNTIL_STABLE: Final = "until-stable"
-SERVER_SIDE: Final = ("uniform", "consumer:range")
+# The first four are the names in rebal.groups.assignors, which loads the assignors themselves.
+OF_CONSUMERS: Final = (
+    "range",
+    "roundrobin",
+    "sticky",
+    "cooperative-sticky",
+    "uniform",
+    "consumer:range",
+)
 OF_WORKERS: Final = ("eager", "compatible", "sessioned")
 _MOST_ADDED: Final = 100_000
 _MOST_PARTITIONS: Final = 10_000_000
@@ -28,7 +38,7 @@ def command(
         typer.Option(
             "--assignor",
             metavar="NAME",
-            help=f"One of: {', '.join((*NAMES, *SERVER_SIDE))}, or an installed one; of Connect "
+            help=f"One of: {', '.join(OF_CONSUMERS)}, or an installed one; of Connect "
             f"workers: {', '.join(OF_WORKERS)}. Repeat to compare.",
         ),
     ] = None,
@@ -129,14 +139,14 @@ def command(
 def _check_names(names: Sequence[str]) -> dict[str, Assignor]:
     """Return the custom assignors among `names`."""
     if not names:
-        raise UsageError(f"which assignor? Add --assignor {'|'.join((*NAMES, *SERVER_SIDE))}.")
+        raise UsageError(f"which assignor? Add --assignor {'|'.join(OF_CONSUMERS)}.")
     workers = set(names) & set(OF_WORKERS)
     if workers and workers != set(names):
         raise UsageError(
             f"--assignor {sorted(workers)[0]} is for Connect workers, and does not go together "
             "with assignors of consumers."
         )
-    own = {*NAMES, *SERVER_SIDE, *OF_WORKERS, "consumer:uniform"}
+    own = {*OF_CONSUMERS, *OF_WORKERS, "consumer:uniform"}
     if own.issuperset(names):
         return {}
     from rebal.cli.custom import custom_assignors, custom_names
@@ -144,7 +154,7 @@ def _check_names(names: Sequence[str]) -> dict[str, Assignor]:
     found = custom_assignors([name for name in names if name not in own])
     for name in names:
         if name not in own and name not in found:
-            known = (*NAMES, *SERVER_SIDE, *custom_names())
+            known = (*OF_CONSUMERS, *custom_names())
             raise UsageError(f"--assignor {name[:100]}: there are {', '.join(known)}.")
     return found
 

@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
+from rebal.cli.output import View
 from rebal.cli.render.text import facts, to_paste
 from rebal.groups.model import Tri
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from rebal.inspectors.kafka.doctor import DoctorReport, DoctorRow
 
 _STYLES: Final = {Tri.YES: "green", Tri.NO: "bold red", Tri.CANNOT_TELL: "yellow"}
 
 
-def doctor_view(report: DoctorReport, next_command: str) -> list[RenderableType]:
+def doctor_view(report: DoctorReport, next_command: str) -> View:
     """Return the screen of one examination."""
-    view: list[RenderableType] = [
+    view: View = [
         Text.assemble(
             (report.group_id or "no group named", "bold" if report.group_id else ""),
             f" on {report.bootstrap}, as {report.principal}",

@@ -7,9 +7,9 @@ Members are named by `planner.context.names`, so that tables and findings use th
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rich.cells import cell_len
 from rich.measure import Measurement
@@ -32,6 +32,8 @@ from rebal.groups.model import (
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
+Rows: TypeAlias = "Iterator[tuple[str | Text, RenderableType]]"
+"""Lines of a label and a text."""
 GAP: Final = 2
 LONG: Final = 20
 """Cells up to which a column is never folded."""
@@ -98,6 +100,13 @@ def facts(rows: Iterable[tuple[str | Text, RenderableType]], *, label: int = 10)
     for name, text in rows:
         made.add_row(name, text)
     return made
+
+
+def labelled(label: str | Text, texts: Iterable[RenderableType]) -> Rows:
+    """Yield the texts as lines of their own; the first has the label."""
+    for text in texts:
+        yield label, text
+        label = ""
 
 
 def indented(part: RenderableType, by: int = 2) -> Padding:

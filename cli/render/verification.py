@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
@@ -16,20 +16,16 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from rebal.cli import output
-from rebal.cli.output import shown
+from rebal.cli.output import View, shown
 from rebal.cli.render.plans.screen import beside
-from rebal.cli.render.text import Column, FittingTable, count, evidence_text, facts
+from rebal.cli.render.text import Column, FittingTable, Rows, count, evidence_text, facts, labelled
 from rebal.groups.model import Tri
+from rebal.planner.plan import Finding
 from rebal.planner.rules import Trait, has
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
 from rebal.planner.verification.dangers import decides
 from rebal.planner.verification.members import MemberStanding
 from rebal.planner.verification.verify import Standing
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from rebal.planner.plan import Finding
 
 _WORDS: Final = {Tri.YES: "done", Tri.NO: "not done", Tri.CANNOT_TELL: "not known"}
 _STYLES: Final = {Tri.YES: "green", Tri.NO: "yellow", Tri.CANNOT_TELL: "magenta"}
@@ -39,12 +35,10 @@ _ROWS: Final = 20
 _LINES: Final = 8
 
 
-def verify_view(
-    standing: Standing, *, wide: bool = False, rows: int = _ROWS
-) -> list[RenderableType]:
+def verify_view(standing: Standing, *, wide: bool = False, rows: int = _ROWS) -> View:
     """Return the standing as text; at most `rows` members, open ones first, unless `wide`."""
     standing = shown(standing)
-    view: list[RenderableType] = [
+    view: View = [
         Text.assemble((standing.group_id, "bold"), f": {_where(standing)}"),
         facts([_verdict(standing)]),
         Text(""),
@@ -215,7 +209,7 @@ def _made(member: MemberStanding) -> Text:
     return Text(_WORDS[member.done], style=_STYLES[member.done])
 
 
-def _rows(standing: Standing) -> Iterator[tuple[str | Text, RenderableType]]:
+def _rows(standing: Standing) -> Rows:
     if standing.missing:
         yield Text("missing", style="yellow"), f"{_missing(standing)} (RB606)"
     for danger in standing.dangers:
@@ -229,8 +223,7 @@ def _rows(standing: Standing) -> Iterator[tuple[str | Text, RenderableType]]:
         )
         if aside:
             yield "", Text(aside, style="dim")
-    for n, why in enumerate(standing.why):
-        yield ("gate" if n == 0 else ""), why
+    yield from labelled("gate", standing.why)
     if not standing.why:
         step = standing.step
         what = "nothing is left to do" if step is None else f"holds for step {step}"

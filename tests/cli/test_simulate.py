@@ -11,9 +11,11 @@ import yaml
 from msgspec.structs import replace
 
 from rebal.cli.app import run
+from rebal.cli.commands.simulate_cmd import OF_CONSUMERS
 from rebal.cli.output import render
 from rebal.cli.params import Connection
 from rebal.cli.render.simulation.screen import simulate_view
+from rebal.groups.assignors import NAMES
 from rebal.groups.model import GroupSnapshot, Member, Subscription, Topic
 from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.snapshot.documents import dump_snapshot
@@ -43,6 +45,10 @@ def saved(tmp_path: Path, group: Make) -> Callable[..., str]:
         return str(path)
 
     return save
+
+
+def test_every_client_assignor_is_offered() -> None:
+    assert OF_CONSUMERS[: len(NAMES)] == NAMES
 
 
 def test_the_answer_comes_first(saved, capsys) -> None:

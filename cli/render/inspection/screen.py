@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
 from textwrap import wrap
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.cells import cell_len
 from rich.text import Text
 
+from rebal.cli.output import View
 from rebal.cli.render.text import (
     Column,
     FittingTable,
@@ -48,9 +49,6 @@ from rebal.planner.facts import all_partitions
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rehearsal.costs.timeouts import in_words
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
 _LABEL: Final = 10
 _LONGEST_LABEL: Final = 24
 _NAMES: Final = 28
@@ -58,7 +56,7 @@ _NAMES: Final = 28
 
 def inspect_view(
     report: Report, next_command: str, *, now: datetime | None = None, wide: bool = False
-) -> list[RenderableType]:
+) -> View:
     """Return the screen of one group. `next_command` is the command to type next.
 
     Ages are relative to `now` (default: the time at which the group was captured). `wide` shows
@@ -68,14 +66,14 @@ def inspect_view(
     now = now or snapshot.captured_at
     group_id = snapshot.group.group_id
     head: list[tuple[str | Text, Text]] = [(Text(group_id, style="bold"), _state(report))]
-    above: list[RenderableType] = []
+    above: View = []
     if cell_len(group_id) > _LONGEST_LABEL:
         above, head = [Text(group_id, style="bold")], [("", _state(report))]
     supports = list(_supports(report, now))
     head += [*_captured(snapshot, now), *_runs(report), *(_aligned(supports) if supports else ())]
     if wide and any(member.timeouts for member in snapshot.members):
         head.append(("waits", Text(in_words(snapshot.members))))
-    view: list[RenderableType] = [*above, facts(head, label=_LABEL)]
+    view: View = [*above, facts(head, label=_LABEL)]
     if snapshot.members:
         view += [Text(""), members_table(report, now, wide=wide)]
     said = list(_said(report, now, wide))
@@ -343,7 +341,7 @@ class _Row(Record, frozen=True, kw_only=True):
         return self.client, self.assignors, self.runs
 
 
-def members_table(report: Report, now: datetime, *, wide: bool = False) -> RenderableType:
+def members_table(report: Report, now: datetime, *, wide: bool = False) -> FittingTable:
     """Return the table of the report's members; ages are relative to `now`."""
     rows = list(_rows(report, now))
     show_runs = wide or report.runs is RebalanceProtocol.MIXED

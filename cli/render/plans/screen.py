@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 from rich.text import Text
 
-from rebal.cli.output import escape, shown
+from rebal.cli.output import View, escape, shown
 from rebal.cli.render.text import (
     GAP,
     Column,
     FittingTable,
+    Rows,
     command_line,
     count,
     evidence_text,
     facts,
     indented,
+    labelled,
     listing,
     path_words,
     severity_style,
@@ -53,12 +55,7 @@ class Command(str):
     __slots__ = ()
 
 
-Row = tuple[str | Text, "RenderableType"]
-
-
-def plan_view(
-    plan: Plan, *, now: datetime | None = None, wide: bool = False
-) -> list[RenderableType]:
+def plan_view(plan: Plan, *, now: datetime | None = None, wide: bool = False) -> View:
     """Return the plan as text; `wide` names every member and shows each configuration format.
 
     Ages are relative to `now` (default: the time at which the group was captured).
@@ -68,7 +65,7 @@ def plan_view(
     texts = {step.id: step.config for step in plan.steps}
     plan = shown(plan)
     labels = names(plan.baseline.members)
-    view: list[RenderableType] = [
+    view: View = [
         Text.assemble((plan.group_id, "bold"), f": {headline(plan)}"),
         _hanging(Text(plan.verdict.value, style=VERDICT_STYLES[plan.verdict]), plan.summary),
     ]
@@ -142,9 +139,9 @@ def _hanging(mark: str | Text, text: RenderableType, gap: int = GAP) -> Table:
     return made
 
 
-def _lines(rows: Iterable[Row], indent: int = 0) -> Iterator[RenderableType]:
+def _lines(rows: Rows, indent: int = 0) -> Iterator[RenderableType]:
     """Labelled lines that go on under themselves, and commands that never break."""
-    flowing: list[Row] = []
+    flowing: list[tuple[str | Text, RenderableType]] = []
     for label, text in rows:
         if isinstance(text, Command):
             if flowing:
@@ -161,9 +158,7 @@ def _lines(rows: Iterable[Row], indent: int = 0) -> Iterator[RenderableType]:
         yield indented(facts(flowing, label=_LABEL), indent)
 
 
-def _before(
-    plan: Plan, step: Step, labels: dict[str, str], wide: bool, now: datetime
-) -> Iterator[Row]:
+def _before(plan: Plan, step: Step, labels: dict[str, str], wide: bool, now: datetime) -> Rows:
     most = len(labels) if wide else 6
     evidence = {m.member_id: m.assignors.evidence for m in plan.baseline.members}
     for name, ids in (("done", step.done), ("to do", step.to_do), ("unknown", step.unknown)):
@@ -172,11 +167,11 @@ def _before(
             named = listing([labels.get(key, key) for key in ids], most)
             yield name, f"{named}{f'   ({sources})' if sources else ''}"
     yield "needs", step.precondition
-    yield from _labelled("why", step.why)
+    yield from _marked("why", step.why)
 
 
-def _after(step: Step) -> Iterator[Row]:
-    yield from _labelled("order", step.order)
+def _after(step: Step) -> Rows:
+    yield from _marked("order", step.order)
     if step.cost is not None:
         yield "costs", step.cost.text
         if len(step.cost.paces) > 1:
@@ -220,10 +215,11 @@ def duration(seconds: float) -> str:
     return " ".join(words) or "0 s"
 
 
-def _labelled(label: str, lines: Sequence[str]) -> Iterator[Row]:
-    """Yield the lines with the label on the first; several lines get a mark each."""
-    for n, line in enumerate(lines):
-        yield (label if n == 0 else ""), (line if len(lines) == 1 else _hanging("·", line, 1))
+def _marked(label: str, lines: Sequence[str]) -> Rows:
+    """Return the lines with the label on the first; several lines get a mark each."""
+    if len(lines) == 1:
+        return labelled(label, lines)
+    return labelled(label, [_hanging("·", line, 1) for line in lines])
 
 
 def _config(config: Sequence[Setting], wide: bool) -> Iterator[RenderableType]:
@@ -242,7 +238,7 @@ def _config(config: Sequence[Setting], wide: bool) -> Iterator[RenderableType]:
             yield Text(f"{margin}({', '.join(others)}: --wide)", style="dim")
 
 
-def _findings(plan: Plan, labels: dict[str, str], wide: bool) -> Iterator[Row]:
+def _findings(plan: Plan, labels: dict[str, str], wide: bool) -> Rows:
     for finding in plan.findings:
         style = "dim" if finding.ignored else severity_style(finding.severity)
         reason = f"   (ignored: {finding.ignored})" if finding.ignored else ""
@@ -253,10 +249,10 @@ def _findings(plan: Plan, labels: dict[str, str], wide: bool) -> Iterator[Row]:
             yield "", Text(listing([labels.get(m, m) for m in finding.members], 1000), style="dim")
 
 
-def _open(plan: Plan) -> Iterator[Row]:
-    yield from _labelled("assumed", plan.assumptions)
-    for n, line in enumerate(plan.not_checked):
-        yield Text("not checked" if n == 0 else "", style="dim"), _hanging("·", line, 1)
+def _open(plan: Plan) -> Rows:
+    yield from _marked("assumed", plan.assumptions)
+    unchecked = [_hanging("·", line, 1) for line in plan.not_checked]
+    yield from labelled(Text("not checked", style="dim"), unchecked)
     label = Text("next:", style="bold")
     if plan.verdict is Verdict.READY:
         gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)
@@ -275,7 +271,7 @@ def _open(plan: Plan) -> Iterator[Row]:
         yield label, Command(gate)
 
 
-def plan_list_view(plans: Sequence[Plan], words: Sequence[str]) -> list[RenderableType]:
+def plan_list_view(plans: Sequence[Plan], words: Sequence[str]) -> View:
     """Return all plans, in the order given; `words` are added to the command that shows one of
     them.
     """

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.cells import cell_len
 from rich.text import Text
 
-from rebal.cli.output import Lines
+from rebal.cli.output import Lines, View
 from rebal.cli.render.text import (
     GAP,
     Column,
     FittingTable,
+    Rows,
     WideTable,
     count,
     facts,
+    labelled,
     listing,
     partitions_text,
 )
 from rebal.planner.rehearsal.whatif.holdings import Writer
 from rebal.planner.rehearsal.whatif.simulation import Failure, MemberShift, Simulation
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 _BAR: Final = 24
 _FOLD_FROM: Final = 25
@@ -36,13 +35,13 @@ _MOST_CELLS: Final = 600
 
 def simulate_view(
     simulation: Simulation, source: str, next_command: str, *, wide: bool = False
-) -> list[RenderableType | Lines]:
+) -> View:
     """Return the screen of one simulation; `source` says where and when the group was read.
 
     `wide` shows every member on a line of its own, then each one's partitions, and the balance of
     each topic.
     """
-    view: list[RenderableType | Lines] = [
+    view: View = [
         Text.assemble(
             (simulation.group_id, "bold"),
             f" ({source}): ",
@@ -202,7 +201,7 @@ def _failed(simulation: Simulation, failure: Failure) -> Iterator[tuple[Text, st
     )
 
 
-def _members(simulation: Simulation, wide: bool) -> Iterator[RenderableType]:
+def _members(simulation: Simulation, wide: bool) -> View:
     shifts = by_name(simulation)
     scale = max(1, simulation.balance.now_max, simulation.balance.then_max)
     columns = [
@@ -215,15 +214,14 @@ def _members(simulation: Simulation, wide: bool) -> Iterator[RenderableType]:
         Column("█ keeps ▒ gives ░ gets", rank=1),
     ]
     if wide:
-        yield WideTable(columns, [_row(shift.name, shift, scale) for shift in shifts])
-        return
-    if len(shifts) >= _FOLD_FROM:
-        yield facts(_strips(shifts, scale), label=LABEL)
-        yield Text("")
+        return [WideTable(columns, [_row(shift.name, shift, scale) for shift in shifts])]
     named, more = _folded(shifts)
-    yield FittingTable(columns, [_row(name, shift, scale) for name, shift in named])
+    view: View = [FittingTable(columns, [_row(name, shift, scale) for name, shift in named])]
+    if len(shifts) >= _FOLD_FROM:
+        view = [facts(_strips(shifts, scale), label=LABEL), Text(""), *view]
     if more:
-        yield Text(f"(and {count(more, 'member')} more with other counts: --wide)", "dim")
+        view.append(Text(f"(and {count(more, 'member')} more with other counts: --wide)", "dim"))
+    return view
 
 
 def _strips(shifts: Sequence[MemberShift], scale: int) -> Iterator[tuple[str, str]]:
@@ -316,9 +314,8 @@ def _topics(simulation: Simulation) -> WideTable:
     )
 
 
-def _assumed(simulation: Simulation, next_command: str) -> Iterator[tuple[Text, str]]:
-    for number, one in enumerate(simulation.assumes):
-        yield Text("" if number else "assumes"), one
+def _assumed(simulation: Simulation, next_command: str) -> Rows:
+    yield from labelled("assumes", simulation.assumes)
     yield Text("next:", style="bold"), next_command
 
 
@@ -346,9 +343,7 @@ def verdict(simulation: Simulation) -> Text:
     return Text("")
 
 
-def compare_view(
-    simulations: Sequence[Simulation], source: str, next_command: str
-) -> list[RenderableType]:
+def compare_view(simulations: Sequence[Simulation], source: str, next_command: str) -> View:
     """Return one row for each assignor, in order; `source` says where the group was read."""
     first = simulations[0]
     columns = [
@@ -371,7 +366,7 @@ def compare_view(
     head = Text.assemble((first.group_id, "bold"), f" ({source}): {first.partitions:,} partitions")
     if first.what_if:
         head.append(f"; {', then '.join(first.what_if)}")
-    view: list[RenderableType] = [head, Text(""), FittingTable(columns, rows), Text("")]
+    view: View = [head, Text(""), FittingTable(columns, rows), Text("")]
     view.append(facts(_legend(simulations, next_command), label=7))
     return view
 
@@ -393,7 +388,7 @@ def _compared(one: Simulation) -> list[str | Text]:
     ]
 
 
-def _legend(simulations: Sequence[Simulation], next_command: str) -> Iterator[tuple[Text, str]]:
+def _legend(simulations: Sequence[Simulation], next_command: str) -> Rows:
     yield Text("EACH"), "fewest–most partitions of a member; TOPIC: largest difference in one topic"
     yield (
         Text("STOPS"),
@@ -410,8 +405,7 @@ def _legend(simulations: Sequence[Simulation], next_command: str) -> Iterator[tu
         if one.failure is not None:
             yield Text("fails", style="bold red"), f"{one.assignor}: {one.failure.message}"
     shared = [note for one in simulations for note in one.assumes if not _own(note, one)]
-    for number, note in enumerate(dict.fromkeys(shared)):
-        yield Text("" if number else "assumes"), note
+    yield from labelled("assumes", dict.fromkeys(shared))
     yield Text("next:", style="bold"), next_command
 
 

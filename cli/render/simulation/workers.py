@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from rebal.cli.output import View
 from rebal.cli.render.plans.screen import duration
 from rebal.cli.render.text import Column, FittingTable, count, facts, listing
 from rebal.planner.plan import Pace
 from rebal.planner.rehearsal.whatif.workers import WorkersSimulation
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
-
-def workers_view(made: WorkersSimulation, source: str, next_command: str) -> list[RenderableType]:
+def workers_view(made: WorkersSimulation, source: str, next_command: str) -> View:
     """Return a row for each protocol and pace; `source` says where the group was read."""
     head = Text.assemble(
         (made.group_id, "bold"),
