@@ -33,11 +33,11 @@ def custom_assignors(wanted: Sequence[str]) -> dict[str, Assignor]:
         where = [_where(point) for point in points]
         if name in NAMES or name == "uniform" or ":" in name:
             raise CustomAssignorError(
-                f"{where[0]}: {name} is Kafka's own name; give the assignor another one."
+                f"{where[0]}: {name} is Kafka's own name; rename the assignor."
             )
         if len({point.value for point in points}) > 1:
             raise CustomAssignorError(
-                f"{name} is brought by {' and by '.join(where)}: uninstall one of them."
+                f"{name} is provided by {' and by '.join(where)}: uninstall one of them."
             )
         made[name] = _loaded(points[0], where[0])
     return made

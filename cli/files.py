@@ -139,11 +139,13 @@ def the_one_snapshot(folder: Path) -> Path:
         return found[0]
     if not found:
         raise UsageError(
-            "which group? Name it (live), or give --snapshot FILE, or save one here first: "
+            "no group is named: give GROUP (live) or --snapshot FILE, or save a snapshot here with "
             "rebal inspect GROUP --save."
         )
     names = ", ".join(path.name for path in found[:5]) + (", …" if len(found) > 5 else "")
-    raise UsageError(f"which group? This folder has {len(found)} ({names}): give --snapshot FILE.")
+    raise UsageError(
+        f"no group is named, and this folder has {len(found)} ({names}): give --snapshot FILE."
+    )
 
 
 def _lock(handle: int) -> None:

@@ -70,7 +70,7 @@ class Journal:
                 body = json.loads(line)
             except ValueError:
                 self.notes.append(
-                    f"{path}: line {number} was torn and is left out; what it proved is not known."
+                    f"{path}: line {number} is incomplete and ignored; what it recorded is lost."
                 )
                 continue
             yield self._entry(body, f"{path}: line {number}", plan)
@@ -85,7 +85,7 @@ class Journal:
             raise FileError(f"{where}: {error}.") from None
         if entry.plan != plan_key(plan):
             raise FileError(
-                f"{where}: is of another plan ({entry.plan}), not of {plan_key(plan)}: "
+                f"{where}: belongs to another plan ({entry.plan}, not {plan_key(plan)}): "
                 "name another file with --journal."
             )
         return entry

@@ -208,7 +208,7 @@ def ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:
     from rebal.planner.rules import rules
 
     if not ids or len(reasons) not in (1, len(ids)) or not all(map(str.strip, reasons)):
-        raise UsageError('--ignore RULE and --reason "…" go together: a reason for each rule.')
+        raise UsageError('--ignore RULE needs --reason "…": one for each rule, or one for all.')
     wanted = [id_.upper() for id_ in ids]
     for id_ in wanted:
         if id_ not in rules():

@@ -24,7 +24,7 @@ from rebal.planner.verdict import exit_code
 
 
 class Show(Record, frozen=True, kw_only=True):
-    """How to print a simulation: `where` the group was read, `options` of the next command."""
+    """Output options of a simulation; `where` the group was read, `options` of the next command."""
 
     form: Format
     wide: bool

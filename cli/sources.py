@@ -72,8 +72,8 @@ class EvidenceFiles:
             seen += (*reading.observations, *reading.logs)
             if not reading.counts.joins and not reading.counts.refusals:
                 say(
-                    f"--request-log: {reading.counts.lines:,} lines and no member's join among "
-                    "them. A stable group sends none; leave the log on while one member restarts."
+                    f"--request-log: none of the {reading.counts.lines:,} lines is a member's "
+                    "join. A stable group sends none; leave the log on while one member restarts."
                 )
             unread = reading.counts.broken + reading.counts.not_json
             if unread:
@@ -121,7 +121,7 @@ def snapshot_for(
     if group is not None and snapshot is not None:
         raise UsageError("give GROUP (live) or --snapshot FILE, not both.")
     if probe and group is None:
-        raise UsageError("--probe asks a live group: give GROUP and -b.")
+        raise UsageError("--probe reads a live group: give GROUP and -b HOST:PORT.")
     connection = connection or Connection()
     if group is None:
         from rebal.cli.files import read_snapshot
@@ -192,7 +192,7 @@ def takes_scan(connection: Connection, *, probe: bool) -> bool:
     """
     offline = not connection.names_broker()
     if probe and offline:
-        raise UsageError("--probe asks a live group: name a broker with -b HOST:PORT.")
+        raise UsageError("--probe reads a live group: name a broker with -b HOST:PORT.")
     return offline
 
 

@@ -54,13 +54,13 @@ def check_same(plan: Plan, seen: GroupSnapshot) -> None:
     """
     if seen.group.group_id != plan.group_id:
         raise FileError(
-            f"the plan is of group {plan.group_id}, the snapshot of {seen.group.group_id}: "
-            "give the snapshot of the same group."
+            f"the plan is for group {plan.group_id}, but the snapshot is of group "
+            f"{seen.group.group_id}: give a snapshot of {plan.group_id}."
         )
     planned, here = plan.baseline.cluster.cluster_id, seen.cluster.cluster_id
     if planned and here and planned != here:
         raise FileError(
-            f"the plan was made on cluster {planned}, this one is {here}: check -b or "
+            f"the plan was made on cluster {planned}, but this is cluster {here}: check -b or "
             "--command-config."
         )
 

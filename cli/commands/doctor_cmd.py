@@ -37,7 +37,7 @@ class DoctorDocument(Document, frozen=True, kw_only=True):
 
 def command(
     group: Annotated[
-        str | None, typer.Argument(metavar="[GROUP]", help="The group to try it on.")
+        str | None, typer.Argument(metavar="[GROUP]", help="The group to try the sources on.")
     ] = None,
     *,
     bootstrap: params.Bootstrap = None,

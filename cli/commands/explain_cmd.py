@@ -30,7 +30,8 @@ class RulesDocument(Document, frozen=True, kw_only=True):
 
 def command(
     rule: Annotated[
-        str | None, typer.Argument(metavar="RULE", help="Its id, such as RB102; all if none.")
+        str | None,
+        typer.Argument(metavar="RULE", help="The rule's id, such as RB102 (default: list all)."),
     ] = None,
     *,
     form: params.Output = "text",

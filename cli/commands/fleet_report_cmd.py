@@ -120,5 +120,5 @@ def _by_ending(out: Path | None) -> FleetFormat:
         return "text"
     ending = out.suffix.lower()
     if ending not in _ENDINGS:
-        raise UsageError(f"--out {out}: say the format with -o, or end the name in .html or .json.")
+        raise UsageError(f"--out {out}: name the format with -o, or use .html or .json.")
     return _ENDINGS[ending]

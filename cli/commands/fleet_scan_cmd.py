@@ -80,7 +80,7 @@ def command(
     given = [name for name, paths in (("--offsets", offsets), ("--segments", segments)) if paths]
     if len(given) > 1 or (given and bootstrap):
         named = " and ".join(given + (["-b"] if bootstrap else []))
-        raise UsageError(f"{named}: give one source of records for one scan.")
+        raise UsageError(f"{named}: a scan reads records from one source; give only one.")
     config = tokens = None
     if not given and (bootstrap or profile or command_config or not request_log):
         connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)

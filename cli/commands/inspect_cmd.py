@@ -66,9 +66,9 @@ def command(
     group could not be read or a broker did not list its groups (the others are shown).
     """
     if redact and not (save or save_to):
-        raise UsageError("--redact is for saving: add --save or --save-to FILE.")
+        raise UsageError("--redact changes only what is saved: add --save or --save-to FILE.")
     if assignors and not probe:
-        raise UsageError("--assignor says what to probe for: add --probe.")
+        raise UsageError("--assignor names an assignor to probe for: add --probe.")
     from rebal.cli import sources
 
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
@@ -79,7 +79,7 @@ def command(
             raise UsageError("give groups to read live or --snapshot FILE, not both.")
         seen = [sources.snapshot_for(None, snapshot, probe=probe)]
     elif not (groups or match or all_groups):
-        raise UsageError("which group? Name one, or --all, or --match REGEX, or --snapshot FILE.")
+        raise UsageError("no group is named: give GROUP, --all, --match REGEX or --snapshot FILE.")
     elif evidence is not None and sources.takes_scan(connection, probe=probe):
         seen = sources.scan_snapshots(evidence, groups or (), match=match, all_groups=all_groups)
         scanned = True

@@ -24,11 +24,11 @@ def command(
         typer.Option(metavar="GOAL", help="cooperative, eager, consumer, or an assignor's name."),
     ] = "cooperative",
     all_groups: Annotated[
-        bool, typer.Option("--all", help="All groups of the cluster, a line each.")
+        bool, typer.Option("--all", help="Plan for all groups of the cluster, one line each.")
     ] = False,
     match: Annotated[
         str | None,
-        typer.Option(metavar="RE", help="All groups whose whole name matches, a line each."),
+        typer.Option(metavar="RE", help="Plan for the groups whose whole name matches."),
     ] = None,
     snapshot: params.Snapshot = None,
     bootstrap: params.Bootstrap = None,
@@ -53,11 +53,11 @@ def command(
     ] = None,
     restart_seconds: Annotated[
         float,
-        typer.Option(metavar="S", min=0, help="How long one member's restart takes, for costs."),
+        typer.Option(metavar="S", min=0, help="Duration of one member's restart, for the costs."),
     ] = 30,
     batch: Annotated[
         str,
-        typer.Option(metavar="N|all", help="How many members restart at a time, for the costs."),
+        typer.Option(metavar="N|all", help="Members that restart at a time, for the costs."),
     ] = "1",
     form: Annotated[
         PlanFormat, typer.Option("--output", "-o", help="How to print the plan.")
@@ -77,7 +77,7 @@ def command(
     out. With --all or --match: one line a group, the worst first, and the worst exit code.
     """
     if assignors and not probe:
-        raise UsageError("--assignor says what to probe for: add --probe.")
+        raise UsageError("--assignor names an assignor to probe for: add --probe.")
     _check_ending(out)
     # The planner is loaded when the words of the command are in order.
     from msgspec.structs import replace
@@ -166,7 +166,7 @@ def _batch(text: str) -> int:
     if text == "all":
         return 0
     if not text.isdigit() or int(text) < 1:
-        raise UsageError(f"--batch {text}: say how many members restart at a time, or all.")
+        raise UsageError(f"--batch {text}: give a number of members to restart at a time, or all.")
     return int(text)
 
 

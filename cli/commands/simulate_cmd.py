@@ -68,7 +68,10 @@ def command(
     ] = None,
     rack: Annotated[
         list[str] | None,
-        typer.Option(metavar="[MEMBER=]RACK", help="A member's rack; without MEMBER: the added."),
+        typer.Option(
+            metavar="[MEMBER=]RACK",
+            help="A member's rack; without MEMBER, that of the added members.",
+        ),
     ] = None,
     rounds: Annotated[
         str,
@@ -139,12 +142,12 @@ def command(
 def _check_names(names: Sequence[str]) -> dict[str, Assignor]:
     """Return the custom assignors among `names`."""
     if not names:
-        raise UsageError(f"which assignor? Add --assignor {'|'.join(OF_CONSUMERS)}.")
+        raise UsageError(f"no assignor is named: add --assignor {'|'.join(OF_CONSUMERS)}.")
     workers = set(names) & set(OF_WORKERS)
     if workers and workers != set(names):
         raise UsageError(
-            f"--assignor {sorted(workers)[0]} is for Connect workers, and does not go together "
-            "with assignors of consumers."
+            f"--assignor {sorted(workers)[0]} is for Connect workers: it cannot be combined with "
+            "assignors of consumers."
         )
     own = {*OF_CONSUMERS, *OF_WORKERS, "consumer:uniform"}
     if own.issuperset(names):
@@ -155,7 +158,9 @@ def _check_names(names: Sequence[str]) -> dict[str, Assignor]:
     for name in names:
         if name not in own and name not in found:
             known = (*OF_CONSUMERS, *custom_names())
-            raise UsageError(f"--assignor {name[:100]}: there are {', '.join(known)}.")
+            raise UsageError(
+                f"--assignor {name[:100]}: no such assignor; there are {', '.join(known)}."
+            )
     return found
 
 

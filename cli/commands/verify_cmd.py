@@ -40,7 +40,9 @@ def command(
     evidence: params.Evidence = None,
     step: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="The gate of this step, not of the current one."),
+        typer.Option(
+            metavar="N", min=1, help="Check the gate of this step instead of the current one."
+        ),
     ] = None,
     expect_members: params.ExpectMembers = None,
     assume: params.Assume = None,
@@ -56,7 +58,9 @@ def command(
     ] = None,
     reason: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="Why a rule is ignored, or what --confirm rests on."),
+        typer.Option(
+            metavar="TEXT", help="Why a rule is ignored, or what you checked for --confirm."
+        ),
     ] = None,
     journal: Annotated[
         Path | None,
@@ -81,7 +85,7 @@ def command(
     exit_zero: Annotated[
         bool,
         typer.Option(
-            "--exit-zero", help="Exit 0 wherever the roll-out stands; -o json still has the code."
+            "--exit-zero", help="Exit with 0 whatever the gate shows; -o json still has the code."
         ),
     ] = False,
 ) -> int:
@@ -90,15 +94,15 @@ def command(
     Exits with 0 when the gate holds, 4 when it does not hold yet or cannot be proven, 3 when a
     danger shows (a rejected member, a rebalance storm, a member that owns nothing, growing lag, or
     a blocking finding; with --fail-on warning a new warning too), 1 when the first look fails.
-    While a --watch cannot read the group it is blind: it says since when, and goes on. Nothing is
-    changed. Each look, and what you accept or confirm, is added to the plan's journal, so that a
-    later look knows it.
+    A --watch that cannot read the group reports since when, and continues. Nothing is changed. Each
+    look, and each option by which you accept or confirm something, is recorded in the plan's
+    journal for later looks.
     """
     seconds = params.duration(for_)
     if watch and snapshot is not None:
-        raise UsageError("--watch looks at a live group: leave --snapshot out.")
+        raise UsageError("--watch reads the live group: leave --snapshot out.")
     if watch and form in ("json", "yaml"):
-        raise UsageError("--watch prints text, or a line for each change: use -o jsonl.")
+        raise UsageError(f"--watch prints text or JSON lines: use -o jsonl instead of -o {form}.")
     word = _word(confirm, reason or (), given=(watch, ignore, step))
     ignoring = params.ignored(ignore or (), () if word else reason or ())
     families = params.families_of(assume_family or ())
@@ -116,7 +120,8 @@ def command(
             raise UsageError(f"{name} {number}: the plan has {len(made.steps)} steps.")
     if word and snapshot is not None and journal is None:
         raise UsageError(
-            "--confirm is kept in a journal: look at the live group, or say --journal."
+            "--confirm is recorded in a journal, and --snapshot uses none: leave --snapshot out, "
+            "or add --journal PATH."
         )
     # A saved group is looked at as often as one likes: it is no event of the roll-out.
     default = None if snapshot is not None else journal_path(plan)
@@ -167,7 +172,7 @@ def _word(
     if step is None:
         return None
     if any(given):
-        raise UsageError("--confirm stands alone: leave --watch, --ignore and --step out.")
+        raise UsageError("--confirm cannot be combined with --watch, --ignore or --step.")
     if len(reasons) != 1 or not reasons[0].strip():
-        raise UsageError('--confirm STEP and --reason "…" go together: say what you looked at.')
+        raise UsageError('--confirm STEP needs one --reason "…" that says what you checked.')
     return step, reasons[0].strip()

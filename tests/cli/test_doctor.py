@@ -51,7 +51,9 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[object
     return start
 
 
-def test_the_screen(examined: Callable[..., object], capsys: Said) -> None:
+def test_the_screen_shows_each_source_and_how_to_grant_the_missing_ones(
+    examined: Callable[..., object], capsys: Said
+) -> None:
     examined(*ROWS)
     assert app.run(["doctor", "checkout", "-b", "kafka-1:9092"]) == 0
     out, err = capsys.readouterr()
@@ -86,7 +88,9 @@ def test_a_line_to_paste_is_never_folded(
     assert max(len(line) for line in lines if ACL not in line) <= 60
 
 
-def test_nothing_missing_is_a_short_screen(examined: Callable[..., object], capsys: Said) -> None:
+def test_the_screen_names_no_administrator_when_nothing_is_missing(
+    examined: Callable[..., object], capsys: Said
+) -> None:
     asked = examined(ROWS[0])
     assert app.run(["doctor", "-b", "kafka-1:9092"]) == 0
     out = capsys.readouterr().out

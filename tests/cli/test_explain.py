@@ -27,13 +27,13 @@ def test_without_a_rule_all_are_listed(capsys: Said) -> None:
     assert all(f"{one.id}  " in text and one.title in text for one in rules().values())
 
 
-def test_json(capsys: Said) -> None:
+def test_json_lists_every_rule(capsys: Said) -> None:
     assert app.run(["explain", "-o", "json"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert body["schema"] == "rebal.rules/1"
     assert [one["rule"] for one in body["rules"]] == list(rules())
 
 
-def test_an_unknown_rule(capsys: Said) -> None:
+def test_an_unknown_rule_is_a_usage_error(capsys: Said) -> None:
     assert app.run(["explain", "RB000"]) == 2
     assert "no rule RB000" in capsys.readouterr().err

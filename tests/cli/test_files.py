@@ -155,7 +155,7 @@ def test_a_file_that_may_not_be_read_is_said(
         files.read_snapshot(tmp_path / "a.yaml")
 
 
-def test_the_one_snapshot_of_a_folder(tmp_path: Path) -> None:
+def test_the_only_snapshot_of_a_folder_is_found_and_none_or_two_are_errors(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="rebal inspect GROUP --save"):
         files.the_one_snapshot(tmp_path)
     (tmp_path / "a.rebal.yaml").write_text("x")

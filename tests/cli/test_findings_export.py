@@ -47,7 +47,7 @@ def test_every_finding_is_a_result_of_a_described_rule() -> None:
     assert [r["id"] for r in described] == sorted({f.rule for f in made.findings})
 
 
-def test_levels_tell_a_block_from_what_cannot_be_told_and_from_a_question() -> None:
+def test_levels_separate_blocks_unverified_rules_and_questions() -> None:
     results = {r["ruleId"]: r for r in run_of(to_sarif(plan(FORGOTTEN)))["results"]}
     assert results["RB102"]["level"] == "error"
     assert results["RB901"]["level"] == "warning"
@@ -113,7 +113,7 @@ def test_the_verdict_has_its_level(members: list[dict[str, Any]], command: str) 
     assert to_github(plan(members)).startswith(f"{command} title=rebal checkout ")
 
 
-def test_findings_without_a_plan() -> None:
+def test_findings_of_an_inspected_group_are_exported_without_a_verdict() -> None:
     found = make_report(group_of({"members": FORGOTTEN}))
     run = run_of(to_sarif(found))
     assert [r["ruleId"] for r in run["results"]] == ["RB102", "RB901"]
@@ -124,7 +124,7 @@ def test_findings_without_a_plan() -> None:
     assert to_github() == ""
 
 
-def test_several_groups_are_one_run_and_who_could_not_be_read_is_said() -> None:
+def test_several_groups_share_one_run_that_lists_unread_groups() -> None:
     reports = [make_report(group_of({"members": FORGOTTEN, "group_id": id_})) for id_ in "xy"]
     failures = {"z": "z: no such group."}
     run = run_of(to_sarif(*reports, failures=failures))

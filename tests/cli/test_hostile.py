@@ -34,7 +34,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("static", [False, True])
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_it_is_text(
+def test_a_hostile_client_id_reaches_no_output_as_control_characters(
     *,
     command: list[str],
     static: bool,

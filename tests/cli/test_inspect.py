@@ -144,7 +144,7 @@ def test_text_on_a_file_ends_with_a_command_that_reads_the_file(saved: str, caps
     assert out.splitlines()[-1] == f"next:  rebal plan-upgrade --snapshot {saved}"
 
 
-def test_several_groups_one_failure(
+def test_groups_are_shown_when_another_could_not_be_read(
     cluster: Callable[..., Cluster], group: Make, capsys: Said
 ) -> None:
     made = cluster(
@@ -187,7 +187,7 @@ def test_a_broker_that_did_not_list_its_groups_is_a_failure_beside_the_groups_of
     assert "broker 2" in capsys.readouterr().out
 
 
-def test_findings_of_several_groups_go_to_those_who_show_them(
+def test_findings_of_several_groups_are_exported_together(
     cluster: Callable[..., Cluster], group: Make, monkeypatch: pytest.MonkeyPatch, *, capsys: Said
 ) -> None:
     warning = Finding(rule="RB109", severity=Severity.WARN, message="static.")
@@ -255,7 +255,7 @@ def test_a_blocking_finding_exits_3_and_the_options_can_say_otherwise(
     assert '"exit_code": 3' in capsys.readouterr().out
 
 
-def test_saving(
+def test_save_writes_one_snapshot_for_each_group(
     cluster: Callable[..., Cluster], group: Make, tmp_path: Path, capsys: Said,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -281,11 +281,11 @@ def test_saving(
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        ([], "which group? Name one, or --all"),
-        (["g", "--redact"], "--redact is for saving"),
+        ([], "no group is named: give GROUP, --all"),
+        (["g", "--redact"], "--redact changes only what is saved"),
         (["g", "--assignor", "x"], "add --probe"),
         (["g", "--snapshot", "f.yaml"], "not both"),
-        (["--snapshot", "f.yaml", "--probe"], "--probe asks a live group"),
+        (["--snapshot", "f.yaml", "--probe"], "--probe reads a live group"),
         (["--snapshot", "none.yaml"], "there is no such file"),
     ],
 )

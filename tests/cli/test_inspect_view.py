@@ -62,7 +62,7 @@ def probe(snapshot: GroupSnapshot, since: Tri, *answers: tuple[str, Tri]) -> Gro
     )
 
 
-def test_the_whole_screen(group: Make) -> None:
+def test_the_screen_shows_state_protocol_support_members_and_findings(group: Make) -> None:
     snapshot = probe(group(), Tri.YES, ("range", Tri.YES), ("cooperative-sticky", Tri.NO))
     named = snapshot.members[1].member_id
     made = report(
@@ -168,7 +168,7 @@ def test_mixed_groups_say_who_runs_what(group: Make) -> None:
     assert "RUNS" in made
 
 
-def test_a_kip_848_group_and_an_empty_one(group: Make) -> None:
+def test_a_kip_848_group_shows_no_lists_and_an_empty_group_no_table(group: Make) -> None:
     members = (Member(member_id="a", client_id="x", protocol_type="consumer"),)
     new = group(type=GroupType.CONSUMER, assignor="uniform", members=members)
     made = screen(report(new), width=120)
@@ -204,7 +204,7 @@ def test_a_consumer_group_of_classic_members_alone_is_not_said_to_run_kip_848(
     assert "group.protocol=consumer)" not in made
 
 
-def test_worker_groups_and_missing_members_are_said(group: Make) -> None:
+def test_the_state_names_another_protocol_type_and_the_expected_members(group: Make) -> None:
     workers = group(protocol_type="connect", expected_members=4)
     made = screen(report(workers), width=140)
     assert "connect (not consumers) · 3 members of 4 expected" in made
@@ -257,7 +257,7 @@ def test_a_member_that_blocks_keeps_its_own_line(group: Make) -> None:
     assert "98 members" in made
 
 
-def test_what_could_not_be_bound_or_read_is_said(group: Make) -> None:
+def test_contradictions_unmatched_evidence_and_unread_facts_are_shown(group: Make) -> None:
     evidence = Evidence(source=Source.CONFIG_FILE, detail="a.properties")
     snapshot = group(
         notes=("lag: no READ on topic orders.",),
@@ -306,7 +306,7 @@ def test_hostile_names_show_as_text(group: Make, hostile: str, wide: bool) -> No
     assert not {c for c in made if c != "\n" and unicodedata.category(c) in ("Cc", "Cf")}
 
 
-def test_the_next_command_is_the_one_that_tells_more(group: Make) -> None:
+def test_the_next_command_is_the_one_that_adds_evidence(group: Make) -> None:
     assert next_step(report(group()), probed=False) == ("inspect", "--probe")
     assert next_step(report(group()), probed=True) == ("plan-upgrade",)
     known = group(members=group().members[:2])

@@ -56,7 +56,7 @@ def test_the_environment_comes_before_the_folder_and_the_option_before_both(
     [
         (None, None, False, "rebal inspect GROUP --save"),
         ("g", Path("f.yaml"), False, "not both"),
-        (None, Path("f.yaml"), True, "--probe asks a live group"),
+        (None, Path("f.yaml"), True, "--probe reads a live group"),
     ],
 )
 def test_what_is_missing_is_said(

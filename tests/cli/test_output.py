@@ -147,7 +147,7 @@ def test_a_terminal_without_unicode_gets_escapes_not_a_crash() -> None:
     assert done.stdout == b"\\u2265 3.4\n"
 
 
-def test_talk_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_message_on_stderr_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     output.say("two\nlines \x1b[1m")
     out, err = capsys.readouterr()
     assert (out, err) == ("", "rebal: two lines \\x1b[1m\n")

@@ -115,7 +115,7 @@ def test_times_of_a_saved_group_are_not_those_of_its_capture(
         ((RANGE, RANGE, RANGE), ("--expect-members", "4"), 0),
     ],
 )
-def test_the_exit_code_is_the_next_step_s(
+def test_the_exit_code_is_that_of_the_next_step(
     group: Make, save: Any, lists: Any, more: tuple[str, ...], code: int
 ) -> None:
     path = save(with_lists(group(), *lists))
@@ -123,7 +123,9 @@ def test_the_exit_code_is_the_next_step_s(
     assert plan(path, *more, "-o", "json") == code
 
 
-def test_blocked_is_3(group: Make, save: Any, capsys: Said, librdkafka: tuple[Member, ...]) -> None:
+def test_a_blocked_plan_exits_3_unless_the_rule_is_ignored(
+    group: Make, save: Any, capsys: Said, librdkafka: tuple[Member, ...]
+) -> None:
     path = save(group(members=librdkafka))
     assert plan(path) == 3
     assert "RB104" in capsys.readouterr().out
@@ -138,14 +140,16 @@ def test_blocked_is_3(group: Make, save: Any, capsys: Said, librdkafka: tuple[Me
     assert [f["ignored"] for f in body["findings"] if f["rule"] == "RB104"]
 
 
-def test_fail_on_warning(group: Make, save: Any) -> None:
+def test_fail_on_warning_makes_a_warning_exit_3(group: Make, save: Any) -> None:
     default = ("range", "cooperative-sticky")
     path = save(with_lists(group(), default, default, RANGE))
     assert plan(path) == 0
     assert plan(path, "--fail-on", "warning") == 3
 
 
-def test_the_json_envelope(group: Make, save: Any, capsys: Said) -> None:
+def test_json_begins_with_the_schema_and_ends_with_the_exit_code(
+    group: Make, save: Any, capsys: Said
+) -> None:
     plan(save(group()), "-o", "json")
     body = json.loads(capsys.readouterr().out)
     assert next(iter(body)) == "schema"
@@ -245,9 +249,9 @@ def test_ci_gets_the_plan_as_sarif_and_as_workflow_commands(
     ("words", "says"),
     [
         (["--to", "fastest"], "expected cooperative"),
-        (["--ignore", "RB102"], "go together"),
-        (["--reason", "why not"], "go together"),
-        (["--ignore", "RB102", "--reason", " "], "go together"),
+        (["--ignore", "RB102"], "--ignore RULE needs --reason"),
+        (["--reason", "why not"], "--ignore RULE needs --reason"),
+        (["--ignore", "RB102", "--reason", " "], "--ignore RULE needs --reason"),
         (["--ignore", "RB000", "--reason", "x"], "no such rule"),
         (["--assume-family", "cobol"], "cobol is not one of java"),
         (["--assume-family", "a="], "nothing is not one of"),

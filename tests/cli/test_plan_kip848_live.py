@@ -119,7 +119,9 @@ def is_refused(member: Member, because: str) -> None:
     assert because in str(member.wait_for("error").data["message"])
 
 
-def test_online_and_back(kafka41: Broker, group: Make, tmp_path: Path, capsys: Said) -> None:
+def test_a_group_is_converted_online_to_kip_848_and_back(
+    kafka41: Broker, group: Make, tmp_path: Path, capsys: Said
+) -> None:
     it = group(kafka41)
     above, below = tmp_path / "up.yaml", tmp_path / "down.yaml"
     log = ["--request-log", str(kafka41.request_log_path), "--expect-members", "2"]
@@ -161,7 +163,7 @@ def test_online_and_back(kafka41: Broker, group: Make, tmp_path: Path, capsys: S
     assert it.consumed(*own) == 0, "what was read before is not read again"
 
 
-def test_over_a_stop_and_back_where_the_policy_forbids_both(
+def test_a_group_is_converted_through_a_stop_where_the_policy_forbids_online(
     closed41: Broker, group: Make, tmp_path: Path, capsys: Said
 ) -> None:
     it = group(closed41)

@@ -152,7 +152,9 @@ def test_two_bounces_from_end_to_end(rollout: Rollout, capsys: Said) -> None:
 
 
 @pytest.mark.full
-def test_the_way_back_and_its_trap(rollout: Rollout, capsys: Said) -> None:
+def test_the_downgrade_works_and_an_eager_only_member_is_rejected(
+    rollout: Rollout, capsys: Said
+) -> None:
     with rollout.logged():
         rollout.begin(APPS[:2], FINAL, software="java-3.9.1")
         # The trap: an eager-only member, as an automatic roll-back starts it.
@@ -177,7 +179,7 @@ def test_the_way_back_and_its_trap(rollout: Rollout, capsys: Said) -> None:
     assert rollout.errors() == {}
 
 
-def test_one_bounce_and_what_the_probe_opens(rollout: Rollout, capsys: Said) -> None:
+def test_a_probe_opens_the_one_bounce_path(rollout: Rollout, capsys: Said) -> None:
     default = ["range", "cooperative-sticky"]
     rollout.begin(APPS[:2], default, software="java-4.1.1")
     body = rollout.plan(capsys, "--probe", "--assume-family", "java")

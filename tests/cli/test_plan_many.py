@@ -74,7 +74,7 @@ def test_all_in_one_sarif_document(cluster: Any, capsys: Said) -> None:
     assert not failed["executionSuccessful"]
 
 
-def test_match_and_its_exit_code(cluster: Any, capsys: Said) -> None:
+def test_match_plans_only_for_the_groups_that_match(cluster: Any, capsys: Said) -> None:
     words = ["plan-upgrade", "--match", "a-.*", "-b", "kafka-1:9092", "-o", "json"]
     assert app.run(words) == 0
     body = json.loads(capsys.readouterr().out)
@@ -98,7 +98,9 @@ def test_match_and_its_exit_code(cluster: Any, capsys: Said) -> None:
         (["--all", "--to", "fastest"], "expected cooperative"),
     ],
 )
-def test_wrong_usage(cluster: Any, capsys: Said, words: list[str], says: str) -> None:
+def test_options_for_one_group_are_usage_errors_with_all_or_match(
+    cluster: Any, capsys: Said, words: list[str], says: str
+) -> None:
     assert app.run(["plan-upgrade", *words, "-b", "kafka-1:9092"]) == 2
     told = capsys.readouterr()
     assert told.out == ""

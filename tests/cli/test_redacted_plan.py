@@ -55,14 +55,14 @@ def planned(snapshot: GroupSnapshot, to: str, names: dict[str, str]) -> object:
 
 @pytest.mark.parametrize("to", ["cooperative", "eager"])
 @pytest.mark.parametrize("name", BUNDLED)
-def test_the_plan_is_the_same(name: str, to: str) -> None:
+def test_a_redacted_snapshot_gives_the_same_plan(name: str, to: str) -> None:
     real, made, names = pair(name)
     assert planned(made, to, {"no name": ""}) == planned(real, to, names)
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
 @pytest.mark.parametrize("name", BUNDLED)
-def test_the_simulation_moves_as_much(name: str, assignor: str) -> None:
+def test_a_redacted_snapshot_simulates_the_same_moves(name: str, assignor: str) -> None:
     real, made, names = pair(name)
     before, after = simulate(real, assignor), simulate(made, assignor)
     assert (after.moved, after.stays, after.stable) == (before.moved, before.stays, before.stable)

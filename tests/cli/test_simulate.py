@@ -199,7 +199,7 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "sentence"),
     [
-        ([], 2, "which assignor? Add --assignor range|roundrobin|sticky|cooperative-sticky|"),
+        ([], 2, "no assignor is named: add --assignor range|roundrobin|sticky|cooperative-sticky|"),
         (
             ["--assignor", "unifrom"],
             2,
@@ -210,10 +210,10 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--assignor", "range", "--add-topic", "=4"], 2, "--add-topic =4: write TOPIC=N"),
         (["--assignor", "range", "g", "--snapshot", "x.yaml"], 2, "not both"),
         (["--assignor", "range", "--snapshot", "none.yaml"], 1, "there is no such file"),
-        (["--assignor", "range"], 2, "which group?"),
+        (["--assignor", "range"], 2, "no group is named"),
     ],
 )
-def test_what_is_typed_wrong_is_said(
+def test_wrong_options_are_one_sentence_with_their_exit_code(
     args: list[str], code: int, sentence: str, capsys, empty_folder: None
 ) -> None:
     assert run(["simulate", *args]) == code

@@ -82,7 +82,7 @@ def test_several_have_the_same_members_each(group: Make, form: str) -> None:
 @example([0, 1, 2], {0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12})
 @example([0] * 12, {0, 2, 3, 4, 6, 8, 9, 12, 13, 15, 17, 18})
 @example([1, 0, 0, 0], set(range(12)))
-def test_words_are_what_the_mapping_says(members: list[int], numbers: set[int]) -> None:
+def test_written_partitions_equal_the_mapping(members: list[int], numbers: set[int]) -> None:
     partitions = sorted(numbers)[: len(members)]
     some = Some([Row("a", partitions, members), Row("b", partitions[:2], members[:2])])
     write = Writer(lambda topic: f"<{topic}>", lambda runs: f"{runs};")

@@ -118,7 +118,7 @@ def test_every_breach_of_the_contract_is_found(
 
 
 @pytest.mark.parametrize("name", ["range", "roundrobin", "sticky"])
-def test_kafkas_own_keep_the_contract(name: str) -> None:
+def test_kafkas_own_assignors_keep_the_contract(name: str) -> None:
     assert violations(SPEC, assign(name, SPEC), cooperative=False) == ()
 
 
@@ -170,7 +170,7 @@ class Odd(Greedy):
         ([Point("mine", Odd())], "assign must return (topic, partition) lists, not list."),
         (
             [Point("mine", Greedy), Point("mine", Greedy, "other:thing")],
-            "mine is brought by assignor mine of an installed package (other:thing) and by",
+            "mine is provided by assignor mine of an installed package (other:thing) and by",
         ),
     ],
 )
@@ -196,14 +196,16 @@ def test_a_broken_contract_is_shown_and_blocks(saved: str, capsys, monkeypatch) 
     assert "breaks its contract" in capsys.readouterr().out
 
 
-def test_kafkas_own_names_are_kafkas_own(saved: str, capsys, monkeypatch) -> None:
+def test_a_custom_assignor_cannot_take_the_name_of_one_of_kafkas(
+    saved: str, capsys, monkeypatch
+) -> None:
     plug(monkeypatch, Point("range", Broken))
     assert run(["simulate", "--assignor", "range", "--snapshot", saved]) == 0
     with pytest.raises(CustomAssignorError, match="range is Kafka's own name"):
         custom.custom_assignors(["range"])
 
 
-def test_protocols_are_kafkas() -> None:
+def test_a_custom_assignor_with_an_unknown_protocol_is_rejected() -> None:
     class Wrong(Greedy):
         supported_protocols = ("LAZY",)
 

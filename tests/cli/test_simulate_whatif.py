@@ -122,7 +122,7 @@ def test_the_comparison_fits_a_narrow_terminal(group: Make) -> None:
     assert "(no room for" in text
 
 
-def test_rounds_stop_where_they_are_told_to(saved, capsys) -> None:
+def test_rounds_limits_the_simulated_rebalances(saved, capsys) -> None:
     words = ["simulate", "--snapshot", saved(), "--add-member", "1", "--rounds", "1"]
     assert run([*words, "--assignor", "cooperative-sticky"]) == 0
     assert "loses 3 · balance 0–3 (was 4–4) · NOT stable after 1 rebalance" in (
@@ -131,7 +131,7 @@ def test_rounds_stop_where_they_are_told_to(saved, capsys) -> None:
     assert run([*words[:-1], "until-stable", "--assignor", "cooperative-sticky"]) == 0
 
 
-def test_a_kip848_group_is_for_its_broker(saved, capsys) -> None:
+def test_a_kip848_group_is_simulated_with_the_brokers_assignors_only(saved, capsys) -> None:
     path = saved(type=GroupType.CONSUMER, assignor="uniform")
     words = ["simulate", "--snapshot", path, "--assignor"]
     assert run([*words, "uniform", "--remove-member", "checkout-1"]) == 0
@@ -166,7 +166,7 @@ def test_contradictory_owners_are_one_sentence(saved, capsys) -> None:
     assert "partition 5 of orders has two owners, pod-0-id and pod-1-id" in capsys.readouterr().err
 
 
-def test_a_leader_that_takes_long_is_foretold(group: Make) -> None:
+def test_a_leader_near_its_timeout_is_predicted(group: Make) -> None:
     mixed = (*members(["", ""], ("orders",)), *members([""], ("orders", "payments")))
     mixed = tuple(
         Member(member_id=f"m{n}", subscription=one.subscription) for n, one in enumerate(mixed)

@@ -52,7 +52,7 @@ def run(*words: str) -> int:
 
 
 @pytest.mark.parametrize(("name", "code"), [("before", 4), ("half", 4), ("ready", 0)])
-def test_the_exit_code_is_the_gates(
+def test_the_exit_code_says_whether_the_gate_holds(
     folder: Path, name: str, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("plan.yaml", "--snapshot", f"{name}.yaml", "-o", "json") == code
@@ -62,7 +62,9 @@ def test_the_exit_code_is_the_gates(
     assert not list(folder.glob("*.jsonl"))
 
 
-def test_the_text_names_who_has_made_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_names_the_members_that_are_done_and_the_next_restart(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run("plan.yaml", "--snapshot", "half.yaml") == 4
     said = capsys.readouterr().out
     assert "step 1 of 2" in said
@@ -97,7 +99,7 @@ def test_a_torn_last_line_is_said_and_spoils_nothing(
     book.write_text(whole + whole[:50])
     capsys.readouterr()
     assert run("plan.yaml", "--snapshot", "ready.yaml", "--journal", "book.jsonl") == 0
-    assert "line 2 was torn" in capsys.readouterr().err
+    assert "line 2 is incomplete" in capsys.readouterr().err
     lines = book.read_text().splitlines()
     assert len(lines) == 3
     assert json.loads(lines[2])["gate"] == "yes"
@@ -124,7 +126,7 @@ def test_appending_is_whole_lines_only(tmp_path: Path) -> None:
         (["plan.yaml", "--watch", "-o", "json"], 2, "-o jsonl"),
         (["plan.yaml", "--for", "soon"], 2, "expected a duration"),
         (["plan.yaml", "--step", "7", "--snapshot", "half.yaml"], 2, "has 2 steps"),
-        (["plan.yaml", "--snapshot", "other.yaml"], 1, "is of group checkout"),
+        (["plan.yaml", "--snapshot", "other.yaml"], 1, "is for group checkout"),
         (["plan.yaml", "--snapshot", "half.yaml", "--journal", "half.yaml"], 1, None),
         (["plan.yaml", "--snapshot", "half.yaml", "--journal", "old.jsonl"], 1, "another plan"),
         (["plan.yaml", "--snapshot", "half.yaml", "--journal", "bad.jsonl"], 1, "rebal.journal/1"),
@@ -145,7 +147,7 @@ def test_wrong_input_is_one_sentence(
     if says is None:
         # Not a line of it is JSON: each is left out and said, and nothing is proven by it.
         code = 4
-        says = "was torn"
+        says = "is incomplete"
     assert run(*words) == code
     told = capsys.readouterr()
     assert says in told.err
@@ -273,7 +275,7 @@ def test_the_first_look_must_succeed(plan: Plan) -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"), [("30m", 1800), ("90s", 90), ("2h", 7200), ("15", 15), ("1.5m", 90)]
 )
-def test_durations(text: str, seconds: float) -> None:
+def test_durations_are_read_in_seconds_minutes_and_hours(text: str, seconds: float) -> None:
     assert duration(text) == seconds
     with pytest.raises(UsageError, match="expected a duration"):
         duration(f"{text} or so")
@@ -346,7 +348,7 @@ def test_a_watch_ends_with_its_time_and_is_not_yet(
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
-def test_a_warning_is_a_danger_and_nothing_is_where_that_is_asked_for(
+def test_fail_on_warning_makes_a_danger_and_exit_zero_hides_every_code(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """More members than expected are a warning: the gate holds all the same."""

@@ -104,7 +104,7 @@ def streams(folder: Path) -> Path:
     return folder
 
 
-def test_a_person_confirms_what_no_evidence_shows(streams: Path, capsys: Said) -> None:
+def test_confirm_proves_a_step_that_no_evidence_shows(streams: Path, capsys: Said) -> None:
     words = [*BOOK, "--confirm", "1", "--reason", "read both logs: upgrade.from=2.3"]
     assert run("streams.yaml", "--snapshot", "back.yaml", *BOOK) == 4
     assert "--confirm 1" in capsys.readouterr().out
@@ -128,7 +128,7 @@ def printed(name: str, member: str) -> list[str]:
     return ["--client-log", f"{member}.log"]
 
 
-def test_a_word_never_stands_against_what_a_log_shows(streams: Path, capsys: Said) -> None:
+def test_confirm_is_rejected_when_a_log_contradicts_it(streams: Path, capsys: Said) -> None:
     """The step wants EAGER: each log that is given decides, before a word and after it."""
     eager = printed("3.9.1-2.3", "app-0.2")
     cooperative = printed("3.9.1-unset", "app-1.2")
@@ -170,12 +170,12 @@ def test_a_word_never_stands_against_what_a_log_shows(streams: Path, capsys: Sai
     [
         (["--confirm", "1"], "--reason"),
         (["--confirm", "1", "--reason", " "], "--reason"),
-        (["--confirm", "1", "--reason", "a", "--watch"], "stands alone"),
+        (["--confirm", "1", "--reason", "a", "--watch"], "cannot be combined with"),
         (["--confirm", "7", "--reason", "a"], "has 2 steps"),
-        (["--confirm", "1", "--reason", "a"], "is kept in a journal"),
+        (["--confirm", "1", "--reason", "a"], "is recorded in a journal"),
         (["--confirm", "1", "--reason", "a", *BOOK], "settle what is open (not known: app-0"),
         (["--confirm", "2", "--reason", "a", *BOOK], "is in step 1"),
-        (["--ignore", "RB901"], "go together"),
+        (["--ignore", "RB901"], "--ignore RULE needs --reason"),
         (["--ignore", "RB000", "--reason", "a"], "no such rule"),
         (["--assume-family", "cobol"], "is not one of"),
         (["--assume", "client-id=nobody:range"], "no member has the client id nobody"),
@@ -213,7 +213,7 @@ def test_a_line_torn_in_the_middle_is_left_out_and_said(folder: Path, capsys: Sa
     Path("book.jsonl").write_text("\n".join([lines[0][:99], *lines[1:]]) + "\n")
     capsys.readouterr()
     assert run("plan.yaml", "--snapshot", "half.yaml", *BOOK) == 4
-    assert "line 1 was torn" in capsys.readouterr().err
+    assert "line 1 is incomplete" in capsys.readouterr().err
     assert len(Path("book.jsonl").read_text().splitlines()) == 4
 
 

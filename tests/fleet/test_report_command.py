@@ -26,7 +26,7 @@ def test_match_takes_whole_names(small_scan: Path, capsys: Said) -> None:
         (["--group", "nobody"], "the scan saw no group nobody"),
         (["--group", "a", "--match", "b"], "--group is for one group"),
         (["--to", "moon"], "--to moon: expected"),
-        (["--out", "report.pdf"], "--out report.pdf: say the format with -o"),
+        (["--out", "report.pdf"], "--out report.pdf: name the format with -o"),
     ):
         assert app.run(["fleet", "report", str(small_scan), *words]) == 2, words
         told = capsys.readouterr()

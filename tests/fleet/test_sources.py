@@ -62,8 +62,8 @@ def test_a_folder_without_a_captured_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--offsets", "a", "--segments", "b"], "give one source of records"),
-        (["--offsets", "a", "-b", "127.0.0.1:1"], "give one source of records"),
+        (["--offsets", "a", "--segments", "b"], "a scan reads records from one source"),
+        (["--offsets", "a", "-b", "127.0.0.1:1"], "a scan reads records from one source"),
         (["--offsets", "a", "--spark-conf", "x"], "expected key=value"),
     ],
 )
