@@ -23,12 +23,12 @@ _OTHERS: Final = {
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` (UTF-8) to `path`, whole or not at all; an existing file is replaced.
+    """Write `text` (UTF-8) to `path` atomically; an existing file is replaced.
 
     A device or a pipe (`/dev/stdout`, `>(command)`) is written to and never replaced.
 
     Raises:
-        FileError: the file cannot be written; what stood there before is untouched.
+        FileError: the file cannot be written; an existing file stays as it was.
     """
     target = Path(os.path.realpath(path))
     temporary: str | None = None
@@ -56,8 +56,8 @@ def write_text(path: Path, text: str) -> None:
 def append_line(path: Path, line: str) -> None:
     """Append `line` (without a newline) to `path` and sync it to the disk.
 
-    A last line that was torn (a crash, a full disk) is closed first, so that it spoils no other.
-    Several commands may add to one file at the same time: each line stays whole.
+    If a crash or a full disk left the last line incomplete, that line is ended first, so that the
+    new one stays readable. Several commands may append to one file at the same time.
 
     Raises:
         FileError: the file cannot be written.

@@ -141,12 +141,13 @@ def make_fleet_report(
 ) -> FleetReport:
     """Return the report of the groups whose whole name matches, of the one named, or of all.
 
-    The costs are the plans' own; where there is too much to rehearse, the groups to take first
-    have theirs, and the others an estimate (`rehearse_all`: all have theirs, as long as it takes).
+    The costs are the plans' own; where there is too much to rehearse, only the groups to take first
+    have exact costs, and the others an estimate (`rehearse_all`: all have exact costs, however long
+    it takes).
 
     Raises:
         TablesError: no finished scan is in the folder.
-        UsageError: no such group in the scan, a pattern that is none, or no such goal.
+        UsageError: no such group in the scan, an invalid pattern, or no such goal.
     """
     pattern = whole_name(match)
     tables = open_tables(folder)

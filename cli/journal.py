@@ -18,7 +18,7 @@ ENDING: Final = ".journal.jsonl"
 
 
 class Journal:
-    """`entries`, oldest first, and the file that they stand in (None: nothing is written).
+    """The entries of a journal, oldest first, and its file (None: nothing is written).
 
     `notes` say what could not be read. Several commands may add to one file at the same time.
     """
@@ -37,7 +37,7 @@ class Journal:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the file again where another command has added to it since.
+        """Read the file again if another command has appended to it.
 
         Raises:
             FileError: as when it was made.

@@ -70,9 +70,9 @@ class LazyCommand(TyperCommand):
 class GreedyCommand(TyperCommand):
     """A command whose options that take `FILE…` or `PATH…` also take what follows their value.
 
-    A shell turns `--client-log pods/*.log` into one option and many words. Without this, each
-    word after the first would be taken for a group's name: so `FILE…` takes only files that exist.
-    `PATH…` is for commands that take no name: it takes folders, and what is not there, too.
+    A shell turns `--client-log pods/*.log` into one option and many words, and each word after the
+    first would be read as a group's name. Here `FILE…` takes all following words that are existing
+    files. `PATH…`, in commands without a group argument, takes all following words.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -80,7 +80,7 @@ def write(text: str) -> None:
 
 
 def stream(pieces: Iterable[str]) -> None:
-    """Write a text in pieces, without holding it as a whole.
+    """Write a text piece by piece, so that the whole text is never in memory.
 
     Raises:
         OutputError: as `write` says.
@@ -138,7 +138,7 @@ def envelope(
 
 
 class Lines:
-    """A part of a view: lines of text, as many and as long as they are, never folded."""
+    """A part of a view that consists of lines of text, which are never folded or cut."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = lines

@@ -1,6 +1,7 @@
 """The parameters that several commands share, and the parsing of their texts.
 
-`Connection` holds those that name a cluster. Nothing is read here: `sources` does that.
+`Connection` holds the parameters that name a cluster. This module reads no file and no cluster;
+`sources` does.
 """
 
 from __future__ import annotations
@@ -198,7 +199,7 @@ class Connection:
 
 
 def ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:
-    """Return rule id → reason.
+    """Return rule id → reason for the options --ignore and --reason.
 
     Raises:
         UsageError: no such rule, or a reason is missing.
@@ -218,7 +219,7 @@ def ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:
 
 
 def families_of(texts: Sequence[str]) -> dict[str, str]:
-    """Return client id (or `*`) → client family.
+    """Return client id (or `*`) → client family for the option --assume-family.
 
     Raises:
         UsageError: no such family.

@@ -115,7 +115,7 @@ def snapshot_for(
     working folder (stderr says which).
 
     Raises:
-        UsageError: nothing says which group, or two things do.
+        UsageError: no option names a group, or two options do.
         RebalError: the group or a file cannot be read.
     """
     if group is not None and snapshot is not None:
@@ -185,10 +185,10 @@ def read_live(
 
 
 def takes_scan(connection: Connection, *, probe: bool) -> bool:
-    """Return whether a scan stands in for the cluster, because no broker is named.
+    """Return whether to read groups from a scan's tables, because no broker is named.
 
     Raises:
-        UsageError: no broker is named, and yet one is to be probed.
+        UsageError: no broker is named, but `probe` needs one.
     """
     offline = not connection.names_broker()
     if probe and offline:

@@ -36,10 +36,10 @@ def class_of(member: Member, name: str) -> str | None:
 
 
 def not_by_name(member: Member, name: str, borrowed: frozenset[str]) -> bool:
-    """Return whether a class that is not Kafka's own stands, or may stand, behind this name.
+    """Return whether a custom class stands, or may stand, behind this name in the member's list.
 
-    It stands there where the member's own log shows the class. It may where another member's does
-    (`borrowed`) and this one's log was not read. False for a name that no client brings, because
+    It does if the member's own log shows the class. It may if another member's log shows one
+    (`borrowed`) and this member's log was not read. False for a name that no client brings, because
     such a name says nothing about its protocols.
     """
     if name not in borrowed:

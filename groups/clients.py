@@ -1,6 +1,7 @@
-"""Client families and assignors with their abilities by version (groups/data/*.yaml).
+"""Client families and assignors, and what each version supports (groups/data/*.yaml).
 
-A family is what shares the consumer's group code: every librdkafka binding is `librdkafka`.
+All clients with the same consumer group code are one family: every librdkafka binding is
+`librdkafka`.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def mixed(self) -> Tri:
-        """Answer to: can one list of this client hold eager and cooperative assignors?"""
+        """Return whether one list of this client may hold eager and cooperative assignors."""
         if self.mixed_list == "unknown":
             return Tri.CANNOT_TELL
         return Tri.YES if self.mixed_list == "allowed" else Tri.NO
@@ -80,7 +81,7 @@ class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return _since(self.cooperative_since, version)
 
     def kip848(self, version: str | None = None) -> Tri:
-        """Return whether `version` can use `group.protocol=consumer`, as `cooperative` does."""
+        """Return whether `version` can use `group.protocol=consumer`; `cannot tell` if unknown."""
         return _since(self.kip848_since, version)
 
 
@@ -132,7 +133,7 @@ def family_of(software_name: str | None, version: str | None = None) -> str | No
 def proven_family(software: Software | None) -> str | None:
     """Return the family that the client itself or the user named: by handshake, log or record.
 
-    None for a guess (from bytes or a client id), however good: no proof may rest on one.
+    None for a family that was only inferred from bytes or a client id.
     """
     if software is None:
         return None
@@ -158,7 +159,9 @@ def default_list(key: str | None, version: str | None = None) -> tuple[str, ...]
 
 
 def worker_list(connect_protocol: str) -> tuple[str, ...] | None:
-    """Return the protocols that a Connect worker offers with this connect.protocol, if valid."""
+    """Return the protocols that a Connect worker with this connect.protocol offers; None if it is
+    invalid.
+    """
     offers = ("sessioned", "compatible", "default")
     value = connect_protocol.strip().lower()
     first = "default" if value == "eager" else value
@@ -167,7 +170,7 @@ def worker_list(connect_protocol: str) -> tuple[str, ...] | None:
 
 
 def assignor_of(class_or_name: str) -> str | None:
-    """Return the name on the wire of a name, a class name, or a name in a client's code.
+    """Return the wire name of an assignor that is given by wire name, class name or name in code.
 
     None if it is not known: the name of a custom class does not show its assignor's name.
     """
@@ -203,7 +206,7 @@ def eager_only(assignor: str) -> Tri:
 
 
 def named_families(text: str | None) -> tuple[str, ...]:
-    """Return the families that a range names: `java >= 3.4 or franz-go` are two."""
+    """Return the families named in a version range: two in `java >= 3.4 or franz-go`."""
     words = (text or "").replace(",", " ").split()
     return tuple(word for word in words if word in families())
 
@@ -212,8 +215,8 @@ def named_families(text: str | None) -> tuple[str, ...]:
 def version_tuple(version: str | None) -> tuple[int, ...] | None:
     """Return the numbers of a version, for comparing; None when there are none.
 
-    Of a librdkafka binding's version it is librdkafka's own that counts:
-    `2.16.1-rdkafka-2.16.0` is (2, 16, 0). Trailing zeros are dropped, so 3.0 equals 3.0.0.
+    For a librdkafka binding, the version of librdkafka counts: `2.16.1-rdkafka-2.16.0` is (2, 16,
+    0). Trailing zeros are dropped, so 3.0 equals 3.0.0.
     """
     if not version:
         return None

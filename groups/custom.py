@@ -1,4 +1,4 @@
-"""Assignors that are not Kafka's own: a guard around them, and a check of their results.
+"""Custom assignors: a wrapper that guards against their errors, and a check of their results.
 
 `Guarded` wraps a custom assignor so that it raises only rebal's errors. `violations` lists the
 rules of the contract (KIP-429) that its result breaks.
@@ -16,7 +16,7 @@ from rebal.groups.model import RebalanceProtocol, Record
 
 
 class Rule(StrEnum):
-    """Rule that a result must not break; each is about partitions."""
+    """The rules about partitions that an assignor's result must not break."""
 
     TWICE = "given to two members, or twice to one"
     LEFT_OUT = "left without an owner though its topic is subscribed to"
@@ -27,7 +27,9 @@ class Rule(StrEnum):
 
 
 class Violation(Record, frozen=True, kw_only=True):
-    """One rule that a result breaks: how many partitions, and the first of them as an example."""
+    """One rule that a result breaks, the number of partitions that break it, and one as an
+    example.
+    """
 
     rule: Rule
     partitions: int
@@ -37,7 +39,7 @@ class Violation(Record, frozen=True, kw_only=True):
 
 
 def violations(spec: Spec, result: Assignment, *, cooperative: bool) -> tuple[Violation, ...]:
-    """Return the rules that `result` breaks as an answer to `spec`; empty when it breaks none.
+    """Return the rules that `result` breaks for the input `spec`; empty if it breaks none.
 
     A COOPERATIVE assignor may leave out a partition that its owner must revoke first, and must not
     assign it to another member.

@@ -32,7 +32,8 @@ class CustomAssignorError(RebalError):
 class LeaderWouldFail(RebalError):  # noqa: N818 - the real leader fails, not rebal
     """An input on which the real leader throws or never ends, so no assignment is sent.
 
-    `never_ends` tells the two apart; `members` (member ids) and `topics` are the ones concerned.
+    `never_ends` is True if it never ends; `members` (member ids) and `topics` are the ones
+    concerned.
     """
 
     def __init__(

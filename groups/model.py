@@ -1,9 +1,8 @@
-"""A consumer group as it was seen: the two types that matter are `GroupSnapshot` and `Member`.
+"""The model of a consumer group at one moment: start at `GroupSnapshot` and `Member`.
 
 Every record is frozen and typed; times are aware UTC datetimes; durations are milliseconds;
 partition lists are `Partitions` by topic name. What is not known is None (or `unknown`), never a
-guess. Evidence is inherited: `GroupSnapshot.evidence` covers the facts of the group, the members
-and the topics that carry none of their own.
+guess. A fact without evidence of its own has that of `GroupSnapshot.evidence`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,9 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Base of all records: immutable, defaults left out of documents, unknown fields ignored."""
+    """Base of all records. They are immutable; documents omit default values, and unknown fields
+    are ignored.
+    """
 
 
 class GroupType(StrEnum):
@@ -142,10 +143,11 @@ class AssignorList(Record, frozen=True, kw_only=True):
 class Timeouts(Record, frozen=True, kw_only=True):
     """A member's own timeouts in milliseconds; None: not known.
 
-    `session_ms` is how long it still counts after its last heartbeat (`session.timeout.ms`),
-    `rebalance_ms` how long a rebalance waits for it (JoinGroup's rebalance timeout; consumers send
-    `max.poll.interval.ms`, KIP-62). `held_back_ms` is how long a Connect worker, when it leads,
-    holds a lost worker's tasks back (`scheduled.rebalance.max.delay.ms`, KIP-415).
+    `session_ms` is how long the coordinator counts it after its last heartbeat
+    (`session.timeout.ms`), `rebalance_ms` how long a rebalance waits for it (JoinGroup's rebalance
+    timeout; consumers send `max.poll.interval.ms`, KIP-62). `held_back_ms` is how long a Connect
+    worker, when it leads, holds a lost worker's tasks back (`scheduled.rebalance.max.delay.ms`,
+    KIP-415).
     """
 
     session_ms: int | None = None
@@ -158,7 +160,7 @@ class DeclaredAssignors(Record, frozen=True, kw_only=True):
     """Configuration of a member's NEXT start, read from a configuration file.
 
     `list` is empty when the file leaves the list unset; `group_protocol` is `group.protocol`;
-    `classic_only` names other settings of the file that KIP-848 clients refuse. `max_surge` is that
+    `classic_only` names other settings of the file that KIP-848 clients reject. `max_surge` is that
     of a Kubernetes Deployment (None: not known, or a deployment of another kind). The timeouts are
     in milliseconds (None: the file leaves them unset; `held_back_ms` as `Timeouts` has it),
     `upgrade_from` is Streams' (None: unset).
@@ -227,7 +229,9 @@ class Subscription(Record, frozen=True, kw_only=True):
 
 
 class Running(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Work of one worker for one connector: the connector `itself`, and tasks by number."""
+    """Work of one worker for one connector: whether it runs the connector `itself`, and its task
+    numbers.
+    """
 
     connector: str
     itself: bool = False
@@ -313,7 +317,7 @@ class Coordinator(Record, frozen=True, kw_only=True):
     is None where the partition was not read (no probe, no right), and where a load may keep it: a
     cluster of one broker before Kafka 4.0. `loaded_at` is the time of the first record appended in
     that epoch, by the broker's clock: the group was loaded no later than that. A join accepted
-    after it is in the coordinator's memory; of one before it this says nothing. It is None where
+    later is in the coordinator's memory; an earlier one may or may not be. It is None where
     `leader_epoch` is, in epoch 0 (the group was never loaded), and before the epoch's first record.
     """
 
@@ -382,7 +386,8 @@ class Cluster(Record, frozen=True, kw_only=True):
 
 
 class ProbeAnswer(Record, frozen=True, kw_only=True):
-    """One answer of the read-only probe: is `assignor` in every member's list, as held in memory.
+    """One answer of the read-only probe: whether every list in the coordinator's memory holds
+    `assignor`.
 
     `error` is Kafka's error name when there is no answer (`supported` is then `cannot tell`).
     """
@@ -394,7 +399,9 @@ class ProbeAnswer(Record, frozen=True, kw_only=True):
 
 
 class Probe(Record, frozen=True, kw_only=True):
-    """Answers of one probe; `refused` is the reason why nothing was sent or all is void."""
+    """Answers of one probe; `refused` is the reason why nothing was sent or why all answers are
+    void.
+    """
 
     answers: tuple[ProbeAnswer, ...] = ()
     refused: str | None = None
@@ -451,7 +458,7 @@ class Departed(Record, frozen=True, kw_only=True):
 
 
 class Contradiction(Record, frozen=True, kw_only=True):
-    """Two pieces of evidence that cannot both hold; both are kept, the reader decides."""
+    """Two pieces of evidence that cannot both be true; both are kept, and neither is preferred."""
 
     member_id: str | None = None
     what: str
@@ -467,7 +474,7 @@ class Unmatched(Record, frozen=True, kw_only=True):
 
 
 class GroupSnapshot(Record, frozen=True, kw_only=True):
-    """One group as it was seen at `captured_at`, with everything a plan or simulation needs.
+    """One group at the moment `captured_at`, with everything that a plan or a simulation needs.
 
     `expected_members` is the member count the deployment should have (None: not known).
     `notes` name what could not be read, one sentence each (a partial answer is still an answer).

@@ -25,9 +25,9 @@ _LEVEL_BITS: Final = 5
 class Vote(Record, frozen=True, kw_only=True):
     """Result of a vote.
 
-    `assignor` is None when no candidate is left (the join is rejected, error 23) or when a tie
-    cannot be decided. `candidates` are sorted by name; `votes` counts by candidate; `tie` says that
-    the most votes were shared, decided or not.
+    `assignor` is None when no assignor is in every list (the join is rejected, error 23) or when a
+    tie cannot be decided. `candidates` are sorted by name; `votes` counts by candidate; `tie` says
+    that the most votes were shared, decided or not.
     """
 
     assignor: str | None
@@ -37,14 +37,16 @@ class Vote(Record, frozen=True, kw_only=True):
 
 
 def candidates(lists: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Return the assignors that every list holds, sorted by name; none for no list."""
+    """Return the assignors that every list holds, sorted by name; empty if there are no lists."""
     if not lists:
         return ()
     return tuple(sorted(set(lists[0]).intersection(*lists[1:])))
 
 
 def elect(lists: Sequence[Sequence[str]], kind: CoordinatorKind) -> Vote:
-    """Return the vote of members with these ordered, exact lists, one list a member."""
+    """Return the vote of the members that have these exact lists in order, one list for each
+    member.
+    """
     able = candidates(lists)
     if not able:
         return Vote(assignor=None, candidates=(), votes={})

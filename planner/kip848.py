@@ -162,7 +162,7 @@ def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
 
 
 def user_data(context: Context) -> Answer:
-    """Return whether no member's assignment has user data, which prevents the conversion."""
+    """Return whether the assignments allow the conversion: user data in any of them prevents it."""
     named = [f for f in context.members if f.member.assignment_user_data]
     if named:
         return Answer(

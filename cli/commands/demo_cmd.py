@@ -35,7 +35,7 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Index(msgspec.Struct, frozen=True, kw_only=True):
-    """The walk: where the groups come from, and each stop in order."""
+    """The index of the demo: where the groups come from, and each stop in order."""
 
     about: str
     stops: tuple[Stop, ...]

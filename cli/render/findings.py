@@ -80,7 +80,9 @@ def to_sarif(
 
 
 def to_github(*sources: Source, failures: Failures = MappingProxyType({})) -> str:
-    """Return one workflow command a line (`::error title=…::…`); a plan's verdict comes first."""
+    """Return one workflow command for each line (`::error title=…::…`); a plan's verdict comes
+    first.
+    """
     lines = [line for source in sources for line in _commands(source)]
     lines += [_command("error", f"{_SUMMARY} {name}", why) for name, why in failures.items()]
     return "".join(f"{line}\n" for line in lines)

@@ -174,7 +174,9 @@ def assignors_text(known: AssignorList) -> str:
 
 
 def evidence_text(evidence: Sequence[Evidence], now: datetime) -> str:
-    """Return each source once, with its newest time: `request log 09:12Z, probe just now`."""
+    """Return the sources of evidence, each with its newest time: `request log 09:12Z, probe just
+    now`.
+    """
     newest: dict[str, datetime | None] = {}
     for item in evidence:
         before = newest.get(item.source)
@@ -247,7 +249,7 @@ def path_words(path: str) -> str:
 
 
 class WideTable:
-    """Rows of one line each, whatever the width; nothing is left out or folded."""
+    """A table of one line for each row, whatever the width; nothing is left out or folded."""
 
     def __init__(self, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> None:
         self._columns = columns

@@ -71,7 +71,7 @@ def verdict(standing: Standing) -> str:
 
 
 def changes(before: Standing | None, after: Standing) -> list[str]:
-    """Return the changes since the look before, a line each."""
+    """Return the changes since the previous look, a line each."""
     after = shown(after)
     if before is None:
         first = f"{_where(after)}: {verdict(after)}, {_progress(after)}"
@@ -275,7 +275,9 @@ class _Shower:
 
 @contextmanager
 def shower(seconds: float, *, jsonl: bool, wide: bool) -> Iterator[Callable[[Standing], None]]:
-    """Yield a function that shows each look: live on a terminal, else a line for each change."""
+    """Yield a function that prints one look: it redraws a terminal, and elsewhere prints a line for
+    each change.
+    """
     told = _Shower()
     if jsonl:
         yield lambda standing: _jsonl(told, standing)

@@ -61,9 +61,10 @@ class Memory(Record, frozen=True, kw_only=True):
 class Round(Record, frozen=True, kw_only=True):
     """One rebalance as its leader sees it.
 
-    `workers` are what each says that it runs, in the coordinator's order; `configured` all that
-    should run. `last_generation` is the last that the leader completed itself (-1: none). Times in
-    milliseconds; `max_delay_ms` is the leader's own scheduled.rebalance.max.delay.ms.
+    `workers` is the work that each worker reports, in the coordinator's order; `configured` is all
+    work that should run. `last_generation` is the last generation that the leader itself completed
+    (-1: none). Times are in milliseconds; `max_delay_ms` is the leader's own
+    scheduled.rebalance.max.delay.ms.
     """
 
     workers: Mapping[str, Work]
@@ -75,7 +76,7 @@ class Round(Record, frozen=True, kw_only=True):
 
 
 def eager(workers: Iterable[str], configured: Iterable[Item]) -> dict[str, Work]:
-    """Deal all connectors, then all tasks, to the workers in turn."""
+    """Return each worker's part: all connectors, then all tasks, dealt to the workers in turn."""
     made: dict[str, list[Item]] = {worker: [] for worker in sorted(workers, key=utf16)}
     turns = cycle(made)
     for item in _sorted(configured):
@@ -89,7 +90,11 @@ def incremental(round_: Round, memory: Memory) -> tuple[dict[str, Given], Memory
 
 
 def by_connector(work: Work, *, hashed: bool = True) -> ConnectorTasks:
-    """Return `work` by connector as it is sent; `hashed`: in HashSet order."""
+    """Return each connector's tasks in the order in which the leader sends them.
+
+    `hashed`: the connectors are in the iteration order of a Java HashSet; else in the order of
+    `work`.
+    """
     connectors = [item for item in work if not _is_task(item)]
     sent = {name: [CONNECTOR] for name, _ in (_hash_set(connectors) if hashed else connectors)}
     for name, number in work:
@@ -99,13 +104,13 @@ def by_connector(work: Work, *, hashed: bool = True) -> ConnectorTasks:
 
 
 def work_of(sent: ConnectorTasks | None) -> Work:
-    """Return the work in `sent` as a worker or leader reads it (None: nothing)."""
+    """Return the connectors and tasks in `sent`, in order (None counts as no work)."""
     items = [(name, number) for name, numbers in sent or () for number in numbers]
     return _connectors_first(items)
 
 
 def running_of(work: Work) -> tuple[Running, ...]:
-    """Return `work` as a snapshot holds it."""
+    """Return `work` as `Running` records, the form in a snapshot."""
     return tuple(
         Running(name, CONNECTOR in numbers, tuple(n for n in numbers if n != CONNECTOR))
         for name, numbers in by_connector(work, hashed=False)
@@ -113,7 +118,7 @@ def running_of(work: Work) -> tuple[Running, ...]:
 
 
 def held_of(running: Iterable[Running]) -> Work:
-    """Return the work that a snapshot holds as `running`."""
+    """Return the `Running` records of a snapshot as work."""
     numbers = ((one, [CONNECTOR] if one.itself else []) for one in running)
     return work_of(tuple((one.connector, (*itself, *one.tasks)) for one, itself in numbers))
 

@@ -153,9 +153,9 @@ def _rejoined(one: Refusal, later: Sequence[Joined]) -> Refusal:
 
 
 def is_after(one: Seen, other: Seen) -> bool:
-    """Return whether one line was certainly written after another.
+    """Return whether `one` was certainly logged after the other observation.
 
-    Lines of one log are in their order, whatever its clock; others are compared by their moments.
+    Within one log the order of its lines decides; between logs, the times in UTC.
     """
     if one.log and one.log == other.log:
         return one.line > other.line
@@ -218,7 +218,9 @@ class _Life:
 
 
 def departed(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> tuple[Departed, ...]:
-    """Return the departed members known before and those of `seen`, oldest first."""
+    """Return the departed members that were known before and those that `seen` shows,
+    oldest first.
+    """
     here = {member.member_id for member in snapshot.members}
     static = {member.instance_id for member in snapshot.members if member.instance_id is not None}
     lives = _lives(seen)

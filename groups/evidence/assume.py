@@ -1,4 +1,4 @@
-"""Assignor lists that the user vouches for where no evidence shows them (`--assume`).
+"""Assignor lists that the user states where no evidence shows them (`--assume`).
 
 A text is `SELECTOR=ID:LIST`, such as `client-id=billing:range,cooperative-sticky`. The selector is
 `client-id` (one member has it), `every-client-id` (all members that have it), `instance-id` or

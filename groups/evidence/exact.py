@@ -1,4 +1,4 @@
-"""Facts that joins prove of one member: its exact assignor list, client software and timeouts."""
+"""Facts about one member that its joins prove: exact assignor list, client software, timeouts."""
 
 from __future__ import annotations
 
@@ -106,12 +106,12 @@ def _fits(classes: tuple[str, ...], names: tuple[str, ...]) -> bool:
 
 
 def unnamed(seen: Joined | Refused) -> bool:
-    """Return whether the client does not send its name."""
+    """Return whether this is a client that does not send its name to the broker."""
     return seen.software is None or seen.software.name is None
 
 
 def begins(names: tuple[str, ...], longer: tuple[str, ...]) -> bool:
-    """Return whether `names` is only the beginning of `longer`.
+    """Return whether `longer` begins with `names` and has more.
 
     aiokafka, which does not send its name, sends a JoinGroup for each assignor of its list, each
     with one assignor more (0.14.0, group_coordinator.py): the longest is its whole list.
@@ -122,7 +122,7 @@ def begins(names: tuple[str, ...], longer: tuple[str, ...]) -> bool:
 def with_ran(member: Member, seen: Iterable[Ran]) -> tuple[Member, tuple[Contradiction, ...]]:
     """Return `member` with the rebalance protocol that it showed.
 
-    It is fixed when the member is built, so two answers cannot both be true: neither is kept.
+    A member never changes its protocol, so if two observations differ neither is kept.
     """
     seen, known = tuple(seen), member.ran
     settings = {known.upgrade_from if known else None, *(one.upgrade_from for one in seen)} - {None}

@@ -29,7 +29,7 @@ _NEVER_EMPTY_RACK: Final = frozenset({"java", "streams", "franz-go"})
 
 
 class Trace(Record, frozen=True, kw_only=True):
-    """One difference in the bytes that tells clients apart.
+    """One difference in the subscription bytes by which clients can be told apart.
 
     `family` is the client that it proves; where it proves no single one, `between` are the clients
     that remain. `not_families` are the clients that it excludes, `ranges` the versions of a family
@@ -86,9 +86,9 @@ def identify(
 
 
 def excluded_by_bytes(subscription: Subscription | None, assignor: str | None) -> frozenset[str]:
-    """Return the families that do not write such a subscription for the elected `assignor`.
+    """Return the families that never send such subscription bytes for the elected `assignor`.
 
-    Bytes are what the client itself sent; a client id says nothing here, for anyone can set it.
+    The client id does not count here, because anyone can set it.
     """
     excluded: set[str] = set()
     for trace in traces(subscription, assignor) if subscription is not None else ():

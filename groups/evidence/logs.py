@@ -40,7 +40,8 @@ _NOW: Final = timedelta(minutes=5)
 def own(
     snapshot: GroupSnapshot, seen: Sequence[Observation]
 ) -> tuple[list[Observation], tuple[str, ...]]:
-    """Return the observations of `seen` from the group's own logs, and notes on unused logs.
+    """Return the observations of `seen` that come from the group's own logs, and a note on each
+    other log.
 
     Observations without an origin come from no log and are kept.
     """
@@ -169,7 +170,9 @@ _Event = tuple[str, str, int]
 def placed(
     snapshot: GroupSnapshot, seen: Iterable[Observation]
 ) -> tuple[list[Observation], dict[str, timedelta | None]]:
-    """Return `seen` with all times as moments or None, and each local clock's offset."""
+    """Return `seen` with all local times converted to UTC (None where the offset is unknown), and
+    the offsets.
+    """
     found = list(seen)
     clocks: dict[str, _Clock] = {}
     for one in found:

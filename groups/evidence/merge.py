@@ -195,10 +195,10 @@ def bind(members: Sequence[Member], declared: Iterable[Declared], group_id: str)
     """Bind configuration files to members.
 
     A file belongs to the member with its instance id, else to the one member with its client id,
-    else, when all files of the group say the same and start enough processes for all members, to
-    every member that no other file claims and that is not proven to be another client. A file that
-    does not name its group is bound by instance id or client id only. If two different files claim
-    a member, it gets neither.
+    else to every member that no other file claims and whose client the file fits, provided that all
+    files of the group agree and start enough processes for all members. A file that does not name
+    its group is bound by instance id or client id only. If two different files claim a member, it
+    gets neither.
     """
     of_group = {one for one in declared if one.group_id in (group_id, None)}
     files = sorted(of_group, key=lambda one: (one.where, repr(one)))

@@ -43,13 +43,13 @@ class Where(TypedDict):
 
 
 class LogRead(Record, frozen=True, kw_only=True):
-    """One origin's part of a log, for placing its times and for telling whose it is.
+    """One origin's part of a log: what is needed to convert its times and to find its group.
 
-    `last_at` is its newest time (local where `local`); the file was written last at `written_at`
-    and read at `read_at`. `anchors` are moments that it gives twice: in its own clock, and as
-    milliseconds since 1970. `cluster_ids` are those that its clients named; `broker` is the
-    address and port of the broker that wrote it. `members` are group ids and member ids in
-    heartbeats, which show nothing else.
+    `last_at` is its newest time (a local time if `local`); the file was last written at
+    `written_at` and read at `read_at`. `anchors` are moments that it prints both in its own clock
+    and as milliseconds since 1970. `cluster_ids` are the clusters that its clients were connected
+    to; `broker` is the address and port of the broker that wrote it. `members` are group ids and
+    member ids in heartbeats, which show nothing else.
     """
 
     group_id: None = None
@@ -130,14 +130,16 @@ class Rebalanced(Seen, frozen=True, kw_only=True):
 
 
 class Introduced(Seen, frozen=True, kw_only=True):
-    """The client software of one KIP-848 member: its heartbeats show that, and no list."""
+    """The client software of one KIP-848 member, from its heartbeats, which show no
+    assignor list.
+    """
 
     member_id: str
     software: Software
 
 
 class Ran(Seen, frozen=True, kw_only=True):
-    """The rebalance protocol that one Streams member showed: printed, or seen when it rejoined.
+    """The rebalance protocol of one Streams member: its log prints it, or its rejoin shows it.
 
     `upgrade_from` is the setting as it was printed (empty: not set; None: not seen).
     """

@@ -31,9 +31,9 @@ _INT32_MAX: Final = 2**31 - 1
 class Partitions:
     """Ordered, immutable partition numbers (int32, zero or more).
 
-    The order given is kept (a member's own order can matter to its assignor); equal lists are
-    equal and hash alike. They are kept as given, as runs or as single numbers, and the other form
-    is made when it is asked for: a snapshot holds a million numbers that nobody may look at.
+    The order given is kept, because a member's own order can matter to its assignor. Equal lists
+    are equal and hash alike, whether they were given as runs or as single numbers; the other form
+    is computed only when it is needed.
     """
 
     __slots__ = ("_numbers", "_runs")
@@ -75,7 +75,7 @@ class Partitions:
 
     @property
     def runs(self) -> tuple[range, ...]:
-        """The ascending runs, in order; neighbouring runs never join."""
+        """The ascending runs, in order; each run is as long as possible."""
         if self._runs is None:
             assert self._numbers is not None
             self._runs = _joined(self._numbers)
@@ -166,7 +166,7 @@ class TopicReader:
         """Return one topic's partitions.
 
         Raises:
-            ValueError: no text or number that `Partitions.parse` reads.
+            ValueError: it is neither a number nor a text that `Partitions.parse` reads.
         """
         if not isinstance(value, str | int) or isinstance(value, bool):
             raise ValueError('expected partitions such as "0-11,14"')
@@ -176,8 +176,8 @@ class TopicReader:
         """Return the partitions of each topic.
 
         Raises:
-            ValueError: it is neither form, a topic stands twice on the line, or its partitions are
-                none; the message ends with the topic, as msgspec writes a path.
+            ValueError: it is neither form, a topic occurs twice, or its partitions are invalid; the
+                message ends with the topic, in msgspec's notation for a path.
         """
         if isinstance(value, str):
             # What a member owns stands in its subscription too, a few lines above.
@@ -247,7 +247,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9._-]+\Z")
 
 
 def fold(body: Any) -> Any:
-    """Return plain data with its long lists and mappings of topics on one line."""
+    """Return plain data in which long lists and mappings of topics are one line of text."""
     if isinstance(body, Mapping):
         return {key: _folded(key, value) for key, value in body.items()}
     if isinstance(body, list | tuple):
@@ -256,7 +256,9 @@ def fold(body: Any) -> Any:
 
 
 def unfold(body: Any) -> None:
-    """Make lists of folded lines, in place; equal lines share one list, which stays as it is."""
+    """Replace folded lines by lists, in place; equal lines share one list, which must not be
+    changed.
+    """
     _Unfolding().walk(body)
 
 
@@ -302,7 +304,7 @@ _BROKERS: Final = re.compile(r"(?:-|-?[0-9]{1,10}(?:,-?[0-9]{1,10})*)\Z")
 class Replicas(Sequence[tuple[int, ...]]):
     """For each partition its broker ids (empty: not known); equal to a tuple of the same.
 
-    Partitions with the same brokers share one tuple.
+    Partitions with equal broker ids share one tuple.
     """
 
     __slots__ = ("_sets",)

@@ -1,9 +1,9 @@
 """YAML text → plain data: mappings, lists, strings, numbers; `read_yaml` is the only way in.
 
 The parser's events become the data in one pass, without nodes in between: a snapshot of a large
-group has a million of them. Long lines are kept from the parser, which looks at each character: it
-sees a short name in their place. Aliases are not read (a small file could stand for a huge one), no
-key stands twice, nothing is nested deeper than a snapshot ever is, and a time stays text.
+group has a million of them. The parser looks at each character, so long lines are replaced by short
+names before it sees them. Aliases are rejected (a small file could expand to a huge one), and so
+are repeated keys and nesting deeper than any snapshot needs. A time stays text.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class RegularExpressionKey(GroupKey, frozen=True, kw_only=True):
 
 
 class UnknownKey(Record, frozen=True, kw_only=True):
-    """A kind that is not in `KINDS`; nothing is known of what follows it."""
+    """A key whose kind is not in `KINDS`; its other fields cannot be read."""
 
     version: int
 
@@ -123,12 +123,12 @@ def decode_key(data: bytes) -> Key:
 
 
 def kind_name(version: int) -> str:
-    """Return Kafka's name of a kind, or one that says that it is not known."""
+    """Return Kafka's name of a kind; for an unknown kind, a text with its number."""
     return KINDS.get(version, f"UNKNOWN_KIND_{version}")
 
 
 def group_type(version: int) -> GroupType:
-    """Return the type of group that writes records of this kind; any type writes commits."""
+    """Return the type of group that writes records of this kind; unknown if any type does."""
     if version == GROUP_METADATA:
         return GroupType.CLASSIC
     for prefix in (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS):
@@ -183,7 +183,7 @@ def decode_group_metadata(data: bytes) -> GroupMetadata:
 
 @cache
 def member_head_reader(version: int) -> Callable[[bytes], tuple[Any, ...]]:
-    """Return a reader of the fields of a stored member before its subscription, in their order."""
+    """Return a function that reads a stored member's fields before its subscription, as a tuple."""
     return _GROUP_METADATA.entries("members", version, until="subscription")
 
 
@@ -267,13 +267,13 @@ class ConsumerGroupMember(Record, frozen=True, kw_only=True):
 
 
 class TargetEpoch(Record, frozen=True, kw_only=True):
-    """Kind 6: the group epoch that the target assignment was made for."""
+    """Kind 6: the group epoch for which the target assignment was computed."""
 
     assignment_epoch: int
 
 
 class TargetAssignment(Record, frozen=True, kw_only=True):
-    """Kind 7: what one member is to have."""
+    """Kind 7: the partitions that one member is to own."""
 
     partitions: TopicIdPartitions = ()
 

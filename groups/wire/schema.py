@@ -61,7 +61,7 @@ class Cursor:
         return self.take(len(self.data) - self.at, "the rest")
 
     def kept(self) -> bytes | None:
-        """Return the bytes where the values read do not determine them, else None."""
+        """Return the bytes if the values read do not determine them, else None."""
         return None if self.exact and self.at == len(self.data) else self.data
 
 
@@ -249,7 +249,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     flexible: str = ""
 
     def present(self, fields: Sequence[Field], version: int) -> list[Field]:
-        """Return those of the fields that this version has, tagged fields left out."""
+        """Return the fields that this version has, without tagged fields."""
         return [f for f in fields if f.tag is None and _within(version, f.versions)]
 
 
@@ -325,7 +325,7 @@ class Message:
         return version, body(cursor, ""), cursor
 
     def entries(self, array: str, version: int, *, until: str) -> Callable[[bytes], Any]:
-        """Return a reader of the fields before `until` in one entry of an array, as a tuple."""
+        """Return a function that reads one array entry: the fields before `until`, as a tuple."""
         fields = _entry_fields(self._schema, array)
         read = self._struct(
             fields[: [field.key for field in fields].index(until)], version, None, flexible=False
@@ -446,15 +446,17 @@ class Step(NamedTuple):
 
 
 def smallest_entry(message: str, version: int, array: str) -> int:
-    """Return how many bytes an entry of an array has at least in a version that is not flexible."""
+    """Return the least number of bytes of an array's entry, in a version that is not flexible."""
     return sum(step.size or step.length for step in layout(message, version, array))
 
 
 @cache
 def layout(message: str, version: int, array: str = "") -> tuple[Step, ...]:
-    """Return the fields of a version that is not flexible, or of the entries of one of its arrays.
+    """Return the fields of a message, or of the entries of one of its arrays, in a version that is
+    not flexible.
 
-    For readers of whole columns, which follow lengths and leave the values to `Message`.
+    Readers of whole columns use it to step over fields by their lengths; `Message` reads the
+    values.
     """
     known = schema(message)
     fields = _entry_fields(known, array) if array else known.fields

@@ -32,7 +32,7 @@ def coordinator_kind(cluster: Cluster) -> CoordinatorKind:
 
 
 def group_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the broker settings that matter to a plan: those of groups, and the broker's role."""
+    """Return the broker settings that a plan needs: the group settings and the broker's role."""
     return {
         name: value
         for name, value in settings.items()

@@ -27,7 +27,7 @@ _NO_GROUP: Final = "name a group to try it"
 
 
 class DoctorRow(Record, frozen=True, kw_only=True):
-    """One source of evidence; `adds` names what it contributes.
+    """One source of evidence; `adds` names the facts that it provides.
 
     `grant` is the command that grants the missing right. It is empty if no right is missing.
     """

@@ -1,9 +1,9 @@
 """Live groups: `select_groups` chooses them, `read_groups` reads each into a `GroupSnapshot`.
 
-Two Kafka clients answer. kafka-python's messages give the description with the members' raw
-subscription bytes, from one moment. confluent-kafka gives topics, end offsets and broker settings,
-and replaces the description when only it can log in. What one client cannot read becomes a note,
-what neither can read becomes a failure. `read_brokers` reads a cluster without its groups.
+Two Kafka client libraries are used. kafka-python's messages give the description with the members'
+raw subscription bytes, from one moment. confluent-kafka gives topics, end offsets and broker
+settings, and replaces the description when only it can log in. What one client cannot read becomes
+a note, what neither can read becomes a failure. `read_brokers` reads a cluster without its groups.
 """
 
 from __future__ import annotations

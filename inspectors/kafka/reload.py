@@ -258,7 +258,9 @@ class Reading(NamedTuple):
 
 
 class Earlier(NamedTuple):
-    """The group's records before the epoch; `whole` if compaction has removed nothing there."""
+    """The group's records before the epoch; `whole` is True if compaction has removed none
+    of them.
+    """
 
     records: list[StoredGroup]
     whole: bool
@@ -293,10 +295,10 @@ def rebalanced_since_load(
 
 
 def proven_by_probe(reading: Reading, elected: str | None, supported: Iterable[str]) -> Reading:
-    """Return `reading`, or yes where the probe itself proves it.
+    """Return `reading`, with the answer yes if the probe proves a rebalance since the load.
 
-    A load leaves every member's list as [the elected assignor] alone. A list that holds another one
-    too was sent by its member after the load.
+    A load leaves only [the elected assignor] of every list. So if the probe finds another assignor
+    in every list, the members have sent their lists after the load.
     """
     for assignor in supported:
         if elected is not None and assignor != elected:

@@ -58,7 +58,9 @@ class Deadline:
         return max(0.0, self._end - time.monotonic())
 
     def share(self, tries: int) -> Deadline:
-        """Return the deadline of the first of `tries` tries that share the time left equally."""
+        """Return a deadline after 1/`tries` of the time left, for the first of several
+        equal tries.
+        """
         first = copy.copy(self)
         first._end = time.monotonic() + self.left() / tries
         return first
@@ -70,7 +72,7 @@ class Deadline:
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-    """kafka-python's source of OAuth tokens; each takes at most `timeout` seconds."""
+    """kafka-python's source of OAuth tokens; getting one takes at most `timeout` seconds."""
 
     def __init__(self, oauth: OAuth, timeout: float) -> None:
         super().__init__()
@@ -145,7 +147,7 @@ class Connection:
         return self.exchange(message(request, version, **fields), deadline)
 
     def exchange(self, request: Any, deadline: Deadline) -> Any:
-        """Send one message with its version set, and return its response."""
+        """Send one message, whose version is already set, and return its response."""
         if not self._lock.acquire(timeout=deadline.left()):
             raise RequestError("TIMED_OUT", self._late(deadline))
         try:

@@ -22,7 +22,7 @@ Zone = timedelta | tzinfo | None
 
 
 class Stamp(NamedTuple):
-    """The time of a line; with `local` by the log's own clock, written as if it were UTC."""
+    """The time of a line; `local`: it is in the log's unknown zone, stored as if it were UTC."""
 
     at: datetime
     local: bool
@@ -57,7 +57,7 @@ def unwrap(line: str, zone: Zone = NO_OFFSET) -> LogLine:
 def stamp_of(prefix: str, zone: Zone = NO_OFFSET) -> Stamp | None:
     """Return the time in a line's prefix, in UTC; None if there is no date and time.
 
-    A time with a zone wins over one without, which is taken to be of `zone`.
+    A time with a zone is preferred to one without; the latter is read as a time of `zone`.
     """
     best: Stamp | None = None
     for match in _TIME.finditer(prefix[:_NO_TIME_PREFIX]):
@@ -76,7 +76,7 @@ def stamp_of(prefix: str, zone: Zone = NO_OFFSET) -> Stamp | None:
 
 
 def better(one: Stamp | None, other: Stamp | None) -> Stamp | None:
-    """Return the first of two times that is not None, but one with a zone before one without."""
+    """Return the better of two times: one with a zone, else the first that is not None."""
     if one is None or (one.local and other is not None and not other.local):
         return other
     return one

@@ -184,7 +184,7 @@ class Ledger:
         return agreed(self.answers(step, member_id))
 
     def word(self, step: int, member_id: str) -> str | None:
-        """Return what the user stated of this member and step; None for nothing."""
+        """Return what the user stated about this member and step; None if nothing."""
         return self._words.get((step, member_id))
 
     def before(self, step: int) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""`rebal.inspect/1`: every key is always there, null where a thing is not known."""
+"""`rebal.inspect/1`: every key is always present, and null if its value is not known."""
 
 from __future__ import annotations
 

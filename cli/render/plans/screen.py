@@ -183,7 +183,7 @@ def _after(step: Step) -> Rows:
 
 
 def beside(advice: Advice) -> tuple[str, ...]:
-    """Return what to watch while an advice is carried out, and its risks."""
+    """Return the lines on what to watch while the advice is carried out, and on its risks."""
     return (*advice.after, *advice.risks)
 
 

@@ -1,4 +1,6 @@
-"""The text of `rebal simulate` for Connect workers: one line each protocol, then what it means."""
+"""The text of `rebal simulate` for Connect workers: a table of the protocols, then its
+assumptions.
+"""
 
 from __future__ import annotations
 

@@ -22,13 +22,14 @@ Topics = Sequence[tuple[int, Sequence[int]]]
 
 
 class Balancing:
-    """Members' lists and partitions' owners, changed in place; codes and numbers of `problem`.
+    """The members' lists and the partitions' owners while partitions move; both change in place.
 
-    `takers` are each topic's subscribers, `movable` the members that can gain or lose anything.
-    `simple` says that every partition exists and is in exactly one list; otherwise (members claim
-    partitions that do not exist) each question is answered by looking through the lists.
+    Members are numbers and partitions codes of `problem`. `takers` are each topic's subscribers,
+    `movable` the members that can gain or lose partitions. `simple` is True if every partition
+    exists and is in exactly one list; otherwise (members claim partitions that do not exist) owners
+    are found by searching the lists.
 
-    Between two moves nothing changes: what a move could have changed is looked up once after it.
+    Derived values are computed again only after a move, because nothing changes between two moves.
     """
 
     def __init__(
@@ -328,8 +329,8 @@ class Balancing:
 class Holding:
     """Holders of partitions, where members claim partitions that do not exist.
 
-    A partition can then be in several lists (the last one counts) or in none. `members` are in the
-    order that decides.
+    A partition can then be in several lists or in none. If it is in several, the last list counts,
+    in the order of `members`.
     """
 
     def __init__(
@@ -356,7 +357,9 @@ class Holding:
         return self._members[self._places[code][-1]]
 
     def move(self, code: int, source: int | None, to: int) -> None:
-        """Add `code` to the list of `to`, and remove it once from that of `source`, if any."""
+        """Add `code` to the list of `to`, and remove it once from the list of `source` (None: no
+        source).
+        """
         held = self._of_topic[code % self._step]
         places = self._places.get(code)
         if places is None:
@@ -374,7 +377,7 @@ class Holding:
         return self._none[topic] > 0
 
     def holds(self, member: int, topic: int) -> bool:
-        """Return whether the member counts as the holder of a partition of the topic."""
+        """Return whether the member is the holder of some partition of the topic."""
         return self._of_topic[topic][member] > 0
 
     def holders(self, topic: int) -> Iterator[tuple[int, int | None]]:
@@ -384,10 +387,10 @@ class Holding:
 
 
 class Movements:
-    """Moves of partitions between members, so that none moves there and back.
+    """The moves of partitions between members, recorded so that no partition moves there and back.
 
-    Before a partition of a topic goes from A to B, the leader looks for one of that topic that it
-    moved from B to A: that one goes back instead.
+    Before a partition of a topic moves from A to B, the leader looks for a partition of that topic
+    that it moved from B to A before. If there is one, that one moves back instead.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -396,7 +399,9 @@ class Movements:
         self._between: dict[tuple[int, int, int], HashTable[int]] = {}
 
     def stand_in(self, code: int, owner: int, to: int) -> int:
-        """Return the partition to move instead of `code`: itself, or one that goes back."""
+        """Return the partition to move: one that goes back in place of `code`, else `code`
+        itself.
+        """
         source = self._moved.get(code, (owner,))[0]
         back = self._between.get((code % len(self._hashes), to, source))
         return code if back is None else back.first()

@@ -2,10 +2,10 @@
 
 The claims of `sticky` members are in their user data, those of `cooperative-sticky` members in
 their subscriptions. Of several claims to one partition the newest generation wins; claims of the
-same generation cancel each other (first step of AbstractStickyAssignor). The leader reads a
-member's own generation from where its assignor keeps it, but its rival's generation always from the
-rival's subscription. With `sticky` the generation is in the user data, so the later claim usually
-wins.
+same generation cancel each other (first step of AbstractStickyAssignor). The leader reads the
+generation of the claim at hand from where the assignor keeps it, but the generation of the rival
+claim always from the rival's subscription. With `sticky` the generation is in the user data, so the
+claim that is read later usually wins.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INT32: Final = struct.Struct(">i")
 
 
 def remembered(member: SpecMember) -> Iterator[TopicPartition]:
-    """Return the partitions that a `sticky` member sends, its topics in hash order."""
+    """Return the partitions in the user data of a `sticky` member, the topics in hash order."""
     by_topic: dict[str, list[TopicPartition]] = {}
     for pair in member.owned:
         by_topic.setdefault(pair[0], []).append(pair)
@@ -111,8 +111,9 @@ Memory = Callable[[SpecMember], tuple[list[int], int]]
 class Claims:
     """Partitions that each member may keep, by member number.
 
-    `disputed` are the partitions that were claimed twice in one generation. `previous` are those
-    that members of older generations remember, with the member of the newest of these.
+    `disputed` are the partitions that two members claimed with the same generation. `previous` maps
+    each partition that was also claimed with an older generation to the member with the newest of
+    the older claims.
     """
 
     owned: Sequence[Sequence[int]]
@@ -132,7 +133,8 @@ def settle(problem: Problem, memory: Memory) -> Claims:
 def all_alike(problem: Problem) -> bool:
     """Return whether the leader sees all members as subscribed to the same topics.
 
-    It compares with the first member that names a topic: those before it, naming none, pass.
+    The leader compares with the first member that subscribes to a topic; members without topics
+    before it count as alike.
     """
     topics: tuple[str, ...] = ()
     common: set[str] = set()

@@ -45,7 +45,7 @@ class Problem:
 
     @cached_property
     def subscribed(self) -> list[list[int]]:
-        """For each member its topics that take part, in its order, repeated as it repeats them.
+        """For each member the topics that take part, in its own order, with its repetitions.
 
         Members that subscribe alike share one list.
         """
@@ -76,7 +76,9 @@ class Problem:
 
     @cached_property
     def by_instance(self) -> list[int]:
-        """Static members by instance id, then dynamic ones by member id; ties as numbered."""
+        """Static members by instance id, then dynamic ones by member id; equal ids keep their
+        order.
+        """
         keys = [
             (1, utf16(m.member_id)) if m.instance_id is None else (0, utf16(m.instance_id))
             for m in self.members
@@ -89,7 +91,7 @@ class Problem:
         return [string_hash(name) for name in self.topics]
 
     def subscribers(self, order: Sequence[int], *, once: bool) -> list[list[int]]:
-        """Return for each topic its subscribers in `order`, which holds each member.
+        """Return for each topic its subscribers, in the order of `order`, a list of all members.
 
         A member that repeats a topic is repeated, unless `once`. Topics with the same subscribers
         share one list.
@@ -120,7 +122,9 @@ class Problem:
         return result
 
     def codes(self, owned: Sequence[TopicPartition]) -> list[int]:
-        """Return the codes of the partitions whose topic takes part, in the order given."""
+        """Return the codes of `partitions` in the order given, without topics that do not take
+        part.
+        """
         of, step = self.topic_of, len(self.topics)
         try:
             return [p * step + of[name] for name, p in owned]
@@ -138,13 +142,13 @@ class Problem:
         return 0 <= partition < self.counts[topic]
 
     def unassigned(self, topics: Sequence[int], kept: Sequence[Sequence[int]]) -> tuple[Free, bool]:
-        """Return partitions the leader sees in none of `kept`, and whether all of `kept` exist.
+        """Return the partitions that the leader treats as unassigned, and whether all of `kept`
+        exist.
 
-        `topics` are all topics in the leader's order.
-
-        It walks all partitions and the kept ones side by side, both sorted by topic (in the order
-        given), then partition. At a kept partition that does not exist the walk of the kept ones
-        stands still, so that all behind it count as free although they are kept.
+        `topics` are all topics in the leader's order. Like the leader, it walks all partitions and
+        the kept ones side by side, both sorted by topic, then by partition. A kept partition that
+        does not exist blocks the walk of the kept ones, so that the leader treats all kept
+        partitions after it as unassigned.
         """
         taken = set().union(*kept)
         free = [
@@ -169,14 +173,14 @@ class Problem:
         return list(zip(repeat(self.topics[topic]), range(self.counts[topic]), strict=False))
 
     def from_codes(self, lists: Sequence[Iterable[int]]) -> Assignment:
-        """Return the assignment of each member's codes, in their order."""
+        """Return the assignment for each member's codes, in the order of the codes."""
         names, step = self.topics, len(self.topics)
         return self.assignment(
             [[(names[code % step], code // step) for code in codes] for codes in lists]
         )
 
     def assignment(self, lists: Sequence[list[TopicPartition]]) -> Assignment:
-        """Return the assignment of each member's list."""
+        """Return the assignment for each member's list of partitions."""
         return {member.member_id: owned for member, owned in zip(self.members, lists, strict=True)}
 
     def failure(

@@ -1,4 +1,4 @@
-"""Assignors that remember nothing: `range` and `roundrobin`.
+"""Assignors that ignore owned partitions: `range` and `roundrobin`.
 
 `range` gives each member a run of neighbouring partitions of each topic. Where racks matter
 (KIP-881), a first pass gives members partitions with a replica on their rack, up to each member's

@@ -35,7 +35,7 @@ def assign_sticky(problem: Problem) -> list[list[int]]:
 
 
 def assign_remembered(problem: Problem) -> list[list[int]]:
-    """Return `assign_sticky`'s result when members send what they own now.
+    """Return the result of `assign_sticky` if the members' user data lists what they own now.
 
     Raises:
         LeaderWouldFail: the leader would throw, or never end.

@@ -1,9 +1,9 @@
 """The iteration order of `java.util.HashMap` and `HashSet`, which the leader's results depend on.
 
-A table has 16, 32, … slots; a key goes to the slot that its spread hash says; a slot holds its keys
-in the order of insertion; iteration walks the slots. The table doubles when it is three quarters
-full, or when a slot would get a ninth key while it has fewer than 64 slots; above that such a slot
-becomes a red-black tree (`SlotTree`), whose iteration begins at its root.
+A table has 16, 32, … slots; a key's spread hash decides its slot; a slot holds its keys in the
+order of insertion; iteration walks the slots. The table doubles when it is three quarters full, or
+when a slot would get a ninth key while it has fewer than 64 slots; above that such a slot becomes a
+red-black tree (`SlotTree`), whose iteration begins at its root.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def utf16(text: str) -> bytes:
 
 
 def hash_order(texts: Iterable[str]) -> list[str]:
-    """Return distinct `texts` in the iteration order of a default HashMap they were put into."""
+    """Return distinct `texts` in the order in which a default HashMap that contains them
+    iterates.
+    """
     texts = list(texts)
     if (quick := _without_long_slots(texts)) is not None:
         return quick
@@ -63,7 +65,7 @@ def hash_order(texts: Iterable[str]) -> list[str]:
 
 
 def hash_slots(texts: Iterable[str]) -> list[list[str]]:
-    """Return `hash_order`, the texts of one slot together."""
+    """Return the same order as `hash_order`, with one list for each slot."""
     table: HashTable[str] = HashTable()
     for text in texts:
         table.add(text, string_hash(text), utf16(text))
@@ -110,7 +112,7 @@ class HashTable(Generic[_K]):
         return chain.from_iterable(self._slots[index] for index in sorted(self._slots))
 
     def slots(self) -> list[list[_K]]:
-        """Return the keys in iteration order, those of one slot together."""
+        """Return the keys in iteration order, one list for each slot."""
         return [list(self._slots[index]) for index in sorted(self._slots)]
 
     def first(self) -> _K:

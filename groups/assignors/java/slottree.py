@@ -1,8 +1,8 @@
 """A long slot of a `java.util.HashMap`: a red-black tree that also keeps an order of iteration.
 
-Iteration does not follow the tree: a new key comes right after the key it became a child of, and
-the root is moved to the front after each change. A tree that gets thin becomes a list again.
-Insertion and deletion rebalance as in Cormen et al., "Introduction to Algorithms", chapter 13.
+Iteration does not follow the tree: a new key comes right after its parent, and the root is moved to
+the front after each change. A tree that has too few keys becomes a list again. Insertion and
+deletion rebalance as in Cormen et al., "Introduction to Algorithms", chapter 13.
 """
 
 from __future__ import annotations

@@ -26,10 +26,10 @@ Slots = Sequence[Sequence[int]]
 
 
 class Targets(NamedTuple):
-    """Codes of each member, and the topics and members whose order in a table matters.
+    """The codes of each member, and the topics and members whose unknown order could change them.
 
-    Those share a place in one of the coordinator's tables. The table's past decides which comes
-    first, and no answer of the broker shows it.
+    Such topics or members share a place in one of the coordinator's tables. The history of the
+    table decides which comes first, and no response of the broker shows it.
     """
 
     lists: list[list[int]]
@@ -47,8 +47,8 @@ class Undecided(NamedTuple):
 class ServerAssignor:
     """`uniform` or `range` of the coordinator of Kafka 4.1.1 (KIP-848, "Server Side Assignors").
 
-    The result is a target assignment: the members reach it one by one, each giving up and getting
-    only what changes, so that there is one computation and no further round.
+    The result is a target assignment: each member reaches it by itself, revoking and receiving only
+    what changes, so that one computation is enough.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ServerAssignor:
         return self.assign_and_tell(spec)[0]
 
     def assign_and_tell(self, spec: Spec) -> tuple[Assignment, Undecided]:
-        """Return `assign`'s result, and the table orders that could change it."""
+        """Return the result of `assign`, and the unknown table orders that could change it."""
         if not spec.members:
             return {}, Undecided()
         problem = ServerProblem(spec, self._topic_ids)
@@ -153,7 +153,7 @@ class ServerProblem:
 
     @cached_property
     def shared_places(self) -> list[list[int]]:
-        """Members that share a place in the coordinator's table, in their order."""
+        """Members that share a place in the coordinator's table, in the order of that place."""
         made: list[list[int]] = []
         first = 0
         for slot in hash_slots(member.member_id for member in self.members):
@@ -180,7 +180,9 @@ class ServerProblem:
         return made
 
     def target(self, member: int) -> list[int]:
-        """Return the codes that the member owns now, of topics that somebody subscribes to."""
+        """Return the codes that the member owns now, without topics to which no member
+        subscribes.
+        """
         owned, of = self.members[member].owned, self._codes
         try:
             codes = [of[name][partition] for name, partition in owned]
@@ -216,7 +218,9 @@ class ServerProblem:
         return sorted(range(len(keys)), key=lambda n: (keys[n][0], utf16(keys[n][1])))
 
     def by_topic_id(self, topic: int) -> tuple[int, int, int, str]:
-        """Return the sort key of a topic's id (two signed halves); topics without one are last."""
+        """Return a sort key for a topic: its id as two signed halves; topics without an id come
+        last.
+        """
         name = self.topics[topic]
         bits = self._bits[name]
         return (1, 0, 0, name) if bits is None else (0, *bits, name)

@@ -1,4 +1,4 @@
-"""Server-side `uniform` assignor: partition counts as equal as possible, and no needless moves.
+"""The server-side assignor `uniform`: it equalises partition counts and avoids needless moves.
 
 If all members subscribe to the same topics, each member keeps what fits its quota, and the rest
 fills up the others in member order (UniformHomogeneousAssignmentBuilder). Otherwise topics are

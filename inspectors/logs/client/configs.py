@@ -66,7 +66,7 @@ class Config(Record, frozen=True, kw_only=True):
 
 
 class Lookup(Enum):
-    """The reason why a member has no configuration."""
+    """The reasons why no configuration could be tied to a member."""
 
     NONE = "none"
     AMBIGUOUS = "ambiguous"
@@ -87,7 +87,7 @@ class Configs:
         self._last_key = ""
 
     def begin(self, of: Of = "Consumer", at: datetime | None = None) -> None:
-        """Begin a block that was printed at this time; its settings follow."""
+        """Start a new block, printed at this time; the next settings belong to it."""
         self._block = {}
         self._at = at
         self._of = of
@@ -105,7 +105,9 @@ class Configs:
             self._block[key] = value
 
     def end(self) -> Config | None:
-        """Return the block as a member's configuration; None if it is incomplete or no member's."""
+        """Return the finished block as a configuration; None if it is incomplete or not of a group
+        member.
+        """
         block, self._block = self._block, None
         self.spoiled = block is None or not block.keys() >= set(_NEEDED[self._of])
         if block is None or self.spoiled:
@@ -163,9 +165,9 @@ def _class(text: str) -> str:
 class ClassNames:
     """The wire names of custom assignor classes; a class has one name in all logs.
 
-    A configuration prints classes, and a join prints the name of the elected assignor. If one class
-    of the list is not known and the elected name belongs to none of the others, it is that class's
-    name.
+    A configuration prints classes, and a join prints the name of the elected assignor. If the name
+    of just one class in the list is unknown, and the elected name belongs to no other class of the
+    list, it is the name of that class.
     """
 
     def __init__(self) -> None:
@@ -188,5 +190,7 @@ class ClassNames:
 
 
 def own_classes(classes: Sequence[str]) -> tuple[str, ...]:
-    """Return `classes` if one of them is custom; otherwise nothing, as the names are enough."""
+    """Return `classes` if one of them is custom, else an empty tuple, because names are enough
+    then.
+    """
     return tuple(classes) if any(assignor_of(each) is None for each in classes) else ()

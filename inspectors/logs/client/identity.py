@@ -1,4 +1,4 @@
-"""Member ids of a log, each tied to the configuration its client was built with: `Lives`.
+"""Member ids of a log, each tied to the configuration of its client: `Lives`.
 
 Java gives its consumers equal client ids in every pod (`consumer-GROUP-1`), and logs of several
 pods may be merged into one stream, one of them without its start. A client id therefore proves

@@ -1,4 +1,6 @@
-"""Lines of a Java client's log: the program that wrote each, and its meaning for a group."""
+"""Lines of a Java client's log: the program that wrote each line, and what the line shows of a
+group.
+"""
 
 from __future__ import annotations
 
@@ -164,7 +166,7 @@ Event = ClientLine | ProgramLine | Built
 
 
 class LogText(Record, frozen=True, kw_only=True):
-    """One line as its program wrote it, with the program and the time."""
+    """One line without its wrapper, the program that wrote it, and its time."""
 
     program: str
     text: str
@@ -198,7 +200,7 @@ def setting_of(text: str) -> tuple[str, str] | None:
 
 
 def event_of(text: str) -> Event | None:
-    """Return the line's meaning for the group; None if it has none. Settings need `setting_of`."""
+    """Return the event that the line shows; None for other lines. `setting_of` reads settings."""
     if match := _CONFIG.search(text):
         return ProgramLine("config", match[1])
     if match := _PROTOCOL.search(text):

@@ -2,9 +2,9 @@
 
 A Java consumer prints `ConsumerConfig values:` when it is built, which fixes its assignor list,
 then `Kafka version:`, and `Successfully joined group with generation …` at each rebalance, with its
-member id since 2.4. Together these lines give one member's exact list. Clients that one stream does
-not tell apart stay unknown (identity.py). For a custom assignor the class is printed; its wire name
-is known only if a join shows it (`ClassNames`).
+member id since 2.4. Together these lines give one member's exact list. Clients that cannot be told
+apart in one stream stay unknown (identity.py). For a custom assignor the class is printed; its wire
+name is known only if a join shows it (`ClassNames`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _EAGER, _COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 class ClientLogReading(Record, frozen=True, kw_only=True):
     """The observations of client logs, with a note for each line that could not be used.
 
-    `logs` are observations too: of the clients that wrote them.
+    `logs` are observations about the logs themselves, one for each client that wrote them.
     """
 
     observations: tuple[Observation, ...] = ()
@@ -63,8 +63,9 @@ def read_client_logs(paths: Sequence[Path], tz_offset: Zone = None) -> ClientLog
     """Return the joins, rejections, leaves and rebalances that members printed; walks directories.
 
     Accepts the output of `kubectl logs`, also with `--prefix` and `--timestamps`, plain text, JSON
-    layouts and gz; `-` is standard input. A time without a zone is taken as of `tz_offset`. If that
-    is None, the time is the log's own, written as UTC, and the observation is `local`.
+    layouts and gz; `-` is standard input. A time without a zone has the offset `tz_offset` from
+    UTC. If that is None, the time is stored as if it were UTC, and the observation is marked
+    `local`.
 
     Raises:
         DocumentError: a path cannot be read. Lines without meaning are skipped.

@@ -1,7 +1,7 @@
 """The one record that a line of the broker's request log becomes: `parse` makes a `Request`.
 
 A line is `Completed request:{…}` in any layout (KIP-673; brokers since 2.8). Live evidence and the
-rows of the fleet are views of its record.
+fleet's tables are both made from this record.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Protocol(msgspec.Struct, frozen=True):
 
 
 class MemberEntry(msgspec.Struct, frozen=True, rename="camel"):
-    """One member in a request or a response: of a leader's join or sync, or of a leave."""
+    """One member that a request or a response lists: in a leader's join or sync, or in a leave."""
 
     member_id: str = ""
     group_instance_id: str | None = None
@@ -105,16 +105,17 @@ class MemberEntry(msgspec.Struct, frozen=True, rename="camel"):
 class Request(Record, frozen=True, kw_only=True):
     """One completed request of a group's member.
 
-    `at` is the time of completion (with `local` by the log's own clock, as if that were UTC); the
-    request came in `total_ms` before. `log` and `line` say where it stands: `line` is a number that
-    grows within the log. `host` is the client's address without its port; `broker` is the address
-    and port that the client was connected to. `new`: the request had no member id.
+    `at` is the time of completion (`local`: in the log's unknown zone, stored as if it were UTC);
+    the request arrived `total_ms` earlier. `log` and `line` give its place: `line` increases within
+    the log. `host` is the client's address without its port; `broker` is the address and port that
+    the client was connected to. `new`: the request had no member id.
 
     `generation` is the response's for an accepted join, the request's for all others (a KIP-848
     heartbeat's member epoch: 0 joins, -1 and -2 leave); `member_epoch` is that heartbeat's answer.
     `protocols` is the member's ordered assignor list, `protocol` the elected assignor. `members`
-    are those that a join hands to the leader, `assignments` those that a leader's sync sends,
-    `assignment` the member's own, `left` the members that a leave removed.
+    are the members in a leader's JoinGroup response, `assignments` the assignments in a leader's
+    SyncGroup request, `assignment` the member's own one, `left` the members that a LeaveGroup
+    removed.
     """
 
     api: str
@@ -154,7 +155,9 @@ class Request(Record, frozen=True, kw_only=True):
 
     @property
     def origin(self) -> str:
-        """One broker's logs in one folder: the parts of a log that is rotated have one clock."""
+        """The name of the logs that one broker wrote in one folder; the parts of a rotated log
+        share one clock.
+        """
         return origin(self.log, self.broker)
 
     @property
@@ -169,7 +172,9 @@ class Request(Record, frozen=True, kw_only=True):
 
 
 class Unread(NamedTuple):
-    """A line that gives no record; `problem` is the reason in words, empty for `other`."""
+    """A line that gives no record; `problem` is the reason as text, empty for a request of another
+    kind.
+    """
 
     kind: Literal["other", "broken", "not json"]
     problem: str = ""
@@ -251,9 +256,9 @@ def is_cut_off(raw: bytes) -> bool:
 
 
 def may_concern_group(raw: bytes, heartbeats: bool = False) -> bool:
-    """Return whether a line that holds `MARK` may be a request that `parse` gives a record for.
+    """Return whether a line that holds `MARK` may give a record; if not, `parse` need not read it.
 
-    Cheap: it is called for each line, and most lines are other requests.
+    The check is cheap, because most lines are other requests.
     """
     at = raw.find(_PLAIN_NAME)
     if at >= 0:
@@ -272,8 +277,8 @@ def parse(
 ) -> Request | Unread:
     """Return the group request in a line that holds `MARK`, or why there is none.
 
-    `zone` is that of a time without one. With `heartbeats`, a classic member's heartbeat that was
-    answered with an error is a request too; the others show nothing.
+    `zone` is used for a time without a zone. With `heartbeats`, a classic member's heartbeat that
+    was answered with an error gives a record too; other heartbeats never do.
     """
     if not may_concern_group(raw, heartbeats):
         return OTHER

@@ -66,7 +66,7 @@ class RequestLogCounts(Record, frozen=True, kw_only=True):
 class RequestLogReading(Record, frozen=True, kw_only=True):
     """The observations of request logs in the order of time, with counts.
 
-    `logs` are observations too: of the brokers that wrote them.
+    `logs` are observations about the logs themselves, one for each broker that wrote them.
     """
 
     observations: tuple[Observation, ...] = ()
