@@ -14,7 +14,7 @@ _MOST: Final = 4
 
 
 def mapped(work: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
-    """Return `work` of each item, in their order; its results must be picklable.
+    """Return the results of `work` for the items, in order; the results must be picklable.
 
     Child processes inherit the data read so far and send back only results. If a child fails, this
     process computes its share again, so errors are raised as without a fork.

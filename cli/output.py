@@ -83,7 +83,7 @@ def stream(pieces: Iterable[str]) -> None:
     """Write a text piece by piece, so that the whole text is never in memory.
 
     Raises:
-        OutputError: as `write` says.
+        OutputError: stdout is closed, or its disk is full.
     """
     encoding = sys.stdout.encoding
     try:

@@ -69,7 +69,7 @@ def plan_of(
     """Return the plan that `wishes` ask for; `assume` are texts of `--assume`, `out` is its file.
 
     Raises:
-        UsageError: no such goal, or an assumption that does not fit the group.
+        UsageError: there is no such goal, or an assumption does not fit the group.
     """
     try:
         seen, assumed = apply_assumptions(seen, assume)

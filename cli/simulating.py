@@ -32,7 +32,7 @@ class Show(Record, frozen=True, kw_only=True):
     options: tuple[str, ...]
 
     def command(self, *words: str) -> str:
-        """Return the next command: these words of it, then the options."""
+        """Return the next command to print: `rebal`, the given words, then the options."""
         return output.escape(command_line(["rebal", *words, *self.options]))
 
 

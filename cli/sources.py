@@ -49,7 +49,8 @@ class EvidenceFiles:
     _observations: tuple[Observation, ...] = field(default=(), init=False)
 
     def observations(self) -> tuple[Observation, ...]:
-        """Return what the files say. They are read again only when a log has changed.
+        """Return the observations in the files; the files are read again only when a log has
+        changed.
 
         Raises:
             UsageError: `log_timezone` is no time zone.
@@ -110,9 +111,9 @@ def snapshot_for(
 ) -> GroupSnapshot:
     """Return the one group that a command is about, with all evidence merged into it.
 
-    A GROUP is read live; with `scan` and no broker named, it is what the scan saw of it. Else it
-    is `snapshot`, else the file that REBAL_SNAPSHOT names, else the one `*.rebal.yaml` of the
-    working folder (stderr says which).
+    A GROUP is read live; with `scan` and no broker named, it is what the scan saw of it. Without a
+    GROUP it is read from `snapshot`, else from the file that REBAL_SNAPSHOT names, else from the
+    only `*.rebal.yaml` of the working folder (stderr names it).
 
     Raises:
         UsageError: no option names a group, or two options do.
@@ -313,7 +314,7 @@ def _version(path: Path) -> object:
 
 
 def default_snapshot() -> Path:
-    """Return the snapshot to read where neither a group nor a file is named, and say which.
+    """Return the snapshot file to read if neither a group nor a file is named, and print its name.
 
     Raises:
         UsageError: REBAL_SNAPSHOT is not set, and the folder has no snapshot or several.

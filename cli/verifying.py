@@ -50,7 +50,7 @@ def check_same(plan: Plan, seen: GroupSnapshot) -> None:
     """Check that the snapshot is of the plan's group and cluster.
 
     Raises:
-        FileError: it is of another one.
+        FileError: the snapshot is of another group or cluster.
     """
     if seen.group.group_id != plan.group_id:
         raise FileError(
@@ -79,9 +79,10 @@ class Verifying:
     """The verification of one plan: `judge` and `confirm` add each look and each confirmation to
     the journal.
 
-    `step` and `expected` replace the plan's, `accepted` and `lists` (texts of --assume) are added
-    to what it records. `watching`: only what is new goes into the journal, and gates that held
-    before are not waited for. `fail_on`: with warning, a warning counts as a danger.
+    `step` and `expected` replace the plan's values; `accepted` and `lists` (texts of --assume) are
+    added to those that the plan records. `watching`: only changes go into the journal, and a gate
+    that held at an earlier look does not end the watch. `fail_on`: with warning, a warning counts
+    as a danger.
     """
 
     def __init__(

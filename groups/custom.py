@@ -88,7 +88,7 @@ def violations(spec: Spec, result: Assignment, *, cooperative: bool) -> tuple[Vi
 class Guarded:
     """A custom assignor under control: its results are checked, and it raises only rebal's errors.
 
-    `where` says where it comes from, for messages.
+    `where` names its origin, for messages.
     """
 
     def __init__(self, assignor: Any, where: str) -> None:

@@ -22,7 +22,7 @@ class AssumptionError(RebalError):
 
 
 class UnknownAssignorError(RebalError):
-    """A name that is none of Kafka's own assignors."""
+    """A name that is not the name of one of Kafka's own assignors."""
 
 
 class CustomAssignorError(RebalError):

@@ -2,7 +2,7 @@
 
 Every record is frozen and typed; times are aware UTC datetimes; durations are milliseconds;
 partition lists are `Partitions` by topic name. What is not known is None (or `unknown`), never a
-guess. A fact without evidence of its own has that of `GroupSnapshot.evidence`.
+guess. A fact without evidence of its own rests on `GroupSnapshot.evidence`.
 """
 
 from __future__ import annotations
@@ -116,11 +116,11 @@ class Evidence(Record, frozen=True, kw_only=True):
 class AssignorList(Record, frozen=True, kw_only=True):
     """A member's `partition.assignment.strategy` as far as it is known, as assignor names.
 
-    `list` is in order of preference when `knowledge` is exact or declared, else empty.
-    `at_least` are names proven to be in the running list, `lacks` names proven not to be in it;
-    both are empty when `knowledge` is exact (the list says it all). `classes` are Java's classes of
-    `list`, in its order, where they are known and one of them is not Kafka's own. `since` is when
-    the client was built with this list, where its own log shows it.
+    `list` is in order of preference when `knowledge` is exact or declared, else empty. `at_least`
+    are names proven to be in the running list, `lacks` names proven not to be in it; both are empty
+    when `knowledge` is exact. `classes` are the Java classes of `list`, in its order; empty unless
+    they are known and one of them is custom. `since` is when the client was built with this list,
+    where its own log shows it.
     """
 
     knowledge: Knowledge = Knowledge.UNKNOWN
@@ -160,10 +160,10 @@ class DeclaredAssignors(Record, frozen=True, kw_only=True):
     """Configuration of a member's NEXT start, read from a configuration file.
 
     `list` is empty when the file leaves the list unset; `group_protocol` is `group.protocol`;
-    `classic_only` names other settings of the file that KIP-848 clients reject. `max_surge` is that
-    of a Kubernetes Deployment (None: not known, or a deployment of another kind). The timeouts are
-    in milliseconds (None: the file leaves them unset; `held_back_ms` as `Timeouts` has it),
-    `upgrade_from` is Streams' (None: unset).
+    `classic_only` names other settings of the file that KIP-848 clients reject. `max_surge` is the
+    maxSurge of a Kubernetes Deployment (None: not known, or no Deployment). The timeouts are in
+    milliseconds (None: the file leaves them unset); `Timeouts` explains them. `upgrade_from` is
+    Kafka Streams' upgrade.from (None: unset).
     """
 
     list: tuple[str, ...] = ()
@@ -268,8 +268,8 @@ class Member(Record, frozen=True, kw_only=True):
     `assignment_user_data` is the raw user data of a classic assignment (None: null or not known).
     `protocol_type` is `classic` or `consumer` in a KIP-848 group (KIP-1099), None elsewhere.
     `timeouts` are those of its classic joins; with KIP-848 the broker decides them. `joined_at` is
-    when the coordinator last accepted a join of this member id (error 0), as the log that shows it
-    says; None where no log shows one, or that log's clock cannot be placed in time.
+    when the coordinator last accepted a join of this member id (error 0), by the log that shows it;
+    None if no log shows one, or if the offset of that log's clock is unknown.
     """
 
     member_id: str
@@ -310,15 +310,16 @@ class Member(Record, frozen=True, kw_only=True):
 class Coordinator(Record, frozen=True, kw_only=True):
     """The group's coordinator.
 
-    `rebalanced_since_load` says whether a rebalance has completed since it loaded the group:
-    after a load every member's list in its memory is just [the elected assignor].
+    `rebalanced_since_load` says whether a rebalance has completed since it loaded the group: after
+    a load every member's list in its memory is [the elected assignor] alone.
 
     `leader_epoch` is that of the group's partition of `__consumer_offsets`; each load raises it. It
-    is None where the partition was not read (no probe, no right), and where a load may keep it: a
-    cluster of one broker before Kafka 4.0. `loaded_at` is the time of the first record appended in
-    that epoch, by the broker's clock: the group was loaded no later than that. A join accepted
-    later is in the coordinator's memory; an earlier one may or may not be. It is None where
-    `leader_epoch` is, in epoch 0 (the group was never loaded), and before the epoch's first record.
+    is None if the partition was not read (no probe, no right), or if a load may leave it unchanged:
+    on a one-broker cluster before Kafka 4.0. `loaded_at` is the time of the first record appended
+    in that epoch, by the broker's clock: the group was loaded no later than that. A join accepted
+    later is in the coordinator's memory; an earlier one may or may not be. It is None if
+    `leader_epoch` is None, in epoch 0 (the group was never loaded), and before the epoch's first
+    record.
     """
 
     broker_id: int
@@ -414,11 +415,11 @@ class Refusal(Record, frozen=True, kw_only=True):
     `error` is Kafka's name: INCONSISTENT_GROUP_PROTOCOL (23), INVALID_SESSION_TIMEOUT (26),
     GROUP_MAX_SIZE_REACHED (81) or FENCED_INSTANCE_ID (82). `at` is when it was last. The client is
     known by its instance id, else by its client id and its address (`host`); `connection` is the
-    broker's name of its last connection, which tells clients of one address apart.
+    broker's name for its last connection; it distinguishes clients at the same address.
 
     `rejoined_as` is the member id that the same client was accepted with afterwards, at
-    `rejoined_at`: the rejection is resolved. None where the evidence shows no such join;
-    `rejoined_at` alone is None where the log's clock cannot be placed in time.
+    `rejoined_at`: the rejection is resolved. None if the evidence shows no such join; `rejoined_at`
+    alone is None if the offset of the log's clock is unknown.
     """
 
     at: Moment | None = None
@@ -441,8 +442,8 @@ class Departed(Record, frozen=True, kw_only=True):
     Members that were replaced by a restart of the same client are left out, as far as can be told.
     `list` is its assignor list (empty: not known). `last_seen` is its last accepted join, or its
     leave. `left_at` is when it left by request (LEAVE_GROUP); None with `left` False: it left
-    without a request (killed, session expired). Times are None where the log's clock cannot be
-    placed in time.
+    without a request (killed, session expired). Times are None if the offset of the log's clock is
+    unknown.
     """
 
     member_id: str
@@ -509,7 +510,7 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
 
     @property
     def probe_answers(self) -> tuple[ProbeAnswer, ...]:
-        """Answers of the probe; none where it was not run or is void."""
+        """Answers of the probe; empty if it was not run or is void."""
         return self.probe.answers if self.probe is not None and self.probe.refused is None else ()
 
     @property

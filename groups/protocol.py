@@ -50,7 +50,7 @@ class CommonAssignors(Record, frozen=True, kw_only=True):
     """Assignors that every member's list holds, and assignors that some list lacks.
 
     `doubtful` are assignors for which only the probe said no, while a coordinator reload may be the
-    cause instead of a list. `source` names where the answers come from, for reading.
+    cause instead of a list. `source` names the sources of the answers, for texts.
     """
 
     supported: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class CommonAssignors(Record, frozen=True, kw_only=True):
 
 
 def classic_members_of_a_consumer_group(snapshot: GroupSnapshot) -> tuple[Member, ...]:
-    """Return the members of a group of type consumer that speak the classic protocol (KIP-848)."""
+    """Return the members of a KIP-848 group that use the classic protocol."""
     if snapshot.group.type is not GroupType.CONSUMER:
         return ()
     return tuple(member for member in snapshot.members if member.protocol_type == "classic")
@@ -69,8 +69,8 @@ def classic_members_of_a_consumer_group(snapshot: GroupSnapshot) -> tuple[Member
 def group_protocol(snapshot: GroupSnapshot) -> ProtocolAnswer:
     """Return the protocol that all members run, `mixed` where they differ.
 
-    In a group of type consumer only members that speak the consumer protocol run KIP-848; where
-    all speak the classic one, the answer is theirs.
+    In a KIP-848 group only the members that use the consumer protocol run KIP-848; if all use the
+    classic protocol, their own protocol is the answer.
     """
     obstacle = _obstacle(snapshot)
     if obstacle is not None:
@@ -124,8 +124,8 @@ def member_protocol(
 
     Contradicting evidence gives `cannot tell`.
 
-    A class that is not Kafka's own wins over its name: only the partitions that the member kept
-    show what it supports. `borrowed` is `borrowed_names(snapshot)`: give it when asking for many
+    The name of a custom class proves nothing: only the partitions that the member kept show what
+    the class supports. `borrowed` is `borrowed_names(snapshot)`: give it when asking for many
     members.
     """
     borrowed = borrowed_names(snapshot) if borrowed is None else borrowed

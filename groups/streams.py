@@ -34,7 +34,7 @@ def protocol_by_setting(software: Software, upgrade_from: str) -> RebalanceProto
 
 
 def protocol_by_version(software: Software | None) -> tuple[RebalanceProtocol, str] | None:
-    """Return the protocol that a Streams version runs whatever upgrade.from is, and why.
+    """Return the protocol that a Streams version runs with any upgrade.from, and the reason.
 
     None where upgrade.from decides.
     """
@@ -64,7 +64,7 @@ _V3_SINCE: Final = "3.4"
 
 
 def user_data_of(subscription: Subscription | None) -> StreamsUserData | None:
-    """Return the head of a member's user data; None where there is none of Streams."""
+    """Return the head of a member's user data; None if it is not that of a Streams member."""
     if subscription is None or not subscription.user_data:
         return None
     try:
@@ -74,7 +74,8 @@ def user_data_of(subscription: Subscription | None) -> StreamsUserData | None:
 
 
 def releases_of(subscription: Subscription) -> str | None:
-    """Return the Streams versions that send such bytes, as `>= 3.0, < 3.2`, if the bytes tell.
+    """Return the range of Streams versions that send such user data (`>= 3.0, < 3.2`), if it is
+    known.
 
     upgrade.from 0.10.0 to 1.1 makes newer programs write old user data, which then says nothing.
     """

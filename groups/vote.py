@@ -4,8 +4,8 @@ Candidates are the assignors that every list holds; each member votes for the fi
 list; most votes win. A tie goes to the name that comes first in the coordinator's own table of
 votes, and so by the names' hashes: a `java.util.HashMap` in the Java coordinator (4.x,
 ClassicGroup.selectProtocol) and Scala 2.13's immutable HashMap in the Scala one (before 4.0,
-GroupMetadata.selectProtocol; builds for Scala 2.12 are not told apart). Where even that order
-depends on the member ids (names whose hashes meet), the tie is left open.
+GroupMetadata.selectProtocol; builds for Scala 2.12 are treated alike). If that order depends on the
+member ids too (names with colliding hashes), the tie is left open.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Vote(Record, frozen=True, kw_only=True):
     """Result of a vote.
 
     `assignor` is None when no assignor is in every list (the join is rejected, error 23) or when a
-    tie cannot be decided. `candidates` are sorted by name; `votes` counts by candidate; `tie` says
-    that the most votes were shared, decided or not.
+    tie cannot be decided. `candidates` are sorted by name; `votes` counts by candidate; `tie` is
+    True if several candidates had the most votes, even if the tie was decided.
     """
 
     assignor: str | None

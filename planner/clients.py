@@ -26,8 +26,8 @@ class Able(Record, frozen=True, kw_only=True):
     """Capabilities of one client family, or of one of its versions where they differ.
 
     `cooperative`: it has a cooperative assignor. `mixed`: it accepts eager and cooperative
-    assignors in one list. `follows_vote`: its rebalance protocol is that of the elected assignor;
-    others fix theirs when the client is built.
+    assignors in one list. `follows_vote`: it runs the protocol of the elected assignor; other
+    clients fix their protocol when they are built.
     """
 
     cooperative: Tri = Tri.CANNOT_TELL
@@ -150,8 +150,8 @@ def runs_cooperative(member: Member) -> bool:
     """Return whether this member's own behaviour proves that its whole list supports COOPERATIVE.
 
     A client that fixes its protocol when it is built runs the highest one that ALL of its assignors
-    support (KIP-429). This proves nothing about another member, whose class of the same name may be
-    older.
+    support (KIP-429). It proves nothing about another member, which may run an older class of the
+    same name.
     """
     client = family(proven_family(member.software))
     return client is not None and not client.follows_vote and member.kept_partitions > 0

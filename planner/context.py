@@ -53,12 +53,12 @@ class Context(GroupFacts):
 
     `goal` is `cooperative`, `eager` or `consumer`; `target` is the assignor to end on. `families`
     maps a client id, or `*` for every member whose family is not proven, to a family assumed by the
-    user. `options` are words that a command to paste must repeat (how to reach the cluster).
-    `planning` is True while a plan is made: rules about a plan's steps apply only then.
-    `only_target`: `--to` named the target, so every other assignor counts as an old one.
-    `remembers`: the user vouches that the coordinator remembers every list. `own_classes`: the user
-    vouches that a custom class with the name of one of Kafka's supports the same protocols. `speed`
-    is how fast members restart; `plan_file` is where the plan will be, for `rebal verify`.
+    user. `options` are the connection options that a printed command must repeat. `planning` is
+    True while a plan is made: rules about a plan's steps apply only then. `only_target`: `--to`
+    named the target, so every other assignor counts as an old one. `remembers`: the user vouches
+    that the coordinator remembers every list. `own_classes`: the user vouches that a custom class
+    with the name of one of Kafka's supports the same protocols. `speed` is how fast members
+    restart; `plan_file` is where the plan will be, for `rebal verify`.
     """
 
     def __init__(
@@ -91,8 +91,8 @@ class Context(GroupFacts):
     def expected(self) -> int | None:
         """Return the number of members of the whole service; None where no evidence gives it.
 
-        The user's number comes first; else members present plus rejected clients that are still
-        out.
+        It is the user's number; without one, the members present plus the rejected clients that
+        have not rejoined.
         """
         if self._expected is not None or not self.classic:
             return self._expected
@@ -152,8 +152,8 @@ class Context(GroupFacts):
 
         A "no" is proven by an exact list without one, by kept partitions at the last join of a
         client that fixes its protocol when it is built, or by a client that rejects mixed lists.
-        During a change to EAGER, kept partitions prove no such thing: they prove that a custom
-        class runs under an eager assignor's name.
+        During a change to EAGER, kept partitions are no such proof, because a custom class may run
+        under an eager assignor's name.
         """
         known = facts.member.assignors
         named = {*known.list, *known.at_least} if known.knowledge is Knowledge.EXACT else None

@@ -172,8 +172,8 @@ class GroupFacts:
     def probed(self, assignor: str) -> Tri:
         """Return the probe's answer: whether every list that the coordinator holds has `assignor`.
 
-        A "no" proves nothing about the members while the coordinator may have been reloaded: it is
-        `cannot tell` here.
+        While the coordinator may have been reloaded, a "no" proves nothing about the members, and
+        the answer is cannot tell.
         """
         probe = self.snapshot.probe
         if probe is None or probe.refused:

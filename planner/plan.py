@@ -21,7 +21,9 @@ SCHEMA: Final = "rebal.plan/1"
 
 
 class Severity(StrEnum):
-    """Weight of a finding: block stops, warn informs, ask needs a look at application code."""
+    """Weight of a finding: block forbids a step, warn informs, ask puts a question to the
+    operator.
+    """
 
     BLOCK = "block"
     WARN = "warn"
@@ -105,8 +107,8 @@ class Pace(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Cost of a step at one pace: `batch` members restart at a time.
 
     `seconds` is wall time, `partition_seconds` the sum over all partitions of how long each is not
-    consumed. Both are expected values; `worst_…` are the same with every wait as long as the
-    members' timeouts allow. `partitions_moved` counts changes of owner.
+    consumed. Both are expected values; the `worst_` fields assume that every wait lasts as long as
+    the members' timeouts allow. `partitions_moved` counts changes of owner.
     """
 
     name: str
@@ -125,11 +127,11 @@ class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
     `rebalances` counts the generations of a classic group and the epochs of a KIP-848 one.
     `partitions_stopped` is the sum over all rebalances of the partitions that stop at each;
     `partitions_moved` counts changes of owner. `partition_seconds` is the sum over all partitions
-    of how long each is not consumed (None: not computed), `worst_…` are both times with every wait
-    as long as the members' own timeouts allow. `paces` are one by one, the batch that was asked
-    for, and all at once, side by side (of a cut-over: how members start, since all stop together).
-    `unit` is what all of them count: `partition`, or `task` of Connect workers (a connector counts
-    as one).
+    of how long each is not consumed (None: not computed). `worst_seconds` and
+    `worst_partition_seconds` assume that every wait lasts as long as the members' own timeouts
+    allow. `paces` gives the cost one by one, in the batch that was asked for, and all at once (in a
+    cut-over the pace is that of the starts). `unit` is what is counted: `partition`, or `task` of
+    Connect workers (a connector counts as one task).
     """
 
     rebalances: int
@@ -211,7 +213,7 @@ class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
     (members that are not in the group), temporary (one more member joins with `assignors`, and
     leaves when the group is Stable), cut-over (all `members` stop before one starts), wait,
     evidence, confirm, replan, stop (restart nothing) or none. `members` are member ids, `names`
-    what texts call them; of members that are not in the group there are names only.
+    their names in texts; members that are not in the group have names only.
 
     `assignors` is the list in order (empty: the member keeps today's list, or `change` names
     another setting that the step changes). `after` says what to check during the action, a sentence
@@ -263,8 +265,8 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     cooperative). `path` names the module of planner/paths that made the steps. `advice` is the
     first action of the next step, `withheld` are restarts that the plan needs and that are not
     admitted yet. `summary` is one sentence; `exit_code` is that of the next step (0 ready or done,
-    3 blocked, 4 not verified yet). `assumptions` are facts that the user stated and no evidence
-    proves, `accepted` holds them for `rebal verify`.
+    3 blocked, 4 not verified yet). `assumptions` are sentences about facts that the user stated and
+    no evidence proves; `accepted` has the same facts as data, for `rebal verify`.
     """
 
     group_id: str

@@ -163,7 +163,7 @@ def no_text(family: str, names: Sequence[str], members: Sequence[str]) -> tuple[
 
 
 def noted(setting: Setting, notes: Sequence[str]) -> Setting:
-    """Return `setting` with `notes` put before it as comments in its own format."""
+    """Return `setting` with `notes` before its text, as comments in the format of the setting."""
     mark = "//" if setting.format in _SLASHES else "#"
     text = "".join(f"{mark} {note}\n" for note in notes) + setting.text
     return Setting(family=setting.family, format=setting.format, text=text)

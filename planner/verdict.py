@@ -32,7 +32,7 @@ def worst(answers: Iterable[Tri]) -> Tri:
 
 
 def agreed(answers: Iterable[Tri]) -> Tri:
-    """Return the answer that all of these give; cannot tell where they differ or there is none."""
+    """Return the answer if all are equal; cannot tell if they differ or if there are none."""
     found = set(answers)
     return found.pop() if len(found) == 1 else Tri.CANNOT_TELL
 
@@ -83,7 +83,7 @@ def verdict_of(code: int, *, done: bool) -> Verdict:
 
 
 def says(finding: Finding) -> Tri:
-    """Return whether the step that a blocking finding gates can start: no, or cannot tell."""
+    """Return what a blocking finding answers to the start of its step: no, or cannot tell."""
     return Tri.NO if finding.result is Tri.YES else Tri.CANNOT_TELL
 
 

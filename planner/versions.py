@@ -1,6 +1,6 @@
 """Known faults of one version: `Fault`, and whether a client or broker version has it.
 
-An answer is yes or no only for an exact version: one that a client or a broker reports itself. A
+An answer is yes or no only for an exact version, which the client or the broker itself reports. A
 vendor's build (`7.5.1-ccs`) has its own numbers and fixes and counts as unknown.
 """
 

@@ -15,7 +15,9 @@ from rebal.groups.model import Moment, Source, TopicPartitions
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of a document's records; the texts named by `null_if_empty` are null where empty."""
+    """Base of a document's records; an empty text is written as null if `null_if_empty` names its
+    field.
+    """
 
     null_if_empty: ClassVar[tuple[str, ...]] = ()
 

@@ -2,11 +2,11 @@
 
 `eager` is EagerAssignor. `incremental` is IncrementalCooperativeAssignor (KIP-415, and KAFKA-12495
 of 3.4: the back-off of successive revocations), for `compatible` and `sessioned` alike. Both are
-pure: the leader's memory from one rebalance to the next goes in and comes out as `Memory`.
+pure: they take the leader's memory of earlier rebalances as `Memory` and return the new one.
 
-Kafka iterates over hash maps whose order these results depend on. A worker's connectors are sent in
-the order of a HashSet made from a collection, sized as in Java up to 18 (from 19 on, a set of
-exactly 12, 24, 48, … connectors is smaller).
+Kafka iterates over hash maps, and these results depend on their order. A worker's connectors are
+sent in the order of a Java HashSet that was made from a collection. Its number of slots is computed
+as in Java up to 18; from Java 19 on, a set of exactly 12, 24, 48, … connectors has fewer slots.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Given(Record, frozen=True, kw_only=True):
 
 
 class Memory(Record, frozen=True, kw_only=True):
-    """Memory of a leader about the rebalances it led; a worker that never led has none.
+    """The memory that a leader keeps of the rebalances it led; empty for a worker that never led.
 
     `scheduled_ms` is when lost work is assigned to other workers (0: none is held back),
     `candidates` the workers without work while it was held back, in order.

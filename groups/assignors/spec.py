@@ -69,8 +69,8 @@ class Assignor(Protocol):
     def assign(self, spec: Spec) -> Assignment:
         """Return member id → `(topic, partition)` list, in the order of the Java client's leader.
 
-        For a COOPERATIVE assignor this is what goes out in this round: a partition that another
-        member must revoke first is left out.
+        The result of a COOPERATIVE assignor is for this rebalance alone: it leaves out a partition
+        that another member must revoke first.
 
         Raises:
             LeaderWouldFail: the real leader throws or never ends on this input.
@@ -81,5 +81,5 @@ class Assignor(Protocol):
     ) -> SpecMember:
         """Return the member after it received `assigned`: what it owns and remembers.
 
-        `user_data` is the assignment's, which none of Kafka's own assignors looks at.
+        `user_data` is that of the assignment; Kafka's own assignors ignore it.
         """

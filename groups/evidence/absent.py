@@ -3,11 +3,12 @@
 A rejected client is known by its instance id, else by its client id and address, because client ids
 are often equal in all pods. A client that joined after its rejection is back in the group.
 
-A restarted client gets a new member id, so most ids that left the group were replaced. A successor
-is an id that was new after the other id had left or was last seen, or up to two minutes before it
-left (a surge), and that belongs to the same client: the same instance id, else the same client id
-and address, else the same client id (a replaced pod has another address). Each id succeeds at most
-one other. An id without a successor has departed. A member that only rejoins succeeds nobody.
+A restarted client gets a new member id, so most ids that left the group were replaced. The
+successor of an id is another id of the same client that was new after the first one had left or was
+last seen, or up to two minutes before it left (a surge). The same client means: the same instance
+id, else the same client id and address, else the same client id (a replaced pod has another
+address). An id is the successor of at most one other id, and an id that only rejoins is no
+successor. An id without a successor has departed.
 """
 
 from __future__ import annotations

@@ -315,10 +315,10 @@ class Replicas(Sequence[tuple[int, ...]]):
 
     @classmethod
     def parse(cls, text: str) -> Replicas:
-        """Parse the text of `str()`.
+        """Parse a text such as `1,2,3 2,3,1`, as `str()` writes it.
 
         Raises:
-            ValueError: it is not broker ids by commas, and partitions by blanks.
+            ValueError: it is not broker ids separated by commas, and partitions separated by blanks.
         """
         words = text.split(" ") if text else []
         known = {word: _brokers(word) for word in set(words)}

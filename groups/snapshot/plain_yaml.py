@@ -26,7 +26,7 @@ _MARK: Final = "\ue000"
 
 
 class PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Plain data only; a key that stands twice is an error and a time stays text."""
+    """A YAML loader for plain data: a repeated key is an error, and a time stays text."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return one mapping; raise if a key stands twice."""

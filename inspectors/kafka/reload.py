@@ -2,10 +2,10 @@
 
 A coordinator loads a group when its partition of `__consumer_offsets` gets a leader, and each
 election raises that partition's leader epoch (KIP-101). A completed rebalance appends a
-GroupMetadata record (key version 2) with a new generation. So no such record in the current epoch
-means no rebalance. A static member's restart appends a record too, at the SAME generation: a single
-record is therefore compared with the group's last record before the epoch, or by the time of the
-state change in it.
+GroupMetadata record (key version 2) with a new generation. So if the current epoch has no such
+record, no rebalance has completed. A static member's restart appends a record too, at the SAME
+generation: a single record is therefore compared with the group's last record before the epoch, or
+by the time of the state change in it.
 
 Verified on 4.1.1 and 3.9.1: a clean restart raises the epoch. SIGKILL and restart raise it on
 4.1.1, but not on a one-broker 3.9.1 cluster, whose controller restarts too and never fences the

@@ -1,8 +1,8 @@
 """Restart advice as data: no other module recommends a restart.
 
 Every advice asks the admission check first (check.py): a restart is recommended only where the
-coordinator is proven to admit it. What is not proven names the evidence that would prove it, and
-what is proven to be rejected says why. The text is made from the data (wording.py).
+coordinator is proven to admit it. An advice that is not proven names the evidence that would prove
+it; one that is proven to be rejected gives the reason. wording.py makes the text from the data.
 """
 
 from __future__ import annotations
@@ -209,9 +209,9 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
     A rebalance makes every running member join with its whole list. A dynamic member's restart
     starts one; a static member's restart does not, and shows the coordinator its own list only. So:
     a dynamic member's restart; where all are static, a temporary member that joins and leaves (two
-    rebalances, whatever the size), or each one's restart where there are no more than two. If a
-    rebalance has completed since the load and the coordinator still holds a shortened list, that
-    static member was down then, and only its own restart helps.
+    rebalances, whatever the size), or each one's restart where there are no more than two. If the
+    coordinator still holds a shortened list after a rebalance, that list is of a static member that
+    was down during the rebalance, and only its own restart helps.
     """
     dynamic = [facts for facts in context.members if facts.member.instance_id is None]
     static = [facts for facts in context.members if facts.member.instance_id is not None]

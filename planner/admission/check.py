@@ -90,7 +90,7 @@ class Needs(StrEnum):
 class Admission(Record, frozen=True, kw_only=True):
     """The coordinator's answer to an action's joins.
 
-    `error` is Kafka's error name where the answer is no (None: which of two it is depends on what
+    `error` is Kafka's error name where the answer is no (None: two are possible, and what decides
     was not read). `assignor` is one that every remembered list holds and that admits the join.
     `elected`: the join's list holds the elected assignor, so a coordinator load between the look
     and the join changes nothing. `blame` are the ids of the members whose lists cause the no, or

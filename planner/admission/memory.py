@@ -6,7 +6,7 @@ GroupMetadataManager.readGroupMessageValue), and starts the session timers again
 it makes every member that runs join again with its whole list; a static member's restart sends its
 own list alone, without a rebalance. A static member that is down does not join: the coordinator
 keeps what the load left until it returns, is removed, or its session expires. Describe does not
-show who is down, so after a load any static member may be. The records of a KIP-848 group hold
+show who is down, so after a load any static member may be down. The records of a KIP-848 group hold
 whole lists, so a load does not shorten those. Seen on 4.1.1 and 3.9.1
 (tests/live/test_admission_live.py).
 """
@@ -40,10 +40,9 @@ _World: TypeAlias = tuple[frozenset[str], frozenset[str]]
 
 
 class Held(Record, frozen=True, kw_only=True):
-    """One assignor list that the coordinator may remember: `names` are in it, other known names are
-    not.
+    """One assignor list that the coordinator may remember, as far as it is known.
 
-    `exact`: it holds no name but `names`.
+    `names` are in the list, `lacks` are not. `exact`: the list holds no other names.
     """
 
     names: frozenset[str] = frozenset()
@@ -55,8 +54,8 @@ class Entry(Record, frozen=True, kw_only=True):
     """One member that the coordinator counts, with the lists that it may remember for it: one of
     them is the real one. `name` is for texts. A dynamic member has no `instance_id`.
 
-    `whole` is the list that the member sends when it joins again, where the coordinator may
-    remember less of it (a load); None: it sends what is remembered.
+    `whole` is the member's whole list, if a load may have shortened the remembered one; the member
+    sends it when it joins again. None: it sends what is remembered.
     """
 
     member_id: str
@@ -73,7 +72,8 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
     them, or as a coordinator load left them. Each entry of a case may have any of its lists. A
     KIP-848 group's entries are its classic members; `others` counts its other members. `in_all` are
     assignors that every list holds (elected, or a probe's yes), `not_in_all` those that some list
-    lacks (a probe's no), `rejected` the lists whose joins this very memory has rejected.
+    lacks (a probe's no), `rejected` the lists whose join the coordinator rejected while it had this
+    memory.
 
     `max_size` is group.max.size (KIP-848: group.consumer.max.size), `session_ms` the bounds of
     session.timeout.ms; None where not read. `room` is how many more members are known to fit: an

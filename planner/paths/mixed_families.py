@@ -1,4 +1,4 @@
-"""Two bounces in a group with clients that reject mixed lists: only those are stopped.
+"""Two bounces in a group with some clients that reject mixed lists: only these clients are stopped.
 
 librdkafka and kafka-python members cannot list both assignors. Once every other member lists both,
 they are stopped together, the others take over their partitions, and they start again with the

@@ -1,10 +1,10 @@
 """One rolling restart: every list holds the target and the old assignor already (KIP-726).
 
-Java 3.0 and later have this default: [range, cooperative-sticky]. The old assignor stands first and
-is elected, so a coordinator reload forgets the target until the next rebalance (RB113). The step of
-`refresh` makes the coordinator learn every list again. Who must restart for it depends on the
-members (planner/admission/advice.py, `cure_of`): a dynamic member's restart with its CURRENT list
-makes all running members rejoin; a static member's restart shows its own list only.
+Java 3.0 and later have this default: [range, cooperative-sticky]. The old assignor comes first and
+is elected, so after a reload the coordinator does not know the target until the next rebalance
+(RB113). The step of `refresh` makes the coordinator learn every list again. Who must restart for it
+depends on the members (planner/admission/advice.py, `cure_of`): a dynamic member's restart with its
+CURRENT list makes all running members rejoin; a static member's restart shows its own list only.
 """
 
 from __future__ import annotations

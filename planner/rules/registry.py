@@ -99,7 +99,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     stays: Callable[[Context, Finding], bool] | None = None
 
     def check(self, context: Context) -> tuple[Finding, ...]:
-        """Return the findings where the rule fires (yes) or cannot tell; none where it does not."""
+        """Return the findings: with the result yes where the rule fires, cannot tell where it
+        cannot decide.
+        """
         return tuple(
             msgspec.structs.replace(
                 finding, rule=self.id, severity=self.severity, reference=self.reference
@@ -116,7 +118,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DuplicateRuleError(Exception):
-    """Two rules want the same id."""
+    """A second rule with an id that a rule already has."""
 
 
 def found(
@@ -146,7 +148,7 @@ def register(made: Rule) -> None:
 
     Raises:
         DuplicateRuleError: the id is taken.
-        ValueError: not an id, or the rule has no documentation.
+        ValueError: the id is malformed, or the rule has no documentation.
     """
     if not _ID.fullmatch(made.id) or not made.doc:
         raise ValueError(f"{made.id}: a rule needs an id such as RB102 and a docstring")
@@ -171,7 +173,7 @@ def rule(
 
     Raises:
         DuplicateRuleError: the id is taken.
-        ValueError: not an id, or the function has no docstring.
+        ValueError: the id is malformed, or the function has no docstring.
     """
 
     def decorate(condition: Check) -> Check:

@@ -57,12 +57,12 @@ def ahead(context: Context) -> tuple[Facts, ...]:
 
 
 def narrowing_step(context: Context) -> int | None:
-    """Return the step that drops the old assignor; None (every step) where none is dropped."""
+    """Return the number of the step that drops the old assignor; None if no step drops one."""
     return None if context.goal == CONSUMER else context.narrow_step
 
 
 def unless_allowed(answer: Answer, fix: str) -> Iterator[Finding]:
-    """Yield the finding of a condition that does not allow the path; none where it does."""
+    """Yield a finding if the condition `answer` does not allow the path."""
     if answer.allows is not Tri.YES:
         result = Tri.YES if answer.allows is Tri.NO else Tri.CANNOT_TELL
         yield found(f"{answer.why}.", result=result, members=answer.members, fix=fix)

@@ -86,8 +86,8 @@ def faults_of(rule_id: str) -> FaultSet:
 def version_findings(context: Context, known: FaultSet) -> Iterator[Finding]:
     """Yield at most one finding for the members, or the brokers, with faults of this set.
 
-    A version that is not exactly known gives none. A bounded set adds one for the members whose
-    bytes prove that their version has a fault.
+    A version that is not exactly known gives no finding. If the set is `bounded`, one more finding
+    names the members whose bytes prove that their version has a fault.
     """
     if known.software == BROKER:
         yield from _broker_finding(context, known)

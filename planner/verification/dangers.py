@@ -117,8 +117,8 @@ def new_refusals(plan: Plan, snapshot: GroupSnapshot) -> list[Refusal]:
 def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
     """Return the newest rejection of each client that has not rejoined.
 
-    A client has rejoined when a log shows its join (planner/admission/rejected.py), or, without
-    such a log, when no member is missing any more.
+    A client has rejoined if a log shows its join (planner/admission/rejected.py). Without a log,
+    all clients have rejoined once no member is missing.
     """
     # Who was out when the plan was made is out since; else an old rejection is history.
     short = len(plan.baseline.members) < (plan.expected_members or 0)
@@ -416,8 +416,9 @@ def live_findings(
 
 
 def decides(finding: Finding, answer: Tri) -> bool:
-    """Return whether this blocking finding is a danger (`answer` yes) or an open question (cannot
-    tell).
+    """Return whether this finding keeps members from being restarted, and for the reason `answer`.
+
+    The reason yes is a danger, cannot tell an open question.
     """
     if finding.ignored or finding.severity is not Severity.BLOCK:
         return False

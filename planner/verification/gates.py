@@ -2,7 +2,7 @@
 
 `proof_of` calls the function of the step's aim in `GATES`. To add a kind of step, add an `Aim` and
 its function. Each function judges one member by the evidence of one look; the ledger
-(planner/verification/members.py) adds the proofs of earlier looks at the same member id.
+(planner/verification/members.py) adds what earlier looks proved of the same member id.
 
 Kafka Streams: the version comes from the member's own bytes (groups/streams.py) or a log;
 the rebalance protocol comes from its log, from the partitions it kept or revoked when it rejoined,

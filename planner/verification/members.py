@@ -1,8 +1,8 @@
 """Members and steps of a plan on the live group: who has completed a step, and who is missing.
 
 An answer comes from this look, from the plan's baseline, from an earlier look in the journal, or
-from the operator; the last three count only for member ids that are still in the group. Where no
-evidence answers, a member id that was there before the step began was not restarted: not done.
+from the operator; the last three count only for member ids that are still in the group. Without
+evidence, a member whose id is older than the step was not restarted, so it is not done.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Ledger:
         return self._said.get((step, member_id), {})
 
     def answer(self, step: int, member_id: str) -> Tri:
-        """Return the one answer; cannot tell where there is none or evidence contradicts itself."""
+        """Return the answer; cannot tell if there is none, or if several answers differ."""
         return agreed(self.answers(step, member_id))
 
     def word(self, step: int, member_id: str) -> str | None:

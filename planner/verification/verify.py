@@ -1,9 +1,9 @@
 """The standing of a roll-out: `verify(plan, entries, snapshot)`; pure.
 
 The group is in the last step that has begun: a member is proven to have completed it, the journal
-records it, or a new member id came after the gate before it had held. A gate holds only where every
-expected member is in the group and proven; cannot tell is never a yes. The rules that made the plan
-are evaluated again on the live group, since new dangers can come after the plan.
+records it, or a new member id appeared after the previous gate had held. A gate holds only where
+every expected member is in the group and proven; cannot tell is never a yes. The rules that made
+the plan are evaluated again on the live group, since new dangers can come after the plan.
 """
 
 from __future__ import annotations
@@ -93,11 +93,11 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The live group against its plan.
 
     `step` is the step that the group is in (None: the plan has none), `gate` the answer of its
-    gate, `why` what keeps it from holding. `advice` is what to do, `next` its text, `withheld` are
-    the restarts that are not recommended. `drift` lists facts of the plan's baseline that have
-    changed. `findings` are the rules' findings for the next restart. `exit_code` is 0 where the
-    gate holds, 3 for a danger, 4 otherwise. `blind_since` is the time of the last successful look,
-    while the group cannot be read.
+    gate, `why` the reasons why the gate does not hold. `advice` is what to do, `next` its text,
+    `withheld` are the restarts that are not recommended. `drift` lists facts of the plan's baseline
+    that have changed. `findings` are the rules' findings for the next restart. `exit_code` is 0
+    where the gate holds, 3 for a danger, 4 otherwise. `blind_since` is the time of the last
+    successful look, while the group cannot be read.
     """
 
     group_id: str
@@ -229,7 +229,7 @@ def confirm(now: Standing, asked: Standing, step: int, reason: str) -> Confirmat
     answer.
 
     `now` is the standing of the current step, `asked` that of `step`. The confirmation holds for
-    the present member ids; a member that joins later must be looked at again.
+    the present member ids; a member that joins later needs a new confirmation.
 
     Raises:
         NothingToConfirmError: the step needs no confirmation.
@@ -370,7 +370,7 @@ def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, idle: str | None) -> 
 
 
 def changes_since(plan: Plan, context: Context) -> tuple[Change, ...]:
-    """Return the changes since the plan was made, those that outdate the plan first."""
+    """Return what has changed since the plan was made; changes that outdate the plan come first."""
     found = [*_elected(plan, context), *_cluster(plan.baseline, context.snapshot)]
     return tuple(sorted(found, key=lambda change: not change.outdates))
 

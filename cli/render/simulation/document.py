@@ -1,4 +1,4 @@
-"""`rebal.simulate/1` as text, piece by piece: who owns what is never held as one document.
+"""`rebal.simulate/1` as text, piece by piece: the whole document is never in memory.
 
 The document is built without the members' partitions; these are inserted while the text is written.
 So two million entries need only a few megabytes of memory.

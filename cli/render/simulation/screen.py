@@ -1,4 +1,6 @@
-"""The text of `rebal simulate`: what moves and stops, then who owns how much, now and then."""
+"""The text of `rebal simulate`: the partitions that move and stop, then each member's number of
+partitions before and after.
+"""
 
 from __future__ import annotations
 
@@ -333,7 +335,7 @@ def apart(simulation: Simulation, *, then: bool) -> int:
 
 
 def verdict(simulation: Simulation) -> Text:
-    """Return a simulation's problem in a word or two; empty without one."""
+    """Return a simulation's problem in one or two words; empty if there is none."""
     if simulation.violations:
         return Text("breaks its contract", "bold red")
     if not simulation.stable:

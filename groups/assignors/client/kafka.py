@@ -61,7 +61,7 @@ class KafkaAssignor:
         None), without encoding and decoding the bytes.
 
         Raises:
-            LeaderWouldFail: as `assign`.
+            LeaderWouldFail: the real leader throws or never ends on this input.
         """
         return self._remembered(Problem(spec)) if spec.members else {}
 

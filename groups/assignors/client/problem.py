@@ -26,8 +26,8 @@ Free = list[tuple[int, list[int]]]
 class Problem:
     """The input of all four assignors.
 
-    Members are numbered in the iteration order of the leader's map of subscriptions. Topics that
-    nobody subscribed to, or that have no partitions, do not take part.
+    Members are numbered in the iteration order of the leader's map of subscriptions. Topics without
+    subscribers or without partitions do not take part.
     """
 
     def __init__(self, spec: Spec) -> None:
@@ -93,8 +93,8 @@ class Problem:
     def subscribers(self, order: Sequence[int], *, once: bool) -> list[list[int]]:
         """Return for each topic its subscribers, in the order of `order`, a list of all members.
 
-        A member that repeats a topic is repeated, unless `once`. Topics with the same subscribers
-        share one list.
+        A member that lists a topic twice is there twice, unless `once`. Topics with the same
+        subscribers share one list.
         """
         kinds: dict[int, int] = {}
         members: list[list[int]] = []
@@ -122,8 +122,8 @@ class Problem:
         return result
 
     def codes(self, owned: Sequence[TopicPartition]) -> list[int]:
-        """Return the codes of `partitions` in the order given, without topics that do not take
-        part.
+        """Return the codes of the `owned` partitions in the order given, without topics that do not
+        take part.
         """
         of, step = self.topic_of, len(self.topics)
         try:

@@ -21,8 +21,8 @@ def server_assignor(name: str, topic_ids: Mapping[str, str] | None = None) -> Se
     """Return the server-side assignor of that name, one of `SERVER_NAMES`.
 
     `topic_ids` are the topics' ids as Kafka prints them (22 characters of base64). The coordinator
-    walks topics in an order that follows from their ids; those without one come in the order of
-    their names, after the others.
+    walks topics in an order that follows from their ids; topics without an id come last, in the
+    order of their names.
     """
     targets = {"uniform": assign_uniform, "range": assign_range}[name]
     return ServerAssignor(name, targets, topic_ids or {})

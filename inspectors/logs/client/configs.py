@@ -47,8 +47,8 @@ class Config(Record, frozen=True, kw_only=True):
     """The configuration of one consumer or Connect worker, as its program printed it.
 
     `classes` are the assignors' class names, or the names that a worker offers. Timeouts are in
-    milliseconds. `upgrade_from` is that of the Streams program that built the consumer (empty: not
-    set; None: not printed). `version` is the client library's, if it is certain.
+    milliseconds. `upgrade_from` is the upgrade.from of the Streams program that built the consumer
+    (empty: not set; None: not printed). `version` is the client library's, if it is certain.
     """
 
     group_id: str

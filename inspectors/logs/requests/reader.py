@@ -82,8 +82,8 @@ def read_request_log(
     """Return the joins, rejections, leaves and completed rebalances in one or several request logs.
 
     Times are those at which a request was COMPLETED; a join waits for the rebalance. A time without
-    a zone is taken as of `tz_offset`. If that is None, the time is the log's own, written as UTC,
-    and the observation is `local`. Sources may be given in any order.
+    a zone has the offset `tz_offset` from UTC. If that is None, the time is stored as if it were
+    UTC, and the observation is marked `local`. Sources may be given in any order.
 
     Raises:
         DocumentError: a source cannot be read. Broken lines are counted, never raised.
