@@ -251,7 +251,7 @@ class Watched(Standing, frozen=True, kw_only=True):
 
 
 def verify_line(standing: Standing, changes: Sequence[str] | None = None) -> str:
-    """Return the document on one line, with what has changed since the look before."""
+    """Return the document on one line, with the changes since the previous look."""
     body = standing if changes is None else Watched(**asdict(standing), changes=list(changes))
     text = output.envelope("verify", body, standing.exit_code, "json")
     return json.dumps(json.loads(text), separators=(",", ":")) + "\n"

@@ -318,7 +318,7 @@ class Replicas(Sequence[tuple[int, ...]]):
         """Parse a text such as `1,2,3 2,3,1`, as `str()` writes it.
 
         Raises:
-            ValueError: it is not broker ids separated by commas, and partitions separated by blanks.
+            ValueError: it is not broker ids separated by commas, partitions by blanks.
         """
         words = text.split(" ") if text else []
         known = {word: _brokers(word) for word in set(words)}

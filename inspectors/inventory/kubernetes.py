@@ -40,8 +40,9 @@ _ABOUT_KAFKA: Final = re.compile(r"kafka|group[.\-]?id|partition.assignment", re
 def workloads_in(resources: Sequence[tuple[str, Resource]], notes: list[str]) -> Iterator[Declared]:
     """Yield the consumers of the workloads in `resources`, pairs of a source's name and an object.
 
-    `where` names the object, and the pod if each pod is declared on its own. Equal places are
-    counted once. A ConfigMap that no workload of the input uses is read like files on their own.
+    `where` names the object, and the pod if pods are listed one by one. Workloads with an equal
+    `where` are counted once. A ConfigMap that no workload of the input uses is read like files on
+    their own.
     """
     maps: dict[tuple[str, str], tuple[str, Resource]] = {}
     for source, resource in resources:

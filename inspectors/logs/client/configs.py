@@ -94,7 +94,7 @@ class Configs:
         self._last_key = ""
 
     def add(self, key: str, value: str) -> None:
-        """Add one setting to the block; settings that are not in order are those of two blocks."""
+        """Add one setting to the block; if the order of settings breaks, two blocks were mixed."""
         if self._block is None:
             return
         if key <= self._last_key:

@@ -64,7 +64,7 @@ _PATTERNS: Final[tuple[tuple[Kind, str], ...]] = (
         r"generationId=(?P<generation_id>-?\d+), memberId='(?P<member_id>.*)', "
         r"protocol='(?P<assignor>.*)'\}",
     ),
-    # A returning static leader prints none.
+    # A static leader that rejoins prints no such line.
     ("leader", r"Finished assignment for group at generation (?P<generation_id>\d+): "),
     (
         "left",
@@ -155,7 +155,7 @@ class ProgramLine(NamedTuple):
 
 
 class Built(NamedTuple):
-    """The rebalance protocol that a Streams consumer was built for (printed since 2.4)."""
+    """The rebalance protocol with which a Streams consumer was built (printed since 2.4)."""
 
     client_id: str
     is_eager: bool
