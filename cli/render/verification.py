@@ -171,7 +171,7 @@ def _verdict(standing: Standing) -> tuple[Text, str]:
     if standing.blind_since is not None:
         return Text(said, style=style[said]), (
             f"since {standing.blind_since:%H:%M:%SZ}: {standing.blind_why} "
-            "What stands below was true then."
+            "The lines below show the group at that time."
         )
     return Text(said, style=style.get(said, "bold green")), (
         f"{_progress(standing)} · {standing.state} · {standing.assignor or 'no assignor'} · "
@@ -323,7 +323,7 @@ def _live(told: _Shower, until: datetime) -> Iterator[Callable[[Standing], None]
             looked = "looked" if standing.blind_since is None else "tried to look"
             foot = (
                 f"{looked} at {standing.at:%H:%M:%SZ}, watching until {until:%H:%M:%SZ}; "
-                "Ctrl-C ends, and the journal goes on from here"
+                "Ctrl-C stops it, and a later watch continues its journal"
             )
             shown = Text.from_ansi(text.rstrip("\n"))
             room = console.height - len(shown.wrap(console, console.width)) - 3
