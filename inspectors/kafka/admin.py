@@ -36,7 +36,7 @@ from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.connection.translate import to_confluent
 from rebal.inspectors.errors import ConnectError, RequestError
 from rebal.inspectors.kafka.describe import CONSUMER, Described
-from rebal.inspectors.kafka.wire import Deadline, seconds
+from rebal.inspectors.kafka.wire import Deadline
 
 _T = TypeVar("_T")
 _POLL: Final = 0.02
@@ -267,8 +267,7 @@ class Admin:
         return RequestError(name, self._config.scrub(error.args[0].str()).rstrip("."))
 
     def _late(self, deadline: Deadline) -> RequestError:
-        within = seconds(deadline.timeout_ms)
-        return RequestError("TIMED_OUT", f"librdkafka had no answer within {within}")
+        return RequestError("TIMED_OUT", f"librdkafka had no answer within {deadline.waited()}")
 
 
 def _by_topic(partitions: Sequence[Any]) -> dict[str, Partitions]:

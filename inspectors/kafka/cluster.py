@@ -20,7 +20,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.connection.translate import to_kafka_python
 from rebal.inspectors.errors import ConnectError, RequestError, error_name
-from rebal.inspectors.kafka.wire import Connection, Deadline, seconds
+from rebal.inspectors.kafka.wire import Connection, Deadline
 
 _T = TypeVar("_T")
 _RETRY: Final = frozenset(
@@ -32,6 +32,7 @@ _BY_METADATA_VERSION: Final = {
 }  # fmt: skip
 _NO_ANSWER: Final = frozenset({"TIMED_OUT", "DISCONNECTED"})
 _CONNECT_ROUNDS: Final = 3
+_SHORTEST: Final = 0.05
 
 
 def broker_version(connection: Connection) -> str | None:
@@ -226,13 +227,19 @@ class RawCluster:
 def retry(ask: Callable[[], _T], deadline: Deadline) -> _T:
     """Return `ask()`; retries while its error says that the coordinator is not available yet."""
     pause = 0.05
+    last: RequestError | None = None
     while True:
+        left = deadline.left()
         try:
             return ask()
         except RequestError as error:
-            if error.name not in _RETRY or deadline.left() < pause:
+            # The last try has little time: that it was too little is no news.
+            if last is not None and error.name in _NO_ANSWER and left < pause:
+                raise last from None
+            if error.name not in _RETRY or deadline.left() < _SHORTEST:
                 raise
-        time.sleep(pause)
+            last = error
+        time.sleep(min(pause, deadline.left() / 2))
         pause = min(pause * 2, 0.5)
 
 
@@ -248,6 +255,7 @@ def _first(
     to_kafka_python(config)
     last: OSError | RequestError | None = None
     servers = list(dict.fromkeys((*config.servers, *known)))
+    turn = 0
     for turn in range(_CONNECT_ROUNDS):
         if turn:
             time.sleep(min(0.3, deadline.left()))
@@ -266,17 +274,17 @@ def _first(
                 raise ConnectError(_tls_message(host, port, error), "tls") from None
             except (OSError, RequestError) as error:
                 last = error
-    within = seconds(config.timeout_ms)
     if last is None or isinstance(last, TimeoutError) or getattr(last, "name", "") == "TIMED_OUT":
         raise ConnectError(
-            f"cannot reach any of {config.bootstrap} within {within} (no answer). "
+            f"cannot reach any of {config.bootstrap} within {deadline.waited()} (no answer). "
             f"Check -b or --command-config{_protocol_hint(config)}.",
             "timeout",
         )
     refused = isinstance(last, OSError)
+    tries = f"{turn + 1} {'try' if turn == 0 else 'tries'}"
     reason = _os_reason(last) if isinstance(last, OSError) else last.reason
     raise ConnectError(
-        f"cannot reach any of {config.bootstrap} within {within} ({reason}). "
+        f"cannot reach any of {config.bootstrap} ({reason}; {tries} in {deadline.waited()}). "
         f"Check -b or --command-config{'' if refused else _protocol_hint(config)}.",
         "unreachable",
     )

@@ -55,7 +55,7 @@ from rebal.inspectors.kafka.reload import (
     rebalanced_since_load,
 )
 from rebal.inspectors.kafka.session import Session, connect
-from rebal.inspectors.kafka.wire import Deadline, seconds
+from rebal.inspectors.kafka.wire import Deadline
 
 _NOT_ASKED: Final = "read only together with the probe (--probe)"
 
@@ -386,10 +386,11 @@ def read_groups(
     with connect(config) as session:
 
         def one(group_id: str) -> GroupSnapshot | GroupFailure:
+            deadline = Deadline(config.timeout_ms)
             try:
                 return read_group(session, group_id, probe=probe, assignors=assignors)
             except RequestError as error:
-                return _failure(group_id, error, config)
+                return _failure(group_id, error, deadline)
             except ConnectError as error:
                 return GroupFailure(
                     group_id=group_id, message=f"{group_id}: {error}", kind="network"
@@ -428,10 +429,9 @@ def read_brokers(config: ClusterConfig) -> ClusterReading:
         )
 
 
-def _failure(group_id: str, error: RequestError, config: ClusterConfig) -> GroupFailure:
+def _failure(group_id: str, error: RequestError, deadline: Deadline) -> GroupFailure:
     kind, text = _MESSAGES.get(error.name, ("other", ""))
-    within = seconds(config.timeout_ms)
-    text = text.format(within=within, topic=OFFSETS_TOPIC) or error.reason
+    text = text.format(within=deadline.waited(), topic=OFFSETS_TOPIC) or error.reason
     return GroupFailure(group_id=group_id, message=f"{group_id}: {text}.", kind=kind)
 
 

@@ -51,7 +51,8 @@ class Deadline:
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
-        self._end = time.monotonic() + timeout_ms / 1000
+        self._start = time.monotonic()
+        self._end = self._start + timeout_ms / 1000
 
     def left(self) -> float:
         """Return the seconds left, never below zero."""
@@ -62,8 +63,16 @@ class Deadline:
         equal tries.
         """
         first = copy.copy(self)
-        first._end = time.monotonic() + self.left() / tries
+        first._start = time.monotonic()
+        first._end = first._start + self.left() / tries
         return first
+
+    def waited(self) -> str:
+        """Return the time since the start, for messages: `10 s`, `0.6 s`."""
+        limit = self.timeout_ms / 1000
+        spent = time.monotonic() - self._start
+        # A timer is late by some milliseconds, and an answer that misses its time is given up.
+        return seconds(limit if spent >= 0.9 * limit else max(0.1, round(spent, 1)))
 
     @property
     def over(self) -> bool:
@@ -196,7 +205,7 @@ class Connection:
             self._socket.close()
 
     def _late(self, deadline: Deadline) -> str:
-        return f"the broker {self.address} did not answer within {seconds(deadline.timeout_ms)}"
+        return f"the broker {self.address} did not answer within {deadline.waited()}"
 
     def _open(
         self, host: str, port: int, config: ClusterConfig, deadline: Deadline
@@ -270,9 +279,9 @@ def message(kind: Any, version: int, **fields: Any) -> Any:
     return kind(version=version, **made)
 
 
-def seconds(timeout_ms: int) -> str:
-    """Return `10 s` for 10000, `1.5 s` for 1500."""
-    return f"{timeout_ms / 1000:g} s"
+def seconds(amount: float) -> str:
+    """Return `10 s`, `1.5 s`."""
+    return f"{amount:g} s"
 
 
 def api_key(request: type) -> int:

@@ -1,0 +1,77 @@
+"""Waits that messages tell: the time that really passed, never the limit that was not needed."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.errors import ConnectError, RequestError
+from rebal.inspectors.kafka import cluster, wire
+from rebal.inspectors.kafka.cluster import RawCluster, retry
+from rebal.inspectors.kafka.wire import Deadline
+
+
+class Clock:
+    """Time that passes only when somebody sleeps or works."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    for module in (wire, cluster):
+        monkeypatch.setattr(module, "time", made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("spent", "said"),
+    [(0.01, "0.1 s"), (0.62, "0.6 s"), (5, "5 s"), (9.99, "10 s"), (10.2, "10 s")],
+)
+def test_a_deadline_says_how_long_it_was_waited_for(clock: Clock, spent: float, said: str) -> None:
+    deadline = Deadline(10_000)
+    clock.sleep(spent)
+    assert deadline.waited() == said
+
+
+def test_a_share_of_the_time_counts_from_its_own_start(clock: Clock) -> None:
+    deadline = Deadline(10_000)
+    clock.sleep(4)
+    share = deadline.share(3)
+    clock.sleep(2)
+    assert share.over
+    assert (share.waited(), deadline.waited()) == ("2 s", "6 s")
+
+
+def test_a_refused_connection_says_the_tries_and_not_the_timeout(clock: Clock) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    raw = RawCluster(ClusterConfig(bootstrap=f"127.0.0.1:{port}", timeout_ms=10_000))
+    with pytest.raises(ConnectError, match=r"\(connection refused; 3 tries in 0\.6 s\)\. Check -b"):
+        raw.any(Deadline(10_000))
+    assert clock.now == pytest.approx(100.6)
+
+
+def test_a_coordinator_that_keeps_loading_is_waited_for_to_the_end(clock: Clock) -> None:
+    deadline = Deadline(1_000)
+
+    def ask() -> Any:
+        clock.sleep(0.01)
+        raise RequestError("COORDINATOR_LOAD_IN_PROGRESS", "loading")
+
+    with pytest.raises(RequestError, match="loading"):
+        retry(ask, deadline)
+    assert deadline.waited() == "1 s"
+    assert clock.now == pytest.approx(101, abs=0.1)
