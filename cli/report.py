@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rebal.groups.classes import borrowed_names
-from rebal.groups.model import Evidence, GroupSnapshot, GroupState, RebalanceProtocol, Record
+from rebal.groups.model import Evidence, GroupSnapshot, RebalanceProtocol, Record
 from rebal.groups.protocol import (
     CommonAssignors,
     common_assignors,
@@ -14,7 +14,7 @@ from rebal.groups.protocol import (
 )
 from rebal.planner.plan import Finding
 from rebal.planner.rules import evaluate
-from rebal.planner.verdict import UNPROVEN, code_as_it_runs, worst_code
+from rebal.planner.verdict import code_as_it_runs
 
 
 class Report(Record, frozen=True, kw_only=True):
@@ -36,9 +36,7 @@ class Report(Record, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int:
         """3 where a finding blocks the group as it runs now, 4 for a Dead group, else 0."""
-        code = code_as_it_runs(self.findings)
-        dead = self.snapshot.group.state is GroupState.DEAD
-        return worst_code((code, UNPROVEN)) if dead else code
+        return code_as_it_runs(self.findings, self.snapshot.group.state)
 
 
 def make_report(snapshot: GroupSnapshot) -> Report:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Final, Literal
 
-from rebal.groups.model import Tri
+from rebal.groups.model import GroupState, Tri
 from rebal.planner.plan import Finding, Severity, Verdict
 
 SAFE: Final = 0
@@ -52,9 +52,11 @@ def worst_code(codes: Iterable[int]) -> int:
     return min(codes, key=_WORST_FIRST.index, default=SAFE)
 
 
-def code_as_it_runs(findings: Iterable[Finding]) -> int:
-    """Return 3 where a finding blocks the group as it runs now, before any step, else 0."""
-    return BLOCKED if Tri.NO in map(says, gating(findings, step=0)) else SAFE
+def code_as_it_runs(findings: Iterable[Finding], state: GroupState) -> int:
+    """Return 3 where a finding blocks the group before any step, 4 for a Dead group, else 0."""
+    if Tri.NO in map(says, gating(findings, step=0)):
+        return BLOCKED
+    return UNPROVEN if state is GroupState.DEAD else SAFE
 
 
 def judged(

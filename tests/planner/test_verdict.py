@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rebal.groups.model import Tri
+from rebal.groups.model import GroupState, Tri
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.verdict import code_as_it_runs, judged, worst_code
 
@@ -50,4 +50,9 @@ def test_fail_on_warning_counts_warnings_and_exit_zero_counts_no_finding() -> No
 def test_only_a_proven_block_before_any_step_blocks_the_group_as_it_runs(
     found: Finding, code: int
 ) -> None:
-    assert code_as_it_runs([found]) == code
+    assert code_as_it_runs([found], GroupState.STABLE) == code
+
+
+def test_a_dead_group_is_unproven_unless_a_finding_blocks_it() -> None:
+    assert code_as_it_runs([], GroupState.DEAD) == 4
+    assert code_as_it_runs([finding(Severity.BLOCK)], GroupState.DEAD) == 3
