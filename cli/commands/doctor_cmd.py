@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, FAILED
-from rebal.cli.render.documents import Document, document_of
-from rebal.groups.model import Tri
 
 if TYPE_CHECKING:
     from rebal.inspectors.kafka.doctor import DoctorReport
-
-
-class SourceDocument(Document, frozen=True, kw_only=True):
-    """One source of evidence."""
-
-    null_if_empty: ClassVar = ("grant",)
-    source: str
-    available: Tri
-    why: str
-    adds: str
-    grant: str | None
-
-
-class DoctorDocument(Document, frozen=True, kw_only=True):
-    """The body of `rebal.doctor/1`."""
-
-    bootstrap: str
-    principal: str
-    group_id: str | None
-    rows: tuple[SourceDocument, ...]
 
 
 def command(
@@ -53,7 +31,8 @@ def command(
     Each source is tried, or judged by the ACLs you have; only describe requests are sent to a
     group. Exits with 0 when a client can log in, else with 1.
     """
-    from rebal.cli.render.doctor import doctor_view
+    from rebal.cli.render.doctor import DoctorDocument, doctor_view
+    from rebal.cli.render.documents import document_of
     from rebal.cli.render.text import command_line
     from rebal.inspectors.kafka.doctor import examine
 
@@ -71,4 +50,4 @@ def command(
 
 def _logged_in(report: DoctorReport) -> bool:
     logins = [row for row in report.rows if row.source.startswith("login")]
-    return any(row.available is Tri.YES for row in logins)
+    return any(row.available == "yes" for row in logins)

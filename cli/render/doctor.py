@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.text import Text
 
 from rebal.cli.output import View
+from rebal.cli.render.documents import Document
 from rebal.cli.render.text import facts, to_paste
 from rebal.groups.model import Tri
 
@@ -14,6 +15,26 @@ if TYPE_CHECKING:
     from rebal.inspectors.kafka.doctor import DoctorReport, DoctorRow
 
 _STYLES: Final = {Tri.YES: "green", Tri.NO: "bold red", Tri.CANNOT_TELL: "yellow"}
+
+
+class SourceDocument(Document, frozen=True, kw_only=True):
+    """One source of evidence."""
+
+    null_if_empty: ClassVar = ("grant",)
+    source: str
+    available: Tri
+    why: str
+    adds: str
+    grant: str | None
+
+
+class DoctorDocument(Document, frozen=True, kw_only=True):
+    """The body of `rebal.doctor/1`."""
+
+    bootstrap: str
+    principal: str
+    group_id: str | None
+    rows: tuple[SourceDocument, ...]
 
 
 def doctor_view(report: DoctorReport, next_command: str) -> View:

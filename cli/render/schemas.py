@@ -17,10 +17,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import inspect
 
-from rebal.cli.commands.doctor_cmd import DoctorDocument
 from rebal.cli.commands.explain_cmd import RulesDocument
 from rebal.cli.files import write_text
 from rebal.cli.planning import PlansDocument
+from rebal.cli.render.doctor import DoctorDocument
 from rebal.cli.render.fleet.document import FleetDocument, SummaryDocument
 from rebal.cli.render.inspection.document import InspectDocument
 from rebal.cli.render.simulation.document import SimulationsDocument
