@@ -161,6 +161,7 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
+@no_collection()
 def loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _T:
     """Return the document `text` (called `name` in errors) as a `kind`.
 
@@ -168,11 +169,6 @@ def loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _T
         DocumentError: not the format, another schema or major version, or a field that does not
             fit; the message names the file, the field's path and its line.
     """
-    with no_collection():
-        return _loads(text, form, name, schema, kind)
-
-
-def _loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _T:
     if form == "yaml" and len(text) > _BIG:
         _check_big(text, name, schema)
     try:
