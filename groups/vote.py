@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rebal.groups.assignors.java.javatable import string_hash
+from rebal.groups.jvmhash import scala_improved, string_hash
 from rebal.groups.model import CoordinatorKind, Record
 
 _TREE_BIN: Final = 8
@@ -90,7 +90,7 @@ def _java_places(names: list[str]) -> dict[str, int] | None:
 
 def _scala_places(names: list[str]) -> dict[str, int]:
     """Return each name's position in a Scala 2.13 immutable HashMap; equal hashes share one."""
-    hashes = {name: _scala_improved(string_hash(name)) for name in names}
+    hashes = {name: scala_improved(string_hash(name)) for name in names}
     places: dict[str, int] = {}
 
     def walk(node: list[str], shift: int) -> None:
@@ -109,11 +109,3 @@ def _scala_places(names: list[str]) -> dict[str, int]:
 
     walk(names, 0)
     return places
-
-
-def _scala_improved(value: int) -> int:
-    """Return scala.collection.Hashing.improve on unsigned 32-bit numbers."""
-    value = (value + (~(value << 9) & 0xFFFFFFFF)) & 0xFFFFFFFF
-    value ^= value >> 14
-    value = (value + (value << 4)) & 0xFFFFFFFF
-    return value ^ value >> 10

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rebal.groups.assignors.java.javatable import utf16
+from rebal.groups.jvmhash import utf16
 from rebal.groups.model import (
     Departed,
     Evidence,

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -29,8 +30,8 @@ from kafka.protocol.consumer import (
 )
 from kafka.record.memory_records import MemoryRecords
 
-from rebal.groups.assignors.java.javatable import string_hash
 from rebal.groups.errors import WireError
+from rebal.groups.jvmhash import string_hash
 from rebal.groups.model import Tri
 from rebal.groups.wire.offsets_topic import (
     GroupMetadata,
@@ -414,10 +415,8 @@ def _newest_of_all(log: OffsetsLog, group_id: str) -> GroupMetadata | None:
 
 
 def _newest(records: Iterable[StoredGroup]) -> GroupMetadata | None:
-    newest = None
-    for record in records:
-        newest = record.value
-    return newest
+    newest = deque(records, maxlen=1)
+    return newest[0].value if newest else None
 
 
 def _stored(

@@ -17,14 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.assignors.java import javatable
-from rebal.groups.assignors.java.javatable import (
-    HashTable,
-    hash_order,
-    partition_hash,
-    string_hash,
-    utf16,
-)
+from rebal.groups.assignors.java.javatable import HashTable, hash_order
 from rebal.groups.assignors.java.slottree import SlotTree
+from rebal.groups.jvmhash import partition_hash, string_hash, utf16
 
 RECORDED = Path(__file__).parent / "java_tables.jsonl.gz"
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.groups.assignors.java.javatable import string_hash
+from rebal.groups.jvmhash import string_hash
 from rebal.groups.model import CoordinatorKind
 from rebal.groups.vote import candidates, elect
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain, repeat
 
-from rebal.groups.assignors.java.javatable import hash_order, string_hash, utf16
+from rebal.groups.assignors.java.javatable import hash_order
 from rebal.groups.assignors.spec import (
     Assignment,
     Spec,
@@ -19,6 +19,7 @@ from rebal.groups.assignors.spec import (
     TopicPartition,
 )
 from rebal.groups.errors import LeaderWouldFail
+from rebal.groups.jvmhash import string_hash, utf16
 
 Free = list[tuple[int, list[int]]]
 

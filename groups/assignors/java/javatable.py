@@ -11,44 +11,17 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
-from functools import lru_cache
 from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
 from rebal.groups.assignors.java.slottree import SlotTree
+from rebal.groups.jvmhash import string_hash, utf16
 
 _K = TypeVar("_K", bound=Hashable)
 _FIRST_SIZE: Final = 16
 _LONG_SLOT: Final = 8
 _TREES_FROM: Final = 64
 _SHRUNK_TREE: Final = 6
-
-
-@lru_cache(maxsize=2**16)
-def string_hash(text: str) -> int:
-    """Return `String.hashCode()` (over UTF-16 units) as an unsigned 32-bit number.
-
-    The last results are cached, because each member asks for the hashes of the same topics.
-    """
-    value = 0
-    if text.isascii():
-        for byte in text.encode("ascii"):
-            value = (31 * value + byte) & 0xFFFFFFFF
-        return value
-    units = utf16(text)
-    for i in range(0, len(units), 2):
-        value = (31 * value + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
-    return value
-
-
-def partition_hash(topic_hash: int, partition: int) -> int:
-    """Return `TopicPartition.hashCode()` as an unsigned 32-bit number."""
-    return (31 * (31 + partition) + topic_hash) & 0xFFFFFFFF
-
-
-def utf16(text: str) -> bytes:
-    """Return the sort key of `String.compareTo`: UTF-16 units (U+FFFF after U+1F600)."""
-    return text.encode("utf-16-be", "surrogatepass")
 
 
 def hash_order(texts: Iterable[str]) -> list[str]:

@@ -9,14 +9,9 @@ from functools import cached_property
 from itertools import chain, islice, repeat
 from typing import Final, NamedTuple, TypeVar
 
-from rebal.groups.assignors.java.javatable import (
-    HashTable,
-    hash_order,
-    hash_slots,
-    string_hash,
-    utf16,
-)
+from rebal.groups.assignors.java.javatable import HashTable, hash_order, hash_slots
 from rebal.groups.assignors.spec import Assignment, Owned, Spec, SpecMember, TopicPartition
+from rebal.groups.jvmhash import string_hash, utf16
 from rebal.groups.model import RebalanceProtocol
 
 _COOPERATIVE: Final = frozenset({RebalanceProtocol.COOPERATIVE})
