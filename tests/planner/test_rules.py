@@ -42,6 +42,7 @@ def test_case(rule_id: str, outcome: str, case: dict[str, Any]) -> None:
         assert finding.rule == rule_id
         assert finding.severity is rules()[rule_id].severity
         assert finding.message.endswith((".", "?")), finding.message
+        assert finding.fix.endswith((".", ".)")) or not finding.fix, finding.fix
     if "members" in case:
         named = {member for finding in found for member in finding.members}
         assert named == {f"{name}-0f0f" for name in case["members"]}

@@ -55,8 +55,10 @@ def brokers_do_not_move(context: Context) -> Iterator[Finding]:
     converted = up and context.group.type is GroupType.CONSUMER
     if context.members and not converted:
         answer = policy(context, up=up)
-        fix = f"Set {POLICY} on every broker; or use the offline path: an Empty group may change "
-        "whatever the policy is."
+        fix = (
+            f"Set {POLICY} on every broker; or use the offline path: an Empty group may change "
+            "whatever the policy is."
+        )
         if answer.allows is Tri.CANNOT_TELL:
             fix = read_brokers(context)
         yield from unless_allowed(answer, fix)
