@@ -38,7 +38,9 @@ def allows(answers: Iterable[Answer]) -> Tri:
 
 
 def brokers(context: Context) -> Answer:
-    """Return whether the brokers support KIP-848 (group.version 1, which is 4.0 and later)."""
+    """Return whether the brokers support KIP-848: the feature group.version is 1 (Kafka 4.0 and
+    later).
+    """
     cluster = context.snapshot.cluster
     if context.group.type is GroupType.CONSUMER:
         return Answer(allows=Tri.YES, why="the group's type is consumer already")

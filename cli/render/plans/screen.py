@@ -272,8 +272,9 @@ def _open(plan: Plan) -> Rows:
 
 
 def plan_list_view(plans: Sequence[Plan], words: Sequence[str]) -> View:
-    """Return all plans, in the order given; `words` are added to the command that shows one of
-    them.
+    """Return the screen of many plans, one line each, in the order given.
+
+    `words` are added to the printed command that shows one of the plans.
     """
     if not plans:
         return [Text("no group was found.")]

@@ -16,7 +16,9 @@ from rebal.planner.rehearsal.whatif.workers import WorkersSimulation
 
 
 def workers_view(made: WorkersSimulation, source: str, next_command: str) -> View:
-    """Return a row for each protocol and pace; `source` says where the group was read."""
+    """Return the screen: a row for each protocol and pace. `source` says where the group
+    was read.
+    """
     head = Text.assemble(
         (made.group_id, "bold"),
         f" ({source}): {count(made.workers, 'worker')}, {count(made.connectors, 'connector')}, "
