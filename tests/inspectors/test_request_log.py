@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rebal.groups.errors import DocumentError, RebalError
@@ -322,6 +322,7 @@ _WHOLE = line(join(("cooperative-sticky", "range"), instance="i", members=[{"mem
     st.integers(min_value=0, max_value=len(_WHOLE)),
     st.lists(st.tuples(st.integers(0, len(_WHOLE) - 1), st.integers(0, 255)), max_size=4),
 )
+@example(389, [(379, 58)])
 def test_cut_off_and_mutated_lines_raise_nothing_else(length, changes):
     data = bytearray(_WHOLE.encode())
     for place, value in changes:

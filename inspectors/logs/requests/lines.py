@@ -369,11 +369,7 @@ def _decode(rest: bytes) -> _Line | Unread:
         try:
             return _DECODER.decode(rest[: end + 1])
         except msgspec.ValidationError as error:
-            if str(error).startswith(_BASE64_ERROR):
-                header = _HEADER_DECODER.decode(rest[: end + 1]).request_header
-                problem = f"{header.request_api_key_name}: bytes that are no base64"
-                return _BROKEN._replace(problem=problem)
-            return _BROKEN
+            return _no_base64(rest[: end + 1]) if _BASE64_ERROR in str(error) else _BROKEN
         except msgspec.DecodeError as error:
             # A layout may put braces after the JSON; one that ends inside the JSON is cut off.
             if "trailing characters" not in str(error):
@@ -384,6 +380,16 @@ def _decode(rest: bytes) -> _Line | Unread:
             return _BROKEN
         end = rest.rfind(b"}", 0, end)
     return _BROKEN
+
+
+def _no_base64(data: bytes) -> Unread:
+    """Return the problem of a line whose bytes are no base64, with the request's name."""
+    try:
+        header = _HEADER_DECODER.decode(data).request_header
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # The line is damaged behind these bytes too.
+        return _BROKEN
+    return _BROKEN._replace(problem=f"{header.request_api_key_name}: bytes that are no base64")
 
 
 def _time(prefix: bytes, zone: Zone) -> Stamp | None:
