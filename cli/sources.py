@@ -76,6 +76,8 @@ class EvidenceFiles:
                     f"--request-log: none of the {reading.counts.lines:,} lines is a member's "
                     "join. A stable group sends none; leave the log on while one member restarts."
                 )
+            if reading.counts.cut_off_sources:
+                say("--request-log: gz data ends too early; fetch the file again, whole.")
             unread = reading.counts.broken + reading.counts.not_json
             if unread:
                 say(

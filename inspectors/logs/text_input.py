@@ -17,6 +17,7 @@ from rebal.groups.errors import DocumentError
 TextSource = Path | IO[Any]
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 _STDIN: Final = "-"
 LONGEST_LINE: Final = 16 * 1024 * 1024
 _PART: Final = 1 << 20
@@ -94,7 +95,10 @@ class TextInput:
         # In memory there is no `peek`.
         buffered: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
         joined: IO[bytes] = buffered
-        if buffered.peek(2).startswith(_GZIP_MAGIC):
+        start = buffered.peek(2)
+        if start.startswith(_UTF_16):
+            raise DocumentError(f"{self.name}: is UTF-16 text; convert it to UTF-8 (iconv).")
+        if start.startswith(_GZIP_MAGIC):
             joined = gzip.GzipFile(fileobj=buffered)  # type: ignore[assignment]
         take = getattr(joined, method)
         try:

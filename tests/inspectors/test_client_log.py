@@ -313,3 +313,27 @@ def test_random_bytes_never_raise(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "random.log"
     path.write_bytes(b"ConsumerConfig values: \n\tgroup.id = g\n groupId=" + data)
     assert of_kind(read_client_logs([path]), Joined) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"GET / 200\n" * 50, bytes(range(32)) * 1000])
+def test_a_log_without_a_line_of_a_consumer_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "web.log").write_bytes(content)
+    reading = read_client_logs([tmp_path])
+    assert reading.observations == ()
+    (note,) = reading.notes
+    assert note.startswith(f"--client-log: {tmp_path / 'web.log'}: no line is one that a consumer")
+
+
+def test_a_gz_log_that_was_cut_off_gives_its_lines_and_a_note(tmp_path: Path) -> None:
+    text = next(LOGS.glob("java-4.1.1-joined.log")).read_bytes()
+    data = gzip.compress(text * 50)
+    (tmp_path / "app.log.gz").write_bytes(data[: len(data) // 2])
+    reading = read_client_logs([tmp_path / "app.log.gz"])
+    assert reading.observations
+    assert [note for note in reading.notes if "the gz data ends too early" in note]
+
+
+def test_a_log_in_utf_16_is_rejected_by_name(tmp_path: Path) -> None:
+    (tmp_path / "app.log").write_bytes("[Consumer clientId=a]".encode("utf-16"))
+    with pytest.raises(DocumentError, match=r"app\.log: is UTF-16 text; convert it to UTF-8"):
+        read_client_logs([tmp_path / "app.log"])

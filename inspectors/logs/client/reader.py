@@ -71,8 +71,21 @@ def read_client_logs(paths: Sequence[Path], tz_offset: Zone = None) -> ClientLog
         DocumentError: a path cannot be read. Lines without meaning are skipped.
     """
     reader = _Reader(tz_offset)
+    unrelated: list[str] = []
     for path in files_in(paths):
-        reader.read(TextInput(path))
+        source = TextInput(path)
+        before = len(reader.logs)
+        reader.read(source)
+        if source.cut_off:
+            reader.add_note(f"{source.name}: the gz data ends too early; fetch the file again.")
+        if len(reader.logs) == before:
+            unrelated.append(source.name)
+    if unrelated:
+        more = f" and {len(unrelated) - 3} more" if len(unrelated) > 3 else ""
+        reader.add_note(
+            f"--client-log: {', '.join(unrelated[:3])}{more}: no line is one that a consumer "
+            "prints about its group. Give its log from its start on, at level INFO."
+        )
     return ClientLogReading(
         observations=tuple(map(reader.named, reader.found)),
         logs=tuple(reader.logs),
@@ -195,7 +208,7 @@ class _Reader:
         self._pending.clear()
         self.logs += [program.read_from(source) for program in programs.values()]
         if unnamed_refusal and not any(p.refused for p in programs.values()):
-            self._note(
+            self.add_note(
                 f"{source.name}: contains InconsistentGroupProtocolException without its group; "
                 "a member was rejected, and the log of org.apache.kafka.clients shows which."
             )
@@ -211,7 +224,7 @@ class _Reader:
         if names is not None:
             return replace(observation, list=names)
         own = " and ".join(each for each in observation.list if self._classes.names([each]) is None)
-        self._note(
+        self.add_note(
             f"client id {observation.client_id!r} of group {observation.group_id!r} has {own} in "
             "its list, and "
             "no log given here shows that assignor's name: --request-log does, or the log of a "
@@ -294,20 +307,20 @@ class _Reader:
         found = program.lives.of_member(event.group_id, event.member_id, event.client_id)
         who = f"client id {event.client_id!r} of group {event.group_id!r}"
         if found is Lookup.NONE:
-            self._note(
+            self.add_note(
                 f"{source}: {who} joined, but no `ConsumerConfig values:` stands before it; "
                 "give the log from the start of the process."
             )
             return None
         if found is Lookup.AMBIGUOUS:
-            self._note(
+            self.add_note(
                 f"{source}: {who} joined, but the log does not tell several clients of that name "
                 "apart; give one log per process from its start (or `kubectl logs --prefix`)."
             )
             return None
         if not event.member_id:
             names = ", ".join(assignor_of(each) or each for each in found.classes)
-            self._note(
+            self.add_note(
                 f"{source}: {who} joined with [{names}] but printed no member id (clients before "
                 "2.4 do not), so only the request log can tell which member it is."
             )
@@ -412,7 +425,8 @@ class _Reader:
             evidence=evidence,
         )
 
-    def _note(self, sentence: str) -> None:
+    def add_note(self, sentence: str) -> None:
+        """Keep a sentence for the operator, once."""
         self.notes.setdefault(sentence)
 
 
