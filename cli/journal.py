@@ -68,7 +68,7 @@ class Journal:
                 continue
             try:
                 body = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 self.notes.append(
                     f"{path}: line {number} is incomplete and ignored; what it recorded is lost."
                 )

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -47,9 +48,25 @@ Profile = Annotated[
     str | None,
     typer.Option("--profile", metavar="NAME", help="A section of your rebal configuration file."),
 ]
+
+
+def finite(value: float | None) -> float | None:
+    """Return `value`; reject `nan` and `inf`, which a range lets pass."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter("expected a number of seconds.")
+    return value
+
+
 Timeout = Annotated[
     float,
-    typer.Option("--timeout", metavar="SECONDS", min=0.1, help="The longest wait for brokers."),
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.1,
+        max=86_400,
+        callback=finite,
+        help="The longest wait for brokers.",
+    ),
 ]
 Snapshot = Annotated[
     Path | None,

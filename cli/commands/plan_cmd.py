@@ -53,7 +53,13 @@ def command(
     ] = None,
     restart_seconds: Annotated[
         float,
-        typer.Option(metavar="S", min=0, help="Duration of one member's restart, for the costs."),
+        typer.Option(
+            metavar="S",
+            min=0,
+            max=86_400,
+            callback=params.finite,
+            help="Duration of one member's restart, for the costs.",
+        ),
     ] = 30,
     batch: Annotated[
         str,

@@ -75,7 +75,14 @@ def command(
         str, typer.Option("--for", metavar="TIME", help="How long to watch: 90s, 30m, 2h.")
     ] = "30m",
     every: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.2, help="How often to look with --watch.")
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.2,
+            max=86_400,
+            callback=params.finite,
+            help="How often to look with --watch.",
+        ),
     ] = 5,
     form: Annotated[
         VerifyFormat, typer.Option("--output", "-o", help="How to print the answer.")

@@ -81,6 +81,11 @@ def test_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> Non
         (["inspect", "--nope"], "rebal inspect --help"),
         (["inspect", "g", "-o", "pdf"], "pdf"),
         (["inspect", "g", "--timeout", "soon"], "--timeout"),
+        (["inspect", "g", "--timeout", "nan"], "expected a number of seconds"),
+        (["inspect", "g", "--timeout", "inf"], "--timeout"),
+        (["inspect", "g", "--timeout", "1e12"], "--timeout"),
+        (["plan-upgrade", "g", "--restart-seconds", "nan"], "expected a number of seconds"),
+        (["verify", "p.yaml", "--watch", "--every", "nan"], "expected a number of seconds"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(
