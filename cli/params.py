@@ -26,6 +26,7 @@ _SECRET: Final = re.compile("password|secret|jaas|token|key", re.IGNORECASE)
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)\Z")
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
 _ADDRESSES: Final = ("bootstrap.servers", "metadata.broker.list")
+_LONGEST: Final = 365 * 86_400
 _BROKERS: Final = ("BOOTSTRAP", "COMMAND_CONFIG", "PROFILE", "X_BOOTSTRAP_SERVERS")
 
 Bootstrap = Annotated[
@@ -275,4 +276,7 @@ def duration(text: str) -> float:
     match = _DURATION.match(text.strip().lower())
     if match is None:
         raise UsageError(f"--for {text}: expected a duration such as 90s, 30m or 2h.")
-    return float(match[1]) * _UNITS[match[2]]
+    seconds = float(match[1]) * _UNITS[match[2]]
+    if seconds > _LONGEST:
+        raise UsageError(f"--for {text}: give at most 365 days (8760h).")
+    return seconds
