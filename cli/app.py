@@ -4,6 +4,7 @@
     doctor        commands/doctor_cmd.py        the evidence that this user and cluster can give
     plan-upgrade  commands/plan_cmd.py          the steps to another rebalance protocol
     verify        commands/verify_cmd.py        the state of a roll-out, and the gate of its step
+    show          commands/show_cmd.py          a kept plan, or the configuration of a step
     simulate      commands/simulate_cmd.py      an assignor, offline, on a snapshot
     explain       commands/explain_cmd.py       the documentation of a rule
     fleet scan    commands/fleet_scan_cmd.py    a cluster's history, into tables
@@ -43,6 +44,7 @@ COMMANDS: Final = (
         "Plan the path to COOPERATIVE: each step with its gate.",
     ),
     Entry("verify", "verify_cmd", "Check a plan's current step on the live group."),
+    Entry("show", "show_cmd", "Show a kept plan, one of its steps, or a step's configuration."),
     Entry("simulate", "simulate_cmd", "Simulate another assignor on a group; nothing moves."),
     Entry("explain", "explain_cmd", "Explain a rule: its finding, why it matters, what to do."),
     Entry(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +52,25 @@ def write_text(path: Path, text: str) -> None:
     finally:
         if temporary is not None:
             os.unlink(temporary)
+
+
+def next_name(path: Path) -> Path:
+    """Return the first free `name.1.ending`, `name.2.ending`, … beside `path`."""
+    names = (path.with_name(f"{path.stem}.{number}{path.suffix}") for number in count(1))
+    return next(name for name in names if not name.exists())
+
+
+def move(path: Path, target: Path) -> None:
+    """Give a file another name in its folder, one that is free.
+
+    Raises:
+        FileError: it cannot be renamed.
+    """
+    try:
+        os.rename(path, target)
+        _sync_folder(target.parent)
+    except OSError as error:
+        raise FileError(f"cannot rename {path} to {target}: {_why(error)}.") from None
 
 
 def append_line(path: Path, line: str) -> None:

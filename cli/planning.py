@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 from rebal.cli import output
 from rebal.cli.errors import UsageError
+from rebal.cli.files import move, next_name, read_text, write_text
+from rebal.cli.journal import Journal, journal_path
 from rebal.cli.output import PlanFormat
 from rebal.cli.render.documents import Document, FailureDocument, document_of, failures_of
 from rebal.cli.render.findings import exported
 from rebal.cli.render.plans.markdown import plan_markdown
 from rebal.cli.render.plans.screen import plan_list_view, plan_view
-from rebal.groups.errors import AssumptionError
+from rebal.cli.verifying import read_plan
+from rebal.groups.errors import AssumptionError, RebalError
 from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol
+from rebal.groups.snapshot.documents import format_of
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Plan, Verdict, dump_plan
 from rebal.planner.rehearsal.costs.cost import Speed
@@ -88,12 +92,54 @@ def plan_of(
         raise UsageError(str(error)) from None
 
 
+def check_free(out: Path) -> None:
+    """Check that no roll-out rests on the plan in the file `out`.
+
+    Raises:
+        UsageError: the plan has a journal; the message names the step and the last look.
+    """
+    journal = journal_path(out)
+    if not journal.exists():
+        return
+    try:
+        entries = Journal(journal, read_plan(out)).entries
+        last = f", last look {entries[-1].at:%Y-%m-%d %H:%M}Z, step {entries[-1].step}"
+    except (RebalError, IndexError):
+        last = ""
+    raise UsageError(
+        f"{out} is the plan of a roll-out ({journal}{last}). Go on with `rebal verify {out}`, or "
+        f"add --new-attempt: it keeps both, the plan as {next_name(out)}."
+    )
+
+
+def keep(plan: Plan, out: Path) -> None:
+    """Write the plan to `out`; an earlier plan with a journal is kept beside it, with its journal.
+
+    The earlier plan stands in `out` until the new one replaces it.
+    """
+    journal = journal_path(out)
+    if journal.exists():
+        history = next_name(out)
+        if out.exists():
+            write_text(history, read_text(out))
+        move(journal, journal_path(history))
+        output.say(f"kept the earlier plan as {history}, its journal as {journal_path(history)}")
+    write_text(out, dump_plan(plan, format_of(str(out))))
+    output.say(f"wrote {out}")
+
+
 def print_plan(
-    plan: Plan, form: PlanFormat, file: Path | None, *, now: datetime | None, wide: bool
+    plan: Plan,
+    form: PlanFormat,
+    file: Path | None,
+    *,
+    now: datetime | None,
+    wide: bool,
+    kept: bool = False,
 ) -> None:
     """Print one plan; `file` is the snapshot that was read, ages are relative to `now`."""
     if form == "text":
-        output.page(plan_view(plan, now=now, wide=wide), wide=wide)
+        output.page(plan_view(plan, now=now, wide=wide, kept=kept), wide=wide)
     elif form == "markdown":
         output.write(plan_markdown(plan))
     elif form in ("sarif", "github"):

@@ -12,8 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from msgspec.structs import replace
-
+from rebal.groups.errors import DocumentError
 from rebal.groups.model import Evidence, GroupSnapshot, RebalanceProtocol, Record, Tri
 from rebal.groups.snapshot.documents import Format, dumps, loads
 
@@ -83,15 +82,14 @@ class Gate(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The condition on the live group before the next step: a command and the state it shows.
 
     `needs` are the facts that decide it, one sentence each; `holds` is today's answer. `aim` is the
-    step's change (None only in a file of an earlier version: `load_plan` fills it in). `by_hand`
-    says what the operator must check where no evidence can show all of it.
+    step's change. `by_hand` says what the operator must check where no evidence can show all of it.
     """
 
     command: str
     shows: str
     needs: tuple[str, ...] = ()
     holds: Tri = Tri.CANNOT_TELL
-    aim: Aim | None = None
+    aim: Aim
     by_hand: str = ""
 
 
@@ -191,7 +189,7 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
     @property
     def aim(self) -> Aim:
         """Return the change that the step makes."""
-        return self.gate.aim or Aim.BY_HAND
+        return self.gate.aim
 
 
 class ValidWhile(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -300,33 +298,28 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
         return next((later for later in self.steps if later.id > step.id), None)
 
 
+class KeptPlan(Plan, frozen=True, kw_only=True):
+    """A plan as its file has it: `checksum` covers every other field."""
+
+    checksum: str
+
+
 def dump_plan(plan: Plan, form: Format = "yaml") -> str:
-    """Return the plan as a `rebal.plan/1` document; equal plans give equal texts."""
-    return dumps(SCHEMA, plan, form)
+    """Return the plan as a sealed `rebal.plan/1` document; equal plans give equal texts."""
+    return dumps(SCHEMA, plan, form, sealed=True)
 
 
 def load_plan(text: str, form: Format, name: str = "plan") -> Plan:
-    """Return the plan in `text`; errors as groups/snapshot/documents.py's `loads`."""
-    plan = loads(text, form, name, SCHEMA, Plan)
-    steps = tuple(
-        step
-        if step.gate.aim
-        else replace(step, gate=replace(step.gate, aim=_aim_of_earlier(plan, step)))
-        for step in plan.steps
-    )
-    return replace(plan, steps=steps)
+    """Return the plan in `text`.
 
-
-def _aim_of_earlier(plan: Plan, step: Step) -> Aim:
-    """Return the aim of a step in a file of an earlier version, which left out those of lists."""
-    if plan.to == "KIP-848":
-        return Aim.CONSUMER
-    if plan.path == "kip848_back":
-        return Aim.CLASSIC
-    later = any(other.id > step.id and other.target_list == (plan.target,) for other in plan.steps)
-    # Where no evidence named the old assignor, the first bounce's list is the target alone too.
-    if step.target_list == (plan.target,) and not later:
-        return Aim.NARROW
-    if plan.target in step.target_list:
-        return Aim.WIDEN
-    return Aim.REFRESH if not step.target_list and later else Aim.BY_HAND
+    Raises:
+        DocumentError: as `loads` in groups/snapshot/documents.py; a changed field; steps whose
+            numbers are not 1, 2, …; a next step that is none of them.
+    """
+    plan = loads(text, form, name, SCHEMA, Plan, sealed=True)
+    numbers = [step.id for step in plan.steps]
+    if numbers != list(range(1, len(numbers) + 1)):
+        raise DocumentError(f"{name}: steps: numbered {numbers}, expected 1, 2, … in order.")
+    if plan.next_step is not None and plan.step(plan.next_step) is None:
+        raise DocumentError(f"{name}: next_step: there is no step {plan.next_step}.")
+    return plan

@@ -35,6 +35,10 @@ _KAFKA_PYTHON: Final = {
 _SPRING_CODE: Final = (
     "code wins over this: a ConsumerFactory with a map of its own, @KafkaListener(properties = …)"
 )
+_SPRING_VARIABLE: Final = "SPRING_KAFKA_CONSUMER_PROPERTIES"
+_QUARKUS: Final = (
+    "for all channels; for one, put mp.messaging.incoming.CHANNEL before the key instead of kafka"
+)
 _AIOKAFKA: Final = {
     "range": ("range", "RangePartitionAssignor"),
     "roundrobin": ("roundrobin", "RoundRobinPartitionAssignor"),
@@ -189,6 +193,10 @@ def _java(wanted: Mapping[str, str], head: str, connector: bool) -> tuple[Settin
     lines = "\n".join(f"{key}={value}" for key, value in wanted.items())
     yaml = "\n".join(f'        {key}: "{value}"' for key, value in wanted.items())
     code = "\n".join(f'props.put("{key}", "{value}");' for key, value in wanted.items())
+    named = {f"{_SPRING_VARIABLE}_{_variable(key)}": value for key, value in wanted.items()}
+    environment = "\n".join(f"{name}={value}" for name, value in named.items())
+    data = "\n".join(f'  {name}: "{value}"' for name, value in named.items())
+    quarkus = "\n".join(f"kafka.{key}={value}" for key, value in wanted.items())
     return (
         _setting("java", "Java properties", f"# {head}\n{lines}"),
         _setting(
@@ -197,8 +205,20 @@ def _java(wanted: Mapping[str, str], head: str, connector: bool) -> tuple[Settin
             f"# {head}\n# {_SPRING_CODE}\n"
             f"spring:\n  kafka:\n    consumer:\n      properties:\n{yaml}",
         ),
+        _setting("java", "Spring environment", f"# {head}\n# {_SPRING_CODE}\n{environment}"),
+        _setting(
+            "java",
+            "Kubernetes ConfigMap",
+            f"# {head}; for envFrom of a Spring container\n# {_SPRING_CODE}\ndata:\n{data}",
+        ),
+        _setting("java", "Quarkus properties", f"# {head}\n# {_QUARKUS}\n{quarkus}"),
         _setting("java", "Java code", f"// {head}\n{code}"),
     )
+
+
+def _variable(key: str) -> str:
+    """Return a setting's name in an environment variable (Spring Boot's relaxed binding)."""
+    return key.upper().replace(".", "_")
 
 
 def _librdkafka(wanted: Mapping[str, str], head: str) -> tuple[Setting, ...]:

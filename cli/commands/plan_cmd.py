@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rebal.cli import output, params
+from rebal.cli import params
 from rebal.cli.errors import FAILED, UsageError
 from rebal.cli.output import PlanFormat
 
@@ -72,6 +72,12 @@ def command(
         Path | None,
         typer.Option("--out", metavar="FILE", help="Write the plan here too (.yaml or .json)."),
     ] = None,
+    new_attempt: Annotated[
+        bool,
+        typer.Option(
+            "--new-attempt", help="Keep --out's plan and journal under new names; start anew."
+        ),
+    ] = False,
     wide: params.Wide = False,
     fail_on: params.Severity = "block",
     exit_zero: params.ExitZero = False,
@@ -89,11 +95,10 @@ def command(
     from msgspec.structs import replace
 
     from rebal.cli import planning, sources
-    from rebal.cli.files import write_text
-    from rebal.groups.snapshot.documents import format_of
-    from rebal.planner.plan import dump_plan
     from rebal.planner.verdict import judged, worst_code
 
+    if out is not None and not new_attempt:
+        planning.check_free(out)
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     wishes = planning.Wishes(
         to=to,
@@ -141,8 +146,7 @@ def command(
     code = judged(plan.exit_code, plan.findings, fail_on, exit_zero)
     plan = replace(plan, exit_code=code)
     if out is not None:
-        write_text(out, dump_plan(plan, format_of(str(out))))
-        output.say(f"wrote {out}")
+        planning.keep(plan, out)
     old = group is None or evidence is not None
     planning.print_plan(plan, form, snapshot, now=datetime.now(UTC) if old else None, wide=wide)
     return code

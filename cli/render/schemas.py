@@ -31,7 +31,7 @@ from rebal.groups.snapshot.documents import SCHEMA as SNAPSHOT
 from rebal.inspectors.fleet.manifest import SCHEMA as SCAN
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.planner.plan import SCHEMA as PLAN
-from rebal.planner.plan import Plan
+from rebal.planner.plan import KeptPlan
 from rebal.planner.rehearsal.whatif.holdings import Share
 from rebal.planner.rehearsal.whatif.simulation import Simulation
 from rebal.planner.rehearsal.whatif.workers import WorkersSimulation
@@ -58,7 +58,7 @@ def kinds() -> dict[str, Kind]:
     made = (
         Kind("rebal.inspect/1", (InspectDocument,)),
         Kind("rebal.doctor/1", (DoctorDocument,)),
-        Kind(PLAN, (Plan,), code=False),
+        Kind(PLAN, (KeptPlan,), code=False),
         Kind("rebal.plans/1", (PlansDocument,)),
         Kind("rebal.verify/1", (Watched,)),
         Kind(JOURNAL_SCHEMA, (JournalEntry,), code=False),

@@ -31,6 +31,8 @@ from rebal.groups.snapshot.compact import (
     unfold,
 )
 from rebal.groups.snapshot.plain_yaml import PlainLoader, check_start, read_yaml
+from rebal.groups.snapshot.seal import KEY as CHECKSUM
+from rebal.groups.snapshot.seal import check_seal, checksum
 
 SCHEMA: Final = "rebal.snapshot/1"
 Format = Literal["yaml", "json"]
@@ -126,13 +128,16 @@ def format_of(name: str) -> Format:
     raise DocumentError(f"{name}: the ending says the format: use .yaml, .yml or .json.")
 
 
-def dumps(schema: str, record: msgspec.Struct, form: Format) -> str:
+def dumps(schema: str, record: msgspec.Struct, form: Format, *, sealed: bool = False) -> str:
     """Return `record` as a document: the schema first, then its fields in the model's order.
+
+    A `sealed` one ends with a checksum of its fields.
 
     YAML ends with a line `...`, so that a file that was cut off is known by its missing end.
     """
     body = fold(msgspec.to_builtins(record, enc_hook=enc_hook))
-    text = text_of({"schema": schema, **body}, form)
+    seal = {CHECKSUM: checksum(body)} if sealed else {}
+    text = text_of({"schema": schema, **body, **seal}, form)
     return text + _END if form == "yaml" else text
 
 
@@ -162,13 +167,23 @@ def no_collection() -> Iterator[None]:
 
 
 @no_collection()
-def loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _T:
+def loads(
+    text: str, form: Format, name: str, schema: str, kind: type[_T], *, sealed: bool = False
+) -> _T:
     """Return the document `text` (called `name` in errors) as a `kind`.
 
     Raises:
-        DocumentError: not the format, another schema or major version, or a field that does not
-            fit; the message names the file, the field's path and its line.
+        DocumentError: not the format, another schema or major version, a field that does not fit,
+            or, of a `sealed` one, a field that was changed; the message names the file, the field's
+            path and its line.
     """
+    body = _body(text, form, name, schema)
+    if sealed:
+        check_seal(body, name)
+    return _converted(body, text, name, kind)
+
+
+def _body(text: str, form: Format, name: str, schema: str) -> dict[str, object]:
     if form == "yaml" and len(text) > _BIG:
         _check_big(text, name, schema)
     try:
@@ -182,6 +197,10 @@ def loads(text: str, form: Format, name: str, schema: str, kind: type[_T]) -> _T
     _check_schema(body.get("schema"), schema, name)
     if form == "yaml":
         _check_end(text, name)
+    return body
+
+
+def _converted(body: dict[str, object], text: str, name: str, kind: type[_T]) -> _T:
     try:
         return msgspec.convert(body, kind, dec_hook=partial(_dec_hook, TopicReader()))
     except msgspec.ValidationError as error:

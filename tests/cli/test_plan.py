@@ -147,13 +147,13 @@ def test_fail_on_warning_makes_a_warning_exit_3(group: Make, save: Any) -> None:
     assert plan(path, "--fail-on", "warning") == 3
 
 
-def test_json_begins_with_the_schema_and_ends_with_the_exit_code(
+def test_json_begins_with_the_schema_and_ends_with_the_exit_code_and_the_seal(
     group: Make, save: Any, capsys: Said
 ) -> None:
     plan(save(group()), "-o", "json")
     body = json.loads(capsys.readouterr().out)
     assert next(iter(body)) == "schema"
-    assert list(body)[-1] == "exit_code"
+    assert list(body)[-2:] == ["exit_code", "checksum"]
     assert body["schema"] == "rebal.plan/1"
     assert body["from"] == "EAGER"
     assert body["to"] == "COOPERATIVE"
@@ -162,8 +162,10 @@ def test_json_begins_with_the_schema_and_ends_with_the_exit_code(
     first = body["steps"][0]
     assert {"id", "title", "kind", "config", "gate", "rollback", "cost"} <= set(first)
     assert first["kind"] == "rolling"
-    formats = {"Java properties", "Spring YAML", "Java code"}
-    assert {setting["format"] for setting in first["config"]} == formats
+    assert [setting["format"] for setting in first["config"]] == [
+        *("Java properties", "Spring YAML", "Spring environment", "Kubernetes ConfigMap"),
+        *("Quarkus properties", "Java code"),
+    ]
     spring = next(s for s in first["config"] if s["format"] == "Spring YAML")
     assert yaml.safe_load(spring["text"])["spring"]["kafka"]["consumer"]["properties"] == {
         "partition.assignment.strategy": "org.apache.kafka.clients.consumer."

@@ -42,7 +42,7 @@ def renamed(text: str, names: dict[str, str]) -> str:
 
 def planned(snapshot: GroupSnapshot, to: str, names: dict[str, str]) -> object:
     body = json.loads(dump_plan(make_plan(snapshot, to), "json"))
-    del body["baseline"], body["made_at"]
+    del body["baseline"], body["made_at"], body["checksum"]
 
     def without_details(value: object) -> object:
         # Where a fact was read (a file's name and line) is one of the things that redaction takes.

@@ -20,7 +20,7 @@ def test_bounce_one_needs_the_families() -> None:
 
 def test_texts_for_java() -> None:
     made = plan([m("a", RANGE, version="2.8.2")], group_id="check\nout")
-    properties, yaml_text, code = made.steps[0].config
+    properties, yaml_text, *_, code = made.steps[0].config
     assert properties.format == "Java properties"
     assert (
         "partition.assignment.strategy=org.apache.kafka.clients.consumer.CooperativeStickyAssignor,"

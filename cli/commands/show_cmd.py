@@ -1,0 +1,102 @@
+"""`rebal show`: a kept plan, one step of it, or the configuration text of a step alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rebal.cli import output, params
+from rebal.cli.errors import DONE, UsageError
+from rebal.cli.output import PlanFormat
+
+if TYPE_CHECKING:
+    from rebal.planner.plan import Plan, Setting, Step
+
+
+def command(
+    plan: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="The plan, as plan-upgrade --out wrote it.")
+    ],
+    *,
+    step: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Show this step alone.")
+    ] = None,
+    config: Annotated[
+        bool,
+        typer.Option("--set", help="Print a step's configuration alone, to pipe it into a file."),
+    ] = False,
+    family: Annotated[
+        str | None, typer.Option(metavar="FAMILY", help="With --set: the client family.")
+    ] = None,
+    as_: Annotated[
+        str | None,
+        typer.Option(
+            "--as", metavar="FORMAT", help="With --set: such as spring-yaml or java-code."
+        ),
+    ] = None,
+    form: Annotated[
+        PlanFormat, typer.Option("--output", "-o", help="How to print the plan.")
+    ] = "text",
+    wide: params.Wide = False,
+) -> int:
+    """Show a kept plan as it was made; nothing is read from a cluster.
+
+    With --set it prints the configuration of the next step (or of --step) and nothing else. The
+    plan says what was true when it was made: `rebal verify PLAN` says what is true now.
+    """
+    if (family is not None or as_ is not None) and not config:
+        raise UsageError("--family and --as choose among configurations: add --set.")
+    if form != "text" and (config or step is not None):
+        raise UsageError(f"-o {form} prints the whole plan: leave out --step and --set.")
+    from rebal.cli.planning import print_plan
+    from rebal.cli.render.plans.screen import step_view
+    from rebal.cli.verifying import read_plan
+
+    kept = read_plan(plan)
+    if config:
+        output.write(f"{_setting(_step(kept, step, plan), family, as_, plan).text}\n")
+    elif step is not None:
+        number = _step(kept, step, plan).id
+        output.page(step_view(kept, number, datetime.now(UTC), wide=wide), wide=wide)
+    else:
+        print_plan(kept, form, None, now=datetime.now(UTC), wide=wide, kept=True)
+    return DONE
+
+
+def _step(plan: Plan, number: int | None, file: Path) -> Step:
+    """Return the step with this number; without one the next step."""
+    found = plan.step(plan.next_step if number is None else number)
+    if found is not None:
+        return found
+    if number is None:
+        raise UsageError(f"{file}: no step is left, so there is nothing to configure.")
+    there = f"it has steps 1 to {len(plan.steps)}" if plan.steps else "it has no steps"
+    raise UsageError(f"{file}: there is no step {number}; {there}.")
+
+
+def _setting(step: Step, family: str | None, form: str | None, file: Path) -> Setting:
+    """Return the one configuration that is asked for; of a family, the first is the usual one."""
+    families = list(dict.fromkeys(setting.family for setting in step.config))
+    if not families:
+        raise UsageError(
+            f"{file}: step {step.id} has no configuration text: read `rebal show {file} "
+            f"--step {step.id}`."
+        )
+    if family is None and len(families) > 1:
+        raise UsageError(
+            f"step {step.id} configures several client families: add --family {'|'.join(families)}."
+        )
+    chosen = [setting for setting in step.config if setting.family == (family or families[0])]
+    if not chosen:
+        raise UsageError(
+            f"step {step.id} has no configuration for {family}: there is {', '.join(families)}."
+        )
+    named = {setting.format.lower().replace(" ", "-"): setting for setting in chosen}
+    if form is None:
+        return chosen[0]
+    if form.lower() not in named:
+        raise UsageError(f"--as {form[:100]}: there is {', '.join(named)}.")
+    return named[form.lower()]

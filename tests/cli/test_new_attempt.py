@@ -1,0 +1,85 @@
+"""A plan that a roll-out rests on is never overwritten: it is kept, or the command refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rebal.cli import app
+from rebal.cli.journal import Journal, journal_path
+from rebal.cli.verifying import read_plan
+from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.planner.verification.verify import entry_of, verify
+from tests.planner.looks import look, pods
+
+BEFORE = look(0, pods(1, 1))
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("group.yaml").write_text(dump_snapshot(BEFORE))
+    return Path("checkout.plan.yaml")
+
+
+def plan_upgrade(out: Path, *more: str) -> int:
+    return app.run(["plan-upgrade", "--snapshot", "group.yaml", "--out", str(out), *more])
+
+
+def under_way(out: Path) -> str:
+    """Make a plan and one look at it; return the journal's text."""
+    plan_upgrade(out)
+    plan = read_plan(out)
+    Journal(journal_path(out), plan).append(entry_of(plan, verify(plan, (), BEFORE), BEFORE))
+    return journal_path(out).read_text()
+
+
+def test_a_plan_without_a_journal_is_replaced(out: Path) -> None:
+    plan_upgrade(out)
+    assert plan_upgrade(out, "--expect-members", "2") != 2
+    assert read_plan(out).expected_members == 2
+    assert list(Path().glob("*.plan*")) == [out]
+
+
+def test_a_plan_with_a_journal_is_not_overwritten(out: Path, capsys: Said) -> None:
+    journal = under_way(out)
+    plan = out.read_text()
+    capsys.readouterr()
+    assert plan_upgrade(out, "--expect-members", "2") == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "checkout.plan.yaml is the plan of a roll-out (checkout.plan.journal.jsonl" in said.err
+    assert f"last look {BEFORE.captured_at:%Y-%m-%d %H:%M}Z, step 1)" in said.err
+    assert "`rebal verify checkout.plan.yaml`, or add --new-attempt" in said.err
+    assert out.read_text() == plan
+    assert journal_path(out).read_text() == journal
+
+
+def test_a_new_attempt_keeps_the_plan_and_its_journal(out: Path, capsys: Said) -> None:
+    journal = under_way(out)
+    plan = out.read_text()
+    capsys.readouterr()
+    assert plan_upgrade(out, "--expect-members", "2", "--new-attempt") != 2
+    assert "kept the earlier plan as checkout.plan.1.yaml" in capsys.readouterr().err
+    kept = Path("checkout.plan.1.yaml")
+    assert (kept.read_text(), journal_path(kept).read_text()) == (plan, journal)
+    assert Journal(journal_path(kept), read_plan(kept)).entries
+    assert read_plan(out).expected_members == 2
+    assert not journal_path(out).exists()
+    under_way(out)
+    plan_upgrade(out, "--new-attempt")
+    assert Path("checkout.plan.2.yaml").exists()
+    assert kept.read_text() == plan
+
+
+@pytest.mark.parametrize("damage", ["", "not a plan\n"])
+def test_a_damaged_plan_with_a_journal_is_kept_too(out: Path, damage: str, capsys: Said) -> None:
+    journal = under_way(out)
+    out.write_text(damage)
+    assert plan_upgrade(out) == 2
+    assert "is the plan of a roll-out" in capsys.readouterr().err
+    assert plan_upgrade(out, "--new-attempt") != 2
+    assert Path("checkout.plan.1.yaml").read_text() == damage
+    assert Path("checkout.plan.1.journal.jsonl").read_text() == journal

@@ -1,0 +1,150 @@
+"""`rebal show` as it is typed: a kept plan, a step, a configuration to pipe into a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rebal.cli import app
+from rebal.groups.snapshot.documents import dump_snapshot
+from tests.documents import checked
+from tests.planner.builder import group_of
+from tests.planner.looks import look, pods
+
+KEY = "partition.assignment.strategy"
+BOTH = (
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor,"
+    "org.apache.kafka.clients.consumer.RangeAssignor"
+)
+TARGET = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+MIXED = [
+    {"id": "j", "list": ["range"]},
+    {"id": "k", "list": ["range"], "family": "franz-go", "version": "1.18.0"},
+]
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("group.yaml").write_text(dump_snapshot(look(0, pods(1, 1))))
+    app.run(["plan-upgrade", "--snapshot", "group.yaml", "--out", "a.plan.yaml"])
+    capsys.readouterr()
+    return Path("a.plan.yaml")
+
+
+def shown(capsys: Said, *words: str) -> str:
+    assert app.run(["show", *words]) == 0, capsys.readouterr().err
+    said = capsys.readouterr()
+    assert said.err == ""
+    return said.out
+
+
+def refused(capsys: Said, *words: str) -> str:
+    assert app.run(["show", *words]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    return said.err
+
+
+def properties(text: str) -> dict[str, str]:
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return dict(line.split("=", 1) for line in lines)
+
+
+def test_a_kept_plan_is_shown_whole_and_its_advice_is_not(plan: Path, capsys: Said) -> None:
+    text = shown(capsys, str(plan))
+    assert "step 1 can start" in text
+    assert "1  Every member gets cooperative-sticky before range" in text
+    assert "2  Every member drops range" in text
+    assert "look at the group before you act" in text
+    assert "now:" in text
+    assert not any(line.startswith("now:") and "restart" in line for line in text.splitlines())
+    assert text.rstrip().splitlines()[-1].split(maxsplit=1)[1].startswith("rebal verify a.plan")
+
+
+def test_a_step_is_shown_alone(plan: Path, capsys: Said) -> None:
+    text = shown(capsys, str(plan), "--step", "2")
+    assert text.startswith("2  Every member drops range")
+    assert TARGET in text
+    assert "not checked" not in text
+    assert "before range" not in text
+
+
+@pytest.mark.parametrize(("step", "value"), [((), BOTH), (("--step", "2"), TARGET)])
+def test_set_prints_configuration_and_nothing_else(
+    plan: Path, step: tuple[str, ...], value: str, capsys: Said
+) -> None:
+    assert properties(shown(capsys, str(plan), *step, "--set")) == {KEY: value}
+
+
+def test_each_format_holds_the_same_list(plan: Path, capsys: Said) -> None:
+    def text(form: str) -> str:
+        return shown(capsys, str(plan), "--set", "--as", form)
+
+    variable = "SPRING_KAFKA_CONSUMER_PROPERTIES_PARTITION_ASSIGNMENT_STRATEGY"
+    assert properties(text("java-properties")) == {KEY: BOTH}
+    assert properties(text("spring-environment")) == {variable: BOTH}
+    assert properties(text("quarkus-properties")) == {f"kafka.{KEY}": BOTH}
+    assert yaml.safe_load(text("kubernetes-configmap")) == {"data": {variable: BOTH}}
+    spring = yaml.safe_load(text("spring-yaml"))
+    assert spring["spring"]["kafka"]["consumer"]["properties"] == {KEY: BOTH}
+    assert f'props.put("{KEY}", "{BOTH}");' in text("java-code")
+    assert text("Java-Code") == text("java-code")
+
+
+def test_a_family_must_be_chosen_where_there_are_several(plan: Path, capsys: Said) -> None:
+    plan.with_name("group.yaml").write_text(dump_snapshot(group_of({"members": MIXED})))
+    app.run(["plan-upgrade", "--snapshot", "group.yaml", "--out", str(plan)])
+    capsys.readouterr()
+    assert "add --family franz-go|java." in refused(capsys, str(plan), "--set")
+    assert "kgo.Balancers(" in shown(capsys, str(plan), "--set", "--family", "franz-go")
+    assert properties(shown(capsys, str(plan), "--set", "--family", "java")) == {KEY: BOTH}
+    said = refused(capsys, str(plan), "--set", "--family", "sarama")
+    assert "has no configuration for sarama: there is franz-go, java." in said
+
+
+def test_documents_and_the_runbook_are_those_of_plan_upgrade(plan: Path, capsys: Said) -> None:
+    body = checked(shown(capsys, str(plan), "-o", "json"))
+    assert body == json.loads(shown(capsys, str(plan), "-o", "json"))
+    assert shown(capsys, str(plan), "-o", "yaml") == plan.read_text()
+    assert shown(capsys, str(plan), "-o", "markdown").startswith("# checkout: EAGER")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--step", "9"), "there is no step 9; it has steps 1 to 2."),
+        (("--set", "--as", "toml"), "--as toml: there is java-properties, spring-yaml"),
+        (("--as", "spring-yaml"), "add --set."),
+        (("--family", "java"), "add --set."),
+        (("--set", "-o", "json"), "-o json prints the whole plan"),
+        (("--step", "1", "-o", "markdown"), "-o markdown prints the whole plan"),
+    ],
+)
+def test_a_wrong_choice_is_refused(
+    plan: Path, words: tuple[str, ...], message: str, capsys: Said
+) -> None:
+    assert message in refused(capsys, str(plan), *words)
+
+
+def test_a_finished_plan_has_nothing_to_configure(plan: Path, capsys: Said) -> None:
+    final = look(0, pods(1, 1, list=["cooperative-sticky"]), elected="cooperative-sticky")
+    plan.with_name("group.yaml").write_text(dump_snapshot(final))
+    app.run(["plan-upgrade", "--snapshot", "group.yaml", "--out", str(plan)])
+    capsys.readouterr()
+    assert "no step is left" in refused(capsys, str(plan), "--set")
+    assert "there is no step 1; it has no steps." in refused(capsys, str(plan), "--step", "1")
+
+
+def test_an_edited_plan_is_refused_by_every_command(plan: Path, capsys: Said) -> None:
+    text = plan.read_text()
+    plan.write_text(text.replace("CooperativeStickyAssignor,org", "StickyAssignor,org"))
+    for words in (["show", str(plan)], ["verify", str(plan), "--snapshot", "group.yaml"]):
+        assert app.run(words) == 1
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.startswith("rebal: a.plan.yaml: `steps[0].config` has changed since")
