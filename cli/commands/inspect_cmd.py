@@ -98,10 +98,16 @@ def command(
     if save or save_to:
         _save(seen, save_to, redact)
     from rebal.cli.report import make_report
+    from rebal.groups.model import GroupState
     from rebal.planner.verdict import judged, worst_code
 
     reports = [make_report(one) for one in seen]
-    codes = [judged(report.exit_code, report.findings, fail_on, exit_zero) for report in reports]
+    codes = [
+        judged(report.exit_code, report.findings, fail_on, exit_zero)
+        for report in reports
+        # A scan keeps deleted groups: they count where they are named, as in `fleet report`.
+        if not scanned or groups or report.snapshot.group.state is not GroupState.DEAD
+    ]
     code = worst_code([*codes, *(FAILED for _ in failures)])
     if form == "text":
         typed = connection.typed(snapshot)
