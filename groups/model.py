@@ -102,15 +102,28 @@ class Knowledge(StrEnum):
     UNKNOWN = "unknown"
 
 
+class KubernetesWorkload(Record, frozen=True, kw_only=True):
+    """The Kubernetes object whose pods run a client: a Deployment, StatefulSet, DaemonSet, Rollout.
+
+    `namespace` is empty where its manifest names none.
+    """
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+
 class Evidence(Record, frozen=True, kw_only=True):
     """One reason to believe a fact: its source, its time and the detail that was seen.
 
-    `at` is when it was seen, or when a configuration file was last written.
+    `at` is when it was seen, or when a configuration file was last written. `workload` is the
+    object whose manifest declares it (None: declared elsewhere, or by an earlier version of rebal).
     """
 
     source: Source
     at: Moment | None = None
     detail: str = ""
+    workload: KubernetesWorkload | None = None
 
 
 class AssignorList(Record, frozen=True, kw_only=True):

@@ -114,7 +114,8 @@ class _Redaction:
         if isinstance(value, tuple):
             return tuple(map(self.of, value))
         if isinstance(value, Evidence):
-            return msgspec.structs.replace(value, detail=self._text(_without_path(value)))
+            detail = self._text(_without_path(value))
+            return msgspec.structs.replace(value, detail=detail, workload=None)
         if isinstance(value, msgspec.Struct):
             fields = value.__struct_fields__
             return type(value)(**{name: self.of(getattr(value, name), name) for name in fields})

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.evidence.observations import Declared
-from rebal.groups.model import Evidence, Source
+from rebal.groups.model import KubernetesWorkload
 from rebal.inspectors.inventory.clients import Place, clients_in
 from rebal.inspectors.inventory.documents import (
     ENDINGS,
@@ -80,16 +80,18 @@ def _workload(
 
 def _instances(client: Declared, resource: Resource, spec: Resource) -> Iterator[Declared]:
     """Yield the consumer, or one for each pod if the client's ids contain the pod's name."""
-    kind = resource.get("kind")
+    kind = str(resource.get("kind"))
     replicas = _number(spec.get("replicas"))
-    client = replace(client, max_surge=_max_surge(spec, str(kind)))
+    owner = KubernetesWorkload(kind=kind, name=_name(resource), namespace=_namespace(resource))
+    seen = replace(client.evidence, workload=owner)
+    client = replace(client, max_surge=_max_surge(spec, kind), evidence=seen)
     named = POD_NAME in f"{client.group_id}{client.client_id}{client.instance_id}"
     if named and kind == "StatefulSet" and replicas is not None and replicas <= _MOST_INSTANCES:
         first = _number(_object(spec.get("ordinals")).get("start")) or 0
         for ordinal in range(first, first + replicas):
             pod_name = f"{_name(resource)}-{ordinal}"
             where = f"{client.where}, pod {pod_name}"
-            evidence = Evidence(source=Source.CONFIG_FILE, detail=where)
+            evidence = replace(seen, detail=where)
             pod = replace(client, where=where, evidence=evidence, replicas=1)
             yield _with_pod_name(pod, pod_name)
         return

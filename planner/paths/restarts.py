@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import re
+import shlex
 from collections.abc import Iterator, Sequence
-from typing import Final
 
+from rebal.groups.model import KubernetesWorkload
 from rebal.planner.admission.wording import in_order
 from rebal.planner.context import Context, Facts
 from rebal.planner.rehearsal.costs.timeouts import in_words, of_family
-
-# As inspectors' inventory writes it: `FILE: Deployment shop/orders, container app`.
-_WORKLOAD: Final = re.compile(
-    r": (Deployment|StatefulSet|DaemonSet|Rollout) (?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*),"
-)
 
 
 def order_of(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
@@ -100,20 +95,22 @@ def _stops(context: Context) -> str:
 
 def _kubernetes_lines(members: Sequence[Facts]) -> Iterator[str]:
     """Yield the lines for each Kubernetes workload that these members come from."""
-    found: dict[tuple[str, str, str], str | None] = {}
-    for facts in members:
-        declared = facts.member.declared
-        match = _WORKLOAD.search(declared.evidence.detail) if declared else None
-        if declared and match:
-            found[match[1], match[2] or "", match[3]] = declared.max_surge
-    for (kind, namespace, name), surge in found.items():
-        yield from _workload(kind, namespace, name, surge)
+    files = (facts.member.declared for facts in members)
+    found = {
+        declared.evidence.workload: declared.max_surge
+        for declared in files
+        if declared is not None and declared.evidence.workload is not None
+    }
+    for workload, surge in found.items():
+        yield from _workload(workload, surge)
 
 
-def _workload(kind: str, namespace: str, name: str, surge: str | None) -> Iterator[str]:
-    kubectl = f"kubectl -n {namespace}" if namespace else "kubectl"
-    target = f"{kind.lower()}/{name}"
-    where = f"Kubernetes {kind} {name}"
+def _workload(workload: KubernetesWorkload, surge: str | None) -> Iterator[str]:
+    kind = workload.kind
+    space = shlex.quote(workload.namespace)
+    kubectl = f"kubectl -n {space}" if workload.namespace else "kubectl"
+    target = shlex.quote(f"{kind.lower()}/{workload.name}")
+    where = f"Kubernetes {kind} {workload.name}"
     yield f"{where}: first pause its autoscaler and its GitOps sync, and undo that after the gate"
     if kind == "Deployment":
         if surge not in (None, "0", "0%"):

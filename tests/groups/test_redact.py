@@ -19,6 +19,7 @@ from rebal.groups.model import (
     Group,
     GroupSnapshot,
     Knowledge,
+    KubernetesWorkload,
     Member,
     Refusal,
     Software,
@@ -41,7 +42,8 @@ def told(detail: str) -> Evidence:
 
 
 def in_file(name: str) -> Evidence:
-    return Evidence(source=Source.CONFIG_FILE, detail=name)
+    workload = KubernetesWorkload(kind="Deployment", name="pod-z", namespace="shop")
+    return Evidence(source=Source.CONFIG_FILE, detail=name, workload=workload)
 
 
 def member(name: str, number: int, *names: str, instance: str | None = None) -> Member:

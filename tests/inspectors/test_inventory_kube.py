@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rebal.groups.model import KubernetesWorkload
 from rebal.inspectors.inventory.reader import read_inventory
 from tests.inspectors.declared_files import BOTH, FILES, JAVA, one, write
 
@@ -26,6 +27,9 @@ def test_a_deployments_environment_overrides_its_config_map(shop):
     assert (orders.list, orders.replicas, orders.max_surge) == (BOTH, 4, "1")
     assert orders.family == "java"
     assert "Deployment shop/orders, container app" in orders.where
+    assert orders.evidence.workload == KubernetesWorkload(
+        kind="Deployment", name="orders", namespace="shop"
+    )
     # orders-$(POD_NAME): a Deployment's pod names are not known before they start.
     assert orders.client_id is None
 
@@ -41,6 +45,7 @@ def test_a_stateful_sets_pod_names_are_counted_out(shop):
     # Its environment is known in full, so the default of ${BILLING_GROUP:billing} holds.
     assert {d.max_surge for d in billing} == {"0"}
     assert len({d.where for d in billing}) == 3
+    assert len({d.evidence.workload for d in billing}) == 1
 
 
 def test_variables_of_a_services_own(shop):
@@ -57,6 +62,7 @@ def test_what_a_secret_holds_is_not_known_and_that_is_said(shop):
 def test_a_config_map_nobody_mounts_is_a_file_of_its_own(shop):
     (loose,) = _of(shop, "loose-group")
     assert (loose.list, loose.list_set, loose.replicas) == ((), False, None)
+    assert loose.evidence.workload is None
     assert any("broken.yaml" in note and "YAML" in note for note in shop.notes)
 
 

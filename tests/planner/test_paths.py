@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.model import DeclaredAssignors, Evidence, RebalanceProtocol, Source, Tri
+from rebal.groups.model import (
+    DeclaredAssignors,
+    Evidence,
+    KubernetesWorkload,
+    RebalanceProtocol,
+    Source,
+    Tri,
+)
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, StepKind, Verdict
 from tests.planner.builder import group_of
@@ -255,24 +262,27 @@ def test_streams_and_connect_have_no_way_to_kip_848() -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "surge", "says"),
+    ("workload", "surge", "says"),
     [
-        ("k.yaml: Deployment shop/orders, container app", "25%",
+        (KubernetesWorkload(kind="Deployment", name="orders", namespace="shop"), "25%",
          ["maxSurge 0 and maxUnavailable 1", "kubectl -n shop rollout pause deployment/orders",
           "kubectl -n shop rollout undo deployment/orders"]),
-        ("k.yaml: Deployment orders, container app", "0", ["kubectl rollout pause deployment/"]),
-        ("k.yaml: StatefulSet orders, container app, pod orders-0", None,
+        (KubernetesWorkload(kind="Deployment", name="orders"), "0",
+         ["kubectl rollout pause deployment/orders "]),
+        (KubernetesWorkload(kind="StatefulSet", name="orders"), None,
          ["kubectl patch statefulset/orders", '"partition":LAST']),
+        (KubernetesWorkload(kind="Deployment", name="a b; rm x", namespace="$y"), "0",
+         ["kubectl -n '$y' rollout pause 'deployment/a b; rm x' "]),
     ],
 )  # fmt: skip
 def test_a_workload_in_kubernetes_is_paused_tried_and_undone(
-    where: str, surge: str | None, says: list[str]
+    workload: KubernetesWorkload, surge: str | None, says: list[str]
 ) -> None:
     snapshot = group_of({"members": [java("a", RANGE)]})
     declared = DeclaredAssignors(
         list=("range",),
         max_surge=surge,
-        evidence=Evidence(source=Source.CONFIG_FILE, detail=where),
+        evidence=Evidence(source=Source.CONFIG_FILE, detail="k.yaml", workload=workload),
     )
     member = replace(snapshot.members[0], declared=declared)
     made = make_plan(replace(snapshot, members=(member,)))
