@@ -1,9 +1,10 @@
 """Rules: their declaration, their traits, and the evaluation of all rules on one group.
 
-A rule is a function `(Context) -> iterable of Finding` under `@rule(...)`, alone in a module named
-by its id (`rb102.py`). Its docstring is its documentation: what it means, why it matters, how to
-find out, how to fix it. Rules that differ only in data are declared in version_faults.yaml. The
-function leaves `rule`, `severity` and `reference` of its findings to the decorator. Ids never
+A rule is a function `(Context) -> Findings` under `@rule(...)`, alone in a module named by its id
+(`rb102.py`); all names that most rules need are imported from here. Its docstring is its
+documentation: what it means, why it matters, how to find out, how to fix it. Rules that differ only
+in data are declared in version_faults.yaml. The function leaves `rule`, `severity` and `reference`
+of its findings to the decorator, and the groups and goals that it is for to `applies`. Ids never
 change meaning, and no other module names one: plans and `rebal verify` ask for a rule's `Trait`,
 its `Risk`, or the paths that deal with it.
 """
@@ -12,13 +13,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -26,7 +27,29 @@ from rebal.groups.model import Evidence, GroupSnapshot, Tri
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.plan import Finding, Severity
 
+__all__ = [
+    "Context",
+    "DuplicateRuleError",
+    "Facts",
+    "Finding",
+    "Findings",
+    "Risk",
+    "Rule",
+    "Severity",
+    "Trait",
+    "Tri",
+    "evaluate",
+    "found",
+    "has",
+    "own_class_risk",
+    "register",
+    "rule",
+    "rules",
+]
+
+Findings: TypeAlias = Iterator[Finding]
 Check = Callable[[Context], Iterable[Finding]]
+Scope = Callable[[Context], bool]
 _ID: Final = re.compile(r"RB\d{3}")
 _ORDER: Final = (Severity.BLOCK, Severity.WARN, Severity.ASK)
 _registered: Final[dict[str, Rule]] = {}
@@ -81,6 +104,7 @@ class Risk(StrEnum):
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """One hazard: its id, severity and documentation, its condition, and how findings count.
 
+    The condition is asked where all of `applies` hold (planner/rules/scope.py has those to share).
     `answered_by` are the paths that exist because of this hazard: their plans leave its findings
     out. `handled_by` are the paths whose steps deal with it: their plans report it, and verify does
     not repeat it. A finding for which `stays` returns True is always reported.
@@ -92,6 +116,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     reference: str
     doc: str
     condition: Check
+    applies: tuple[Scope, ...] = ()
     traits: frozenset[Trait] = frozenset()
     accepts: Risk | None = None
     answered_by: frozenset[str] = frozenset()
@@ -102,6 +127,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         """Return the findings: with the result yes where the rule fires, cannot tell where it
         cannot decide.
         """
+        if not all(holds(context) for holds in self.applies):
+            return ()
         return tuple(
             msgspec.structs.replace(
                 finding, rule=self.id, severity=self.severity, reference=self.reference
@@ -163,6 +190,7 @@ def rule(
     title: str,
     *,
     reference: str,
+    applies: tuple[Scope, ...] = (),
     traits: Collection[Trait] = (),
     accepts: Risk | None = None,
     answered_by: Collection[str] = (),
@@ -185,6 +213,7 @@ def rule(
                 reference=reference,
                 doc=inspect.getdoc(condition) or "",
                 condition=condition,
+                applies=applies,
                 traits=frozenset(traits),
                 accepts=accepts,
                 answered_by=frozenset(answered_by),

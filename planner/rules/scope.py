@@ -11,6 +11,56 @@ from rebal.planner.plan import Finding
 from rebal.planner.rules.registry import found
 
 
+def planning(context: Context) -> bool:
+    """Return whether a plan is being made."""
+    return context.planning
+
+
+def classic(context: Context) -> bool:
+    """Return whether this is a classic group of consumers with assignor lists of their own."""
+    return context.classic
+
+
+def by_lists(context: Context) -> bool:
+    """Return whether the members of a classic group stay on assignor lists."""
+    return context.classic and context.goal != CONSUMER
+
+
+def stable(context: Context) -> bool:
+    """Return whether the group is Stable with members."""
+    return context.stable
+
+
+def upgrade(context: Context) -> bool:
+    """Return whether the goal is COOPERATIVE."""
+    return context.goal == COOPERATIVE
+
+
+def downgrade(context: Context) -> bool:
+    """Return whether the goal is EAGER."""
+    return context.goal == EAGER
+
+
+def no_downgrade(context: Context) -> bool:
+    """Return whether the goal is COOPERATIVE or KIP-848."""
+    return context.goal != EAGER
+
+
+def unfinished(context: Context) -> bool:
+    """Return whether the plan's steps still change a member."""
+    return bool(ahead(context))
+
+
+def streams_program(context: Context) -> bool:
+    """Return whether this is a Kafka Streams program."""
+    return context.streams
+
+
+def connect_workers(context: Context) -> bool:
+    """Return whether this is a group of Connect workers."""
+    return context.group.protocol_type == "connect"
+
+
 def to_cooperative(context: Context) -> bool:
     """Return whether a plan to COOPERATIVE is being made that has steps left.
 
@@ -42,6 +92,11 @@ def from_consumer(context: Context) -> bool:
     """
     back = context.goal == EAGER or (context.only_target and context.goal != CONSUMER)
     return context.planning and context.group.type is GroupType.CONSUMER and back
+
+
+def to_or_from_consumer(context: Context) -> bool:
+    """Return whether a plan is being made that crosses between classic and KIP-848."""
+    return to_consumer(context) or from_consumer(context)
 
 
 def still_classic(context: Context) -> tuple[Facts, ...]:

@@ -7,7 +7,7 @@ version has it; `unchecked_versions` lists what could not be checked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from textwrap import fill
 from types import MappingProxyType
 from typing import Final
@@ -17,7 +17,12 @@ from rebal.groups.model import GroupType, Record, Tri
 from rebal.planner.context import CONSUMER, Context, Facts
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.registry import Rule, found, register
-from rebal.planner.rules.scope import from_consumer, to_consumer, to_cooperative
+from rebal.planner.rules.scope import (
+    streams_program,
+    to_consumer,
+    to_cooperative,
+    to_or_from_consumer,
+)
 from rebal.planner.versions import Fault, Version, exact_version, numbers, shown
 
 BROKER: Final = "broker"
@@ -29,8 +34,8 @@ _CONDITIONS: Final[Mapping[str, Callable[[Context], bool]]] = MappingProxyType(
         "to-cooperative": to_cooperative,
         "classic-plan": lambda context: context.planning and context.classic,
         "to-consumer": to_consumer,
-        "to-or-from-consumer": lambda context: to_consumer(context) or from_consumer(context),
-        "streams": lambda context: context.streams,
+        "to-or-from-consumer": to_or_from_consumer,
+        "streams": streams_program,
     }
 )
 
@@ -252,11 +257,6 @@ def _documented(one: FaultRule) -> str:
     )
 
 
-def _check(one: FaultRule) -> Callable[[Context], Iterator[Finding]]:
-    applies = _CONDITIONS[one.applies]
-    return lambda context: version_findings(context, one) if applies(context) else iter(())
-
-
 for _one in table().rules:
     register(
         Rule(
@@ -265,6 +265,7 @@ for _one in table().rules:
             title=_one.title,
             reference=_one.reference,
             doc=_documented(_one),
-            condition=_check(_one),
+            condition=partial(version_findings, known=_one),
+            applies=(_CONDITIONS[_one.applies],),
         )
     )

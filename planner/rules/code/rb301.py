@@ -1,13 +1,7 @@
 """RB301: rebalance listeners that expect the full set."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.planner.context import EAGER, Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
-from rebal.planner.rules.scope import ahead, narrowing_step
+from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
+from rebal.planner.rules.scope import classic, narrowing_step, no_downgrade, planning, unfinished
 
 
 @rule(
@@ -15,8 +9,9 @@ from rebal.planner.rules.scope import ahead, narrowing_step
     Severity.ASK,
     "Does a rebalance listener expect the full set of partitions?",
     reference="Kafka upgrade notes for 2.4; ConsumerRebalanceListener; spring-kafka#1448",
+    applies=(planning, classic, no_downgrade, unfinished),
 )
-def listener(context: Context) -> Iterator[Finding]:
+def listener(context: Context) -> Findings:
     """Under COOPERATIVE, application code that handles rebalances receives only the differences.
 
     Why it matters: onPartitionsAssigned gets only the NEW partitions, perhaps none.
@@ -32,11 +27,8 @@ def listener(context: Context) -> Iterator[Finding]:
     How to answer it: make the code treat both calls as differences before the bounce that drops the
     old assignor. Without a listener there is nothing to do.
     """
-    if not context.planning or not context.classic or context.goal == EAGER:
-        return
-    if ahead(context):
-        yield found(
-            "does application code handle rebalances (ConsumerRebalanceListener or a callback)? "
-            "After the change it receives only new and revoked partitions, not the full set.",
-            before_step=narrowing_step(context),
-        )
+    yield found(
+        "does application code handle rebalances (ConsumerRebalanceListener or a callback)? "
+        "After the change it receives only new and revoked partitions, not the full set.",
+        before_step=narrowing_step(context),
+    )

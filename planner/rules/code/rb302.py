@@ -1,14 +1,7 @@
 """RB302: librdkafka callbacks that assign the full set."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Tri
-from rebal.planner.context import EAGER, Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
-from rebal.planner.rules.scope import ahead
+from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.scope import ahead, classic, no_downgrade, planning
 
 
 @rule(
@@ -16,8 +9,9 @@ from rebal.planner.rules.scope import ahead
     Severity.ASK,
     "Does a librdkafka rebalance callback call assign()?",
     reference="librdkafka: INTRODUCTION.md; dotnetcore/CAP#1655; confluent-kafka-python#1040",
+    applies=(planning, classic, no_downgrade),
 )
-def incremental_assign(context: Context) -> Iterator[Finding]:
+def incremental_assign(context: Context) -> Findings:
     """A binding's own rebalance callback must use the incremental calls under COOPERATIVE.
 
     Why it matters: with a callback that calls assign() and unassign(), a member joins but owns and
@@ -31,8 +25,6 @@ def incremental_assign(context: Context) -> Iterator[Finding]:
     How to answer it: use incremental_assign() and incremental_unassign() when the consumer's
     rebalance protocol is COOPERATIVE, or have no callback.
     """
-    if not context.planning or not context.classic or context.goal == EAGER:
-        return
     for proven, result in ((True, Tri.YES), (False, Tri.CANNOT_TELL)):
         named = [
             facts

@@ -1,12 +1,7 @@
 """RB303: commits during a rebalance fail in a new way."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.planner.context import COOPERATIVE, Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
+from rebal.planner.rules.scope import classic, planning, upgrade
 
 
 @rule(
@@ -14,8 +9,9 @@ from rebal.planner.rules.registry import found, rule
     Severity.ASK,
     "Does the code handle RebalanceInProgressException from commitSync?",
     reference="Kafka upgrade notes for 2.5; KafkaConsumer.commitSync",
+    applies=(planning, classic, upgrade),
 )
-def commit_in_rebalance(context: Context) -> Iterator[Finding]:
+def commit_in_rebalance(context: Context) -> Findings:
     """Under COOPERATIVE a member keeps consuming during a rebalance, and its commits may fail.
 
     Why it matters: commitSync may throw RebalanceInProgressException. The member is still in the
@@ -28,8 +24,6 @@ def commit_in_rebalance(context: Context) -> Iterator[Finding]:
     How to answer it: catch RebalanceInProgressException, call poll, and commit again what is still
     owned.
     """
-    if not context.planning or not context.classic or context.goal != COOPERATIVE:
-        return
     java = [
         facts
         for facts in context.members

@@ -1,13 +1,7 @@
 """RB304: state that is rebuilt at each assignment."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.planner.context import EAGER, Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
-from rebal.planner.rules.scope import ahead, narrowing_step
+from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
+from rebal.planner.rules.scope import classic, narrowing_step, no_downgrade, planning, unfinished
 
 
 @rule(
@@ -15,8 +9,9 @@ from rebal.planner.rules.scope import ahead, narrowing_step
     Severity.ASK,
     "Is state rebuilt whenever partitions are assigned?",
     reference="line/decaton#98; ConsumerRebalanceListener",
+    applies=(planning, classic, no_downgrade, unfinished),
 )
-def state_per_assignment(context: Context) -> Iterator[Finding]:
+def state_per_assignment(context: Context) -> Findings:
     """Code with a producer, cache or worker for each partition must keep those of partitions that
     stay.
 
@@ -31,11 +26,8 @@ def state_per_assignment(context: Context) -> Iterator[Finding]:
     How to answer it: keep state by partition: add it on assigned, drop it on revoked and on lost,
     and change nothing else.
     """
-    if not context.planning or not context.classic or context.goal == EAGER:
-        return
-    if ahead(context):
-        yield found(
-            "does the code build producers, caches or workers when partitions are assigned? After "
-            "the change it receives only new partitions, and must keep the state of the others.",
-            before_step=narrowing_step(context),
-        )
+    yield found(
+        "does the code build producers, caches or workers when partitions are assigned? After "
+        "the change it receives only new partitions, and must keep the state of the others.",
+        before_step=narrowing_step(context),
+    )

@@ -1,14 +1,8 @@
 """RB305: a custom assignor that also assigns other resources."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Tri
 from rebal.planner.clients import cooperative
-from rebal.planner.context import COOPERATIVE, Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.scope import planning, unfinished, upgrade
 
 
 @rule(
@@ -16,8 +10,9 @@ from rebal.planner.rules.registry import found, rule
     Severity.ASK,
     "Does the custom assignor place more than partitions?",
     reference="KIP-429 (ConsumerPartitionAssignor: cooperative assignors of one's own)",
+    applies=(planning, upgrade, unfinished),
 )
-def other_resources(context: Context) -> Iterator[Finding]:
+def other_resources(context: Context) -> Findings:
     """A custom assignor may assign standbys, locks or shards beside the partitions.
 
     Why it matters: the consumer revokes partitions before another member gets them, but it knows
@@ -31,9 +26,7 @@ def other_resources(context: Context) -> Iterator[Finding]:
     that it is free, or leave the resource where it is.
     """
     name = context.elected
-    if not context.planning or name is None or context.goal != COOPERATIVE:
-        return
-    if cooperative(name) is not Tri.CANNOT_TELL or len(context.settled) == len(context.members):
+    if name is None or cooperative(name) is not Tri.CANNOT_TELL:
         return
     yield found(
         f"does {name} assign anything beside partitions (standbys, locks, shards)? Two members "

@@ -1,13 +1,7 @@
 """RB601: a stopped consumer in a process that stays ready."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
-from rebal.planner.rules.scope import ahead, narrowing_step
+from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
+from rebal.planner.rules.scope import classic, narrowing_step, planning, unfinished
 
 
 @rule(
@@ -15,8 +9,9 @@ from rebal.planner.rules.scope import ahead, narrowing_step
     Severity.ASK,
     "Does the process fail when its consumer stops?",
     reference="Kubernetes: rolling updates go on while pods are Ready",
+    applies=(planning, classic, unfinished),
 )
-def dead_consumer(context: Context) -> Iterator[Finding]:
+def dead_consumer(context: Context) -> Findings:
     """An orchestrator continues a roll-out for as long as the new processes are ready.
 
     Why it matters: the thread of a rejected consumer ends, but often the process stays up and
@@ -29,9 +24,8 @@ def dead_consumer(context: Context) -> Iterator[Finding]:
     How to answer it: restart by hand and check the gate after each member, or pause the roll-out
     after the first one (kubectl rollout pause).
     """
-    if context.planning and context.classic and ahead(context):
-        yield found(
-            "does the process stop, or become not ready, when its consumer is rejected? If not, an "
-            "orchestrator restarts one member after another until nothing is consumed.",
-            before_step=narrowing_step(context),
-        )
+    yield found(
+        "does the process stop, or become not ready, when its consumer is rejected? If not, an "
+        "orchestrator restarts one member after another until nothing is consumed.",
+        before_step=narrowing_step(context),
+    )

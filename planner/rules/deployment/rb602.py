@@ -1,13 +1,7 @@
 """RB602: a deployment that rolls back by itself."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
-from rebal.planner.rules.scope import ahead, narrowing_step
+from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
+from rebal.planner.rules.scope import classic, narrowing_step, planning, unfinished
 
 
 @rule(
@@ -15,8 +9,9 @@ from rebal.planner.rules.scope import ahead, narrowing_step
     Severity.ASK,
     "Does the deployment roll back by itself?",
     reference="KIP-429 (downgrade); Argo Rollouts: analysis; Helm: --atomic",
+    applies=(planning, classic, unfinished),
 )
-def automatic_roll_back(context: Context) -> Iterator[Finding]:
+def automatic_roll_back(context: Context) -> Findings:
     """An automatic rollback restores the old configuration in one go.
 
     Why it matters: after the second bounce that is a direct downgrade: an eager-only list joins a
@@ -28,12 +23,9 @@ def automatic_roll_back(context: Context) -> Iterator[Finding]:
     How to answer it: switch it off for the roll-out, and use only the rollback that each step of
     the plan names.
     """
-    if not context.planning or not context.classic:
-        return
-    if ahead(context):
-        yield found(
-            "does a pipeline or an orchestrator roll back by itself when a deployment looks bad? "
-            "Members would be rejected, because that is a direct downgrade: switch it off, and use "
-            "the rollback of each step.",
-            before_step=narrowing_step(context),
-        )
+    yield found(
+        "does a pipeline or an orchestrator roll back by itself when a deployment looks bad? "
+        "Members would be rejected, because that is a direct downgrade: switch it off, and use "
+        "the rollback of each step.",
+        before_step=narrowing_step(context),
+    )

@@ -1,14 +1,8 @@
 """RB603: processes that are killed before they have left the group."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
 from rebal.planner.rehearsal.costs.timeouts import in_words, of_family
-from rebal.planner.rules.registry import found, rule
-from rebal.planner.rules.scope import ahead
+from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
+from rebal.planner.rules.scope import ahead, classic, planning
 
 
 @rule(
@@ -16,8 +10,9 @@ from rebal.planner.rules.scope import ahead
     Severity.ASK,
     "Is there time to close the consumer before the process is killed?",
     reference="Kubernetes: terminationGracePeriodSeconds; KafkaConsumer.close",
+    applies=(planning, classic),
 )
-def grace_period(context: Context) -> Iterator[Finding]:
+def grace_period(context: Context) -> Findings:
     """A consumer that closes finishes its batch, commits, and leaves the group.
 
     Why it matters: a process that is killed before that does not leave the group. Its partitions
@@ -30,8 +25,6 @@ def grace_period(context: Context) -> Iterator[Finding]:
     How to answer it: raise the grace period above the longest batch plus the close timeout, and
     stop polling when the signal comes.
     """
-    if not context.planning or not context.classic:
-        return
     dynamic = [facts for facts in ahead(context) if facts.member.instance_id is None]
     if dynamic:
         yield found(

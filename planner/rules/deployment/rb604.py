@@ -1,14 +1,9 @@
 """RB604: the old and the new process run at once with one instance id."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from typing import Final
 
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
-from rebal.planner.rules.scope import ahead
+from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
+from rebal.planner.rules.scope import ahead, planning
 
 _NONE: Final = (None, "0", "0%")
 
@@ -18,8 +13,9 @@ _NONE: Final = (None, "0", "0%")
     Severity.BLOCK,
     "A surge would run two processes with one instance id",
     reference="KIP-345 (fencing of duplicate instance ids); Kubernetes: Deployment, maxSurge",
+    applies=(planning,),
 )
-def surge_of_static_members(context: Context) -> Iterator[Finding]:
+def surge_of_static_members(context: Context) -> Findings:
     """The deployment of static members starts the new process before it stops the old one.
 
     Why it matters: two processes with one group.instance.id conflict. In the classic protocol the
@@ -35,8 +31,6 @@ def surge_of_static_members(context: Context) -> Iterator[Finding]:
     Without manifests that name the deployment of a static member it does not fire, and the plan
     lists the deployment as not checked.
     """
-    if not context.planning:
-        return
     named = [
         facts
         for facts in ahead(context)

@@ -1,13 +1,7 @@
 """RB605: automation that changes the deployment during the roll-out."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
-from rebal.planner.rules.scope import ahead
+from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
+from rebal.planner.rules.scope import classic, planning, unfinished
 
 
 @rule(
@@ -15,8 +9,9 @@ from rebal.planner.rules.scope import ahead
     Severity.ASK,
     "Is an autoscaler or a GitOps sync active during the roll-out?",
     reference="Kubernetes: HorizontalPodAutoscaler; KEDA; Argo CD and Flux sync",
+    applies=(planning, classic, unfinished),
 )
-def autoscaler(context: Context) -> Iterator[Finding]:
+def autoscaler(_: Context) -> Findings:
     """Automation that scales or syncs the deployment restarts members on its own.
 
     Why it matters: lag rises while members restart, so an autoscaler adds members in the middle of
@@ -27,8 +22,7 @@ def autoscaler(context: Context) -> Iterator[Finding]:
 
     How to answer it: pause them during the roll-out.
     """
-    if context.planning and context.classic and ahead(context):
-        yield found(
-            "is an autoscaler, a sync or an automatic rollback active on the deployment? It may "
-            "start members with another configuration: pause it during the roll-out.",
-        )
+    yield found(
+        "is an autoscaler, a sync or an automatic rollback active on the deployment? It may "
+        "start members with another configuration: pause it during the roll-out.",
+    )

@@ -1,14 +1,7 @@
 """RB606: fewer members than expected."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Tri
 from rebal.planner.admission.advice import start_fix
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import Trait, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import narrowing_step
 
 
@@ -19,7 +12,7 @@ from rebal.planner.rules.scope import narrowing_step
     reference="JoinGroup probe and DescribeGroups: both see present members only",
     traits={Trait.PENDING, Trait.EVERY_LOOK, Trait.MISSING_MEMBERS},
 )
-def members_missing(context: Context) -> Iterator[Finding]:
+def members_missing(context: Context) -> Findings:
     """A member that belongs to the group is not in it.
 
     Why it matters: describe and the probe show only present members. A pod in a crash loop, one

@@ -1,12 +1,6 @@
 """RB607: more members than expected."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import Trait, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, found, rule
 
 
 @rule(
@@ -16,7 +10,7 @@ from rebal.planner.rules.registry import Trait, found, rule
     reference="PostHog/posthog#60560 (one group shared by two services)",
     traits={Trait.EVERY_LOOK},
 )
-def members_too_many(context: Context) -> Iterator[Finding]:
+def members_too_many(context: Context) -> Findings:
     """The group has more members than the service should have.
 
     Why it matters: a second service on the same group id, an autoscaler at work, or a surge of new

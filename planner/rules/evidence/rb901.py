@@ -1,13 +1,19 @@
 """RB901: a member's list is not known."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Knowledge, Tri
-from rebal.planner.context import CONSUMER, Context, Facts
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import Risk, Trait, found, rule
+from rebal.groups.model import Knowledge
+from rebal.planner.rules.registry import (
+    Context,
+    Facts,
+    Finding,
+    Findings,
+    Risk,
+    Severity,
+    Trait,
+    Tri,
+    found,
+    rule,
+)
+from rebal.planner.rules.scope import by_lists, stable
 
 
 @rule(
@@ -15,10 +21,11 @@ from rebal.planner.rules.registry import Risk, Trait, found, rule
     Severity.BLOCK,
     "A member's assignor list is not known",
     reference="Kafka protocol, DescribeGroups; KIP-412 (dynamic broker log levels)",
+    applies=(by_lists, stable),
     traits={Trait.PENDING, Trait.ADMISSION},
     accepts=Risk.UNKNOWN_LISTS,
 )
-def unknown_list(context: Context) -> Iterator[Finding]:
+def unknown_list(context: Context) -> Findings:
     """The evidence does not show which assignors a member supports.
 
     Why it matters: describing a group never shows the members' assignor lists; only the coordinator
@@ -47,8 +54,6 @@ def unknown_list(context: Context) -> Iterator[Finding]:
     assignors together, and a Java member that kept its partitions when it rejoined has no eager
     assignor. A configuration file does not count: it shows what the next start will use.
     """
-    if not context.classic or not context.members or not context.stable or context.goal == CONSUMER:
-        return
     for before, asks in (
         (context.narrow_step, lambda facts: context.supports(facts, context.target)),
         (context.narrow_step + 1, context.holds_old),

@@ -1,13 +1,6 @@
 """RB902: two pieces of evidence contradict each other."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Tri
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import Trait, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import narrowing_step
 
 
@@ -18,7 +11,7 @@ from rebal.planner.rules.scope import narrowing_step
     reference="rebal: how evidence is merged (groups/evidence/merge.py)",
     traits={Trait.PENDING},
 )
-def contradiction(context: Context) -> Iterator[Finding]:
+def contradiction(context: Context) -> Findings:
     """Two sources say things about a member that cannot both be true.
 
     Why it matters: something is wrong: a log of another cluster, a wrong clock, two processes with

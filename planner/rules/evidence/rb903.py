@@ -1,18 +1,23 @@
 """RB903: a member runs another assignor list than its configuration says."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
 from rebal.groups.clients import default_list
-from rebal.groups.model import Knowledge, Tri
+from rebal.groups.model import Knowledge
 from rebal.planner.admission.advice import restart_fix
-from rebal.planner.context import Context, Facts
-from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.next_start import unnamed
-from rebal.planner.rules.registry import Trait, found, rule
+from rebal.planner.rules.registry import (
+    Context,
+    Facts,
+    Finding,
+    Findings,
+    Severity,
+    Trait,
+    Tri,
+    found,
+    rule,
+)
 
 _CLOCKS: Final = timedelta(minutes=1)
 
@@ -25,7 +30,7 @@ _CLOCKS: Final = timedelta(minutes=1)
     "Kafka: ConsumerFactory and @KafkaListener(properties) win over spring.kafka.*",
     traits={Trait.PASSING},
 )
-def changed_not_restarted(context: Context) -> Iterator[Finding]:
+def changed_not_restarted(context: Context) -> Findings:
     """A member's configuration file and the assignor list that it runs differ.
 
     Why it matters: the file shows what the NEXT start will use, never what runs. A member that is

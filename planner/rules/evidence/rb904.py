@@ -1,18 +1,12 @@
 """RB904: clients were rejected."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from typing import Final
 
-from rebal.groups.model import GroupState, Tri
 from rebal.planner.admission.advice import start_fix
 from rebal.planner.admission.memory import INCONSISTENT
 from rebal.planner.admission.rejected import label, rejected_again, still_out
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import Trait, found, rule
-from rebal.planner.rules.scope import narrowing_step
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
+from rebal.planner.rules.scope import narrowing_step, stable
 
 _OPPOSITE: Final = {Tri.YES: Tri.NO, Tri.NO: Tri.YES, Tri.CANNOT_TELL: Tri.CANNOT_TELL}
 _OTHER_GROUP: Final = "Give that client a group id of its own."
@@ -23,9 +17,10 @@ _OTHER_GROUP: Final = "Give that client a group id of its own."
     Severity.BLOCK,
     "A client was rejected, and would be rejected again",
     reference="Kafka protocol: INCONSISTENT_GROUP_PROTOCOL (23); KIP-429",
+    applies=(stable,),
     traits={Trait.HISTORY},
 )
-def rejected(context: Context) -> Iterator[Finding]:
+def rejected(context: Context) -> Findings:
     """A log shows joins that the coordinator rejected for good (errors 23, 26, 81, 82).
 
     Why it matters: a rejected Java or kafka-python consumer stops after the first rejection.
@@ -42,8 +37,6 @@ def rejected(context: Context) -> Iterator[Finding]:
     It does not fire where today's members would admit the rejected list, nor where that very client
     (its instance id; else its client id and address) has joined since.
     """
-    if context.group.state is not GroupState.STABLE or not context.members:
-        return
     for item in still_out(context.snapshot):
         again = rejected_again(context.memory, item)
         answer = _OPPOSITE[again.verdict] if item.error == INCONSISTENT else Tri.CANNOT_TELL

@@ -1,14 +1,10 @@
 """RB905: a kind or state of group that a plan cannot start from."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import GroupState, GroupType, Tri
+from rebal.groups.model import GroupState, GroupType
 from rebal.planner.admission.wording import START_EMPTY
-from rebal.planner.context import CONSUMER, Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import Trait, found, rule
+from rebal.planner.context import CONSUMER
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
+from rebal.planner.rules.scope import planning
 
 
 @rule(
@@ -16,9 +12,10 @@ from rebal.planner.rules.registry import Trait, found, rule
     Severity.BLOCK,
     "A plan cannot start from this kind or state of group",
     reference="Kafka: group states and types; KIP-848; KIP-932; KIP-1071",
+    applies=(planning,),
     traits={Trait.HISTORY, Trait.MISSING_MEMBERS},
 )
-def nothing_to_plan_from(context: Context) -> Iterator[Finding]:
+def nothing_to_plan_from(context: Context) -> Findings:
     """Plans need a group of consumers or of Connect workers that is Stable and has members.
 
     Why it matters: during a rebalance the assignor and the members change while rebal reads them.
@@ -31,8 +28,6 @@ def nothing_to_plan_from(context: Context) -> Iterator[Finding]:
     How to fix it: wait until the group is Stable, or start its members, and ask again.
     """
     group = context.group
-    if not context.planning:
-        return
     if group.type is GroupType.SHARE:
         yield found(
             "this is a share group, whose members keep no partitions: it has no rebalance protocol "

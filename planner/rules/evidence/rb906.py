@@ -1,14 +1,8 @@
 """RB906: a member's client family is not known."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Tri
-from rebal.planner.context import CONSUMER, Context, Facts
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import Trait, found, rule
-from rebal.planner.rules.scope import ahead
+from rebal.planner.context import CONSUMER
+from rebal.planner.rules.registry import Context, Facts, Findings, Severity, Trait, Tri, found, rule
+from rebal.planner.rules.scope import ahead, classic, planning, stable
 
 
 @rule(
@@ -16,9 +10,10 @@ from rebal.planner.rules.scope import ahead
     Severity.BLOCK,
     "A member's client library is not known",
     reference="KIP-511 (client name and version); hazards RB104 and RB105",
+    applies=(planning, classic, stable),
     traits={Trait.CLIENT_UNKNOWN},
 )
-def unknown_family(context: Context) -> Iterator[Finding]:
+def unknown_family(context: Context) -> Findings:
     """No evidence shows which client library a member uses.
 
     Why it matters: the steps differ by client. A Java consumer accepts eager and cooperative
@@ -35,8 +30,6 @@ def unknown_family(context: Context) -> Iterator[Finding]:
     A client id alone proves nothing, because anyone can set it. It counts (and RB907 warns) where
     the member's own bytes exclude the clients that do not accept such a list.
     """
-    if not context.planning or not context.classic or not context.stable:
-        return
     named = [facts for facts in ahead(context) if _matters(context, facts)]
     unknown = [facts for facts in named if facts.family is None]
     if unknown:

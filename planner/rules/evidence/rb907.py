@@ -1,15 +1,8 @@
 """RB907: a member's client library is inferred, not proven."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Tri
 from rebal.planner.admission.advice import restart_fix
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
-from rebal.planner.rules.scope import ahead
+from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.scope import ahead, classic, planning
 
 
 @rule(
@@ -17,8 +10,9 @@ from rebal.planner.rules.scope import ahead
     Severity.WARN,
     "A member's client library is inferred, not proven",
     reference="KIP-511 (client name and version)",
+    applies=(planning, classic),
 )
-def guessed_family(context: Context) -> Iterator[Finding]:
+def guessed_family(context: Context) -> Findings:
     """The client library follows from what a member sends; the member never named it.
 
     Why it matters: the shape of the subscription bytes, a default client id or an assignor's name
@@ -30,8 +24,6 @@ def guessed_family(context: Context) -> Iterator[Finding]:
 
     How to fix it: restart one member first and check it, or settle it with --assume-family.
     """
-    if not context.planning or not context.classic:
-        return
     named = [
         facts
         for facts in ahead(context)

@@ -1,15 +1,9 @@
 """RB401: the brokers do not convert a group between the classic and the consumer protocol."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import GroupType, Tri
-from rebal.planner.context import Context
+from rebal.groups.model import GroupType
 from rebal.planner.kip848 import POLICY, brokers, policy
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import rule
-from rebal.planner.rules.scope import from_consumer, read_brokers, to_consumer, unless_allowed
+from rebal.planner.rules.registry import Context, Findings, Severity, Tri, rule
+from rebal.planner.rules.scope import read_brokers, to_consumer, to_or_from_consumer, unless_allowed
 
 
 @rule(
@@ -17,9 +11,10 @@ from rebal.planner.rules.scope import from_consumer, read_brokers, to_consumer, 
     Severity.BLOCK,
     "The brokers do not convert this group to or from KIP-848",
     reference="KIP-848; Kafka: docs/operations/consumer-rebalance-protocol; group.version",
+    applies=(to_or_from_consumer,),
     answered_by={"kip848_offline", "kip848_back_offline"},
 )
-def brokers_do_not_move(context: Context) -> Iterator[Finding]:
+def brokers_do_not_move(context: Context) -> Findings:
     """KIP-848 needs brokers from 4.0, the feature group.version, and a policy that allows the move.
 
     Why it matters: without brokers and feature, a member with group.protocol=consumer is rejected
@@ -40,8 +35,6 @@ def brokers_do_not_move(context: Context) -> Iterator[Finding]:
     settings; where it saw groups of the new type, the brokers do have the feature.
     """
     up = to_consumer(context)
-    if not up and not from_consumer(context):
-        return
     if up:
         answer = brokers(context)
         fix = (

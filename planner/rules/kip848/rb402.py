@@ -1,14 +1,7 @@
 """RB402: more members than a KIP-848 group may have."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Tri
-from rebal.planner.context import Context
 from rebal.planner.kip848 import fits, room
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Tri, rule
 from rebal.planner.rules.scope import read_brokers, still_classic, to_consumer, unless_allowed
 
 
@@ -17,9 +10,10 @@ from rebal.planner.rules.scope import read_brokers, still_classic, to_consumer, 
     Severity.BLOCK,
     "The group has as many members as a KIP-848 group may have, or more",
     reference="Kafka: group.consumer.max.size; GroupMetadataManager: validateOnlineUpgrade",
+    applies=(to_consumer,),
     answered_by={"kip848_offline"},
 )
-def too_many_members(context: Context) -> Iterator[Finding]:
+def too_many_members(context: Context) -> Findings:
     """group.consumer.max.size limits the members of a KIP-848 group; group.max.size does not.
 
     Why it matters: with more members than that, the last one to join is rejected with
@@ -39,7 +33,7 @@ def too_many_members(context: Context) -> Iterator[Finding]:
     whether each old member has left before the new one joins.
     """
     classic = still_classic(context)
-    if not to_consumer(context) or not classic:
+    if not classic:
         return
     answer = fits(context, up=True)
     if answer.allows is Tri.YES:

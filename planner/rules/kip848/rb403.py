@@ -1,15 +1,8 @@
 """RB403: assignments with user data are not converted to KIP-848."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Tri
-from rebal.planner.context import Context
 from rebal.planner.kip848 import user_data
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import rule
-from rebal.planner.rules.scope import to_consumer, unless_allowed
+from rebal.planner.rules.registry import Context, Findings, Severity, Tri, rule
+from rebal.planner.rules.scope import classic, to_consumer, unless_allowed
 
 
 @rule(
@@ -17,9 +10,10 @@ from rebal.planner.rules.scope import to_consumer, unless_allowed
     Severity.BLOCK,
     "The assignor adds user data to the members' assignments",
     reference="KAFKA-18134; apache/kafka#18046; Kafka: ConsumerGroup.fromClassicGroup",
+    applies=(to_consumer, classic),
     answered_by={"kip848_offline"},
 )
-def assignment_user_data(context: Context) -> Iterator[Finding]:
+def assignment_user_data(context: Context) -> Findings:
     """A custom assignor sends its members more than partitions, and KIP-848 has no field for it.
 
     Why it matters: the coordinator does not convert a group in which any member's assignment holds
@@ -35,8 +29,6 @@ def assignment_user_data(context: Context) -> Iterator[Finding]:
 
     Cannot tell: the bytes of a member were not read.
     """
-    if not to_consumer(context) or not context.classic:
-        return
     answer = user_data(context)
     fix = "Move to one of Kafka's own assignors first: rebal plan-upgrade --to cooperative."
     if answer.allows is Tri.CANNOT_TELL:

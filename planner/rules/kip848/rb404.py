@@ -1,12 +1,6 @@
 """RB404: Connect and Streams cannot use the consumer's path to KIP-848."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
 from rebal.planner.rules.version_faults import faults_of, version_findings
 
 
@@ -16,7 +10,7 @@ from rebal.planner.rules.version_faults import faults_of, version_findings
     "Connect workers and Streams programs cannot use group.protocol=consumer",
     reference="KIP-848; KIP-1071; Kafka: docs/getting-started/upgrade",
 )
-def no_consumer_protocol(context: Context) -> Iterator[Finding]:
+def no_consumer_protocol(context: Context) -> Findings:
     """The path to KIP-848 is for plain consumers only.
 
     Why it matters: Connect's worker groups are not consumer groups and have no KIP-848 form. Kafka

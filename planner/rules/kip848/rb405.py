@@ -1,12 +1,6 @@
 """RB405: settings of the classic protocol with which a KIP-848 client does not start."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import Trait, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, found, rule
 
 
 @rule(
@@ -16,7 +10,7 @@ from rebal.planner.rules.registry import Trait, found, rule
     reference="KIP-848; Kafka: docs/operations/consumer-rebalance-protocol; Wolverine#3486",
     traits={Trait.NEXT_START},
 )
-def classic_settings(context: Context) -> Iterator[Finding]:
+def classic_settings(context: Context) -> Findings:
     """A client with group.protocol=consumer does not start while any of three settings is set.
 
     Why it matters: in KIP-848 the broker decides partition.assignment.strategy, session.timeout.ms

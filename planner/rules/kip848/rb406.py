@@ -1,13 +1,7 @@
 """RB406: the broker matches a subscription's regular expression differently."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import GroupType, Tri
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.groups.model import GroupType
+from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
 from rebal.planner.rules.scope import still_classic, to_consumer
 
 
@@ -16,8 +10,9 @@ from rebal.planner.rules.scope import still_classic, to_consumer
     Severity.WARN,
     "A regular expression may match other topics under KIP-848",
     reference="KIP-848; librdkafka: INTRODUCTION.md (subscription by regular expression)",
+    applies=(to_consumer,),
 )
-def regular_expression(context: Context) -> Iterator[Finding]:
+def regular_expression(context: Context) -> Findings:
     """KIP-848 brokers match regular expressions with RE2/J against the whole topic name.
 
     Why it matters: librdkafka in the classic protocol matched a part of the name, so ^orders
@@ -33,8 +28,6 @@ def regular_expression(context: Context) -> Iterator[Finding]:
     Cannot tell: for librdkafka members that still use the classic protocol. Fires: for a member
     whose expression the broker already has, while other members are still classic.
     """
-    if not to_consumer(context):
-        return
     classic = still_classic(context)
     ahead = [facts for facts in context.members if facts.member.subscribed_regex]
     if context.group.type is GroupType.CONSUMER and ahead and classic:

@@ -1,12 +1,6 @@
 """RB407: under KIP-848 a new process with an instance id in use is rejected."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
 from rebal.planner.rules.scope import still_classic, to_consumer
 
 
@@ -15,8 +9,9 @@ from rebal.planner.rules.scope import still_classic, to_consumer
     Severity.WARN,
     "Under KIP-848 a new process with an instance id in use is rejected",
     reference="KIP-848; Kafka upgrade notes for 4.0 (UnreleasedInstanceIdException)",
+    applies=(to_consumer,),
 )
-def instance_id_in_use(context: Context) -> Iterator[Finding]:
+def instance_id_in_use(context: Context) -> Findings:
     """KIP-848 rejects the newer of two processes with one instance id; classic fences the older.
 
     Why it matters: a roll-out that starts the new process before the old one has left (a surge, or
@@ -28,8 +23,6 @@ def instance_id_in_use(context: Context) -> Iterator[Finding]:
     How to fix it: stop the old process before the new one starts (a StatefulSet, Recreate, or
     maxSurge 0), and let it close properly.
     """
-    if not to_consumer(context):
-        return
     static = [f for f in still_classic(context) if f.member.instance_id is not None]
     if static:
         yield found(

@@ -1,13 +1,7 @@
 """RB408: a converted group gets the broker's assignor, not the one it had."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import GroupType, Member, Tri
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.groups.model import Member
+from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
 from rebal.planner.rules.scope import to_consumer
 
 
@@ -16,8 +10,9 @@ from rebal.planner.rules.scope import to_consumer
     Severity.WARN,
     "Under KIP-848 range is not kept: the broker's default assignor applies",
     reference="KIP-848; Kafka: docs/operations/consumer-rebalance-protocol; group.remote.assignor",
+    applies=(to_consumer,),
 )
-def assignor_not_kept(context: Context) -> Iterator[Finding]:
+def assignor_not_kept(context: Context) -> Findings:
     """A KIP-848 group takes over nothing from partition.assignment.strategy.
 
     Why it matters: the group gets the first of the broker's group.consumer.assignors, by default
@@ -32,9 +27,7 @@ def assignor_not_kept(context: Context) -> Iterator[Finding]:
     Cannot tell: the topics of a member are not known. It does not fire where the group is not on
     range, where each member has one topic only, or where the broker's default is range.
     """
-    if not to_consumer(context) or context.elected != "range":
-        return
-    if context.group.type is GroupType.CONSUMER:
+    if context.elected != "range":
         return
     default = context.snapshot.cluster.settings.get("group.consumer.assignors", "uniform")
     first = default.split(",")[0].strip()

@@ -1,12 +1,6 @@
 """RB409: KIP-848 does not follow racks everywhere yet."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
 from rebal.planner.rules.scope import to_consumer
 
 
@@ -15,8 +9,9 @@ from rebal.planner.rules.scope import to_consumer
     Severity.WARN,
     "Under KIP-848 the assignment does not follow racks as before",
     reference="KAFKA-19387; Kafka: docs/operations/consumer-rebalance-protocol",
+    applies=(to_consumer,),
 )
-def racks(context: Context) -> Iterator[Finding]:
+def racks(context: Context) -> Findings:
     """The broker's assignors do not yet handle client.rack as the clients' assignors do.
 
     Why it matters: members that read from a replica in their own rack may get partitions that have
@@ -27,8 +22,6 @@ def racks(context: Context) -> Iterator[Finding]:
     How to fix it: measure the traffic with the first members; stay on the classic protocol where
     racks matter.
     """
-    if not to_consumer(context):
-        return
     named = [
         facts
         for facts in context.members

@@ -1,14 +1,7 @@
 """RB412: a client that does not support KIP-848."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rebal.groups.clients import NEVER, UNKNOWN, family
-from rebal.groups.model import Tri
-from rebal.planner.context import Context, Facts
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Context, Facts, Findings, Severity, Tri, found, rule
 from rebal.planner.rules.scope import still_classic, to_consumer
 from rebal.planner.versions import exact_version
 
@@ -18,8 +11,9 @@ from rebal.planner.versions import exact_version
     Severity.BLOCK,
     "This client cannot use group.protocol=consumer",
     reference="KIP-848; the clients' own change logs (groups/data/clients.yaml)",
+    applies=(to_consumer,),
 )
-def no_kip848_client(context: Context) -> Iterator[Finding]:
+def no_kip848_client(context: Context) -> Findings:
     """A member's client library, or this version of it, does not support KIP-848.
 
     Why it matters: the client ignores the setting or rejects it, and the member stays on the
@@ -34,8 +28,6 @@ def no_kip848_client(context: Context) -> Iterator[Finding]:
     Cannot tell: the member's version, or the first version of its client that supports KIP-848, is
     not known. RB906 covers members whose client is unknown.
     """
-    if not to_consumer(context):
-        return
     ahead = still_classic(context)
     for answer, what in (
         (Tri.NO, "cannot use group.protocol=consumer"),

@@ -1,14 +1,7 @@
 """RB101: the assignor list of a member's next start has nothing in common with the group."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Tri
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.next_start import Mistake, next_starts
-from rebal.planner.rules.registry import Trait, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 
 
 @rule(
@@ -18,7 +11,7 @@ from rebal.planner.rules.registry import Trait, found, rule
     reference="Kafka, group coordinator: ClassicGroup.supportsProtocols; IBM/sarama#2136",
     traits={Trait.NEXT_START},
 )
-def nothing_common(context: Context) -> Iterator[Finding]:
+def nothing_common(context: Context) -> Findings:
     """A member is configured with an assignor list that the group rejects today.
 
     Why it matters: the coordinator admits a member only if one of its assignors is in every other

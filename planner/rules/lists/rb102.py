@@ -1,14 +1,19 @@
 """RB102: a member's list lacks the target when the old assignor is dropped."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Knowledge, Tri
+from rebal.groups.model import Knowledge
 from rebal.planner.admission.advice import cure_fix, restart_fix
-from rebal.planner.context import CONSUMER, Context, Facts
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import Risk, Trait, found, rule
+from rebal.planner.rules.registry import (
+    Context,
+    Facts,
+    Findings,
+    Risk,
+    Severity,
+    Trait,
+    Tri,
+    found,
+    rule,
+)
+from rebal.planner.rules.scope import by_lists, stable
 
 
 @rule(
@@ -16,10 +21,11 @@ from rebal.planner.rules.registry import Risk, Trait, found, rule
     Severity.BLOCK,
     "A member lacks the target assignor while others are about to drop the old one",
     reference="Kafka upgrade notes for 2.4; KIP-429, compatibility and migration plan",
+    applies=(by_lists, stable),
     traits={Trait.ADMISSION},
     accepts=Risk.TARGET_MISSING,
 )
-def forgotten_member(context: Context) -> Iterator[Finding]:
+def forgotten_member(context: Context) -> Findings:
     """The first bounce left out a member: its assignor list lacks the target.
 
     Why it matters: the coordinator admits a member only if one assignor is in every list. While one
@@ -39,8 +45,6 @@ def forgotten_member(context: Context) -> Iterator[Finding]:
     to-do list names every member. Cannot tell: the probe shows that some member lacks the target,
     but the coordinator may have been reloaded since the last rebalance (RB113).
     """
-    if not context.classic or not context.stable or context.goal == CONSUMER:
-        return
     named = context.lacking
     if named and len(named) < len(context.members):
         yield found(

@@ -1,14 +1,7 @@
 """RB103: the first bounce drops the default `range` of Java below 3.0."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Tri
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.next_start import Mistake, next_starts
-from rebal.planner.rules.registry import Trait, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 
 
 @rule(
@@ -18,7 +11,7 @@ from rebal.planner.rules.registry import Trait, found, rule
     reference="Kafka upgrade notes for 2.4 and 3.0 (KIP-726)",
     traits={Trait.NEXT_START},
 )
-def dropped_default(context: Context) -> Iterator[Finding]:
+def dropped_default(context: Context) -> Findings:
     """A Java client below 3.0 gets an assignor list without `range`, which the others still need.
 
     Why it matters: these clients use [range] while partition.assignment.strategy is not set. Once

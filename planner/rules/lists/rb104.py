@@ -1,16 +1,24 @@
 """RB104: a client that does not accept eager and cooperative assignors in one list."""
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from collections.abc import Iterator, Sequence
-
-from rebal.groups.model import Tri
 from rebal.planner.admission.advice import cut_over_fix
 from rebal.planner.clients import cooperative, refuses_mixed, speak_kip848, stays_eager
-from rebal.planner.context import CONSUMER, COOPERATIVE, Context, Facts
-from rebal.planner.plan import Finding, Severity
+from rebal.planner.context import CONSUMER, COOPERATIVE
 from rebal.planner.rules.next_start import will_not_start
-from rebal.planner.rules.registry import Risk, Trait, found, rule
+from rebal.planner.rules.registry import (
+    Context,
+    Facts,
+    Finding,
+    Findings,
+    Risk,
+    Severity,
+    Trait,
+    Tri,
+    found,
+    rule,
+)
+from rebal.planner.rules.scope import classic
 
 
 @rule(
@@ -19,12 +27,13 @@ from rebal.planner.rules.registry import Risk, Trait, found, rule
     "This client does not accept a list of eager and cooperative assignors",
     reference="librdkafka: src/rdkafka_assignor.c; confluentinc/librdkafka#3589, #4368",
     traits={Trait.NEXT_START, Trait.OTHER_PATH},
+    applies=(classic,),
     accepts=Risk.STOP,
     answered_by={"mixed_families"},
     handled_by={"cut_over"},
     stays=will_not_start,
 )
-def no_mixed_list(context: Context) -> Iterator[Finding]:
+def no_mixed_list(context: Context) -> Findings:
     """librdkafka, its bindings and kafka-python accept no mixed assignor list: no bounces are
     possible.
 
@@ -48,8 +57,6 @@ def no_mixed_list(context: Context) -> Iterator[Finding]:
     leaves out a member with an inferred client whose list already holds the target: if the
     inference is right, that member is done.
     """
-    if not context.classic or not context.members:
-        return
     yield from _next_starts(context)
     if not context.planning or context.goal == CONSUMER or not context.both_kinds:
         return
@@ -68,7 +75,7 @@ def no_mixed_list(context: Context) -> Iterator[Finding]:
         )
 
 
-def _next_starts(context: Context) -> Iterator[Finding]:
+def _next_starts(context: Context) -> Findings:
     """Yield a finding on members whose configured list their client does not accept."""
     declared = [f for f in context.members if refuses_mixed(f.family) and _declares_mixed(f)]
     proven = [facts for facts in declared if facts.family_proven]

@@ -1,15 +1,10 @@
 """RB105: a client without any cooperative assignor."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from typing import Final
 
-from rebal.groups.model import Tri
 from rebal.planner.clients import stays_eager
-from rebal.planner.context import Context, Facts
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Context, Facts, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.scope import classic, planning, upgrade
 
 _MOVE: Final = (
     "Move these members to a client with a cooperative assignor or to a group of their own, and "
@@ -23,8 +18,9 @@ _MOVE: Final = (
     "This client has no cooperative assignor",
     reference="tulios/kafkajs#1156; aio-libs/aiokafka#1126; segmentio/kafka-go#985; "
     "IBM/sarama#3696",
+    applies=(planning, classic, upgrade),
 )
-def eager_only_client(context: Context) -> Iterator[Finding]:
+def eager_only_client(context: Context) -> Findings:
     """A member's client library cannot run COOPERATIVE, so the group cannot complete the change.
 
     Why it matters: kafkajs, aiokafka and segmentio/kafka-go are eager only, and so was sarama
@@ -41,8 +37,6 @@ def eager_only_client(context: Context) -> Iterator[Finding]:
     Cannot tell: the client is only inferred (from its bytes, its client id or the elected
     assignor's name).
     """
-    if not context.planning or not context.classic or context.goal != "cooperative":
-        return
     eager = [facts for facts in context.ahead if stays_eager(facts.family)]
     without = [facts for facts in eager if facts.family_proven]
     if without:

@@ -1,15 +1,10 @@
 """RB106: a Java member with a mixed assignor list runs EAGER, whatever is elected."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Knowledge, Tri
+from rebal.groups.model import Knowledge
 from rebal.planner.admission.advice import restart_fix
 from rebal.planner.clients import cooperative
-from rebal.planner.context import CONSUMER, EAGER, Context, Facts
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import Trait, found, rule
+from rebal.planner.rules.registry import Context, Facts, Findings, Severity, Trait, Tri, found, rule
+from rebal.planner.rules.scope import by_lists, no_downgrade
 
 
 @rule(
@@ -17,9 +12,10 @@ from rebal.planner.rules.registry import Trait, found, rule
     Severity.WARN,
     "A Java member with a mixed assignor list stays EAGER, whatever is elected",
     reference="Kafka: ConsumerCoordinator (the highest protocol common to its own list); KIP-429",
+    applies=(by_lists, no_downgrade),
     traits={Trait.PASSING},
 )
-def still_eager(context: Context) -> Iterator[Finding]:
+def still_eager(context: Context) -> Findings:
     """The group elected a cooperative assignor, but members with mixed lists still run EAGER.
 
     Why it matters: a Java consumer chooses its rebalance protocol once, when it is built: the
@@ -38,9 +34,7 @@ def still_eager(context: Context) -> Iterator[Finding]:
 
     It does not fire while an eager assignor is elected, because the group is then visibly EAGER.
     """
-    if not context.classic or not context.elected or context.goal in (CONSUMER, EAGER):
-        return
-    if cooperative(context.elected) is not Tri.YES:
+    if cooperative(context.elected or "") is not Tri.YES:
         return
     for proven, result in ((True, Tri.YES), (False, Tri.CANNOT_TELL)):
         named = [

@@ -1,13 +1,7 @@
 """RB107: the order of a mixed assignor list."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Tri
-from rebal.planner.context import CONSUMER, Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import Trait, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
+from rebal.planner.rules.scope import by_lists, planning
 
 
 @rule(
@@ -15,9 +9,10 @@ from rebal.planner.rules.registry import Trait, found, rule
     Severity.WARN,
     "The target does not come first in a mixed assignor list",
     reference="Kafka: GroupMetadataManager (what a load restores); KIP-429",
+    applies=(planning, by_lists),
     traits={Trait.PASSING},
 )
-def target_not_first(context: Context) -> Iterator[Finding]:
+def target_not_first(context: Context) -> Findings:
     """A member lists the old assignor before the target.
 
     Why it matters: when the coordinator reloads the group (a broker restart, a new leader of the
@@ -36,8 +31,6 @@ def target_not_first(context: Context) -> Iterator[Finding]:
 
     It does not fire while the target is elected anyway: a reload then leaves the target.
     """
-    if not context.planning or not context.classic or context.goal == CONSUMER:
-        return
     if context.elected == context.target:
         return
     named = []

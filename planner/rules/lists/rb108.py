@@ -1,14 +1,7 @@
 """RB108: an eager-only list in a group that runs a cooperative assignor."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Tri
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules.next_start import Mistake, next_starts
-from rebal.planner.rules.registry import Trait, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 
 
 @rule(
@@ -18,7 +11,7 @@ from rebal.planner.rules.registry import Trait, found, rule
     reference="KIP-429, compatibility and migration plan (downgrade); twmb/franz-go#384, #1367",
     traits={Trait.NEXT_START},
 )
-def straight_back(context: Context) -> Iterator[Finding]:
+def straight_back(context: Context) -> Findings:
     """A member is configured with eager assignors only, while the group runs a cooperative one.
 
     Why it matters: this is what a hasty rollback does. In groups of Java, librdkafka or

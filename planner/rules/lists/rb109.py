@@ -1,12 +1,7 @@
 """RB109: static members restart without a rebalance."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.planner.context import CONSUMER, Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import Trait, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, found, rule
+from rebal.planner.rules.scope import by_lists, planning
 
 
 @rule(
@@ -14,9 +9,10 @@ from rebal.planner.rules.registry import Trait, found, rule
     Severity.WARN,
     "A static member that restarts in time causes no rebalance",
     reference="KIP-345; KIP-814; KAFKA-10284; GroupMetadataManager: updateStaticMemberAndRebalance",
+    applies=(planning, by_lists),
     traits={Trait.PASSING},
 )
-def static_members(context: Context) -> Iterator[Finding]:
+def static_members(context: Context) -> Findings:
     """Members with a group.instance.id rejoin within session.timeout.ms without a rebalance.
 
     Why it matters: a rebalance happens only if the elected assignor would change. So a new list (or
@@ -32,8 +28,6 @@ def static_members(context: Context) -> Iterator[Finding]:
     (its partitions stop for that long). Never start two processes with one instance id: the newer
     one fences the older one.
     """
-    if not context.planning or not context.classic or context.goal == CONSUMER:
-        return
     named = [
         facts
         for facts in context.members

@@ -1,15 +1,11 @@
 """RB110: the number of rebalances of a large roll-out."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from typing import Final
 
-from rebal.groups.model import Tri
-from rebal.planner.context import CONSUMER, COOPERATIVE, Context
-from rebal.planner.plan import Finding, Severity
+from rebal.planner.context import COOPERATIVE
 from rebal.planner.rehearsal.costs.timeouts import in_words, of_family
-from rebal.planner.rules.registry import Trait, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
+from rebal.planner.rules.scope import by_lists, planning, stable
 
 # Below that many restarts each step's own cost says enough.
 _MANY: Final = 20
@@ -23,9 +19,10 @@ _SECOND: Final = 3
     Severity.WARN,
     "Restarted one by one, these members cause very many rebalances",
     reference="KIP-429; Kafka: group.initial.rebalance.delay.ms, max.poll.interval.ms (arithmetic)",
+    applies=(planning, by_lists, stable),
     traits={Trait.PASSING},
 )
-def many_rebalances(context: Context) -> Iterator[Finding]:
+def many_rebalances(context: Context) -> Findings:
     """A dynamic member that restarts causes about two rebalances in bounce 1 and three in bounce 2.
 
     Why it matters: in bounce 1 each of them stops the whole group, in bounce 2 all members that
@@ -41,15 +38,13 @@ def many_rebalances(context: Context) -> Iterator[Finding]:
 
     It fires from 20 dynamic members on, where a roll-out one by one takes hours.
     """
-    if not context.planning or not context.stable or context.goal == CONSUMER:
-        return
     ahead = [
         facts
         for facts in context.members
         if facts not in context.settled and facts.member.instance_id is None
     ]
     rolling = not any(facts.takes_mixed is Tri.NO for facts in ahead)
-    if not context.classic or len(ahead) < _MANY or not rolling:
+    if len(ahead) < _MANY or not rolling:
         return
     first = 0 if len(context.holding) == len(context.members) else _FIRST * len(ahead)
     second = _SECOND if context.goal == COOPERATIVE else _FIRST

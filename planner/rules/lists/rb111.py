@@ -1,15 +1,9 @@
 """RB111: new code of a custom assignor under its old name."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rebal.groups.classes import class_of
-from rebal.groups.model import Tri
 from rebal.planner.clients import custom, runs_cooperative
-from rebal.planner.context import COOPERATIVE, Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import Risk, found, rule
+from rebal.planner.rules.registry import Context, Findings, Risk, Severity, Tri, found, rule
+from rebal.planner.rules.scope import planning, upgrade
 
 
 @rule(
@@ -17,9 +11,10 @@ from rebal.planner.rules.registry import Risk, found, rule
     Severity.BLOCK,
     "A custom assignor keeps its name on both sides of the change",
     reference="KIP-429, compatibility and migration plan (custom assignors; why two bounces)",
+    applies=(planning, upgrade),
     accepts=Risk.OWN_COOPERATIVE,
 )
-def same_name(context: Context) -> Iterator[Finding]:
+def same_name(context: Context) -> Findings:
     """The group's custom assignor is to become cooperative without a new name.
 
     Why it matters: while the members are restarted, old and new code share one name. A leader with
@@ -43,7 +38,7 @@ def same_name(context: Context) -> Iterator[Finding]:
     are under way.
     """
     name = context.elected
-    if not context.planning or name is None or context.goal != COOPERATIVE:
+    if name is None:
         return
     if context.target in context.borrowed:
         yield from _borrowed(context)
@@ -77,7 +72,7 @@ def same_name(context: Context) -> Iterator[Finding]:
         )
 
 
-def _borrowed(context: Context) -> Iterator[Finding]:
+def _borrowed(context: Context) -> Findings:
     """Yield a finding on members whose target by name is a class that is not Kafka's own."""
     target = context.target
     named = [

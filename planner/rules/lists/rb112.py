@@ -1,15 +1,13 @@
 """RB112: the plan depends on a custom assignor whose rebalance protocols are not known."""
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from collections.abc import Iterator, Sequence
-
-from rebal.groups.model import Knowledge, Tri
+from rebal.groups.model import Knowledge
 from rebal.planner.admission.advice import restart_fix
 from rebal.planner.clients import classes_of, custom
-from rebal.planner.context import CONSUMER, COOPERATIVE_STICKY, EAGER, Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import Risk, found, rule
+from rebal.planner.context import COOPERATIVE_STICKY, EAGER
+from rebal.planner.rules.registry import Context, Findings, Risk, Severity, Tri, found, rule
+from rebal.planner.rules.scope import by_lists, planning
 
 
 @rule(
@@ -17,9 +15,10 @@ from rebal.planner.rules.registry import Risk, found, rule
     Severity.BLOCK,
     "The plan depends on a custom assignor whose rebalance protocols are not known",
     reference="KIP-429: ConsumerPartitionAssignor.supportedProtocols; ConsumerCoordinator.java",
+    applies=(planning, by_lists),
     accepts=Risk.OWN_EAGER,
 )
-def custom_assignor(context: Context) -> Iterator[Finding]:
+def custom_assignor(context: Context) -> Findings:
     """The plan would use a custom assignor beside another one, or end on it in a downgrade.
 
     Why it matters: a consumer whose assignors have no rebalance protocol in common fails when it is
@@ -40,8 +39,6 @@ def custom_assignor(context: Context) -> Iterator[Finding]:
     --reason "…", which the plan records. A change of the custom assignor's own code belongs in the
     first bounce of an upgrade, and in the second one of a downgrade.
     """
-    if not context.planning or not context.classic or context.goal == CONSUMER:
-        return
     ends = [name for name in (context.target, context.keep) if name is not None]
     known = not custom(context.target) and context.target not in context.borrowed
     if context.goal == EAGER and not known:

@@ -1,14 +1,8 @@
 """RB113: the coordinator was reloaded and has forgotten the assignor lists."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Tri
 from rebal.planner.admission.advice import cure_fix
-from rebal.planner.context import CONSUMER, Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import Risk, Trait, found, rule
+from rebal.planner.rules.registry import Context, Findings, Risk, Severity, Trait, Tri, found, rule
+from rebal.planner.rules.scope import by_lists, stable
 
 
 @rule(
@@ -16,10 +10,11 @@ from rebal.planner.rules.registry import Risk, Trait, found, rule
     Severity.BLOCK,
     "The coordinator was reloaded, and no rebalance has completed since",
     reference="Kafka: GroupMetadataManager, replay of GroupMetadataValue; seen on 4.1.1",
+    applies=(by_lists, stable),
     traits={Trait.ADMISSION},
     accepts=Risk.FORGOTTEN_LISTS,
 )
-def reloaded(context: Context) -> Iterator[Finding]:
+def reloaded(context: Context) -> Findings:
     """The coordinator may remember only the elected assignor for every member.
 
     Why it matters: the members' assignor lists exist in the coordinator's memory only. A
@@ -38,13 +33,10 @@ def reloaded(context: Context) -> Iterator[Finding]:
     It does not fire while the target itself is elected: a reload keeps it.
     """
     if (
-        not context.classic
-        or not context.stable
-        or context.elected == context.target
-        or context.goal == CONSUMER
+        context.elected == context.target
+        or context.reloaded is Tri.NO
+        or context.probed(context.target) is Tri.YES
     ):
-        return
-    if context.reloaded is Tri.NO or context.probed(context.target) is Tri.YES:
         return
     probe = context.snapshot.probe
     void = probe is not None and any(answer.supported is Tri.NO for answer in probe.answers)

@@ -1,13 +1,7 @@
 """RB114: members that are absent now and rejoin with the old list."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.planner.context import CONSUMER, Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
-from rebal.planner.rules.scope import ahead
+from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
+from rebal.planner.rules.scope import by_lists, planning, unfinished
 
 
 @rule(
@@ -15,8 +9,9 @@ from rebal.planner.rules.scope import ahead
     Severity.ASK,
     "Does anything else join this group from time to time?",
     reference="Kafka: group coordinator (only present members count)",
+    applies=(planning, by_lists, unfinished),
 )
-def absent_members(context: Context) -> Iterator[Finding]:
+def absent_members(context: Context) -> Findings:
     """No source of evidence shows members that are not in the group now; only people know them.
 
     Why it matters: a deployment scaled to zero, a standby site, a nightly job, a canary, or an old
@@ -29,12 +24,9 @@ def absent_members(context: Context) -> Iterator[Finding]:
     How to answer it: change those configurations with the first bounce, and drop the old assignor
     there with the second one.
     """
-    if not context.planning or not context.classic or context.goal == CONSUMER:
-        return
-    if ahead(context):
-        yield found(
-            "does anything else use this group id (a deployment scaled to zero, a standby site, a "
-            "scheduled job, a canary, an old image)? It would rejoin with the old list and be "
-            "rejected.",
-            before_step=context.narrow_step,
-        )
+    yield found(
+        "does anything else use this group id (a deployment scaled to zero, a standby site, a "
+        "scheduled job, a canary, an old image)? It would rejoin with the old list and be "
+        "rejected.",
+        before_step=context.narrow_step,
+    )

@@ -1,14 +1,9 @@
 """RB115: the application relies on co-partitioning by range."""
 
-from __future__ import annotations
-
 from collections import defaultdict
-from collections.abc import Iterator
 
-from rebal.groups.model import Tri
-from rebal.planner.context import CONSUMER, Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.scope import by_lists, planning, unfinished
 
 
 @rule(
@@ -16,8 +11,9 @@ from rebal.planner.rules.registry import found, rule
     Severity.ASK,
     "Does the application need equal partitions of two topics in one member?",
     reference="Kafka: RangeAssignor (co-partitioning of topics of equal size)",
+    applies=(planning, by_lists, unfinished),
 )
-def co_partitioning(context: Context) -> Iterator[Finding]:
+def co_partitioning(context: Context) -> Findings:
     """range assigns equal partition numbers of topics of equal size to the same member.
 
     Why it matters: joins, caches and local state that expect orders-3 and payments-3 in one process
@@ -31,9 +27,7 @@ def co_partitioning(context: Context) -> Iterator[Finding]:
     How to answer it: if it does, stay on range, or change the application first.
     """
     moving = "range" in (context.elected, context.keep) and context.target != "range"
-    if not context.planning or not context.classic or not moving or context.goal == CONSUMER:
-        return
-    if len(context.settled) == len(context.members):
+    if not moving:
         return
     counts = {topic.name: topic.partitions for topic in context.snapshot.topics}
     together: set[str] = set()

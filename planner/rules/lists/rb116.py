@@ -1,12 +1,7 @@
 """RB116: a roll-out that starts new members before the old ones have left."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.planner.context import CONSUMER, Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import Trait, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, found, rule
+from rebal.planner.rules.scope import by_lists, planning
 
 
 @rule(
@@ -14,9 +9,10 @@ from rebal.planner.rules.registry import Trait, found, rule
     Severity.WARN,
     "The deployment starts new members before the old ones have left",
     reference="Kafka: session.timeout.ms; Kubernetes: Deployment, maxSurge",
+    applies=(planning, by_lists),
     traits={Trait.PASSING},
 )
-def surge(context: Context) -> Iterator[Finding]:
+def surge(context: Context) -> Findings:
     """While old and new process are both in the group, the old member's list counts.
 
     Why it matters: a member that is still there, or was killed and has not timed out, counts with
@@ -32,8 +28,6 @@ def surge(context: Context) -> Iterator[Finding]:
     It covers dynamic members; RB604 covers static ones. Without manifests it does not fire, and the
     plan lists the deployment as not checked.
     """
-    if not context.planning or not context.classic or context.goal == CONSUMER:
-        return
     named = [
         facts
         for facts in context.members

@@ -1,13 +1,6 @@
 """RB117: leaders that misread the sticky user data of another client."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Tri
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
 from rebal.planner.rules.scope import to_cooperative
 from rebal.planner.versions import exact_version
 
@@ -18,8 +11,9 @@ from rebal.planner.versions import exact_version
     "Java and franz-go members may misread each other's sticky data",
     reference="Kafka: CooperativeStickyAssignor (2.8.2 to 3.3.2); franz-go: group_balancer.go; "
     "seen with Java 2.8.2 and franz-go 1.22.2",
+    applies=(to_cooperative,),
 )
-def mixed_languages(context: Context) -> Iterator[Finding]:
+def mixed_languages(context: Context) -> Findings:
     """These clients do not share one format for the user data of cooperative-sticky.
 
     Why it matters: a Java leader of 2.8.2 to 3.3.2 reads the first four bytes as the generation,
@@ -36,8 +30,6 @@ def mixed_languages(context: Context) -> Iterator[Finding]:
     It always answers cannot tell: the coordinator chooses the leader at each generation, and
     describing a group does not show it.
     """
-    if not to_cooperative(context):
-        return
     java = [facts for facts in context.members if _reads_four_bytes(facts.family, facts.version)]
     go = [facts for facts in context.members if facts.family == "franz-go"]
     if java and go:

@@ -1,13 +1,8 @@
 """RB118: sticky members that send no generation, with differing subscriptions."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rebal.groups.wire.user_data import NO_GENERATION, decode_sticky
-from rebal.planner.context import CONSUMER, Context, Facts
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Context, Facts, Findings, Severity, found, rule
+from rebal.planner.rules.scope import by_lists
 
 
 @rule(
@@ -15,8 +10,9 @@ from rebal.planner.rules.registry import found, rule
     Severity.WARN,
     "A sticky member sends its previous assignment without a generation",
     reference="KIP-341; aio-libs/aiokafka#1176",
+    applies=(by_lists,),
 )
-def no_generation(context: Context) -> Iterator[Finding]:
+def no_generation(context: Context) -> Findings:
     """Members on `sticky` send their previous partitions without a generation, and subscribe
     differently.
 
@@ -35,7 +31,7 @@ def no_generation(context: Context) -> Iterator[Finding]:
     It does not fire while all members subscribe to the same topics, where such claims do not last.
     A member without previous partitions is new and proves nothing.
     """
-    if not context.classic or context.elected != "sticky" or context.goal == CONSUMER:
+    if context.elected != "sticky":
         return
     topics = {
         frozenset(facts.member.subscription.topics)

@@ -1,14 +1,9 @@
 """RB119: a subscription that a leader of another client cannot read."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from typing import Final
 
-from rebal.groups.model import Tri
-from rebal.planner.context import CONSUMER, Context, Facts
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Context, Facts, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.scope import by_lists
 
 # The first version that reads a v1 subscription's owned partitions; of librdkafka the oldest one
 # that was tried.
@@ -21,8 +16,9 @@ _STRICT: Final = {"java": "2.4", "librdkafka": "2.16", "kafka-python": "3.0"}
     "A leader of another client cannot read a member's subscription",
     reference="ConsumerProtocolSubscription.json (v1 needs owned partitions); segmentio/kafka-go "
     "0.4.51 with Java 2.8.2 to 4.1.1, librdkafka 2.16.0 and kafka-python 3.0.12 on a 4.1.1 broker",
+    applies=(by_lists,),
 )
-def unreadable_bytes(context: Context) -> Iterator[Finding]:
+def unreadable_bytes(context: Context) -> Findings:
     """A member marks its subscription as version 1 and sends version 0.
 
     Why it matters: segmentio/kafka-go (and sarama-cluster) do so. The leader reads every member's
@@ -38,8 +34,6 @@ def unreadable_bytes(context: Context) -> Iterator[Finding]:
 
     Cannot tell: another member's client or its version is unknown or only inferred.
     """
-    if not context.classic or context.goal == CONSUMER:
-        return
     short = [facts for facts in context.members if _mislabelled(facts)]
     answers = {f.name: _strict(f) for f in context.members if f not in short} if short else {}
     for result in (Tri.YES, Tri.CANNOT_TELL):

@@ -1,16 +1,11 @@
 """RB120: members that left the group a short while ago."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from rebal.groups.model import Departed, Tri
-from rebal.planner.context import CONSUMER, Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
-from rebal.planner.rules.scope import ahead
+from rebal.groups.model import Departed
+from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.scope import by_lists, planning, unfinished
 
 _NAMED: Final = 3
 
@@ -21,8 +16,9 @@ _NAMED: Final = 3
     "Does a member that left belong to the service?",
     reference="Kafka: group coordinator (only present members count); JOIN_GROUP and LEAVE_GROUP "
     "in the request log",
+    applies=(planning, by_lists, unfinished),
 )
-def departed_members(context: Context) -> Iterator[Finding]:
+def departed_members(context: Context) -> Findings:
     """A log shows members that are not in the group now, and no client that replaced them.
 
     Why it matters: a plan counts the members that it sees. One that crashed, is scaled down or is
@@ -37,10 +33,8 @@ def departed_members(context: Context) -> Iterator[Finding]:
 
     It does not fire where the number of members is given on the command line or in a file.
     """
-    if not context.planning or not context.classic or context.goal == CONSUMER:
-        return
     gone = context.snapshot.departed
-    if not gone or context.expected is not None or not ahead(context):
+    if not gone or context.expected is not None:
         return
     newest = gone[::-1]
     said = ", ".join(_said(one, context) for one in newest[:_NAMED])

@@ -1,12 +1,8 @@
 """RB501: Streams uses upgrade.from, not an assignor list."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.planner.context import CONSUMER, Context
-from rebal.planner.plan import Finding, Severity
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.context import CONSUMER
+from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
+from rebal.planner.rules.scope import planning, streams_program
 
 
 @rule(
@@ -14,9 +10,10 @@ from rebal.planner.rules.registry import found, rule
     Severity.BLOCK,
     "Kafka Streams never takes partition.assignment.strategy",
     reference="Kafka Streams upgrade guide (upgrade.from); KIP-429; KIP-1124",
+    applies=(planning, streams_program),
     answered_by={"finished", "streams_one_bounce", "streams_two_bounces", "streams_down"},
 )
-def streams(context: Context) -> Iterator[Finding]:
+def streams(context: Context) -> Findings:
     """The group is a Kafka Streams program, with its own assignor and its own upgrade setting.
 
     Why it matters: Streams from 2.4 on rebalances cooperatively by itself. Below 2.4, or with
@@ -30,7 +27,7 @@ def streams(context: Context) -> Iterator[Finding]:
     2.4: two bounces, first with the new version and upgrade.from set to the old one, then without
     upgrade.from (and, for a jump to 4.x, over a bridge release, 2.4 to 3.9: KIP-1124).
     """
-    if context.planning and context.streams and context.goal != CONSUMER:
+    if context.goal != CONSUMER:
         versions = sorted({facts.version for facts in context.members if facts.version})
         known = f" (runs {', '.join(versions)})" if versions else ""
         yield found(

@@ -1,16 +1,12 @@
 """RB502: upgrade.from was left set."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import RebalanceProtocol, Tri
+from rebal.groups.model import RebalanceProtocol
 from rebal.groups.streams import EAGER_VALUES
 from rebal.planner.admission.advice import restart_fix
-from rebal.planner.context import EAGER, Context, Facts
-from rebal.planner.plan import Finding, Severity
+from rebal.planner.context import EAGER
 from rebal.planner.programs import below_cooperative, running
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Context, Facts, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.scope import planning, stable, streams_program
 
 
 @rule(
@@ -18,9 +14,10 @@ from rebal.planner.rules.registry import found, rule
     Severity.WARN,
     "upgrade.from may still be set on a Streams program",
     reference="Kafka: docs/streams/upgrade-guide (upgrade.from); KIP-429",
+    applies=(planning, streams_program, stable),
     handled_by={"streams_one_bounce", "streams_two_bounces", "streams_down"},
 )
-def upgrade_from_left(context: Context) -> Iterator[Finding]:
+def upgrade_from_left(context: Context) -> Findings:
     """A Streams program that was upgraded in two bounces may never have had the second one.
 
     Why it matters: with upgrade.from at 2.3 or less Streams stays EAGER and stops all tasks at each
@@ -34,8 +31,6 @@ def upgrade_from_left(context: Context) -> Iterator[Finding]:
 
     How to fix it: remove upgrade.from and restart the instances one by one.
     """
-    if not context.planning or not context.streams or not context.stable:
-        return
     change = "Remove upgrade.from from the configuration."
     old = [facts for facts in context.members if below_cooperative(context, facts) is Tri.YES]
     # While somebody is below 2.4, and on the way down, an old value is what the plan asks for.

@@ -1,15 +1,9 @@
 """RB504: Connect workers use connect.protocol."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Tri
 from rebal.planner.admission.advice import restart_fix
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
 from rebal.planner.programs import INCREMENTAL, offers
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.scope import connect_workers, planning
 from rebal.planner.rules.version_faults import faults_of, version_findings
 
 
@@ -18,8 +12,9 @@ from rebal.planner.rules.version_faults import faults_of, version_findings
     Severity.ASK,
     "Connect workers use connect.protocol, not assignors",
     reference="KIP-415; Kafka: DistributedConfig; KAFKA-12495 (fixed in 3.4.0)",
+    applies=(planning, connect_workers),
 )
-def connect(context: Context) -> Iterator[Finding]:
+def connect(context: Context) -> Findings:
     """The group is one of Connect workers.
 
     Why it matters: workers assign connectors and tasks with their own protocols. On the wire
@@ -34,8 +29,6 @@ def connect(context: Context) -> Iterator[Finding]:
     ordinary consumer groups with plans of their own. Workers before 3.4.0 are named: if they join
     and leave close together, they can cause more rebalances than needed; upgrade them first.
     """
-    if not context.planning or context.group.protocol_type != "connect":
-        return
     now = context.group.assignor
     eager = [f for f in context.members if offers(context, f, INCREMENTAL) is Tri.NO]
     runs = {

@@ -1,16 +1,11 @@
 """RB505: a COOPERATIVE Streams instance beside one below 2.4."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import RebalanceProtocol, Tri
+from rebal.groups.model import RebalanceProtocol
 from rebal.groups.streams import COOPERATIVE_SINCE
 from rebal.planner.admission.advice import restart_fix
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
 from rebal.planner.programs import below_cooperative, running
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.scope import planning, stable, streams_program
 
 
 @rule(
@@ -18,8 +13,9 @@ from rebal.planner.rules.registry import found, rule
     Severity.BLOCK,
     "A COOPERATIVE Streams instance runs beside one below 2.4",
     reference="KIP-429; Kafka Streams upgrade guide (upgrade.from); seen with 2.3.1 and 3.9.1",
+    applies=(planning, streams_program, stable),
 )
-def cooperative_beside_old(context: Context) -> Iterator[Finding]:
+def cooperative_beside_old(context: Context) -> Findings:
     """An instance below 2.4 shares the group with one that keeps its partitions at a rebalance.
 
     Why it matters: while the old one leads, it assigns partitions to new owners before a
@@ -35,8 +31,6 @@ def cooperative_beside_old(context: Context) -> Iterator[Finding]:
     Instances of 4.0 and later do not start with such a value: run a bridge release (2.4 to 3.9)
     instead.
     """
-    if not context.planning or not context.streams or not context.stable:
-        return
     old = [facts for facts in context.members if below_cooperative(context, facts) is Tri.YES]
     new = [facts for facts in context.members if facts not in old]
     if not old or not new:

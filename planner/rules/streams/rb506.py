@@ -1,15 +1,9 @@
 """RB506: an upgrade.from with which Kafka Streams 4.0 and later do not start."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Tri
 from rebal.groups.streams import BRIDGE, EAGER_UNTIL, EAGER_VALUES
-from rebal.planner.context import Context
-from rebal.planner.plan import Finding, Severity
 from rebal.planner.programs import above_eager
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.scope import streams_program
 
 
 @rule(
@@ -17,8 +11,9 @@ from rebal.planner.rules.registry import found, rule
     Severity.BLOCK,
     "This Kafka Streams version does not start with its upgrade.from",
     reference="KIP-1124; Kafka: AssignorConfiguration; seen with 4.1.1",
+    applies=(streams_program,),
 )
-def rejected_upgrade_from(context: Context) -> Iterator[Finding]:
+def rejected_upgrade_from(context: Context) -> Findings:
     """Kafka Streams 4.0 and later have no EAGER, and stop at start with upgrade.from 2.3 or less.
 
     Why it matters: the instance does not survive its next restart: the consumer is not built
@@ -32,8 +27,6 @@ def rejected_upgrade_from(context: Context) -> Iterator[Finding]:
     How to fix it: remove upgrade.from before the restart. To upgrade from below 2.4, or to go back
     there, use a bridge release (2.4 to 3.9).
     """
-    if not context.streams:
-        return
     hit = [
         facts
         for facts in context.members

@@ -1,15 +1,9 @@
 """RB507: tasks run twice while Connect workers change to eager one by one."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rebal.groups.model import Tri
 from rebal.planner.admission.advice import cut_over_fix, restart_fix
-from rebal.planner.context import EAGER, Context
-from rebal.planner.plan import Finding, Severity
 from rebal.planner.programs import INCREMENTAL, offers
-from rebal.planner.rules.registry import found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.scope import connect_workers, downgrade, planning
 
 
 @rule(
@@ -17,8 +11,9 @@ from rebal.planner.rules.registry import found, rule
     Severity.WARN,
     "Tasks run twice while Connect workers change to eager one by one",
     reference="KAFKA-13816 (open; seen on 4.1.1)",
+    applies=(planning, connect_workers, downgrade),
 )
-def run_twice(context: Context) -> Iterator[Finding]:
+def run_twice(context: Context) -> Findings:
     """Workers on compatible or sessioned are to become eager.
 
     Why it matters: the first eager worker makes the whole group eager at once, and the eager leader
@@ -33,8 +28,6 @@ def run_twice(context: Context) -> Iterator[Finding]:
     How to fix it: stop every worker, then start all with connect.protocol=eager. Where some are
     eager already, restart the others as soon as possible, or stop them together.
     """
-    if not context.planning or context.group.protocol_type != "connect" or context.goal != EAGER:
-        return
     if context.group.assignor in INCREMENTAL:
         if len(context.members) > 1:
             yield found(
