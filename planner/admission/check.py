@@ -93,9 +93,9 @@ class Admission(Record, frozen=True, kw_only=True):
     `error` is Kafka's error name where the answer is no (None: two are possible, and what decides
     was not read). `assignor` is one that every remembered list holds and that admits the join.
     `elected`: the join's list holds the elected assignor, so a coordinator load between the look
-    and the join changes nothing. `blame` are the ids of the members whose lists cause the no, or
-    whose unknown lists cause the cannot tell. `needs` is the cheapest evidence that would decide.
-    `ends` are the ids of running members that the action fences.
+    and the join changes nothing. `blame` are the ids of the members whose lists cause the no, whose
+    unknown lists cause the cannot tell, or that still run and would be fenced. `needs` is the
+    cheapest evidence that would decide.
     """
 
     verdict: Tri
@@ -105,7 +105,6 @@ class Admission(Record, frozen=True, kw_only=True):
     elected: bool = False
     blame: tuple[str, ...] = ()
     needs: Needs | None = None
-    ends: tuple[str, ...] = ()
 
 
 def admitted(memory: CoordinatorMemory, action: Action) -> Admission:
@@ -115,18 +114,16 @@ def admitted(memory: CoordinatorMemory, action: Action) -> Admission:
     the last one, with `elected` True only if it is so for every join.
     """
     found: list[Admission] = []
-    ends: list[str] = []
     for event in action:
         if isinstance(event, Join):
             one = _join(memory, event)
             found.append(one)
-            ends += one.ends
             if one.verdict is not Tri.YES:
                 break
         memory = after(memory, event)
     if not found:
         return Admission(verdict=Tri.YES, reason="nobody joins", elected=True)
-    return replace(found[-1], elected=all(one.elected for one in found), ends=tuple(ends))
+    return replace(found[-1], elected=all(one.elected for one in found))
 
 
 def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
@@ -190,24 +187,22 @@ def _join(memory: CoordinatorMemory, join: Join) -> Admission:
     for one in early:
         if one is not None and one.verdict is Tri.NO:
             return one
-    ends: tuple[str, ...] = ()
-    same = _same_instance(memory, join)
-    if same is not None and join.running:
-        ends = (same.member_id,)
     answer = _by_lists(memory, join)
     unread = next((one for one in early if one is not None), None)
     if unread is not None:
         # Rejected by its list in any case; with which error depends on what was not read.
         return replace(answer, error=None) if answer.verdict is Tri.NO else unread
-    if ends and answer.verdict is Tri.YES:
-        answer = replace(
+    same = _same_instance(memory, join)
+    if same is not None and join.running and answer.verdict is Tri.YES:
+        return replace(
             answer,
             verdict=Tri.NO,
             error=FENCED,
-            reason=f"{same.name if same else ''} still runs with the same group.instance.id "
-            f"and would be fenced ({FENCED})",
+            blame=(same.member_id,),
+            reason=f"{same.name} still runs with the same group.instance.id and would be fenced "
+            f"({FENCED})",
         )
-    return replace(answer, ends=ends)
+    return answer
 
 
 def _out_of_bounds(memory: CoordinatorMemory, join: Join) -> Admission | None:

@@ -72,8 +72,7 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
     them, or as a coordinator load left them. Each entry of a case may have any of its lists. A
     KIP-848 group's entries are its classic members; `others` counts its other members. `in_all` are
     assignors that every list holds (elected, or a probe's yes), `not_in_all` those that some list
-    lacks (a probe's no), `rejected` the lists whose join the coordinator rejected while it had this
-    memory.
+    lacks (a probe's no).
 
     `max_size` is group.max.size (KIP-848: group.consumer.max.size), `session_ms` the bounds of
     session.timeout.ms; None where not read. `room` is how many more members are known to fit: an
@@ -90,7 +89,6 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
     others: int = 0
     in_all: frozenset[str] = frozenset()
     not_in_all: frozenset[str] = frozenset()
-    rejected: tuple[frozenset[str], ...] = ()
     max_size: int | None = None
     room: int = 0
     session_ms: tuple[int, int] | None = None
@@ -125,15 +123,14 @@ def worlds(memory: CoordinatorMemory, names: Sequence[str]) -> frozenset[_World]
     intersection is kept beside that of the members still counted. None: no possible memory fits the
     evidence.
     """
-    said = {*memory.in_all, *memory.not_in_all, *(n for each in memory.rejected for n in each)}
-    bit = {name: 1 << n for n, name in enumerate(sorted({*names, *said}))}
+    said = {*names, *memory.in_all, *memory.not_in_all}
+    bit = {name: 1 << n for n, name in enumerate(sorted(said))}
     full = (1 << len(bit)) - 1
 
     def mask(found: Iterable[str]) -> int:
         return sum(bit[name] for name in set(found) if name in bit)
 
     must, never = mask(memory.in_all), [mask({name}) for name in memory.not_in_all]
-    never += [mask(each) for each in memory.rejected]
     left: set[_Met] = set()
     for case in memory.cases:
         choices = [

@@ -35,6 +35,7 @@ from rebal.planner.verification.journal import JournalEntry, assumed, known_befo
 _GOALS: Final = {"COOPERATIVE": COOPERATIVE, "EAGER": EAGER, "KIP-848": CONSUMER}
 # Two machines' clocks differ; what is older than the plan by more than this was seen before it.
 _CLOCKS: Final = timedelta(minutes=1)
+_KEYS: Final = 4
 
 
 class PlanContext(Context):
@@ -305,8 +306,8 @@ def missing_from(
     kept = {member.member_id for member in gone} & by_id
     gone = [member for member in gone if member.member_id not in kept]
     here = [member for member in here if member.member_id not in kept]
-    for key in (_instance, _client_and_host, _client, _host):
-        gone, here = _paired(gone, here, key)
+    for key in range(_KEYS):
+        gone, here = _unpaired(gone, here, key)
     labels, known = names(gone), known_before(plan, entries)
     said = plan.accepted.families
     sure = len(gone) <= short
@@ -338,38 +339,31 @@ def _roster(plan: Plan, entries: Sequence[JournalEntry], expected: int) -> list[
     return [] if plan.baseline.redacted else list(plan.baseline.members)
 
 
-def _instance(member: Member) -> tuple[str, ...] | None:
-    return (member.instance_id,) if member.instance_id else None
-
-
-def _client_and_host(member: Member) -> tuple[str, ...] | None:
-    return None if member.instance_id else (member.client_id, member.host)
-
-
-def _client(member: Member) -> tuple[str, ...] | None:
-    return None if member.instance_id else (member.client_id,)
-
-
-def _host(member: Member) -> tuple[str, ...] | None:
-    return None if member.instance_id else (member.host,)
-
-
-def _paired(
-    gone: list[Member], here: list[Member], key: object
+def _unpaired(
+    gone: list[Member], here: list[Member], key: int
 ) -> tuple[list[Member], list[Member]]:
-    """Return both lists without the members that share a key, one for one."""
-    assert callable(key)
-    waiting: dict[object, list[Member]] = defaultdict(list)
+    """Return both lists without the members that share their key of this number, one for one."""
+    waiting: dict[tuple[str, ...] | None, list[Member]] = defaultdict(list)
     for member in here:
-        waiting[key(member)].append(member)
+        waiting[_keys(member)[key]].append(member)
     left = []
     for member in gone:
-        same = waiting.get(key(member), []) if key(member) is not None else []
-        if same:
-            same.pop()
+        own = _keys(member)[key]
+        if own is not None and waiting[own]:
+            waiting[own].pop()
         else:
             left.append(member)
     return left, [member for members in waiting.values() for member in members]
+
+
+def _keys(member: Member) -> tuple[tuple[str, ...] | None, ...]:
+    """Return the `_KEYS` keys by which a restarted member is recognised, the surest first.
+
+    A static member has the first alone, a dynamic member all others.
+    """
+    if member.instance_id:
+        return (member.instance_id,), None, None, None
+    return None, (member.client_id, member.host), (member.client_id,), (member.host,)
 
 
 class StepStanding(Record, frozen=True, kw_only=True, omit_defaults=False):

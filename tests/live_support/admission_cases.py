@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -90,7 +90,6 @@ class Case:
     tidy: bool = True
     max_size: int | None = None
     history: str = ""
-    rejected: list[frozenset[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
@@ -161,8 +160,6 @@ class Case:
                 names = rng.sample(others, rng.randint(1, len(others)))
                 made = group.member(*names, protocol_type=self._type())
                 code = group.knock(made)
-                if code == INCONSISTENT:
-                    self.rejected.append(frozenset(names))
                 assert code in (INCONSISTENT, FULL), code
                 made.wire.close()
 
@@ -363,7 +360,7 @@ class Case:
 
     def decide(self) -> Outcome:
         """Ask, act, compare."""
-        rng, group = self.rng, self.group
+        group = self.group
         try:
             spec = self._evidence()
             shown = (f"{m['id']}-0f0f" for m in spec["members"])
@@ -371,8 +368,6 @@ class Case:
             ids = dict(zip(shown, self._counted(), strict=False))
             context = self._context(spec)
             memory = memory_of(context)
-            if self.rejected and rng.random() < 0.7:
-                memory = replace(memory, rejected=tuple(self.rejected))
             kind, steps, _ = self._steps(ids)
             events = self._events(steps, ids, kind)
             answer = admitted(memory, events)

@@ -95,7 +95,7 @@ def test_a_static_member_is_rejected_by_a_full_group_and_a_dynamic_one_is_not() 
 def test_a_surge_of_a_static_member_fences_the_running_one() -> None:
     found = memory(member("a", exact(RANGE), instance="i"))
     answer = admitted(found, [Join(assignors=(RANGE,), instance_id="i", running=True)])
-    assert (answer.verdict, answer.error, answer.ends) == (
+    assert (answer.verdict, answer.error, answer.blame) == (
         Tri.NO,
         "FENCED_INSTANCE_ID",
         ("a",),
