@@ -59,6 +59,22 @@ class Facts(Record, frozen=True, kw_only=True):
         """Return the client's exact version; None where it is not known."""
         return self.member.software.version if self.member.software else None
 
+    @property
+    def static(self) -> bool:
+        """Return whether this is a static member: it has an instance id (KIP-345)."""
+        return self.member.instance_id is not None
+
+    @property
+    def surges(self) -> bool:
+        """Return whether its deployment starts a new process before the old one has stopped."""
+        declared = self.member.declared
+        return declared is not None and declared.max_surge not in (None, "", "0", "0%")
+
+    @property
+    def upgrade_from(self) -> str | None:
+        """Return Streams' upgrade.from of its configuration; None where it is unset or unread."""
+        return self.member.declared.upgrade_from if self.member.declared is not None else None
+
 
 class GroupFacts:
     """One group's evidence.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rebal.groups.clients import assignors
 from rebal.groups.errors import RebalError
 from rebal.groups.model import (
     GroupSnapshot,
@@ -59,7 +58,7 @@ def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
         return Goal(kind=EAGER, target=target)
     if custom(target) and any(target in names for names in _lists(snapshot)):
         return Goal(kind=COOPERATIVE, target=target, only_target=True)
-    if cooperative(target) is Tri.NO and target in assignors() and _of_consumers(target):
+    if target in ("range", "roundrobin", "sticky", "RoundRobinAssigner"):
         elected = snapshot.group.assignor
         aside = elected not in (None, target) and cooperative(str(elected)) is not Tri.YES
         mixed = elected == target and _others(snapshot, target)
@@ -81,10 +80,6 @@ def _left_behind(snapshot: GroupSnapshot) -> bool:
         and member_protocol(member, snapshot).value is not RebalanceProtocol.COOPERATIVE
         for member in snapshot.members
     )
-
-
-def _of_consumers(name: str) -> bool:
-    return name in ("range", "roundrobin", "sticky", "RoundRobinAssigner")
 
 
 def _others(snapshot: GroupSnapshot, target: str) -> bool:

@@ -141,7 +141,7 @@ def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
             why=f"a restarted member can rejoin: the group is not at the limit ({_SIZE})",
         )
     full = f"{_members(count)} is all that the brokers' {_SIZE} allows"
-    surging = [f for f in ahead if f.member.declared and _surges(f.member.declared.max_surge)]
+    surging = [facts for facts in ahead if facts.surges]
     if surging:
         return Answer(
             allows=Tri.NO,
@@ -213,10 +213,6 @@ def _limit(context: Context, key: str) -> int | None:
     if not settings:
         return None
     return int(said) if said.isdigit() else _NO_LIMIT
-
-
-def _surges(max_surge: str | None) -> bool:
-    return max_surge is not None and max_surge.rstrip("%") not in ("", "0")
 
 
 def clients(context: Context) -> tuple[Answer, ...]:

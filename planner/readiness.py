@@ -124,7 +124,7 @@ def readiness(plan: Plan, pauses: Pauses, work: int = 0) -> Readiness:
         blockers=tuple(_blocker(f) for f in hit if (f.before_step or 0) <= number),
         later=tuple(_blocker(f) for f in hit if (f.before_step or 0) > number),
         missing=tuple(_missing(f) for f in heard if f.result is Tri.CANNOT_TELL),
-        under_way=_under_way(plan),
+        under_way=plan.next_step is not None and any(step.done for step in plan.steps),
         outlay=outlay,
         saves=saves,
         assumed=saves is not None and pauses.seconds is None,
@@ -137,7 +137,7 @@ def in_order(found: Iterable[Readiness]) -> tuple[Readiness, ...]:
     """Return all groups in the order to change them, each with its place; finished ones last."""
     ordered = sorted(found, key=_order)
     return tuple(
-        one if one.plan.verdict is Verdict.DONE else _placed(one, place)
+        one if one.plan.verdict is Verdict.DONE else replace(one, place=place)
         for place, one in enumerate(ordered, 1)
     )
 
@@ -153,10 +153,6 @@ def to_rehearse(ordered: Iterable[Readiness], most: int) -> tuple[str, ...]:
             most -= one.work
             chosen.append(one.plan.group_id)
     return tuple(chosen)
-
-
-def _placed(one: Readiness, place: int) -> Readiness:
-    return replace(one, place=place)
 
 
 def _order(one: Readiness) -> tuple[int, bool, int, float, float, str]:
@@ -185,10 +181,6 @@ def _missing(finding: Finding) -> MissingEvidence:
         members=len(finding.members),
         before_step=finding.before_step,
     )
-
-
-def _under_way(plan: Plan) -> bool:
-    return any(step.done for step in plan.steps) and plan.next_step is not None
 
 
 def _outlay(plan: Plan, *, estimated: bool) -> Outlay | None:

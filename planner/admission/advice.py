@@ -69,7 +69,7 @@ def restart_of(
     names = assignors or _next_list(facts)
     answer = _asked(context, facts, names, killed=False)
     after = []
-    dynamic = facts.member.instance_id is None
+    dynamic = not facts.static
     if answer.verdict is Tri.YES and dynamic:
         killed = _asked(context, facts, names, killed=True)
         if killed.verdict is not Tri.YES:
@@ -142,7 +142,7 @@ def cut_over_of(
 ) -> Advice:
     """Return the advice to stop all of `stopped`, and only then to start them with the list."""
     answer = admitted(context.memory, _stop_and_start(context, stopped, assignors))
-    static = [facts for facts in stopped if facts.member.instance_id is not None]
+    static = [facts for facts in stopped if facts.static]
     everybody = len(stopped) == len(context.members)
     without = "Empty" if everybody else "Stable without the stopped members"
     after = [f"check that the group is {without}"]
@@ -213,8 +213,8 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
     coordinator still holds a shortened list after a rebalance, that list is of a static member that
     was down during the rebalance, and only its own restart helps.
     """
-    dynamic = [facts for facts in context.members if facts.member.instance_id is None]
-    static = [facts for facts in context.members if facts.member.instance_id is not None]
+    dynamic = [facts for facts in context.members if not facts.static]
+    static = [facts for facts in context.members if facts.static]
     if dynamic and context.reloaded is not Tri.NO:
         return _first(_as_it_runs(context, facts, step) for facts in dynamic[:_TRIED])
     suspects = _short(context, static)
@@ -523,12 +523,8 @@ def _race(context: Context, answer: Admission) -> Iterator[str]:
 def _risks(context: Context, restarted: Sequence[Facts]) -> Iterator[str]:
     """Yield the risks that end no member and that an operator must know."""
     own = set(ids(restarted))
-    static = [
-        f
-        for f in context.members
-        if f.member.instance_id is not None and f.member.member_id not in own
-    ]
-    rebalances = not restarted or any(f.member.instance_id is None for f in restarted)
+    static = [f for f in context.members if f.static and f.member.member_id not in own]
+    rebalances = not restarted or any(not f.static for f in restarted)
     if static and rebalances:
         yield (
             f"if one of the static members ({context.named(static, 3)}) is down, the rebalance "

@@ -279,7 +279,7 @@ def _cases(
     rebalanced, loaded = [], []
     for facts in counted:
         mine = own[facts.member.member_id]
-        static, since = facts.member.instance_id is not None, _joined_since(context, facts)
+        static, since = facts.static, _joined_since(context, facts)
         if elected and (elected in mine.lacks or (mine.exact and elected not in mine.names)):
             # No history makes such a list one of this group: the contradiction must stay visible.
             rebalanced.append(_entry(facts, (mine,)))

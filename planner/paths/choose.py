@@ -14,7 +14,6 @@ from rebal.planner.admission.next_action import comes_before, first_action
 from rebal.planner.clients import stays_eager
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
 from rebal.planner.goals import goal_of
-from rebal.planner.kip848 import Answer
 from rebal.planner.paths.connect import connect
 from rebal.planner.paths.cut_over import cut_over, needs_cut_over
 from rebal.planner.paths.from_kip848 import from_consumer
@@ -148,12 +147,12 @@ def _path(context: Context, cost: CostModel, back: bool) -> PlannedPath:
         return _over_kip848(context, back)
     if group.type in (GroupType.CONSUMER, GroupType.STREAMS):
         return PlannedPath(name="already_incremental")
-    steady = group.state is GroupState.STABLE and bool(context.members)
-    if group.protocol_type == "connect" and steady and context.goal != CONSUMER:
+    if group.protocol_type == "connect" and context.stable and context.goal != CONSUMER:
         return connect(context, cost)
     if context.streams and context.stable and context.goal != CONSUMER:
         return streams(context, cost)
-    if context.goal == CONSUMER and group.state is GroupState.EMPTY and _of_consumers(context):
+    consumers = group.protocol_type in (None, "", "consumer") and not context.streams
+    if context.goal == CONSUMER and group.state is GroupState.EMPTY and consumers:
         return _over_kip848(context, back)
     if not context.classic or not context.stable:
         return PlannedPath(name="none")
@@ -169,7 +168,9 @@ def _over_kip848(context: Context, back: bool) -> PlannedPath:
     there = sum(facts.member.protocol_type == kind for facts in context.members)
     if not back and everybody and there == everybody:
         return PlannedPath(name="finished")
-    reasons = tuple(answer.why for answer in _worst_first(answers))
+    refusing = [answer for answer in answers if answer.allows is Tri.NO]
+    refusing += [answer for answer in answers if answer.allows is Tri.CANNOT_TELL]
+    reasons = tuple(answer.why for answer in refusing)
     stop = name.endswith("_offline")
     if stop and everybody and not reasons:
         reasons = ("an interruption must be agreed: nothing is consumed during the stop",)
@@ -184,20 +185,11 @@ def _over_kip848(context: Context, back: bool) -> PlannedPath:
     )
 
 
-def _of_consumers(context: Context) -> bool:
-    return context.group.protocol_type in (None, "", "consumer") and not context.streams
-
-
-def _worst_first(answers: Sequence[Answer]) -> list[Answer]:
-    return [a for tri in (Tri.NO, Tri.CANNOT_TELL) for a in answers if a.allows is tri]
-
-
 def _by_lists(context: Context, cost: CostModel) -> PlannedPath:
     """Return the path of a classic group whose members choose by partition.assignment.strategy."""
     if len(context.settled) == len(context.members):
         return PlannedPath(name="finished", reads_lists=True)
-    ahead = [facts for facts in context.members if facts not in context.settled]
-    if context.goal == COOPERATIVE and any(stays_eager(f.family) for f in ahead):
+    if context.goal == COOPERATIVE and any(stays_eager(f.family) for f in context.ahead):
         return PlannedPath(name="none")
     if context.undecided:
         return PlannedPath(name="none")

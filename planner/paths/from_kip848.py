@@ -192,7 +192,7 @@ def _families(context: Context) -> Answer:
     Every client that speaks KIP-848 has all of these assignors, except that only some have sticky.
     So only sticky depends on the client, and a guess is not enough.
     """
-    others = _without_sticky(context)
+    others = () if context.target == "sticky" else ("librdkafka", None)
     sure = {"java", "franz-go", *others}
     doubtful = [
         facts
@@ -206,7 +206,3 @@ def _families(context: Context) -> Answer:
             f"{context.target} (--assume-family)",
         )
     return Answer(allows=Tri.YES, why=f"the clients have the assignor {context.target}")
-
-
-def _without_sticky(context: Context) -> tuple[str | None, ...]:
-    return () if context.target == "sticky" else ("librdkafka", None)

@@ -63,7 +63,7 @@ def refresh(context: Context, number: int, cost: CostModel) -> Step:
             *cure.risks,
             "look again: a static member that is down keeps its shortened list until it rejoins, "
             "is removed, or its session expires",
-            *static_lines(context, [f for f in chosen if f.member.instance_id is not None]),
+            *static_lines(context, [f for f in chosen if f.static]),
         ),
         to_do=ids(chosen),
         gate=gate_of(

@@ -15,7 +15,7 @@ def order_of(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
     """Yield the instructions for restarting `rest` one by one, in order."""
     if not rest:
         return
-    static = [facts for facts in rest if facts.member.instance_id is not None]
+    static = [facts for facts in rest if facts.static]
     if context.unsure and len(static) < len(context.members):
         yield request_log_hint(context)
     yield from in_order([facts.name for facts in rest])
@@ -30,7 +30,7 @@ def one_by_one(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
     if not rest:
         return
     yield from in_order([facts.name for facts in rest])
-    static = [facts for facts in rest if facts.member.instance_id is not None]
+    static = [facts for facts in rest if facts.static]
     if static:
         yield (
             f"static ({context.named(static)}): it does not leave, and its restarted process takes "

@@ -126,7 +126,7 @@ def _remove(context: Context, cost: CostModel, number: int, *, blocked: bool) ->
         if below_cooperative(context, facts) is Tri.NO
     ]
     rest = [facts for facts in context.members if facts not in done]
-    declared = [facts for facts in rest if _declared(facts) in EAGER_VALUES]
+    declared = [facts for facts in rest if facts.upgrade_from in EAGER_VALUES]
     first = (
         f"the configuration of {context.named(declared)} sets upgrade.from to 2.3 or less: remove "
         "it there",
@@ -336,18 +336,13 @@ def _unset(context: Context) -> Iterator[str]:
     named = [
         facts
         for facts in context.members
-        if facts.member.declared is not None and _declared(facts) not in EAGER_VALUES
+        if facts.member.declared is not None and facts.upgrade_from not in EAGER_VALUES
     ]
     if named:
         yield (
             f"the configuration of {context.named(named)} does not set upgrade.from yet: set it "
             "there before the new version starts"
         )
-
-
-def _declared(facts: Facts) -> str | None:
-    declared = facts.member.declared
-    return declared.upgrade_from if declared is not None else None
 
 
 def _order(rest: Sequence[Facts]) -> Iterator[str]:

@@ -205,7 +205,7 @@ def _why(context: Context) -> Iterator[str]:
             "range is set here (group.remote.assignor), because joins may rely on co-partitioning: "
             "remove it if none does (RB408)"
         )
-    static = [facts for facts in context.members if facts.member.instance_id is not None]
+    static = [facts for facts in context.members if facts.static]
     if static:
         yield "with two processes of one instance id, the second is now rejected (RB407)"
 

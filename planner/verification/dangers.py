@@ -21,7 +21,7 @@ from typing import Final
 from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Refusal, Tri
 from rebal.planner.admission.advice import restart_fix
 from rebal.planner.admission.rejected import label, still_out
-from rebal.planner.context import Context, Facts
+from rebal.planner.context import Context, Facts, ids
 from rebal.planner.facts import owned
 from rebal.planner.plan import Aim, Finding, Plan, Severity, Step
 from rebal.planner.rules import Trait, evaluate, has, rules
@@ -128,7 +128,7 @@ def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
         one
         for one in still_out(context.snapshot)
         if (one.at is None or short or one.at > plan.baseline.captured_at)
-        and (not full or _recent(one.at, now))
+        and (not full or (one.at is not None and now - one.at < RECENT))
     )
 
 
@@ -159,10 +159,6 @@ def _refused(rejected: Sequence[Refusal], context: Context) -> Iterator[Danger]:
     )
 
 
-def _recent(at: datetime | None, now: datetime) -> bool:
-    return at is not None and now - at < RECENT
-
-
 def _shares(facts: Facts, refusal: Refusal, context: Context) -> bool:
     """Return whether this member's list may share an assignor with the rejected one."""
     return not refusal.list or any(
@@ -184,7 +180,7 @@ def _storm(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
             fix="Look for a member that is busy or hangs in its listener (max.poll.interval.ms).",
             since=unstable,
         )
-    rosters = [*(entry.ids for entry in window), _ids(context.snapshot)]
+    rosters = [*(entry.ids for entry in window), frozenset(ids(context.members))]
     pairs = list(pairwise(rosters))
     changes = sum(len(a ^ b) for a, b in pairs)
     came = sum(len(b - a) for a, b in pairs)
@@ -215,16 +211,16 @@ def _crash_loop(window: Sequence[JournalEntry], context: Context) -> Iterator[Da
         *([(m.instance_id, m.client_id, m.member_id) for m in entry.members] for entry in window),
         [(m.instance_id, m.client_id, m.member_id) for m in context.snapshot.members],
     ]
-    ids: dict[str, set[str]] = defaultdict(set)
+    met: dict[str, set[str]] = defaultdict(set)
     shared: set[str] = set()
     for roster in rosters:
         often = Counter(instance or client for instance, client, _ in roster)
         shared |= {name for name, count in often.items() if count > 1}
         for instance, client, member_id in roster:
-            ids[instance or client].add(member_id)
+            met[instance or client].add(member_id)
     loops = {
         name: len(found) - 1
-        for name, found in ids.items()
+        for name, found in met.items()
         if name not in shared and len(found) - 1 > _COMES_BACK
     }
     if loops:
@@ -384,10 +380,6 @@ def lag_of(snapshot: GroupSnapshot) -> tuple[int | None, int | None]:
     if not known:
         return None, None
     return sum(max(0, end - at) for at, end in known), sum(at for at, _ in known)
-
-
-def _ids(snapshot: GroupSnapshot) -> frozenset[str]:
-    return frozenset(member.member_id for member in snapshot.members)
 
 
 def live_findings(

@@ -32,7 +32,7 @@ from rebal.planner.verdict import agreed
 from rebal.planner.verification.gates import Proof, proof_of
 from rebal.planner.verification.journal import JournalEntry, assumed, known_before
 
-_GOALS: Final = {"COOPERATIVE": COOPERATIVE, "EAGER": EAGER, "KIP-848": CONSUMER}
+GOALS: Final = {"COOPERATIVE": COOPERATIVE, "EAGER": EAGER, "KIP-848": CONSUMER}
 # Two machines' clocks differ; what is older than the plan by more than this was seen before it.
 _CLOCKS: Final = timedelta(minutes=1)
 _KEYS: Final = 4
@@ -48,7 +48,7 @@ class PlanContext(Context):
         expected: int | None,
         accepted: Accepted,
     ) -> None:
-        goal = _GOALS.get(plan.to, COOPERATIVE)
+        goal = GOALS.get(plan.to, COOPERATIVE)
         super().__init__(
             snapshot,
             goal=goal,
@@ -121,14 +121,14 @@ class Ledger:
     """Answers about member ids from the baseline, the journal and this look.
 
     `answers(step, id)` are the distinct answers, each with its source. `before(step)` are the ids
-    that were there before the step began. `word(step, id)` is the answer that the user stated.
+    that were there before the step began. `words` are the user's own answers, by step and id.
     """
 
     def __init__(self, plan: Plan, entries: Sequence[JournalEntry], context: Context) -> None:
         self._plan = plan
         self._said: dict[tuple[int, str], dict[Tri, str]] = defaultdict(dict)
         self._before: dict[int, set[str]] = defaultdict(set)
-        self._words: dict[tuple[int, str], str] = {}
+        self.words: dict[tuple[int, str], str] = {}
         self._from_baseline()
         self._from_journal(entries)
         self.now = self._add(context, "")
@@ -162,7 +162,7 @@ class Ledger:
                     f"confirmed by the operator, {entry.at:%b %d %H:%MZ}: {entry.confirmed.reason}"
                 )
                 for member_id in entry.confirmed.members:
-                    self._words[entry.confirmed.step, member_id] = word
+                    self.words[entry.confirmed.step, member_id] = word
 
     def _add(self, context: Context, where: str) -> Mapping[tuple[int, str], Proof]:
         found: dict[tuple[int, str], Proof] = {}
@@ -173,7 +173,7 @@ class Ledger:
                 if proof.done is not Tri.CANNOT_TELL:
                     self._said[key][proof.done] = where
                     if assumed(facts.member):
-                        self._words[key] = "assumed by the user"
+                        self.words[key] = "assumed by the user"
         return found
 
     def answers(self, step: int, member_id: str) -> Mapping[Tri, str]:
@@ -183,10 +183,6 @@ class Ledger:
     def answer(self, step: int, member_id: str) -> Tri:
         """Return the answer; cannot tell if there is none, or if several answers differ."""
         return agreed(self.answers(step, member_id))
-
-    def word(self, step: int, member_id: str) -> str | None:
-        """Return what the user stated about this member and step; None if nothing."""
-        return self._words.get((step, member_id))
 
     def before(self, step: int) -> frozenset[str]:
         """Return the ids that were in the group before the step began."""
@@ -219,7 +215,7 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
     there = member.member_id in ledger.before(step.id)
     found = ledger.answers(step.id, member.member_id)
     proof = ledger.now[step.id, member.member_id]
-    word = ledger.word(step.id, member.member_id)
+    word = ledger.words.get((step.id, member.member_id))
     done = ledger.answer(step.id, member.member_id)
     by_hand = False
     if len(found) > 1:

@@ -18,7 +18,7 @@ from rebal.groups.errors import RebalError
 from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
 from rebal.planner.admission.next_action import comes_before, next_action
 from rebal.planner.admission.wording import NONE, START, sentence
-from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
+from rebal.planner.context import EAGER, Context
 from rebal.planner.facts import owned
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Advice, Finding, Plan, Verdict
@@ -48,6 +48,7 @@ from rebal.planner.verification.journal import (
     remembered,
 )
 from rebal.planner.verification.members import (
+    GOALS,
     Ledger,
     MemberStanding,
     Missing,
@@ -441,8 +442,6 @@ def _still_done(
 
 
 def _goal(plan: Plan) -> str:
-    if plan.to == "KIP-848":
-        return CONSUMER
-    if plan.to == "COOPERATIVE":
-        return COOPERATIVE
-    return plan.target if plan.target in ("range", "roundrobin", "sticky") else EAGER
+    goal = GOALS.get(plan.to, EAGER)
+    by_name = goal == EAGER and plan.target in ("range", "roundrobin", "sticky")
+    return plan.target if by_name else goal

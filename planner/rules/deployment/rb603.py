@@ -25,7 +25,7 @@ def grace_period(context: Context) -> Findings:
     How to answer it: raise the grace period above the longest batch plus the close timeout, and
     stop polling when the signal comes.
     """
-    dynamic = [facts for facts in ahead(context) if facts.member.instance_id is None]
+    dynamic = [facts for facts in ahead(context) if not facts.static]
     if dynamic:
         yield found(
             "does each process get enough time to finish its batch, commit and leave the group "

@@ -1,11 +1,7 @@
 """RB604: the old and the new process run at once with one instance id."""
 
-from typing import Final
-
 from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
 from rebal.planner.rules.scope import ahead, planning
-
-_NONE: Final = (None, "0", "0%")
 
 
 @rule(
@@ -31,13 +27,7 @@ def surge_of_static_members(context: Context) -> Findings:
     Without manifests that name the deployment of a static member it does not fire, and the plan
     lists the deployment as not checked.
     """
-    named = [
-        facts
-        for facts in ahead(context)
-        if facts.member.instance_id is not None
-        and facts.member.declared is not None
-        and facts.member.declared.max_surge not in _NONE
-    ]
+    named = [facts for facts in ahead(context) if facts.static and facts.surges]
     if named:
         yield found(
             f"{context.named(named)} would run twice with one instance id at its restart, and one "

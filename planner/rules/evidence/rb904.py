@@ -7,8 +7,8 @@ from rebal.planner.admission.memory import INCONSISTENT
 from rebal.planner.admission.rejected import label, rejected_again, still_out
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import narrowing_step, stable
+from rebal.planner.verdict import opposite
 
-_OPPOSITE: Final = {Tri.YES: Tri.NO, Tri.NO: Tri.YES, Tri.CANNOT_TELL: Tri.CANNOT_TELL}
 _OTHER_GROUP: Final = "Give that client a group id of its own."
 
 
@@ -39,7 +39,7 @@ def rejected(context: Context) -> Findings:
     """
     for item in still_out(context.snapshot):
         again = rejected_again(context.memory, item)
-        answer = _OPPOSITE[again.verdict] if item.error == INCONSISTENT else Tri.CANNOT_TELL
+        answer = opposite(again.verdict) if item.error == INCONSISTENT else Tri.CANNOT_TELL
         if answer is Tri.NO:
             continue
         causes = [facts for facts in context.members if facts.member.member_id in again.blame]

@@ -23,7 +23,7 @@ def instance_id_in_use(context: Context) -> Findings:
     How to fix it: stop the old process before the new one starts (a StatefulSet, Recreate, or
     maxSurge 0), and let it close properly.
     """
-    static = [f for f in still_classic(context) if f.member.instance_id is not None]
+    static = [f for f in still_classic(context) if f.static]
     if static:
         yield found(
             f"the new process of {context.named(static)} is rejected under KIP-848 if it starts "

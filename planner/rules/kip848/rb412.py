@@ -35,7 +35,9 @@ def no_kip848_client(context: Context) -> Findings:
     ):
         named = [facts for facts in ahead if _can(facts) is answer]
         if named:
-            clients = sorted({_client(facts) for facts in named})
+            clients = sorted(
+                {" ".join(filter(None, [facts.family, facts.version])) for facts in named}
+            )
             yield found(
                 f"{context.named(named)} ({', '.join(clients)}) {what}.",
                 result=Tri.YES if answer is Tri.NO else Tri.CANNOT_TELL,
@@ -55,10 +57,6 @@ def _can(facts: Facts) -> Tri:
     # A vendor's build (7.5.1-ccs) has numbers of its own.
     plain = exact_version(facts.version) is not None
     return known.kip848(facts.version) if plain else known.kip848(None)
-
-
-def _client(facts: Facts) -> str:
-    return " ".join(filter(None, [facts.family, facts.version]))
 
 
 def _fix(named: list[Facts]) -> str:

@@ -54,7 +54,7 @@ def forgotten_member(context: Context) -> Findings:
             fix=restart_fix(
                 context,
                 named,
-                _list(context),
+                tuple(filter(None, [context.target, context.keep])),
                 then=f" before any member drops {context.keep or 'the old assignor'}",
             ),
             before_step=context.narrow_step,
@@ -100,10 +100,6 @@ def _running(facts: Facts, target: str) -> str:
     if known.knowledge is Knowledge.EXACT:
         return f"[{', '.join(known.list)}]"
     return f"no {target}"
-
-
-def _list(context: Context) -> tuple[str, ...]:
-    return tuple(filter(None, [context.target, context.keep]))
 
 
 def _void_no(context: Context) -> bool:

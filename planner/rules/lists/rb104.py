@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from rebal.planner.admission.advice import cut_over_fix
-from rebal.planner.clients import cooperative, refuses_mixed, speak_kip848, stays_eager
+from rebal.planner.clients import is_mixed, refuses_mixed, speak_kip848, stays_eager
 from rebal.planner.context import CONSUMER, COOPERATIVE
 from rebal.planner.rules.next_start import will_not_start
 from rebal.planner.rules.registry import (
@@ -77,7 +77,13 @@ def no_mixed_list(context: Context) -> Findings:
 
 def _next_starts(context: Context) -> Findings:
     """Yield a finding on members whose configured list their client does not accept."""
-    declared = [f for f in context.members if refuses_mixed(f.family) and _declares_mixed(f)]
+    declared = [
+        facts
+        for facts in context.members
+        if refuses_mixed(facts.family)
+        and facts.member.declared is not None
+        and is_mixed(facts.member.declared.list)
+    ]
     proven = [facts for facts in declared if facts.family_proven]
     if proven:
         yield found(
@@ -144,8 +150,3 @@ def _online(context: Context) -> str:
         " Or move online to KIP-848 (group.protocol=consumer, librdkafka 2.12 or later, brokers "
         "4.0 or later)."
     )
-
-
-def _declares_mixed(facts: Facts) -> bool:
-    declared = facts.member.declared
-    return declared is not None and {Tri.YES, Tri.NO} <= set(map(cooperative, declared.list))

@@ -28,11 +28,7 @@ def static_members(context: Context) -> Findings:
     (its partitions stop for that long). Never start two processes with one instance id: the newer
     one fences the older one.
     """
-    named = [
-        facts
-        for facts in context.members
-        if facts.member.instance_id is not None and facts not in context.settled
-    ]
+    named = [facts for facts in context.members if facts.static and facts not in context.settled]
     if named:
         every = " (all members)" if len(named) == len(context.members) else ""
         yield found(

@@ -39,9 +39,7 @@ def many_rebalances(context: Context) -> Findings:
     It fires from 20 dynamic members on, where a roll-out one by one takes hours.
     """
     ahead = [
-        facts
-        for facts in context.members
-        if facts not in context.settled and facts.member.instance_id is None
+        facts for facts in context.members if facts not in context.settled and not facts.static
     ]
     rolling = not any(facts.takes_mixed is Tri.NO for facts in ahead)
     if len(ahead) < _MANY or not rolling:

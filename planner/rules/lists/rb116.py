@@ -31,10 +31,7 @@ def surge(context: Context) -> Findings:
     named = [
         facts
         for facts in context.members
-        if facts not in context.settled
-        and facts.member.instance_id is None
-        and facts.member.declared is not None
-        and facts.member.declared.max_surge not in (None, "0", "0%")
+        if facts not in context.settled and not facts.static and facts.surges
     ]
     if named:
         said = sorted({str(f.member.declared.max_surge) for f in named if f.member.declared})

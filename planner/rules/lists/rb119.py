@@ -4,6 +4,7 @@ from typing import Final
 
 from rebal.planner.rules.registry import Context, Facts, Findings, Severity, Tri, found, rule
 from rebal.planner.rules.scope import by_lists
+from rebal.planner.verdict import opposite
 
 # The first version that reads a v1 subscription's owned partitions; of librdkafka the oldest one
 # that was tried.
@@ -70,4 +71,4 @@ def _strict(facts: Facts) -> Tri:
         return Tri.CANNOT_TELL
     if not facts.family_proven:
         return Tri.CANNOT_TELL
-    return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(older, Tri.CANNOT_TELL)
+    return opposite(older)

@@ -35,9 +35,9 @@ def upgrade_from_left(context: Context) -> Findings:
     old = [facts for facts in context.members if below_cooperative(context, facts) is Tri.YES]
     # While somebody is below 2.4, and on the way down, an old value is what the plan asks for.
     wanted = EAGER_VALUES if old or context.goal == EAGER else ()
-    declared = [facts for facts in context.members if _declared(facts) not in (None, *wanted)]
+    declared = [facts for facts in context.members if facts.upgrade_from not in (None, *wanted)]
     if declared:
-        values = sorted({str(_declared(facts)) for facts in declared})
+        values = sorted({str(facts.upgrade_from) for facts in declared})
         yield found(
             f"{context.named(declared)} will run with upgrade.from={', '.join(values)}, as the "
             "configuration says: values up to 2.3 keep an instance EAGER, later ones make "
@@ -85,8 +85,3 @@ def upgrade_from_left(context: Context) -> Findings:
 def _printed(facts: Facts) -> str | None:
     """Return upgrade.from as the log of the running instance shows it; None if unset or no log."""
     return facts.member.ran.upgrade_from if facts.member.ran is not None else None
-
-
-def _declared(facts: Facts) -> str | None:
-    declared = facts.member.declared
-    return declared.upgrade_from if declared is not None else None

@@ -30,12 +30,10 @@ def rejected_upgrade_from(context: Context) -> Findings:
     hit = [
         facts
         for facts in context.members
-        if facts.member.declared is not None
-        and facts.member.declared.upgrade_from in EAGER_VALUES
-        and above_eager(facts) is Tri.YES
+        if facts.upgrade_from in EAGER_VALUES and above_eager(facts) is Tri.YES
     ]
     if hit:
-        values = sorted({str(f.member.declared.upgrade_from) for f in hit if f.member.declared})
+        values = sorted({str(facts.upgrade_from) for facts in hit})
         yield found(
             f"{context.named(hit)} will not start again: Kafka Streams {EAGER_UNTIL} and later do "
             f"not accept upgrade.from={', '.join(values)}.",
