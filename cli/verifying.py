@@ -14,6 +14,7 @@ from rebal.cli import output, params
 from rebal.cli.errors import FailOn, FileError, UsageError
 from rebal.cli.files import read_text
 from rebal.cli.journal import Journal
+from rebal.cli.render.plans.screen import config_view
 from rebal.cli.render.verification import verify_line, verify_view
 from rebal.groups.errors import AssumptionError, RebalError
 from rebal.groups.evidence.assume import apply_assumptions
@@ -68,7 +69,11 @@ def check_same(plan: Plan, seen: GroupSnapshot) -> None:
 def print_standing(standing: Standing, form: str, *, wide: bool) -> None:
     """Print one standing in the format of `-o`."""
     if form == "text":
-        output.page(verify_view(standing, wide=wide), wide=wide)
+        view = verify_view(standing, wide=wide)
+        # --fail-on and a lost connection withdraw the advice, and the configuration with it.
+        if standing.advice.recommended:
+            view += config_view(standing.config, wide=wide)
+        output.page(view, wide=wide)
     elif form == "jsonl":
         output.write(verify_line(standing))
     else:

@@ -21,7 +21,7 @@ from rebal.planner.admission.wording import NONE, START, sentence
 from rebal.planner.context import EAGER, Context
 from rebal.planner.facts import owned
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Accepted, Advice, Finding, Plan, Verdict
+from rebal.planner.plan import Accepted, Advice, Finding, Plan, Setting, Verdict
 from rebal.planner.rules import Trait, has
 from rebal.planner.verdict import UNPROVEN, exit_code
 from rebal.planner.verification.dangers import (
@@ -95,8 +95,9 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     `step` is the step that the group is in (None: the plan has none), `gate` the answer of its
     gate, `why` the reasons why the gate does not hold. `advice` is what to do, `next` its text,
-    `withheld` are the restarts that are not recommended. `drift` lists facts of the plan's baseline
-    that have changed. `findings` are the rules' findings for the next restart. `exit_code` is 0
+    `withheld` are the restarts that are not recommended. `config` is the configuration text of the
+    step that a recommended restart carries out. `drift` lists facts of the plan's baseline that
+    have changed. `findings` are the rules' findings for the next restart. `exit_code` is 0
     where the gate holds, 3 for a danger, 4 otherwise. `blind_since` is the time of the last
     successful look, while the group cannot be read.
     """
@@ -109,6 +110,7 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     next: str = ""
     advice: Advice = Advice()
     withheld: tuple[Advice, ...] = ()
+    config: tuple[Setting, ...] = ()
     drift: tuple[Change, ...] = ()
     finished: bool = False
     state: str = ""
@@ -189,6 +191,7 @@ def verify(
     )
     if advice.action == START:
         findings = tuple(_with_its_start(each, advice, snapshot) for each in findings)
+    advised = plan.step(advice.step) if advice.recommended else None
     danger = bool(found) or any(decides(finding, Tri.YES) for finding in findings)
     danger = danger or advice.verdict is Tri.NO
     unsure = any(decides(finding, Tri.CANNOT_TELL) for finding in findings)
@@ -206,6 +209,7 @@ def verify(
         next=advice.text,
         advice=advice,
         withheld=withheld,
+        config=advised.config if advised is not None else (),
         drift=drift,
         finished=holds and later is None and not danger,
         state=str(snapshot.group.state),

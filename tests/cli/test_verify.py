@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rebal.cli import app
 from rebal.cli.errors import FileError, ReadError, UsageError
@@ -16,9 +17,10 @@ from rebal.cli.files import append_line
 from rebal.cli.output import render
 from rebal.cli.params import duration
 from rebal.cli.render.verification import changes, verify_view
-from rebal.cli.verifying import watch_gate
+from rebal.cli.verifying import print_standing, watch_gate
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.planner.admission.advice import wait
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, dump_plan
 from rebal.planner.verification.verify import Standing, verify
@@ -26,6 +28,9 @@ from tests.planner.builder import AT
 from tests.planner.looks import look, pods
 
 MIXED = ["cooperative-sticky", "range"]
+KEY = "partition.assignment.strategy"
+COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+Said = pytest.CaptureFixture[str]
 
 
 BEFORE = look(0, pods(1, 1))
@@ -380,3 +385,21 @@ def test_fail_on_warning_makes_a_danger_and_exit_zero_hides_every_code(
 def test_exit_zero_keeps_a_failure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("plan.yaml", "--snapshot", "none.yaml", "--exit-zero") == 1
     assert "none.yaml" in capsys.readouterr().err
+
+
+def test_the_configuration_of_the_advised_step_is_printed(folder: Path, capsys: Said) -> None:
+    assert run("plan.yaml", "--snapshot", "half.yaml") == 4
+    text = capsys.readouterr().out
+    assert "next:       restart" in text
+    assert f"{KEY}={COOPERATIVE},org.apache.kafka.clients.consumer.RangeAssignor\n" in text
+    assert run("plan.yaml", "--snapshot", "ready.yaml") == 0
+    assert f"{KEY}={COOPERATIVE}\n" in capsys.readouterr().out
+
+
+def test_no_configuration_is_printed_where_the_advice_was_withdrawn(
+    plan: Plan, capsys: Said
+) -> None:
+    standing = verify(plan, (), HALF)
+    assert standing.config
+    print_standing(replace(standing, advice=wait("nothing can be read")), "text", wide=False)
+    assert KEY not in capsys.readouterr().out

@@ -101,7 +101,7 @@ def step_view(plan: Plan, number: int, now: datetime, *, wide: bool = False) -> 
 def _body(plan: Plan, step: Step, config: Sequence[Setting], now: datetime, *, wide: bool) -> View:
     labels = names(plan.baseline.members)
     before = _lines(_before(plan, step, labels, wide, now), indent=3)
-    return [*before, *_config(config, wide), *_lines(_after(step), indent=3)]
+    return [*before, *config_view(config, wide=wide), *_lines(_after(step), indent=3)]
 
 
 def headline(plan: Plan) -> str:
@@ -241,8 +241,8 @@ def _marked(label: str, lines: Sequence[str]) -> Rows:
     return labelled(label, [_hanging("·", line, 1) for line in lines])
 
 
-def _config(config: Sequence[Setting], wide: bool) -> Iterator[RenderableType]:
-    """Each family's text, never folded, so that it can be pasted."""
+def config_view(config: Sequence[Setting], *, wide: bool) -> Iterator[RenderableType]:
+    """Yield each family's text, never folded, so that it can be pasted."""
     by_family: dict[str, list[Setting]] = defaultdict(list)
     for setting in config:
         by_family[setting.family].append(setting)
