@@ -14,7 +14,17 @@ from rebal.cli import app
 from rebal.cli.errors import UsageError
 from rebal.groups.errors import DocumentError
 
-HEAVY = ("confluent_kafka", "kafka", "pyspark", "rich", "yaml", "msgspec", "numpy", "pandas")
+HEAVY = (
+    "confluent_kafka",
+    "kafka",
+    "pyspark",
+    "rich",
+    "yaml",
+    "msgspec",
+    "numpy",
+    "pandas",
+    "jinja2",
+)
 
 
 def rebal(*args: str, **more: object) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from rebal.cli import app
 from rebal.cli.fleet import FleetGroup, FleetReport, make_fleet_report
-from rebal.cli.render.fleet.page_group import group_html
+from rebal.cli.render.fleet.page import group_html
 from rebal.cli.render.fleet.words import hindrance_text
 from tests.documents import checked
 from tests.fleet.tablefiles import write_tables

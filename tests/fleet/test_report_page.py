@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from rebal.cli.fleet import FleetReport, make_fleet_report
-from rebal.cli.render.fleet.page import INLINE, fleet_html
-from rebal.cli.render.fleet.svg import MOST_LANES, kind_of, lanes_of, timeline
+from rebal.cli.render.fleet.page import INLINE, fleet_html, group_html
+from rebal.cli.render.fleet.timeline import MOST_LANES, kind_of, lanes_of
 from rebal.inspectors.fleet.tables.history import METRICS, ListSeen
 from tests.fleet.browser import Browser, why_none
 from tests.fleet.synthetic import fleet, hostile_fleet
@@ -27,9 +27,9 @@ from tests.fleet.tablefiles import AT, write_tables
 NOW = AT + timedelta(hours=27)
 ALLOWED = {
     "a", "b", "body", "button", "caption", "code", "dd", "details", "div", "dl", "dt", "footer",
-    "h1", "h2", "head", "header", "html", "i", "input", "label", "li", "main", "meta", "noscript",
-    "ol", "output", "p", "path", "rect", "script", "section", "small", "span", "style", "summary",
-    "svg", "table", "tbody", "td", "text", "th", "thead", "title", "tr", "ul",
+    "g", "h1", "h2", "head", "header", "html", "i", "input", "label", "li", "main", "meta",
+    "noscript", "ol", "output", "p", "path", "rect", "script", "section", "small", "span", "style",
+    "summary", "svg", "table", "tbody", "td", "text", "th", "thead", "title", "tr", "ul",
 }  # fmt: skip
 
 
@@ -140,10 +140,35 @@ def test_hostile_texts_are_texts(hostile_report: FleetReport) -> None:
     assert source.count("<tbody") == 7
 
 
+def test_hostile_texts_are_texts_in_deflated_histories(
+    hostile_report: FleetReport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rebal.cli.render.fleet.page.INLINE", 0)
+    details = details_of(fleet_html(hostile_report, NOW))
+    assert len(details) == 7
+    for part in details:
+        assert {tag for tag, _ in Page(part).tags} <= ALLOWED - {"script", "style"}
+        assert not re.search("[\x1b\u202e]|\nforged", part)
+    assert sum(part.count("&lt;script&gt;alert(1)") for part in details) > 2
+
+
+def test_only_the_pages_own_files_are_marked_safe() -> None:
+    templates = [
+        path.read_text()
+        for path in (files("rebal.cli") / "data" / "fleet").iterdir()
+        if path.name.endswith(".html")
+    ]
+    assert len(templates) == 3
+    safe = [found for text in templates for found in re.findall(r"[\w.()]+\s*\|\s*safe", text)]
+    assert sorted(safe) == ["group_html(report)|safe", "script|safe", "style|safe"]
+    assert not any("autoescape" in text for text in templates)
+
+
 def test_the_time_line_shows_rebalances_lists_and_refusals(folder: Path) -> None:
-    groups = {group.group_id: group for group in report_of(folder, 20).groups}
+    report = report_of(folder, 20)
+    groups = {group.group_id: group for group in report.groups}
     half = next(group for name, group in groups.items() if "half-way" in name)
-    svg = timeline(half.history)
+    svg = group_html(half, report)
     done = sum(path.count("M") for path in re.findall(r'class="b \w+" d="([^"]*)"', svg))
     assert done == len(half.history.rebalances)
     assert svg.count('<rect class="both"') == 3
@@ -152,16 +177,16 @@ def test_the_time_line_shows_rebalances_lists_and_refusals(folder: Path) -> None
     assert "Nov 19 09:00Z" in svg
     assert "Nov 20 09:00Z" in svg
     loop = next(group for name, group in groups.items() if "crash-loop" in name)
-    failed = re.search(r'class="b failed" d="([^"]*)"', timeline(loop.history))
+    failed = re.search(r'class="b failed" d="([^"]*)"', group_html(loop, report))
     assert failed is not None
     assert failed[1].count("M") == sum(bool(r.failed) for r in loop.history.rebalances)
 
 
 def test_a_list_is_coloured_by_what_it_supports() -> None:
-    assert kind_of(["range", "roundrobin"]) == "eager"
-    assert kind_of(["cooperative-sticky"]) == "coop"
-    assert kind_of(["cooperative-sticky", "range"]) == "both"
-    assert kind_of(["somebodys-own"]) == kind_of([]) == "other"
+    assert kind_of(("range", "roundrobin")) == "eager"
+    assert kind_of(("cooperative-sticky",)) == "coop"
+    assert kind_of(("cooperative-sticky", "range")) == "both"
+    assert kind_of(("somebodys-own",)) == kind_of(()) == "other"
 
 
 def test_many_clients_fold_and_those_that_changed_stay() -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from html import escape as quoted
 from typing import Final
 
 from rebal.cli.fleet import FleetGroup, FleetReport
-from rebal.cli.output import escape
 from rebal.cli.render.text import command_line, count, path_words, span_text
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.fleet.tables.columns import moment
@@ -22,11 +20,6 @@ RULE_HEADINGS: Final = {
     "cannot tell": "Cannot tell",
 }
 """Effects of rules on groups, in the order of the report, and their headings."""
-
-
-def text(said: str) -> str:
-    """Return `said` escaped for HTML and SVG, control characters included."""
-    return quoted(escape(said))
 
 
 def row_texts(group: FleetGroup) -> tuple[str, ...]:
@@ -111,6 +104,8 @@ def number_text(value: float | None) -> str:
     """Return about three digits: `0.04`, `3.5`, `120`, `12,000`; `·` where not known."""
     if value is None:
         return "·"
+    if isinstance(value, int):
+        return f"{value:,}"
     if value == round(value) or value >= 10:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
@@ -148,6 +143,12 @@ def latency_text(group: FleetGroup) -> str:
     if average is None or longest is None:
         return "·"
     return f"{number_text(average / 1000)} s, at most {number_text(longest / 1000)} s"
+
+
+def time_text(micros: int | None, shape: str) -> str:
+    """Return a time of the tables in UTC, `shape` as in strftime; empty where not known."""
+    at = moment(micros)
+    return f"{at:{shape}}" if at is not None else ""
 
 
 def plan_command(group: FleetGroup, report: FleetReport) -> str:

@@ -1,0 +1,234 @@
+"""One group's time line: rebalances, elected assignors, clients' assignor lists.
+
+Time runs from left to right over what the scan saw. Colours say EAGER, both, COOPERATIVE or other;
+the texts in the bars say the same, so that no fact is shown by colour alone. `group.html` draws
+these shapes as SVG; the page's style sheet, and nothing else, styles them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from rebal.cli.output import escape
+from rebal.cli.render.fleet.words import time_text
+from rebal.groups.model import Tri
+from rebal.inspectors.fleet.tables.history import GroupHistory, ListSeen, Rebalance
+from rebal.planner.clients import cooperative
+
+MOST_LANES: Final = 12
+MOST_REFUSED: Final = 4
+MOST_REBALANCES: Final = 400
+_WIDTH: Final = 1000
+_LEFT: Final = 190
+_RIGHT: Final = 10
+_LANE: Final = 20
+_BARS: Final = 36
+_TICKS: Final = 6
+_CHAR: Final = 6.6
+"""Units that one character of a label needs."""
+
+
+_BARS_SAY: Final = {
+    "eager": "stopped partitions",
+    "coop": "stopped none",
+    "failed": "failed",
+}
+
+
+class Lane(NamedTuple):
+    """The assignor lists of one client (or static member), the oldest first."""
+
+    label: str
+    lists: tuple[ListSeen, ...]
+
+
+class Bar(NamedTuple):
+    """One assignor list in a line; `title` is its text where `label` cannot hold it all."""
+
+    kind: str
+    x: str
+    width: str
+    title: str
+    label: str
+    label_x: str
+
+
+class Cross(NamedTuple):
+    """One rejected join in a line."""
+
+    path: str
+    label: str
+    label_x: str
+    anchor: str
+
+
+class Line(NamedTuple):
+    """One line of the drawing: its name on the left, then bars or a cross."""
+
+    y: int
+    label: str
+    bars: Sequence[Bar] = ()
+    cross: Cross | None = None
+
+
+class Timeline:
+    """The shapes of a group's time line; `group.html` has the same width, margins and heights."""
+
+    def __init__(self, history: GroupHistory, low: int, high: int) -> None:
+        self.low = low
+        self.high = high
+        self._unit = (_WIDTH - _LEFT - _RIGHT) / max(1, high - low)
+        self.count = f"{len(history.rebalances)} rebalances"
+        self.title = f"{self.count} and {len(history.lists)} assignor lists over time"
+        self.longest = ""
+        self.outlines: Sequence[tuple[str, str, str]] = ()
+        """Class, path and title of the bars of rebalances, the duration as height."""
+        self._draw_rebalances(history.rebalances)
+        self.lines = list(self._lines(history))
+        self.bottom = self.lines[-1].y + _LANE
+
+    def _x(self, at: int) -> float:
+        return _LEFT + (at - self.low) * self._unit
+
+    def _draw_rebalances(self, found: Sequence[Rebalance]) -> None:
+        newest = found[-MOST_REBALANCES:]
+        if len(newest) < len(found):
+            self.count += f" (newest {len(newest)})"
+        longest = max((one.latency_ms or 0 for one in newest), default=0) or 1
+        if longest > 1:
+            self.longest = f"longest {longest / 1000:,.1f} s"
+        bars: dict[str, list[str]] = {}
+        for one in newest:
+            at, latency = one.at, one.latency_ms
+            if at is None:
+                continue
+            height = _BARS if latency is None else 6 + (latency / longest) * (_BARS - 6)
+            kind = "failed" if one.failed else "eager" if one.stopped else "coop"
+            bars.setdefault(kind, []).append(f"M{self._x(at):.1f} {14 + _BARS}v{-height:.0f}")
+        self.outlines = [
+            (kind, "".join(drawn), f"{len(drawn)} {_BARS_SAY[kind]}")
+            for kind, drawn in bars.items()
+        ]
+
+    def _lines(self, history: GroupHistory) -> Iterator[Line]:
+        y = 14 + _BARS + 6
+        yield Line(y, "runs", list(self._elected(history.rebalances)))
+        y += 6
+        shown, folded = lanes_of(history.lists)
+        for lane in shown:
+            y += _LANE
+            yield Line(y, _cut(lane.label, _LEFT - 8), list(self._lists(lane, history.gone)))
+        if folded:
+            y += _LANE
+            yield Line(y, folded)
+        for one in [one for one in history.lists if one.refused][-MOST_REFUSED:]:
+            y += _LANE
+            label = one.instance_id or one.client_id or "a member"
+            yield Line(y, _cut(label, _LEFT - 8), cross=self._rejected(one))
+
+    def _elected(self, found: Sequence[Rebalance]) -> Iterator[Bar]:
+        """Draw one bar for each time span of an elected assignor."""
+        runs: list[tuple[str, str, int]] = []
+        for one in found:
+            elected = one.assignor or "", one.protocol or ""
+            same = bool(runs) and runs[-1][:2] == elected
+            if one.at is not None and not one.failed and any(elected) and not same:
+                runs.append((*elected, one.at))
+        ends = [*(start for _, _, start in runs[1:]), self.high]
+        for (name, protocol, start), end in zip(runs, ends, strict=False):
+            kind = {"EAGER": "eager", "COOPERATIVE": "coop"}.get(protocol) or kind_of(
+                (name,) if name else ()
+            )
+            yield self._bar(start, end, kind, " · ".join(filter(None, (name, protocol))))
+
+    def _lists(self, lane: Lane, gone: Mapping[str, int]) -> Iterator[Bar]:
+        timed = [(one, one.at) for one in lane.lists if one.at is not None]
+        ends = [*(start for _, start in timed[1:]), self.high]
+        for (one, start), end in zip(timed, ends, strict=False):
+            names = one.assignors or ()
+            last = max(start, min(end, gone.get(one.member_id or "", end)))
+            yield self._bar(start, last, kind_of(names), ", ".join(names))
+
+    def _rejected(self, one: ListSeen) -> Cross | None:
+        if one.at is None:
+            return None
+        x, times = self._x(one.at), f" ×{one.times}" if (one.times or 0) > 1 else ""
+        label = f"rejected{times}: [{', '.join(one.assignors or ())}]"
+        path = f"M{x - 5:.0f} 4l10 10m0 -10l-10 10"
+        if _WIDTH - x - 12 < len(label) * _CHAR:
+            return Cross(path, label, f"{x - 9:.0f}", "end")
+        return Cross(path, label, f"{x + 9:.0f}", "start")
+
+    def _bar(self, start: int, end: int, kind: str, label: str) -> Bar:
+        left = self._x(start)
+        width = max(1.5, self._x(end) - left)
+        short = _cut(label, width - 8)
+        fits = short == escape(label)
+        return Bar(
+            kind,
+            f"{left:.0f}",
+            f"{width:.1f}",
+            title="" if fits else label,
+            label=short if fits or width > 5 * _CHAR else "",
+            label_x=f"{left + 4:.0f}",
+        )
+
+
+def timeline(history: GroupHistory) -> Timeline | None:
+    """Return the group's time line; None where the history has no time."""
+    times = [one.at for one in history.rebalances] + [one.at for one in history.lists]
+    known = [at for at in (*times, history.observed_from, history.observed_until) if at is not None]
+    return Timeline(history, min(known), max(known)) if known else None
+
+
+@lru_cache(1024)
+def kind_of(names: tuple[str, ...]) -> str:
+    """Return the class of an assignor list: `eager`, `coop`, `both` or `other`."""
+    said = {cooperative(name) for name in names}
+    if said == {Tri.YES}:
+        return "coop"
+    if said == {Tri.NO}:
+        return "eager"
+    return "both" if said == {Tri.YES, Tri.NO} else "other"
+
+
+def lanes_of(lists: Sequence[ListSeen]) -> tuple[list[Lane], str]:
+    """Return the lanes to draw, those with most changes first, and a line for the others."""
+    by_client: dict[str, list[ListSeen]] = {}
+    for one in lists:
+        if one.refused:
+            continue
+        by_client.setdefault(one.instance_id or one.client_id or one.member_id or "", []).append(
+            one
+        )
+    lanes = [
+        Lane(label, tuple(sorted(found, key=lambda one: one.at or 0)))
+        for label, found in by_client.items()
+    ]
+    lanes.sort(key=lambda lane: (-len({one.assignors for one in lane.lists}), lane.label))
+    left = lanes[MOST_LANES:]
+    if not left:
+        return lanes, ""
+    last = {", ".join(lane.lists[-1].assignors or ()) for lane in left}
+    what = f", all [{next(iter(last))}] at the end" if len(last) == 1 else ""
+    return lanes[:MOST_LANES], f"and {len(left)} more clients{what}"
+
+
+def ticks_of(low: int, high: int) -> Iterator[tuple[int, str, str]]:
+    """Yield the x, anchor and text of each time on an axis from `low` to `high`."""
+    span, hour = high - low, 3_600_000_000
+    shape = "%H:%M:%S" if span < hour else "%H:%M" if span < 48 * hour else "%b %d %H:%M"
+    last = _TICKS - 1
+    for n in range(_TICKS if span else 1):
+        x = _LEFT + (_WIDTH - _LEFT - _RIGHT) * n // last
+        anchor = "start" if n == 0 else "end" if n == last else "middle"
+        time = time_text(low + span * n // last, "%b %d %H:%MZ" if n in (0, last) else shape)
+        yield x, anchor, time
+
+
+def _cut(label: str, room: float) -> str:
+    most = max(1, int(room / _CHAR))
+    shown = escape(label)
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
