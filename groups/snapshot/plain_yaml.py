@@ -15,6 +15,7 @@ import yaml
 
 _DEEPEST: Final = 64
 _STR: Final = "tag:yaml.org,2002:str"
+_MERGE: Final = "tag:yaml.org,2002:merge"
 _NO_KEY: Final = object()
 # `key: value` to the end of the line, in characters that mean nothing else to YAML.
 _LONG_LINE: Final = re.compile(
@@ -29,13 +30,8 @@ class PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignor
     """A YAML loader for plain data: a repeated key is an error, and a time stays text."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return one mapping; raise if a key stands twice."""
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise _twice(key.value, key.start_mark)
-                seen.add(key.value)
+        """Return one mapping; raise if a key stands twice, in it or in what it merges (<<)."""
+        _check_keys(node)
         made: dict[Any, Any] = super().construct_mapping(node, deep)
         return made
 
@@ -193,12 +189,26 @@ class _Builder:
             value = self._known[text] = int(text)
             return value
         tag = self._loader.resolve(yaml.ScalarNode, text, (True, False))
-        if tag == "tag:yaml.org,2002:merge":
+        if tag == _MERGE:
             self._unusual = True
         elif tag != _STR:
             value = self._loader.construct_object(yaml.ScalarNode(tag, text))
         self._known[text] = value
         return value
+
+
+def _check_keys(node: yaml.MappingNode) -> None:
+    seen = set()
+    for key, value in node.value:
+        if isinstance(key, yaml.ScalarNode):
+            if key.value in seen:
+                raise _twice(key.value, key.start_mark)
+            seen.add(key.value)
+        if key.tag == _MERGE:
+            merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
+            for each in merged:
+                if isinstance(each, yaml.MappingNode):
+                    _check_keys(each)
 
 
 class _Complex:
