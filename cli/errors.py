@@ -10,6 +10,8 @@ The codes that judge a group or a plan, 3 and 4, are derived in planner/verdict.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from difflib import get_close_matches
 from typing import Final, Literal
 
 from rebal.groups.errors import RebalError
@@ -39,6 +41,14 @@ class OutputError(RebalError):
 
 class FileError(RebalError):
     """A file that cannot be read or written."""
+
+
+def did_you_mean(word: str, known: Collection[str]) -> str:
+    """Return ` Did you mean X?` with the names nearest to `word`; empty if none is near."""
+    names = {name.lower(): name for name in known}
+    begun = [name for name in sorted(names) if name.startswith(word.lower())]
+    near = begun[:3] or get_close_matches(word.lower(), names, n=3, cutoff=0.7)
+    return f" Did you mean {' or '.join(names[each] for each in near)}?" if near else ""
 
 
 def exit_code(error: RebalError) -> int:

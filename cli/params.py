@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rebal.cli.errors import FailOn, UsageError
+from rebal.cli.errors import FailOn, UsageError, did_you_mean
 from rebal.cli.output import Format
 
 if TYPE_CHECKING:
@@ -231,9 +231,21 @@ def ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:
     wanted = [id_.upper() for id_ in ids]
     for id_ in wanted:
         if id_ not in rules():
-            raise UsageError(f"--ignore {id_}: there is no such rule; rebal explain lists them.")
+            hint = did_you_mean(id_, rules())
+            raise UsageError(
+                f"--ignore {id_}: there is no such rule; rebal explain lists them.{hint}"
+            )
     given = [*reasons] * (len(ids) if len(reasons) == 1 else 1)
     return dict(zip(wanted, given, strict=True))
+
+
+def assignor_name(text: str) -> str:
+    """Return the assignor's name where `text` is one of Kafka's classes, else `text` itself."""
+    if not text.endswith("Assignor"):
+        return text
+    from rebal.groups.clients import assignor_of
+
+    return assignor_of(text) or text
 
 
 def families_of(texts: Sequence[str]) -> dict[str, str]:

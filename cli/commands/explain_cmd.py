@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rebal.cli import output, params
-from rebal.cli.errors import DONE, UsageError
+from rebal.cli.errors import DONE, UsageError, did_you_mean
 from rebal.cli.render.documents import Document, document_of
 from rebal.planner.plan import Severity
 
@@ -44,7 +44,8 @@ def command(
 
     known = rules()
     if rule is not None and rule.upper() not in known:
-        raise UsageError(f"there is no rule {rule}; rebal explain lists them all.")
+        hint = did_you_mean(rule, known)
+        raise UsageError(f"there is no rule {rule[:100]}; rebal explain lists them all.{hint}")
     chosen = list(known.values()) if rule is None else [known[rule.upper()]]
     if form != "text":
         body = RulesDocument(rules=[document_of(RuleDocument, one, rule=one.id) for one in chosen])

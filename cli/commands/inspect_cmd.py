@@ -90,7 +90,7 @@ def command(
             match=match,
             all_groups=all_groups,
             probe=probe,
-            assignors=assignors or (),
+            assignors=tuple(map(params.assignor_name, assignors or ())),
             meanwhile=("rebal.cli.report", "rebal.cli.render.inspection.screen"),
         )
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)

@@ -101,7 +101,7 @@ def command(
         planning.check_free(out)
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     wishes = planning.Wishes(
-        to=to,
+        to=params.assignor_name(to),
         expect_members=expect_members,
         families=params.families_of(assume_family or ()),
         ignore=params.ignored(ignore or (), reason or ()),
@@ -123,7 +123,7 @@ def command(
             match=match,
             all_groups=match is None,
             probe=probe,
-            assignors=assignors or (),
+            assignors=tuple(map(params.assignor_name, assignors or ())),
         )
         seen = sources.with_evidence(found, files, evidence)
         plans = [planning.plan_of(one, wishes) for one in seen]
@@ -138,7 +138,7 @@ def command(
         snapshot,
         connection,
         probe=probe,
-        assignors=assignors or (),
+        assignors=tuple(map(params.assignor_name, assignors or ())),
         files=files,
         scan=evidence,
     )

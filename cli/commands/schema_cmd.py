@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib.resources import files
 from typing import Annotated
 
 import typer
 
 from rebal.cli import output
-from rebal.cli.errors import DONE, UsageError
+from rebal.cli.errors import DONE, UsageError, did_you_mean
 
 
 def command(
@@ -32,9 +31,8 @@ def command(
         return DONE
     asked = name.removeprefix("rebal.").partition("/")[0]
     if asked not in shipped:
-        near = get_close_matches(asked, shipped, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
+        hint = did_you_mean(asked, shipped)
         known = ", ".join(sorted(shipped))
-        raise UsageError(f"there is no document {name[:100]}; {hint}There are {known}.")
+        raise UsageError(f"there is no document {name[:100]}; there are {known}.{hint}")
     output.write(shipped[asked].read_text(encoding="utf-8"))
     return DONE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from rebal.cli import params
-from rebal.cli.errors import UsageError
+from rebal.cli.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from rebal.groups.assignors import Assignor
@@ -98,7 +98,7 @@ def command(
     Exits with 3 when the real leader would fail, the group never becomes stable, or an assignor
     breaks its contract.
     """
-    names = tuple(dict.fromkeys(assignors or ()))
+    names = tuple(dict.fromkeys(map(params.assignor_name, assignors or ())))
     custom = _check_names(names)
     most = _rounds(rounds)
     # What follows from the words alone is said before anything is read.
@@ -160,6 +160,7 @@ def _check_names(names: Sequence[str]) -> dict[str, Assignor]:
             known = (*OF_CONSUMERS, *custom_names())
             raise UsageError(
                 f"--assignor {name[:100]}: no such assignor; there are {', '.join(known)}."
+                f"{did_you_mean(name, known)}"
             )
     return found
 

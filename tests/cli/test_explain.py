@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
 from rebal.cli import app
 from rebal.planner.rules import rules
 
+DEMO = Path(str(files("rebal.cli") / "data" / "demo"))
 Said = pytest.CaptureFixture[str]
 
 
@@ -37,3 +40,36 @@ def test_json_lists_every_rule(capsys: Said) -> None:
 def test_an_unknown_rule_is_a_usage_error(capsys: Said) -> None:
     assert app.run(["explain", "RB000"]) == 2
     assert "no rule RB000" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["explain", "102"], "Did you mean RB102"),
+        (["explain", "nothing"], "lists them all.\n"),
+        (["plan-upgrade", "g", "--ignore", "RB10", "--reason", "x"], "Did you mean RB10"),
+        (["simulate", "--assignor", "cooperative-stiky"], "Did you mean cooperative-sticky"),
+        (["simulate", "--assignor", "com.example.RackAssignor"], "consumer:range.\n"),
+        (["schema", "plam"], "Did you mean plan?"),
+        (["inspct"], "Did you mean 'inspect'?"),
+    ],
+)
+def test_the_nearest_names_are_offered(words: list[str], hint: str, capsys: Said) -> None:
+    assert app.run(words) == 2
+    said = capsys.readouterr().err
+    assert hint in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("prefix", ["org.apache.kafka.clients.consumer.", ""])
+def test_a_class_is_accepted_where_an_assignor_is(prefix: str, capsys: Said) -> None:
+    snapshot = ["--snapshot", str(DEMO / "shipping.rebal.yaml"), "-o", "json"]
+    for words, name in (
+        (["simulate", "--assignor"], "range"),
+        (["plan-upgrade", "--to"], "cooperative-sticky"),
+    ):
+        class_name = "".join(part.capitalize() for part in name.split("-")) + "Assignor"
+        assert app.run([*words, name, *snapshot]) == 0
+        by_name = capsys.readouterr().out
+        assert app.run([*words, f"{prefix}{class_name}", *snapshot]) == 0
+        assert capsys.readouterr().out == by_name

@@ -65,10 +65,7 @@ def test_names_are_listed_and_an_unknown_one_is_rejected(capsys: Said) -> None:
     assert app.run(["schema"]) == 0
     assert capsys.readouterr().out.split() == sorted(kinds())
     assert app.run(["schema", "plam"]) == 2
-    assert (
-        "there is no document plam; did you mean plan? There are doctor, "
-        in capsys.readouterr().err
-    )
+    assert "there is no document plam; there are doctor, " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
