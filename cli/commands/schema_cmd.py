@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.resources import files
 from typing import Annotated
 
@@ -27,7 +28,10 @@ def command(
         for file in (files("rebal.cli") / "data" / "schemas").iterdir()
     }
     if name is None:
-        output.write("".join(f"{known}\n" for known in sorted(shipped)))
+        for known, file in sorted(shipped.items()):
+            title = json.loads(file.read_text(encoding="utf-8"))["title"]
+            output.write(f"{known:17}  {title}\n")
+        output.write("\nnext: rebal schema NAME\n")
         return DONE
     asked = name.removeprefix("rebal.").partition("/")[0]
     if asked not in shipped:
