@@ -6,6 +6,7 @@ or no only where the evidence proves it, and evidence that contradicts itself is
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -23,6 +24,12 @@ from rebal.groups.model import (
 )
 from rebal.planner.clients import able, refuted
 from rebal.planner.verdict import agreed, opposite
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Return the key that sorts names as people do: `pod-2` before `pod-10`."""
+    parts = re.split(r"([0-9]{1,18})", name)
+    return [(int(part), "") if i % 2 else (0, part) for i, part in enumerate(parts)]
 
 
 class Facts(Record, frozen=True, kw_only=True):
@@ -100,10 +107,10 @@ class GroupFacts:
 
     @cached_property
     def members(self) -> tuple[Facts, ...]:
-        """Return all members, ordered by name."""
+        """Return all members, in natural order of their names."""
         labels = names(self.snapshot.members)
         made = [self._facts(member, labels[member.member_id]) for member in self.snapshot.members]
-        return tuple(sorted(made, key=lambda facts: (facts.name, facts.member.member_id)))
+        return tuple(sorted(made, key=lambda facts: (natural(facts.name), facts.member.member_id)))
 
     def _facts(self, member: Member, name: str) -> Facts:
         software = member.software

@@ -20,6 +20,7 @@ from rebal.cli.output import View, shown
 from rebal.cli.render.plans.screen import beside
 from rebal.cli.render.text import Column, FittingTable, Rows, count, evidence_text, facts, labelled
 from rebal.groups.model import Tri
+from rebal.planner.facts import natural
 from rebal.planner.plan import Finding
 from rebal.planner.rules import Trait, has
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
@@ -43,7 +44,7 @@ def verify_view(standing: Standing, *, wide: bool = False, rows: int = _ROWS) ->
         facts([_verdict(standing)]),
         Text(""),
     ]
-    members = sorted(standing.members, key=lambda m: (m.done is Tri.YES, not m.concerned, m.name))
+    members = sorted(standing.members, key=_open_first)
     listed = members if wide else members[:rows]
     if listed:
         view.append(_table(standing, listed))
@@ -141,6 +142,10 @@ def _weight(finding: Finding) -> str:
     if decides(finding, Tri.YES):
         return "DANGER"
     return "cannot tell" if finding.result is not Tri.YES else str(finding.severity)
+
+
+def _open_first(member: MemberStanding) -> tuple[bool, bool, list[tuple[int, str]]]:
+    return member.done is Tri.YES, not member.concerned, natural(member.name)
 
 
 def _where(standing: Standing) -> str:

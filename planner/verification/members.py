@@ -25,7 +25,7 @@ from rebal.groups.model import (
 )
 from rebal.planner.admission.advice import acceptable, restart_of
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, Facts, names
-from rebal.planner.facts import listed, owned
+from rebal.planner.facts import listed, natural, owned
 from rebal.planner.plan import Accepted, Aim, Plan, Step, StepKind
 from rebal.planner.rules import Risk, own_class_risk
 from rebal.planner.verdict import agreed
@@ -316,7 +316,7 @@ def missing_from(
             instance_id=member.instance_id,
             sure=sure,
         )
-        for member in sorted(gone, key=lambda member: labels[member.member_id])
+        for member in sorted(gone, key=lambda member: natural(labels[member.member_id]))
     )
 
 

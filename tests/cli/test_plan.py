@@ -17,7 +17,9 @@ import yaml
 from rebal.cli import app, files
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Member
+from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.plan import load_plan
+from tests.planner.builder import group_of
 
 Make = Callable[..., GroupSnapshot]
 Said = pytest.CaptureFixture[str]
@@ -302,3 +304,18 @@ def test_the_plan_is_dated_by_its_evidence(group: Make, save: Any, capsys: Said)
     plan(save(group()), "-o", "yaml")
     made = yaml.safe_load(capsys.readouterr().out)["made_at"]
     assert datetime.fromisoformat(str(made)) == datetime(2026, 11, 20, 9, 15, tzinfo=UTC)
+
+
+def test_members_stand_in_natural_order(capsys: Said, tmp_path: Path) -> None:
+    members = [{"id": f"worker-{number}", "list": ["range"]} for number in (10, 2, 1, 11)]
+    file = tmp_path / "group.yaml"
+    file.write_text(dump_snapshot(group_of({"members": members})))
+    order = ["worker-1", "worker-2", "worker-10", "worker-11"]
+    out = tmp_path / "a.plan.yaml"
+    assert app.run(["plan-upgrade", "--snapshot", str(file), "--out", str(out)]) == 0
+    assert f"in this order: {', '.join(order)}\n" in capsys.readouterr().out
+    for words in (["inspect"], ["verify", str(out)], ["simulate", "--assignor", "sticky"]):
+        app.run([*words, "--snapshot", str(file)])
+        lines = capsys.readouterr().out.splitlines()
+        firsts = [line.split()[0] for line in lines if line.startswith("worker-")]
+        assert firsts[:4] == order, words

@@ -45,7 +45,7 @@ from rebal.groups.model import (
 )
 from rebal.groups.protocol import classic_members_of_a_consumer_group
 from rebal.planner.context import COOPERATIVE_STICKY, names
-from rebal.planner.facts import all_partitions
+from rebal.planner.facts import all_partitions, natural
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rehearsal.costs.timeouts import in_words
 
@@ -374,7 +374,9 @@ def _rows(report: Report, now: datetime) -> Iterator[_Row]:
         if finding.severity is Severity.BLOCK and len(finding.members) < len(snapshot.members)
         for member_id in finding.members
     }
-    for member in sorted(snapshot.members, key=lambda m: (labels[m.member_id], m.member_id)):
+    for member in sorted(
+        snapshot.members, key=lambda m: (natural(labels[m.member_id]), m.member_id)
+    ):
         name = labels[member.member_id]
         runs = report.member_runs.get(member.member_id)
         yield _Row(

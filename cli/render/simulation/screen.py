@@ -4,7 +4,6 @@ partitions before and after.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -24,6 +23,7 @@ from rebal.cli.render.text import (
     listing,
     partitions_text,
 )
+from rebal.planner.facts import natural
 from rebal.planner.rehearsal.whatif.holdings import Writer
 from rebal.planner.rehearsal.whatif.simulation import Failure, MemberShift, Simulation
 
@@ -466,10 +466,5 @@ def _joined(words: Sequence[str]) -> str:
 
 
 def by_name(simulation: Simulation) -> list[MemberShift]:
-    """Return the members in natural order: `pod-2` before `pod-10`."""
-    return sorted(simulation.members, key=lambda shift: (_natural(shift.name), shift.member_id))
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    parts = re.split(r"([0-9]{1,18})", name)
-    return [(int(part), "") if i % 2 else (0, part) for i, part in enumerate(parts)]
+    """Return the members in natural order of their names."""
+    return sorted(simulation.members, key=lambda shift: (natural(shift.name), shift.member_id))
