@@ -20,6 +20,7 @@ from rebal.cli.output import View, shown
 from rebal.cli.render.plans.screen import beside
 from rebal.cli.render.text import Column, FittingTable, Rows, count, evidence_text, facts, labelled
 from rebal.groups.model import Tri
+from rebal.planner.admission.wording import STOP
 from rebal.planner.facts import natural
 from rebal.planner.plan import Finding
 from rebal.planner.rules import Trait, has
@@ -228,6 +229,9 @@ def _rows(standing: Standing) -> Rows:
         )
         if aside:
             yield "", Text(aside, style="dim")
+    stops = standing.dangers or any(decides(finding, Tri.YES) for finding in standing.findings)
+    if standing.advice.action == STOP and not stops:
+        yield Text("needed", style="bold red"), f"→ {standing.advice.reason}"
     yield from labelled("gate", standing.why)
     if not standing.why:
         step = standing.step

@@ -62,7 +62,7 @@ TEMPORARY_AFTER: Final = (
 def worded(advice: Advice) -> str:
     """Return the advice as one clause, such as `restart a with [range]; one member at a time`."""
     who = listed(advice.names)
-    brings = f"with {advice.change or 'its CURRENT list: change nothing'}"
+    brings = f"with {advice.change or 'its CURRENT list (no change of configuration)'}"
     if advice.assignors:
         brings = f"with [{', '.join(advice.assignors)}]"
     if advice.action in _VERBS and advice.verdict is not Tri.YES:

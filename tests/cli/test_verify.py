@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from importlib.resources import files
 from pathlib import Path
 
 import msgspec
@@ -403,3 +404,16 @@ def test_no_configuration_is_printed_where_the_advice_was_withdrawn(
     assert standing.config
     print_standing(replace(standing, advice=wait("nothing can be read")), "text", wide=False)
     assert KEY not in capsys.readouterr().out
+
+
+def test_what_a_stop_waits_for_is_always_on_the_screen(folder: Path, capsys: Said) -> None:
+    demo = str(files("rebal.cli") / "data" / "demo" / "ml-features.rebal.yaml")
+    app.run(["plan-upgrade", "--snapshot", demo, "--out", "stop.yaml"])
+    capsys.readouterr()
+    assert run("stop.yaml", "--snapshot", demo) == 3
+    text = capsys.readouterr().out
+    assert "restart nothing more until this is dealt with (→)" in text
+    assert "needed      → an interruption is agreed: nothing of this group is consumed" in text
+    assert "--ignore RB104 --reason TEXT" in text
+    run("stop.yaml", "--snapshot", demo, "--ignore", "RB104", "--reason", "agreed")
+    assert "needed" not in capsys.readouterr().out

@@ -97,7 +97,7 @@ def test_what_a_scan_cannot_tell_says_who_can(report: FleetReport) -> None:
     assert ready is not None
     (one,) = (missing for missing in ready.missing if missing.rule == "RB113")
     assert one.how.startswith("Add -b HOST:PORT --probe")
-    assert "with its CURRENT list: change nothing" in one.how
+    assert "with its CURRENT list (no change of configuration)" in one.how
 
 
 def test_kip_848_groups_in_a_scan_prove_that_the_brokers_have_the_feature(tmp_path: Path) -> None:
