@@ -61,7 +61,12 @@ _NOT_ASKED: Final = "read only together with the probe (--probe)"
 
 
 def read_group(
-    session: Session, group_id: str, *, probe: bool = False, assignors: Sequence[str] = ()
+    session: Session,
+    group_id: str,
+    deadline: Deadline,
+    *,
+    probe: bool = False,
+    assignors: Sequence[str] = (),
 ) -> GroupSnapshot:
     """Return the group as it is now, with the bounds of its members' assignor lists.
 
@@ -69,7 +74,6 @@ def read_group(
         RequestError: the group cannot be described.
         ConnectError: the connection is lost for good.
     """
-    deadline = Deadline(session.config.timeout_ms)
     notes = list(session.notes)
     described, host, port = _describe(session, group_id, deadline)
     cluster, unread = session.cluster(described.coordinator_id, deadline)
@@ -388,7 +392,7 @@ def read_groups(
         def one(group_id: str) -> GroupSnapshot | GroupFailure:
             deadline = Deadline(config.timeout_ms)
             try:
-                return read_group(session, group_id, probe=probe, assignors=assignors)
+                return read_group(session, group_id, deadline, probe=probe, assignors=assignors)
             except RequestError as error:
                 return _failure(group_id, error, deadline)
             except ConnectError as error:
