@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Collection
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -54,20 +55,26 @@ def write_text(path: Path, text: str) -> None:
             os.unlink(temporary)
 
 
-def next_name(path: Path) -> Path:
-    """Return the first free `name.1.ending`, `name.2.ending`, … beside `path`."""
+def next_name(path: Path, endings: Collection[str]) -> Path:
+    """Return the first of `name.1.ending`, `name.2.ending`, … beside `path` that is free.
+
+    A name is taken where a file has it with any of `endings`.
+    """
     names = (path.with_name(f"{path.stem}.{number}{path.suffix}") for number in count(1))
-    return next(name for name in names if not name.exists())
+    return next(
+        name for name in names if not any(name.with_suffix(each).exists() for each in endings)
+    )
 
 
 def move(path: Path, target: Path) -> None:
-    """Give a file another name in its folder, one that is free.
+    """Give a file another name in its folder.
 
     Raises:
-        FileError: it cannot be renamed.
+        FileError: it cannot be renamed, or `target` exists.
     """
     try:
-        os.rename(path, target)
+        os.link(path, target)
+        os.unlink(path)
         _sync_folder(target.parent)
     except OSError as error:
         raise FileError(f"cannot rename {path} to {target}: {_why(error)}.") from None

@@ -99,5 +99,9 @@ def _size(path: Path) -> int:
 
 
 def journal_path(plan_file: Path) -> Path:
-    """Return the default path of a plan's journal: `a.plan.yaml` → `a.plan.journal.jsonl`."""
-    return plan_file.with_suffix(ENDING)
+    """Return the default path of a plan's journal: `a.plan.yaml` → `a.plan.journal.jsonl`.
+
+    It stands beside the file itself, not beside a link to it.
+    """
+    file = plan_file.resolve() if plan_file.is_symlink() else plan_file
+    return file.with_suffix(ENDING)

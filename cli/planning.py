@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from rebal.cli import output
 from rebal.cli.errors import UsageError
 from rebal.cli.files import move, next_name, read_text, write_text
+from rebal.cli.journal import ENDING as JOURNAL
 from rebal.cli.journal import Journal, journal_path
 from rebal.cli.output import PlanFormat
 from rebal.cli.render.documents import Document, FailureDocument, document_of, failures_of
@@ -29,6 +30,8 @@ from rebal.planner.rehearsal.costs.cost import Speed
 if TYPE_CHECKING:
     from rebal.inspectors.kafka.read import GroupFailure
 
+ENDINGS: Final = (".yaml", ".yml", ".json")
+"""Endings of a plan's file; plans of one name share a journal."""
 _ORDER: Final = ("blocked", "unproven", "ready", "done")
 
 
@@ -92,15 +95,29 @@ def plan_of(
         raise UsageError(str(error)) from None
 
 
-def check_free(out: Path) -> None:
-    """Check that no roll-out rests on the plan in the file `out`.
+def check_free(out: Path, *, new_attempt: bool) -> None:
+    """Check that no roll-out rests on the plan in the file `out`, or that it may be set aside.
 
     Raises:
-        UsageError: the plan has a journal; the message names the step and the last look.
+        UsageError: the plan has a journal; the message names the step and the last look. Or the
+            journal is that of another file.
     """
     journal = journal_path(out)
     if not journal.exists():
         return
+    plans = [out.with_suffix(ending) for ending in ENDINGS if out.with_suffix(ending).exists()]
+    if plans and out not in plans:
+        raise UsageError(
+            f"{journal} is the journal of {plans[0]}: give --out another name, or the name of "
+            "that plan."
+        )
+    if new_attempt:
+        return
+    if not plans:
+        raise UsageError(
+            f"{journal} is the journal of a roll-out whose plan {out} is gone: put the plan back, "
+            "or add --new-attempt, which keeps the journal under another name."
+        )
     try:
         entries = Journal(journal, read_plan(out)).entries
         last = f", last look {entries[-1].at:%Y-%m-%d %H:%M}Z, step {entries[-1].step}"
@@ -108,24 +125,31 @@ def check_free(out: Path) -> None:
         last = ""
     raise UsageError(
         f"{out} is the plan of a roll-out ({journal}{last}). Go on with `rebal verify {out}`, or "
-        f"add --new-attempt: it keeps both, the plan as {next_name(out)}."
+        f"add --new-attempt: it keeps both, the plan as {_history(out)}."
     )
 
 
 def keep(plan: Plan, out: Path) -> None:
     """Write the plan to `out`; an earlier plan with a journal is kept beside it, with its journal.
 
-    The earlier plan stands in `out` until the new one replaces it.
+    The journal is moved last: until then a look with the new plan says that it belongs to another.
     """
-    journal = journal_path(out)
-    if journal.exists():
-        history = next_name(out)
-        if out.exists():
-            write_text(history, read_text(out))
-        move(journal, journal_path(history))
-        output.say(f"kept the earlier plan as {history}, its journal as {journal_path(history)}")
+    journal, history = journal_path(out), _history(out)
+    attempt = journal.exists()
+    if attempt and out.exists():
+        write_text(history, read_text(out))
+        output.say(f"kept the earlier plan as {history}")
     write_text(out, dump_plan(plan, format_of(str(out))))
     output.say(f"wrote {out}")
+    if attempt:
+        move(journal, history.with_suffix(JOURNAL))
+        output.say(f"kept the earlier journal as {history.with_suffix(JOURNAL)}")
+
+
+def _history(out: Path) -> Path:
+    """Return the name under which the plan in `out` is kept, beside the file itself."""
+    file = out.resolve() if out.is_symlink() else out
+    return next_name(file, (*ENDINGS, JOURNAL))
 
 
 def print_plan(

@@ -69,10 +69,7 @@ def check_same(plan: Plan, seen: GroupSnapshot) -> None:
 def print_standing(standing: Standing, form: str, *, wide: bool) -> None:
     """Print one standing in the format of `-o`."""
     if form == "text":
-        view = verify_view(standing, wide=wide)
-        # --fail-on and a lost connection withdraw the advice, and the configuration with it.
-        if standing.advice.recommended:
-            view += config_view(standing.config, wide=wide)
+        view = [*verify_view(standing, wide=wide), *config_view(standing.config, wide=wide)]
         output.page(view, wide=wide)
     elif form == "jsonl":
         output.write(verify_line(standing))
@@ -176,7 +173,14 @@ class Verifying:
         if code == standing.exit_code:
             return standing
         advice = stop("a warning stands, and --fail-on counts it")
-        return replace(standing, exit_code=code, advice=advice, next=advice.text, finished=False)
+        return replace(
+            standing,
+            exit_code=code,
+            advice=advice,
+            next=advice.text,
+            config=(),
+            finished=False,
+        )
 
     def _entry(self, standing: Standing, seen: GroupSnapshot) -> JournalEntry:
         before = self._book.entries
@@ -283,6 +287,7 @@ def _blind(standing: Standing, why: str, at: datetime) -> Standing:
         next=advice.text,
         advice=advice,
         withheld=(),
+        config=(),
         finished=False,
         dangers=(),
         findings=(),

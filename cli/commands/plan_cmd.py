@@ -91,14 +91,16 @@ def command(
     if assignors and not probe:
         raise UsageError("--assignor names an assignor to probe for: add --probe.")
     _check_ending(out)
+    if new_attempt and out is None:
+        raise UsageError("--new-attempt sets the plan of --out aside: add --out FILE.")
     # The planner is loaded when the words of the command are in order.
     from msgspec.structs import replace
 
     from rebal.cli import planning, sources
     from rebal.planner.verdict import judged, worst_code
 
-    if out is not None and not new_attempt:
-        planning.check_free(out)
+    if out is not None:
+        planning.check_free(out, new_attempt=new_attempt)
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     wishes = planning.Wishes(
         to=params.assignor_name(to),

@@ -57,7 +57,13 @@ def command(
 
     kept = read_plan(plan)
     if config:
-        output.write(f"{_setting(_step(kept, step, plan), family, as_, plan).text}\n")
+        chosen = _step(kept, step, plan)
+        output.write(f"{_setting(chosen, family, as_, plan).text}\n")
+        if chosen.id != kept.next_step or chosen.exit_code:
+            output.say(
+                f"step {chosen.id} could not start when the plan was made: rebal verify {plan} "
+                "says when it can."
+            )
     elif step is not None:
         number = _step(kept, step, plan).id
         output.page(step_view(kept, number, datetime.now(UTC), wide=wide), wide=wide)

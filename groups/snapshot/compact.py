@@ -241,6 +241,8 @@ _LISTS: Final = frozenset({"topics", "subscribed_topics"})
 _MAPS: Final = frozenset({"assignment", "target_assignment", "owned_partitions"})
 FOLDED: Final = _LISTS | _MAPS
 """Keys whose long values stand on one line in a kept document."""
+# Mappings whose keys are names of topics, clients or settings, not of fields.
+_FREE: Final = _MAPS | {"lag", "families", "ignore", "settings", "features"}
 _LONG: Final = 20
 # Kafka's own names are plain; what a hand has written otherwise stays as it is.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._-]+\Z")
@@ -287,6 +289,8 @@ class _Unfolding:
     def walk(self, body: Any) -> None:
         """Unfold everything below `body`, which is a mapping or a list."""
         for key, value in body.items() if isinstance(body, dict) else enumerate(body):
+            if key in _FREE and isinstance(value, dict):
+                continue
             if isinstance(value, dict | list):
                 self.walk(value)
             elif isinstance(value, str) and key in _LISTS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from rebal.groups.errors import DocumentError
 from rebal.groups.snapshot.compact import fold
@@ -43,6 +43,8 @@ def check_seal(body: Mapping[str, object], name: str) -> None:
         for sums in (written, checksum(body))
     )
     changed = [path for path in {**before, **after} if before.get(path) != after.get(path)]
+    if not set(before.items()) & set(after.items()):
+        changed = [KEY]
     if changed:
         raise DocumentError(
             f"{name}: `{changed[0]}` has changed since rebal wrote the file: "
@@ -66,5 +68,16 @@ def _parts(body: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 
 
 def _digest(value: object) -> str:
-    text = json.dumps(fold(value), sort_keys=True, separators=(",", ":"))
+    text = json.dumps(_plain(fold(value)), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:_DIGITS]
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` as every JSON tool writes it: some turn 36.0 into 36."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if value is None or isinstance(value, str | int | float) else repr(value)

@@ -161,7 +161,7 @@ def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
             host, _, port = address.partition(":")
         number = int(port) if port.isascii() and port.isdigit() else (9092 if not port else 0)
         if not host or not 0 < number < 65536:
-            raise SettingError(f"bootstrap server {entry!r}: expected HOST:PORT.")
+            raise SettingError(f"bootstrap server {host!r}: expected HOST:PORT.")
         found.append((host, number))
     if not found:
         raise SettingError("the list of bootstrap servers is empty: give -b HOST:PORT.")

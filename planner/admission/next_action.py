@@ -297,7 +297,7 @@ def _startable(
 def _lists(plan: Plan, step: Step | None, context: Context) -> list[tuple[str, ...]]:
     """Return the lists that lead on: the step's own, then one that holds what is elected."""
     own = [step.target_list] if step is not None and step.target_list else []
-    return [*own, wide_list(plan, context)]
+    return [names for names in (*own, wide_list(plan, context)) if names]
 
 
 def _families(

@@ -19,7 +19,7 @@ from typing import Final
 
 from rebal.groups.model import GroupState, GroupType, RebalanceProtocol, Record, Source, Tri
 from rebal.groups.protocol import member_protocol
-from rebal.planner.context import Context, Facts
+from rebal.planner.context import CONSUMER, Context, Facts
 from rebal.planner.plan import Aim, Plan, Step
 from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, offers, runs
 from rebal.planner.verdict import opposite
@@ -46,9 +46,13 @@ GateCheck = Callable[[Context, Step, Facts], Proof]
 
 
 def wide_list(plan: Plan, context: Context) -> tuple[str, ...]:
-    """Return the list of the target and the elected assignor, which is admitted today."""
+    """Return the list of the target and the elected assignor, which is admitted today.
+
+    The target of a plan to KIP-848 is no assignor: its list is the elected one alone.
+    """
     step = next((each for each in plan.steps if each.aim is Aim.WIDEN), None)
-    names = step.target_list if step is not None else (context.target,)
+    target = () if context.target == CONSUMER else (context.target,)
+    names = step.target_list if step is not None else target
     more = [context.elected] if context.elected is not None else []
     return tuple(dict.fromkeys([*names, *more]))
 

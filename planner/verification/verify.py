@@ -8,7 +8,7 @@ the plan are evaluated again on the live group, since new dangers can come after
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, TypeVar
 
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from rebal.groups.errors import RebalError
 from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
 from rebal.planner.admission.next_action import comes_before, next_action
-from rebal.planner.admission.wording import NONE, START, sentence
+from rebal.planner.admission.wording import CUT_OVER, NONE, RESTART, START, sentence
 from rebal.planner.context import EAGER, Context
 from rebal.planner.facts import owned
 from rebal.planner.paths import make_plan
@@ -191,7 +191,6 @@ def verify(
     )
     if advice.action == START:
         findings = tuple(_with_its_start(each, advice, snapshot) for each in findings)
-    advised = plan.step(advice.step) if advice.recommended else None
     danger = bool(found) or any(decides(finding, Tri.YES) for finding in findings)
     danger = danger or advice.verdict is Tri.NO
     unsure = any(decides(finding, Tri.CANNOT_TELL) for finding in findings)
@@ -209,7 +208,7 @@ def verify(
         next=advice.text,
         advice=advice,
         withheld=withheld,
-        config=advised.config if advised is not None else (),
+        config=_config(plan, advice, gates),
         drift=drift,
         finished=holds and later is None and not danger,
         state=str(snapshot.group.state),
@@ -227,6 +226,21 @@ def verify(
         notes=tuple(_notes(plan, snapshot, late, first_seconds(seen, context))),
         exit_code=exit_code(Tri.NO if danger else Tri.YES if holds else Tri.CANNOT_TELL),
     )
+
+
+def _config(
+    plan: Plan, advice: Advice, standings: Mapping[int, StepStanding]
+) -> tuple[Setting, ...]:
+    """Return the configuration of the advised step, where the advice carries out that step.
+
+    A restart that prepares the step, or brings a rejected client back, takes another list.
+    """
+    step = plan.step(advice.step)
+    if step is None or not advice.recommended or advice.action not in (RESTART, CUT_OVER):
+        return ()
+    open_ = set(standings[step.id].to_do)
+    fits = advice.assignors == step.target_list and open_.issuperset(advice.members)
+    return step.config if fits else ()
 
 
 def confirm(now: Standing, asked: Standing, step: int, reason: str) -> Confirmation:

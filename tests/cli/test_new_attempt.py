@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rebal.cli import app
+from rebal.cli import app, planning
+from rebal.cli.errors import FileError
 from rebal.cli.journal import Journal, journal_path
 from rebal.cli.verifying import read_plan
 from rebal.groups.snapshot.documents import dump_snapshot
@@ -83,3 +84,68 @@ def test_a_damaged_plan_with_a_journal_is_kept_too(out: Path, damage: str, capsy
     assert plan_upgrade(out, "--new-attempt") != 2
     assert Path("checkout.plan.1.yaml").read_text() == damage
     assert Path("checkout.plan.1.journal.jsonl").read_text() == journal
+
+
+def test_plans_of_one_name_do_not_share_their_history(out: Path, capsys: Said) -> None:
+    other = out.with_suffix(".json")
+    first = under_way(other)
+    plan_upgrade(other, "--new-attempt")
+    under_way(other)
+    capsys.readouterr()
+    for more in ([], ["--new-attempt"]):
+        assert plan_upgrade(out, *more) == 2
+        assert "is the journal of checkout.plan.json" in capsys.readouterr().err
+    assert not out.exists()
+    assert Path("checkout.plan.1.journal.jsonl").read_text() == first
+    assert plan_upgrade(other, "--new-attempt") != 2
+    assert Path("checkout.plan.1.journal.jsonl").read_text() == first
+    assert Path("checkout.plan.2.journal.jsonl").exists()
+
+
+def test_a_journal_without_its_plan_is_kept(out: Path, capsys: Said) -> None:
+    journal = under_way(out)
+    out.unlink()
+    capsys.readouterr()
+    assert plan_upgrade(out) == 2
+    assert "whose plan checkout.plan.yaml is gone" in capsys.readouterr().err
+    assert plan_upgrade(out, "--new-attempt") != 2
+    assert "kept the earlier plan" not in capsys.readouterr().err
+    assert Path("checkout.plan.1.journal.jsonl").read_text() == journal
+
+
+def test_a_full_disk_leaves_the_plan_and_its_journal_together(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, plan = under_way(out), out.read_text()
+    write = planning.write_text
+
+    def full(path: Path, text: str) -> None:
+        if path == out:
+            raise FileError("cannot write: no space left")
+        write(path, text)
+
+    monkeypatch.setattr(planning, "write_text", full)
+    assert plan_upgrade(out, "--new-attempt") == 1
+    assert (out.read_text(), journal_path(out).read_text()) == (plan, journal)
+
+
+def test_a_linked_plan_has_its_journal_beside_the_file(out: Path, capsys: Said) -> None:
+    Path("real").mkdir()
+    real = Path("real") / out
+    plan_upgrade(real)
+    out.symlink_to(real)
+    under_way(out)
+    capsys.readouterr()
+    assert plan_upgrade(real) == 2
+    assert "is the plan of a roll-out" in capsys.readouterr().err
+    assert plan_upgrade(out, "--new-attempt") != 2
+    assert sorted(path.name for path in Path("real").iterdir()) == [
+        "checkout.plan.1.journal.jsonl",
+        "checkout.plan.1.yaml",
+        "checkout.plan.yaml",
+    ]
+
+
+def test_new_attempt_needs_a_file(capsys: Said) -> None:
+    assert app.run(["plan-upgrade", "g", "--new-attempt"]) == 2
+    assert "add --out FILE" in capsys.readouterr().err

@@ -78,7 +78,11 @@ def test_a_step_is_shown_alone(plan: Path, capsys: Said) -> None:
 def test_set_prints_configuration_and_nothing_else(
     plan: Path, step: tuple[str, ...], value: str, capsys: Said
 ) -> None:
-    assert properties(shown(capsys, str(plan), *step, "--set")) == {KEY: value}
+    assert app.run(["show", str(plan), *step, "--set"]) == 0
+    said = capsys.readouterr()
+    assert properties(said.out) == {KEY: value}
+    early = "step 2 could not start when the plan was made: rebal verify a.plan.yaml says"
+    assert (early in said.err) is bool(step)
 
 
 def test_each_format_holds_the_same_list(plan: Path, capsys: Said) -> None:

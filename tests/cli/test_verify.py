@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from rebal.cli import app
 from rebal.cli.errors import FileError, ReadError, UsageError
@@ -18,10 +17,9 @@ from rebal.cli.files import append_line
 from rebal.cli.output import render
 from rebal.cli.params import duration
 from rebal.cli.render.verification import changes, verify_view
-from rebal.cli.verifying import print_standing, watch_gate
+from rebal.cli.verifying import watch_gate
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
-from rebal.planner.admission.advice import wait
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, dump_plan
 from rebal.planner.verification.verify import Standing, verify
@@ -395,15 +393,6 @@ def test_the_configuration_of_the_advised_step_is_printed(folder: Path, capsys: 
     assert f"{KEY}={COOPERATIVE},org.apache.kafka.clients.consumer.RangeAssignor\n" in text
     assert run("plan.yaml", "--snapshot", "ready.yaml") == 0
     assert f"{KEY}={COOPERATIVE}\n" in capsys.readouterr().out
-
-
-def test_no_configuration_is_printed_where_the_advice_was_withdrawn(
-    plan: Plan, capsys: Said
-) -> None:
-    standing = verify(plan, (), HALF)
-    assert standing.config
-    print_standing(replace(standing, advice=wait("nothing can be read")), "text", wide=False)
-    assert KEY not in capsys.readouterr().out
 
 
 def test_what_a_stop_waits_for_is_always_on_the_screen(folder: Path, capsys: Said) -> None:

@@ -106,3 +106,29 @@ def test_a_sealed_plan_that_makes_no_sense_is_refused(
     with pytest.raises(DocumentError) as error:
         load_plan(json.dumps(body), "json", "p")
     assert message in str(error.value)
+
+
+def test_numbers_may_be_written_as_other_json_tools_do() -> None:
+    text = json.dumps(BODY).replace(".0,", ",").replace(".0}", "}")
+    assert text != json.dumps(BODY)
+    assert load_plan(text, "json") == PLAN
+
+
+@pytest.mark.parametrize("name", ["topics", "subscribed_topics", "owned_partitions", "lag"])
+def test_names_of_clients_and_topics_may_be_names_of_fields(name: str) -> None:
+    members = [m("a", family=None) | {"topics": [name], "owned": {name: "0-3"}}]
+    made = plan(members, families={"a": "java", name: "java"}, ignore={"RB901": "x"})
+    for form in ("json", "yaml"):
+        assert load_plan(dump_plan(made, form), form) == made
+
+
+@pytest.mark.parametrize("odd", [{1: 2, "a": 3}, b"bytes", {1, 2}])
+def test_values_that_no_plan_has_are_named(odd: object) -> None:
+    with pytest.raises(DocumentError, match="`exit_code` has changed"):
+        check_seal(BODY | {"exit_code": odd}, "a")
+
+
+@pytest.mark.parametrize("damaged", ["", "a b : c", "x:1"])
+def test_a_damaged_checksum_is_named(damaged: str) -> None:
+    with pytest.raises(DocumentError, match="`checksum` has changed"):
+        check_seal(BODY | {"checksum": damaged}, "a")
