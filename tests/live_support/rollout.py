@@ -39,7 +39,8 @@ class Plan:
 
     def make(self, *more: str) -> dict[str, Any]:
         """Make the plan and write it; its JSON."""
-        self.rebal("plan-upgrade", self.group, *self.evidence, *more, "--out", str(self.file))
+        out = ("--out", str(self.file), "--new-attempt")
+        self.rebal("plan-upgrade", self.group, *self.evidence, *more, *out)
         self.body = self.look(*more)
         return self.body
 
