@@ -157,7 +157,7 @@ def test_the_downgrade_works_and_an_eager_only_member_is_rejected(
 ) -> None:
     with rollout.logged():
         rollout.begin(APPS[:2], FINAL, software="java-3.9.1")
-        # The trap: an eager-only member, as an automatic roll-back starts it.
+        # The trap: an eager-only member, as an automatic rollback starts it.
         rollout.refuses("app-9", OLD, "InconsistentGroupProtocol", software="java-3.9.1")
         back = ("--to", "range")
         for done, name in enumerate(APPS[:2]):

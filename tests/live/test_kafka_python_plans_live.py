@@ -148,7 +148,7 @@ def test_the_way_back_of_kafka_python_and_java(service: Service) -> None:
     # Java leads: kafka-python 3.0 as a leader can hand out nothing at all, and be stuck in that.
     for name in names:
         service.begin([name], FINAL)
-    # An eager-only member in a cooperative group: what a hasty roll-back of one service does.
+    # An eager-only member in a cooperative group: what a hasty rollback of one service does.
     service.refuses("kafka-python-9", OLD, "InconsistentGroupProtocol")
     plan = service.plan("--to", "eager", "--out", str(service.file))
     assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("mixed_families", 1, 0)

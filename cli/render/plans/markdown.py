@@ -90,7 +90,7 @@ def _step(plan: Plan, step: Step, config: tuple[Setting, ...]) -> Iterator[str]:
             yield f"  - {pace.name}: {duration(pace.seconds)}, {stopped}, {rebalances}{worst}"
     yield from ("", f"- [ ] Gate: {_code(step.gate.command)} must show: {plain(step.gate.shows)}")
     yield from (f"  - {plain(need)}" for need in step.gate.needs)
-    yield f"- Roll-back: {plain(step.rollback)}"
+    yield f"- Rollback: {plain(step.rollback)}"
 
 
 def plain(text: str) -> str:
