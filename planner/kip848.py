@@ -134,7 +134,7 @@ def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
     count = _count(context)
     if limit is None:
         # `fits` cannot tell, and one such answer is enough.
-        return Answer(allows=Tri.YES, why=f"whether there is room to come back depends on {_SIZE}")
+        return Answer(allows=Tri.YES, why=f"whether a member has room to rejoin depends on {_SIZE}")
     if count != limit or not ahead:
         return Answer(
             allows=Tri.YES,

@@ -147,7 +147,7 @@ def _with_family_bounds(member: Member, elected: str) -> Member:
         return _with(member, evidence, lacks=(COOPERATIVE_STICKY,))
     if client.mixed_list == "refused":
         kind = {Tri.YES: (COOPERATIVE_STICKY,), Tri.NO: _EAGER_ONLY}.get(eager_only(elected), ())
-        evidence = replace(by, detail=f"{client.title} refuses mixed lists")
+        evidence = replace(by, detail=f"{client.title} rejects mixed lists")
         return _with(member, evidence, lacks=kind) if kind else member
     return member
 

@@ -160,7 +160,7 @@ def plan_command(group: FleetGroup, report: FleetReport) -> str:
 def hindrance_text(group: FleetGroup) -> str:
     """Return the blocking rules: `RB104 · step 2: RB102, RB901?`; `?` marks one not verified.
 
-    What is no rule's is told by the summary of the group's plan alone.
+    A hindrance that no rule reports stands in the summary of the group's plan.
     """
     ready = group.readiness
     if ready is None:

@@ -2,9 +2,9 @@
 
 A Java consumer prints `ConsumerConfig values:` when it is built, which fixes its assignor list,
 then `Kafka version:`, and `Successfully joined group with generation …` at each rebalance, with its
-member id since 2.4. Together these lines give one member's exact list. Clients that cannot be told
-apart in one stream stay unknown (identity.py). For a custom assignor the class is printed; its wire
-name is known only if a join shows it (`ClassNames`).
+member id since 2.4. Together these lines give one member's exact list. Clients that one stream
+mixes without a mark stay unknown (identity.py). For a custom assignor the class is printed; its
+wire name is known only if a join shows it (`ClassNames`).
 """
 
 from __future__ import annotations
