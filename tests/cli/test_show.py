@@ -152,3 +152,14 @@ def test_an_edited_plan_is_refused_by_every_command(plan: Path, capsys: Said) ->
         said = capsys.readouterr()
         assert said.out == ""
         assert said.err.startswith("rebal: a.plan.yaml: `steps[0].config` has changed since")
+
+
+def test_no_step_that_is_over_is_said_to_be_too_early(plan: Path, capsys: Said) -> None:
+    both = look(0, pods(1, 1, list=["cooperative-sticky", "range"]), elected="cooperative-sticky")
+    plan.with_name("group.yaml").write_text(dump_snapshot(both))
+    app.run(["plan-upgrade", "--snapshot", "group.yaml", "--out", str(plan)])
+    capsys.readouterr()
+    body = json.loads(shown(capsys, str(plan), "-o", "json"))
+    assert body["next_step"] == 2
+    app.run(["show", str(plan), "--step", "1", "--set"])
+    assert "could not start" not in capsys.readouterr().err
