@@ -144,12 +144,10 @@ def member_protocol(
     if group.protocol_type == "connect":
         return _of_worker(elected, snapshot)
     known = member.assignors
-    if known.knowledge is Knowledge.EXACT and elected not in known.list:
-        return ProtocolAnswer(
-            value=_NO_KIND,
-            why=f"its evidence contradicts itself: {elected} is elected and not in its list",
-            evidence=known.evidence,
-        )
+    at_odds = _contradiction(known, elected)
+    if at_odds is not None:
+        why = f"its evidence contradicts itself: {at_odds}"
+        return ProtocolAnswer(value=_NO_KIND, why=why, evidence=known.evidence)
     by_list = _by_program(member) if elected == "stream" else _by_list(member, elected, borrowed)
     owned = _by_owned(member)
     not_kafkas = not_by_name(member, elected, borrowed)
@@ -224,6 +222,14 @@ def _obstacle(snapshot: GroupSnapshot) -> str | None:
     if group.type is not GroupType.CONSUMER and group.state is not GroupState.STABLE:
         return f"the group is {group.state}: no protocol is decided until it is Stable"
     return None
+
+
+def _contradiction(known: AssignorList, elected: str) -> str | None:
+    """Return what cannot be true of a list; None where nothing contradicts itself."""
+    if known.knowledge is Knowledge.EXACT:
+        return None if elected in known.list else f"{elected} is elected and not in its list"
+    both = next((name for name in known.at_least if name in known.lacks), None)
+    return None if both is None else f"its list both holds and lacks {both}"
 
 
 def _by_list(

@@ -13,7 +13,7 @@ from typing import Final
 
 from rebal.groups.clients import proven_family
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
-from rebal.groups.model import GroupSnapshot, Knowledge, Tri
+from rebal.groups.model import GroupSnapshot, Knowledge, RebalanceProtocol, Tri
 from rebal.planner.admission.memory import CoordinatorMemory, memory_of
 from rebal.planner.admission.rejected import still_out
 from rebal.planner.clients import (
@@ -150,8 +150,8 @@ class Context(GroupFacts):
     def holds_old(self, facts: Facts) -> Tri:
         """Return whether this member's running list still holds an assignor to be removed.
 
-        A "no" is proven by an exact list without one, by kept partitions at the last join of a
-        client that fixes its protocol when it is built, or by a client that rejects mixed lists.
+        A "no" is proven by an exact list without one, by a client that rejects mixed lists, or by a
+        client that fixes its protocol when it is built and runs COOPERATIVE.
         During a change to EAGER, kept partitions are no such proof, because a custom class may run
         under an eager assignor's name.
         """
@@ -162,8 +162,9 @@ class Context(GroupFacts):
         if named is not None:
             kinds = {self._old_in(facts, name) for name in named}
             says.add(next((k for k in (Tri.YES, Tri.CANNOT_TELL) if k in kinds), Tri.NO))
-        if any(self.old(name) is Tri.YES for name in certain):
-            says.add(Tri.YES)
+        olds = {name for name in certain if self.old(name) is Tri.YES}
+        if olds:
+            says |= {Tri.YES, Tri.NO} if olds & set(known.lacks) else {Tri.YES}
         if not says and facts.family_proven and facts.family is not None:
             says.update(self._old_by_family(facts, facts.family))
         if self.goal == EAGER and facts.member.kept_partitions and says == {Tri.NO}:
@@ -193,8 +194,8 @@ class Context(GroupFacts):
         unmixed = can.mixed is Tri.NO and self.supports(facts, self.target) is Tri.YES
         # Where an own class has the name of an eager assignor, it may be COOPERATIVE beside it.
         named = not any(cooperative(name) is Tri.NO for name in self.borrowed)
-        stays_cooperative = self.goal == COOPERATIVE and not can.follows_vote and named
-        if unmixed or (stays_cooperative and facts.member.kept_partitions):
+        fixed = self.goal == COOPERATIVE and not can.follows_vote and named
+        if unmixed or (fixed and self.runs(facts).value is RebalanceProtocol.COOPERATIVE):
             yield Tri.NO
 
     def _by(self, answer: Tri) -> tuple[Facts, ...]:

@@ -11,17 +11,23 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
+from msgspec.structs import replace
+
 from rebal.groups.classes import borrowed_names, not_by_name
 from rebal.groups.clients import named_families, older, proven_family
 from rebal.groups.model import (
+    Evidence,
     GroupSnapshot,
     GroupState,
     GroupType,
     Knowledge,
     Member,
     Record,
+    Software,
+    Source,
     Tri,
 )
+from rebal.groups.protocol import ProtocolAnswer, member_protocol
 from rebal.planner.clients import able, refuted
 from rebal.planner.verdict import agreed, opposite
 
@@ -146,6 +152,19 @@ class GroupFacts:
     def own_class(self, facts: Facts, assignor: str) -> bool:
         """Return whether a custom class stands, or may stand, behind this assignor name."""
         return not_by_name(facts.member, assignor, self.borrowed)
+
+    def runs(self, facts: Facts) -> ProtocolAnswer:
+        """Return the rebalance protocol that this member runs, as `rebal inspect` shows it too.
+
+        A family that the user assumed counts like a proven one.
+        """
+        member = facts.member
+        if facts.family_proven and proven_family(member.software) is None:
+            known = member.software or Software()
+            said = (*known.evidence, Evidence(source=Source.ASSUMED))
+            software = replace(known, family=facts.family, evidence=said)
+            member = replace(member, software=software)
+        return member_protocol(member, self.snapshot, self.borrowed)
 
     @cached_property
     def classic(self) -> bool:

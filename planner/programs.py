@@ -10,7 +10,6 @@ from typing import Final
 from uuid import UUID
 
 from rebal.groups.model import GroupState, Knowledge, Member, RebalanceProtocol, Tri
-from rebal.groups.protocol import member_protocol
 from rebal.groups.streams import COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES, user_data_of
 from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed
@@ -20,22 +19,17 @@ INCREMENTAL: Final = ("compatible", "sessioned")
 """Connect's incremental protocols; below them is `default`, which every worker offers."""
 
 
-def runs(context: Context, facts: Facts) -> RebalanceProtocol:
-    """Return the rebalance protocol that this Streams instance is proven to run."""
-    return member_protocol(facts.member, context.snapshot, context.borrowed).value
-
-
 def running(
     context: Context, protocol: RebalanceProtocol, members: Iterable[Facts] | None = None
 ) -> list[Facts]:
-    """Return the `members` (default: all) for which `runs` returns `protocol`."""
+    """Return the `members` (default: all) that run `protocol`."""
     asked = context.members if members is None else members
-    return [facts for facts in asked if runs(context, facts) is protocol]
+    return [facts for facts in asked if context.runs(facts).value is protocol]
 
 
 def below_cooperative(context: Context, facts: Facts) -> Tri:
     """Return whether this instance is older than 2.4, the first release with COOPERATIVE."""
-    if runs(context, facts) is RebalanceProtocol.COOPERATIVE:
+    if context.runs(facts).value is RebalanceProtocol.COOPERATIVE:
         return Tri.NO
     return facts.older_than(COOPERATIVE_SINCE)
 

@@ -18,10 +18,9 @@ from types import MappingProxyType
 from typing import Final
 
 from rebal.groups.model import GroupState, GroupType, RebalanceProtocol, Record, Source, Tri
-from rebal.groups.protocol import member_protocol
-from rebal.planner.context import CONSUMER, Context, Facts
+from rebal.planner.context import CONSUMER, COOPERATIVE, Context, Facts
 from rebal.planner.plan import Aim, Plan, Step
-from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, offers, runs
+from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, offers
 from rebal.planner.verdict import opposite
 
 _NOT_SHOWN: Final = (
@@ -81,7 +80,18 @@ def _narrow(context: Context, _: Step, facts: Facts) -> Proof:
     if context.own_class(facts, target):
         said = f"the class behind {target} is not Kafka's own, so its protocol is not proven"
         return Proof(done=Tri.CANNOT_TELL, why=said)
+    told = context.runs(facts)
+    if told.value is RebalanceProtocol.COOPERATIVE and context.goal == COOPERATIVE:
+        return Proof(done=Tri.CANNOT_TELL, why=_may_follow_the_vote(facts, told.why))
     return Proof(done=Tri.CANNOT_TELL)
+
+
+def _may_follow_the_vote(facts: Facts, shown: str) -> str:
+    """Return why a member that runs COOPERATIVE may still hold an eager assignor."""
+    client = "its client is not proven: one that follows the vote (franz-go)"
+    if facts.family_proven:
+        client = f"{facts.family} follows the vote and"
+    return f"runs COOPERATIVE ({shown}), but {client} may still hold an eager assignor"
 
 
 def _consumer(context: Context, _: Step, facts: Facts) -> Proof:
@@ -135,7 +145,7 @@ def _old(context: Context, _: Step, facts: Facts) -> Proof:
 
 def _bridge(context: Context, _: Step, facts: Facts) -> Proof:
     answer = above_eager(facts)
-    if answer is Tri.CANNOT_TELL and runs(context, facts) is RebalanceProtocol.EAGER:
+    if answer is Tri.CANNOT_TELL and context.runs(facts).value is RebalanceProtocol.EAGER:
         answer = Tri.NO
     return _version(facts, opposite(answer))
 
@@ -207,7 +217,7 @@ def _version(facts: Facts, done: Tri) -> Proof:
 
 
 def _runs(context: Context, facts: Facts, wanted: RebalanceProtocol) -> Proof:
-    told = member_protocol(facts.member, context.snapshot, context.borrowed)
+    told = context.runs(facts)
     if told.value is RebalanceProtocol.CANNOT_TELL:
         return Proof(done=Tri.CANNOT_TELL, why=_NOT_SHOWN, by_hand=True)
     return Proof(done=Tri.YES if told.value is wanted else Tri.NO, why=told.why)

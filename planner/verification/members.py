@@ -20,6 +20,7 @@ from rebal.groups.model import (
     GroupState,
     GroupType,
     Member,
+    RebalanceProtocol,
     Record,
     Tri,
 )
@@ -84,7 +85,8 @@ class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     `concerned` is False if the step does not concern its client. `restarted` is False if its member
     id is older than the step; `proven` is False if that is all that is known. `by_hand`: only the
-    operator can answer. `vouched`: the answer is yes on the user's statement alone.
+    operator can answer. `vouched`: the answer is yes on the user's statement alone. `runs` is its
+    rebalance protocol, as `rebal inspect` shows it.
     """
 
     member_id: str
@@ -93,6 +95,7 @@ class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     instance_id: str | None = None
     done: Tri = Tri.CANNOT_TELL
     why: str = ""
+    runs: RebalanceProtocol = RebalanceProtocol.CANNOT_TELL
     list: tuple[str, ...] = ()
     partitions: int = 0
     concerned: bool = True
@@ -244,6 +247,7 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
         instance_id=member.instance_id,
         done=done,
         why=why,
+        runs=context.runs(facts).value,
         list=member.assignors.list,
         partitions=owned(member),
         concerned=not left_out(step, facts),

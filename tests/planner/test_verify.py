@@ -238,3 +238,34 @@ def test_a_refresh_is_over_when_the_coordinator_remembers() -> None:
     standing = tell(look(2, final, elected="cooperative-sticky"))
     assert (standing.step, standing.exit_code) == (2, 4)
     assert done(standing) == {id_of(0, 3): "yes", id_of(1): "no", id_of(2): "no"}
+
+
+def narrowed(plan: Plan, kept: dict[int, bool], **client: Any) -> Standing:
+    """Every member restarted in step 2; `kept` says which sent owned partitions since."""
+    tell = Story(plan)
+    before = [app(n, 2, list=MIXED) for n in range(3)]
+    assert tell(look(1, before, elected="cooperative-sticky")).exit_code == 0
+    shape = {"family": "java", **client}
+    members = [bare(n, 3) | shape | {"owned": kept[n]} for n in range(3)]
+    return tell(look(2, members, elected="cooperative-sticky"))
+
+
+def test_partitions_owned_after_the_restart_prove_cooperative_for_java_alone(plan: Plan) -> None:
+    every = dict.fromkeys(range(3), True)
+    assert narrowed(plan, every).finished
+    # An empty list proves nothing: a member that owned nothing when it rejoined sends it too.
+    one = narrowed(plan, every | {1: False})
+    assert done(one) == {id_of(0, 3): "yes", id_of(1, 3): "cannot tell", id_of(2, 3): "yes"}
+    assert [str(member.runs) for member in one.members] == [
+        "COOPERATIVE", "cannot tell", "COOPERATIVE"
+    ]  # fmt: skip
+    # A guessed client, and one that follows the vote, may hold an eager assignor beside it.
+    for client in ({"guess": True}, {"family": None}, {"family": "franz-go"}):
+        other = narrowed(plan, every, **client)
+        assert set(done(other).values()) == {"cannot tell"}
+        assert all("runs COOPERATIVE" in member.why for member in other.members)
+
+
+def test_the_users_word_for_the_client_makes_owned_partitions_count(plan: Plan) -> None:
+    told = msgspec.structs.replace(plan, accepted=Accepted(families={"*": "java"}))
+    assert narrowed(told, dict.fromkeys(range(3), True), family=None).finished
