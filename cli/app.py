@@ -118,7 +118,7 @@ def run(args: Sequence[str] | None = None) -> int:
         result = build().main(args=args, prog_name="rebal", standalone_mode=False)
         code = result if isinstance(result, int) else DONE
     except RebalError as error:
-        say(str(error))
+        say(str(error), *error.commands)
         return exit_code(error)
     except _TYPED_WRONG as error:
         return _usage(error)
@@ -140,7 +140,7 @@ def _fault(error: BaseException) -> int:
         try:
             unwritten(error)
         except RebalError as problem:
-            say(str(problem))
+            say(str(problem), *problem.commands)
             return FAILED
         return DONE
     if os.environ.get("REBAL_DEBUG"):

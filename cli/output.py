@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.segment import Segment
 
+    from rebal.groups.commands import Command
+
 _R = TypeVar("_R")
 Format = Literal["text", "json", "yaml"]
 """Values of `-o`."""
@@ -62,12 +64,22 @@ def shown(record: _R) -> _R:
     return record
 
 
-def say(message: str) -> None:
-    """Print one line on stderr: `rebal: message`; a stderr that cannot be written gets nothing."""
+def say(message: str, *commands: Command) -> None:
+    """Print `rebal: message` on stderr, and each command on a line of its own.
+
+    A stderr that cannot be written gets nothing.
+    """
+    lines = [f"rebal: {escape(' '.join(message.split()))}", *(f"  {line}" for line in commands)]
     try:
-        print(f"rebal: {escape(' '.join(message.split()))}", file=sys.stderr, flush=True)
+        print("\n".join(lines), file=sys.stderr, flush=True)
     except OSError:
         _abandon(sys.stderr)
+
+
+def hint(message: str) -> None:
+    """Print a message on stderr, as `say` does; nothing where it is empty."""
+    if message:
+        say(message)
 
 
 def write(text: str) -> None:

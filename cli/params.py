@@ -18,11 +18,15 @@ import typer
 
 from rebal.cli.errors import FailOn, UsageError, did_you_mean
 from rebal.cli.output import Format
+from rebal.groups.commands import option, options
 
 if TYPE_CHECKING:
     from rebal.inspectors.connection.config import ClusterConfig
+    from rebal.planner.commands import Given
 
+TIMEOUT: Final = 10
 _SECRET: Final = re.compile("password|secret|jaas|token|key", re.IGNORECASE)
+_NO_SECRET: Final = (".location", ".type", ".url", ".client.id")
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)\Z")
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
 _ADDRESSES: Final = ("bootstrap.servers", "metadata.broker.list")
@@ -161,7 +165,7 @@ class Connection:
     command_config: Path | None = None
     overrides: Sequence[str] | None = None
     profile: str | None = None
-    timeout: float = 10
+    timeout: float = TIMEOUT
 
     def __post_init__(self) -> None:
         """Reject a login in an address at once: commands to paste repeat the addresses.
@@ -200,20 +204,62 @@ class Connection:
         named |= any(pair.startswith("bootstrap.servers=") for pair in self.overrides or ())
         return named or any(os.environ.get(f"REBAL_{name}") for name in _BROKERS)
 
-    def typed(self, snapshot: Path | None = None) -> list[str]:
-        """Return the options, and --snapshot, for a command to paste; secrets are left out."""
-        words: list[str] = []
-        for name, value in (
-            ("-b", self.bootstrap),
-            ("--command-config", self.command_config),
-            ("--profile", self.profile),
-            ("--snapshot", snapshot),
-        ):
-            words += [name, str(value)] if value else []
-        for pair in self.overrides or ():
-            key, _, value = pair.partition("=")
-            words += ["-X", f"{key}=…" if _SECRET.search(key) else f"{key}={value}"]
-        return words
+    def given(
+        self,
+        *,
+        evidence: Sequence[str] = (),
+        wishes: Sequence[str] = (),
+        looks: Sequence[str] = (),
+        snapshot: Path | None = None,
+        plan: Path | None = None,
+    ) -> Given:
+        """Return what a printed command repeats: these options without secrets, and the others."""
+        from rebal.planner.commands import OFFLINE, Given
+
+        words = option("-b", self.bootstrap) if self.bootstrap else ()
+        words += option("--command-config", str(self.command_config)) if self.command_config else ()
+        words += option("--profile", self.profile) if self.profile else ()
+        secrets = [pair for pair in self.overrides or () if _holds_secret(pair)]
+        words += options("-X", [pair for pair in self.overrides or () if pair not in secrets])
+        words += () if self.timeout == TIMEOUT else ("--timeout", f"{self.timeout:g}")
+        left_out = [_variable(pair.partition("=")[0]) for pair in secrets]
+        properties = self.command_config or os.environ.get("REBAL_COMMAND_CONFIG")
+        return Given(
+            connection=words,
+            evidence=tuple(evidence),
+            wishes=tuple(wishes),
+            looks=tuple(looks),
+            snapshot=None if snapshot is None else str(snapshot),
+            plan=None if plan is None else str(plan),
+            brokers=self._brokers(),
+            properties=None if properties is None else str(properties),
+            variables=(*left_out, *([] if self.names_broker() else [OFFLINE])),
+        )
+
+    def _brokers(self) -> str | None:
+        """Return the bootstrap servers, wherever they are named; None where nothing names them."""
+        if not self.names_broker():
+            return None
+        from rebal.groups.errors import RebalError
+
+        try:
+            return self.config().bootstrap
+        except RebalError:
+            return None
+
+
+def _holds_secret(pair: str) -> bool:
+    """Return whether a setting's value is a secret, or an address with a login or a token."""
+    key, _, value = pair.partition("=")
+    _, scheme, address = value.partition("://")
+    if scheme and re.search(r"[@?]", address):
+        return True
+    return _SECRET.search(key) is not None and not key.strip().endswith(_NO_SECRET)
+
+
+def _variable(key: str) -> str:
+    """Return the environment variable that sets this key."""
+    return f"REBAL_X_{key.strip().upper().replace('.', '_')}"
 
 
 def ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:
@@ -237,6 +283,21 @@ def ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:
             )
     given = [*reasons] * (len(ids) if len(reasons) == 1 else 1)
     return dict(zip(wanted, given, strict=True))
+
+
+def accepted_words(
+    assume: Sequence[str] | None,
+    assume_family: Sequence[str] | None,
+    ignore: Sequence[str] | None,
+    reason: Sequence[str] | None,
+) -> tuple[str, ...]:
+    """Return the options by which the user accepts a risk, as they were typed."""
+    return (
+        *options("--assume", assume or ()),
+        *options("--assume-family", assume_family or ()),
+        *options("--ignore", ignore or ()),
+        *options("--reason", reason or ()),
+    )
 
 
 def assignor_name(text: str) -> str:

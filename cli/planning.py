@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,10 +19,12 @@ from rebal.cli.render.findings import exported
 from rebal.cli.render.plans.markdown import plan_markdown
 from rebal.cli.render.plans.screen import plan_list_view, plan_view
 from rebal.cli.verifying import read_plan
+from rebal.groups.commands import Command
 from rebal.groups.errors import AssumptionError, RebalError
 from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol
 from rebal.groups.snapshot.documents import format_of
+from rebal.planner.commands import Given
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Plan, Verdict, dump_plan
 from rebal.planner.rehearsal.costs.cost import Speed
@@ -59,7 +61,7 @@ class PlansDocument(Document, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """The plan that the options ask for; `batch` 0 is all at once, `options` name the cluster."""
+    """The plan that the options ask for; `batch` 0 is all at once."""
 
     to: str
     expect_members: int | None
@@ -67,13 +69,11 @@ class Wishes:
     ignore: Mapping[str, str]
     restart_seconds: float
     batch: int
-    options: tuple[str, ...]
+    given: Given = field(default_factory=Given)
 
 
-def plan_of(
-    seen: GroupSnapshot, wishes: Wishes, assume: Sequence[str] = (), out: Path | None = None
-) -> Plan:
-    """Return the plan that `wishes` ask for; `assume` are texts of `--assume`, `out` is its file.
+def plan_of(seen: GroupSnapshot, wishes: Wishes, assume: Sequence[str] = ()) -> Plan:
+    """Return the plan that `wishes` ask for; `assume` are texts of `--assume`.
 
     Raises:
         UsageError: there is no such goal, or an assumption does not fit the group.
@@ -87,15 +87,14 @@ def plan_of(
             families=wishes.families,
             ignore=wishes.ignore,
             speed=Speed(restart=wishes.restart_seconds, batch=wishes.batch),
-            options=wishes.options,
+            given=wishes.given,
             assumed=assumed,
-            plan_file=None if out is None else str(out),
         )
     except (NotPlannedError, AssumptionError) as error:
         raise UsageError(str(error)) from None
 
 
-def check_free(out: Path, *, new_attempt: bool) -> None:
+def check_free(out: Path, given: Given, *, new_attempt: bool) -> None:
     """Check that no roll-out rests on the plan in the file `out`, or that it may be set aside.
 
     Raises:
@@ -124,8 +123,9 @@ def check_free(out: Path, *, new_attempt: bool) -> None:
     except (RebalError, IndexError):
         last = ""
     raise UsageError(
-        f"{out} is the plan of a roll-out ({journal}{last}). Go on with `rebal verify {out}`, or "
-        f"add --new-attempt: it keeps both, the plan as {_history(out)}."
+        f"{out} is the plan of a roll-out ({journal}{last}). Go on with it as below, or add "
+        f"--new-attempt: it keeps both, the plan as {_history(out)}.",
+        given.verify(),
     )
 
 
@@ -184,8 +184,9 @@ def print_plans(
     """Print one line a group, the worst first."""
     plans.sort(key=lambda plan: (_ORDER.index(plan.verdict), plan.group_id))
     if form == "text":
-        words = ["--to", wishes.to] if wishes.to != "cooperative" else []
-        view = plan_list_view(plans, (*words, *wishes.options))
+        given = wishes.given
+        one = given.plan_upgrade(plans[0].group_id, wishes.to) if plans else Command()
+        view = plan_list_view(plans, one)
         output.page(view, wide=wide)
     elif form in ("sarif", "github"):
         unread = {failure.name: failure.message for failure in failures}

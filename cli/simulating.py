@@ -13,9 +13,11 @@ from rebal.cli.output import Format
 from rebal.cli.render.simulation.document import simulate_text
 from rebal.cli.render.simulation.screen import compare_view, simulate_view
 from rebal.cli.render.simulation.workers import workers_view
-from rebal.cli.render.text import command_line, when
+from rebal.cli.render.text import when
 from rebal.groups.assignors import Assignor
+from rebal.groups.commands import Command, option
 from rebal.groups.model import GroupSnapshot, GroupType, Record, Tri
+from rebal.planner.commands import Given
 from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
 from rebal.planner.rehearsal.whatif.run import MOST_ROUNDS
 from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
@@ -24,16 +26,12 @@ from rebal.planner.verdict import exit_code
 
 
 class Show(Record, frozen=True, kw_only=True):
-    """Output options of a simulation; `where` the group was read, `options` of the next command."""
+    """Output options of a simulation; `where` the group was read, what the user has `given`."""
 
     form: Format
     wide: bool
     where: str
-    options: tuple[str, ...]
-
-    def command(self, *words: str) -> str:
-        """Return the next command to print: `rebal`, the given words, then the options."""
-        return output.escape(command_line(["rebal", *words, *self.options]))
+    given: Given
 
 
 def simulate_restarts(
@@ -50,7 +48,9 @@ def simulate_restarts(
         raise UsageError(str(error)) from None
     if show.form == "text":
         view = workers_view(
-            output.shown(made), output.escape(show.where), show.command("plan-upgrade")
+            output.shown(made),
+            output.escape(show.where),
+            show.given.plan_upgrade(found.group.group_id),
         )
         output.page(view, wide=show.wide)
     else:
@@ -106,7 +106,7 @@ def _print(found: GroupSnapshot, made: Sequence[Simulation], show: Show) -> None
     source = output.escape(show.where)
     if show.where != "live":
         source += f", captured {when(found.captured_at, datetime.now(UTC))}"
-    following = show.command(*_next(found, made))
+    following = _next(found, made, show.given)
     shown = [output.shown(_in_short(one)) for one in made]
     if len(shown) == 1:
         one = _with_lists(shown[0], made[0]) if show.wide else shown[0]
@@ -135,14 +135,16 @@ def _with_lists(short: Simulation, whole: Simulation) -> Simulation:
     )
 
 
-def _next(found: GroupSnapshot, made: Sequence[Simulation]) -> list[str]:
+def _next(found: GroupSnapshot, made: Sequence[Simulation], given: Given) -> Command:
+    group, last = found.group, made[-1]
     if len(made) > 1:
-        return ["simulate", "--assignor", made[-1].assignor]
-    if found.group.type is GroupType.CONSUMER:
-        other = "range" if made[0].assignor == "uniform" else "uniform"
-        return ["simulate", "--assignor", other]
-    if made[0].server_side:
-        return ["plan-upgrade", "--to", "consumer"]
-    if made[0].assignor == "cooperative-sticky":
-        return ["plan-upgrade"]
-    return ["simulate", "--assignor", "cooperative-sticky"]
+        other = last.assignor
+    elif group.type is GroupType.CONSUMER:
+        other = "range" if last.assignor == "uniform" else "uniform"
+    elif last.server_side:
+        return given.plan_upgrade(group.group_id, "consumer")
+    elif last.assignor == "cooperative-sticky":
+        return given.plan_upgrade(group.group_id)
+    else:
+        other = "cooperative-sticky"
+    return given.simulate(group.group_id, *option("--assignor", other))

@@ -23,6 +23,7 @@ from zoneinfo import ZoneInfo
 from rebal.cli.errors import ReadError, UsageError
 from rebal.cli.output import say
 from rebal.cli.params import Connection
+from rebal.groups.commands import option, options
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot
 
@@ -47,6 +48,24 @@ class EvidenceFiles:
     log_timezone: str | None = None
     _read_of: object = field(default=None, init=False)
     _observations: tuple[Observation, ...] = field(default=(), init=False)
+
+    def words(
+        self,
+        *,
+        probe: bool = False,
+        assignors: Sequence[str] | None = None,
+        scan: Path | None = None,
+    ) -> tuple[str, ...]:
+        """Return all options that add evidence, as they were typed, for a printed command."""
+        return (
+            *(("--probe",) if probe else ()),
+            *options("--assignor", assignors or ()),
+            *options("--request-log", [str(path) for path in self.request_log or ()]),
+            *options("--client-log", [str(path) for path in self.client_log or ()]),
+            *(option("--log-timezone", self.log_timezone) if self.log_timezone else ()),
+            *(option("--inventory", str(self.inventory)) if self.inventory else ()),
+            *(option("--evidence", str(scan)) if scan else ()),
+        )
 
     def observations(self) -> tuple[Observation, ...]:
         """Return the observations in the files; the files are read again only when a log has

@@ -21,6 +21,7 @@ from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Tri
 from rebal.groups.snapshot.documents import format_of
 from rebal.planner.admission.advice import stop, wait
+from rebal.planner.commands import Given
 from rebal.planner.plan import Accepted, Plan, load_plan
 from rebal.planner.verdict import UNPROVEN, judged
 from rebal.planner.verification.journal import JournalEntry, plan_key
@@ -98,6 +99,7 @@ class Verifying:
         lists: Sequence[str],
         watching: bool,
         fail_on: FailOn,
+        given: Given | None = None,
     ) -> None:
         self._plan = plan
         self._book = book
@@ -107,6 +109,7 @@ class Verifying:
         self._lists = tuple(lists)
         self._watching = watching
         self._fail_on = fail_on
+        self._words = given
         self._given = params.sentences(accepted.families, accepted.ignore, expected)
         self._assumed: dict[str, AssignorList] | None = None
         # A gate that held before this watch began is not what it waits for.
@@ -151,6 +154,7 @@ class Verifying:
             step=step,
             expect_members=self._expected,
             accepted=self._accepted,
+            given=self._words,
         )
         self._book.append(replace(self._entry(standing, seen), confirmed=word))
         return self._strict(standing)
@@ -194,6 +198,7 @@ class Verifying:
             step=step,
             expect_members=self._expected,
             accepted=self._accepted,
+            given=self._words,
         )
 
     def _with_lists(self, seen: GroupSnapshot) -> GroupSnapshot:

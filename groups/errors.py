@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rebal.groups.commands import Command
+
 
 class RebalError(Exception):
-    """Base of all errors that rebal raises on purpose; the operator sees the message as it is."""
+    """Base of all errors that rebal raises on purpose; the operator sees the message as it is.
+
+    `commands` are commands that lead on, printed below the message.
+    """
+
+    def __init__(self, message: str = "", *commands: Command) -> None:
+        super().__init__(message)
+        self.commands = commands
 
 
 class WireError(RebalError):

@@ -7,11 +7,12 @@ contradicting evidence is `cannot tell`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
 from rebal.groups.clients import proven_family
+from rebal.groups.commands import Command
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import GroupSnapshot, Knowledge, RebalanceProtocol, Tri
 from rebal.planner.admission.memory import CoordinatorMemory, memory_of
@@ -26,6 +27,7 @@ from rebal.planner.clients import (
     runs_cooperative,
     without_mixed,
 )
+from rebal.planner.commands import COOPERATIVE, Given
 from rebal.planner.facts import Facts, GroupFacts, ids, listed, names
 from rebal.planner.rehearsal.costs.cost import Speed
 from rebal.planner.rehearsal.costs.timeouts import back_in_time, of_family
@@ -42,7 +44,6 @@ __all__ = [
     "names",
 ]
 
-COOPERATIVE: Final = "cooperative"
 EAGER: Final = "eager"
 CONSUMER: Final = "consumer"
 COOPERATIVE_STICKY: Final = "cooperative-sticky"
@@ -53,12 +54,12 @@ class Context(GroupFacts):
 
     `goal` is `cooperative`, `eager` or `consumer`; `target` is the assignor to end on. `families`
     maps a client id, or `*` for every member whose family is not proven, to a family assumed by the
-    user. `options` are the connection options that a printed command must repeat. `planning` is
-    True while a plan is made: rules about a plan's steps apply only then. `only_target`: `--to`
+    user. `given` are the words of the command line that a printed command must repeat. `planning`
+    is True while a plan is made: rules about a plan's steps apply only then. `only_target`: `--to`
     named the target, so every other assignor counts as an old one. `remembers`: the user vouches
     that the coordinator remembers every list. `own_classes`: the user vouches that a custom class
     with the name of one of Kafka's supports the same protocols. `speed` is how fast members
-    restart; `plan_file` is where the plan will be, for `rebal verify`.
+    restart.
     """
 
     def __init__(
@@ -70,21 +71,19 @@ class Context(GroupFacts):
         planning: bool = False,
         expect_members: int | None = None,
         families: Mapping[str, str] | None = None,
-        options: Sequence[str] = (),
+        given: Given | None = None,
         only_target: bool = False,
         remembers: bool = False,
         own_classes: bool = False,
         speed: Speed | None = None,
-        plan_file: str | None = None,
     ) -> None:
         super().__init__(snapshot, target=target, families=families, remembers=remembers)
         self.goal = goal
         self.planning = planning
         self._expected = expect_members if expect_members is not None else snapshot.expected_members
-        self.options = tuple(options)
+        self._given = given or Given()
         self.only_target = only_target
         self._own_classes = own_classes
-        self.plan_file = plan_file
         self.speed = (speed or Speed()).at(snapshot.cluster)
 
     @cached_property
@@ -103,6 +102,17 @@ class Context(GroupFacts):
             if not one.instance_id or one.instance_id not in here
         ]
         return len(self.snapshot.members) + len(out) if out else None
+
+    @cached_property
+    def given(self) -> Given:
+        """Return the words for commands that read the live group, with evidence for its gates."""
+        return self._given.gating(self.snapshot, by_lists=self.goal != CONSUMER)
+
+    def replan(self, to: str | None = None) -> Command:
+        """Return the command that plans this group, `to` another goal where one is named."""
+        goal = to or (self.target if self.only_target else self.goal)
+        count = self.expected or len(self.members)
+        return self.given.plan_upgrade(self.group.group_id, goal, expected=count)
 
     @cached_property
     def memory(self) -> CoordinatorMemory:

@@ -12,11 +12,17 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from msgspec.structs import replace
+
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Evidence, GroupSnapshot, RebalanceProtocol, Record, Tri
 from rebal.groups.snapshot.documents import Format, dumps, loads
+from rebal.planner.commands import Given
 
 SCHEMA: Final = "rebal.plan/1"
+
+
+KEPT_GATE: Final = "exit code 0: the gate of this step holds"
 
 
 class Severity(StrEnum):
@@ -264,7 +270,8 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     first action of the next step, `withheld` are restarts that the plan needs and that are not
     admitted yet. `summary` is one sentence; `exit_code` is that of the next step (0 ready or done,
     3 blocked, 4 not verified yet). `assumptions` are sentences about facts that the user stated and
-    no evidence proves; `accepted` has the same facts as data, for `rebal verify`.
+    no evidence proves; `accepted` has the same facts as data, for `rebal verify`. `given` are the
+    words of the command line, which every printed command repeats.
     """
 
     group_id: str
@@ -285,6 +292,7 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     assumptions: tuple[str, ...] = ()
     accepted: Accepted = Accepted()
     expected_members: int | None = None
+    given: Given = Given()
     made_at: datetime
     baseline: GroupSnapshot
     exit_code: int = 0
@@ -292,6 +300,21 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     def step(self, number: int | None) -> Step | None:
         """Return the step with this number."""
         return next((step for step in self.steps if step.id == number), None)
+
+    def kept_as(self, file: str) -> Plan:
+        """Return the plan as it is read from `file`: its gates' commands name that file."""
+        if self.given == Given():
+            return self
+        given = replace(self.given, plan=file)
+        command = given.gating(self.baseline, by_lists=self.to != "KIP-848").verify()
+        return replace(
+            self,
+            given=given,
+            steps=tuple(
+                replace(step, gate=replace(step.gate, command=command, shows=KEPT_GATE))
+                for step in self.steps
+            ),
+        )
 
     def after(self, step: Step) -> Step | None:
         """Return the step that follows."""

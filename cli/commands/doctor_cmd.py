@@ -33,16 +33,16 @@ def command(
     """
     from rebal.cli.render.doctor import DoctorDocument, doctor_view
     from rebal.cli.render.documents import document_of
-    from rebal.cli.render.text import command_line
     from rebal.inspectors.kafka.doctor import examine
 
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     report = examine(connection.config(), group)
     code = DONE if _logged_in(report) else FAILED
     if form == "text":
-        words = ["rebal", "inspect", group or "GROUP", "--probe", *connection.typed()]
-        again = command_line(words)
-        output.page(doctor_view(output.shown(report), output.escape(again)), wide=wide)
+        given = connection.given()
+        again = given.inspect(group, "--probe")
+        output.page(doctor_view(output.shown(report), again), wide=wide)
+        output.hint(given.note)
     else:
         output.write(output.envelope("doctor", document_of(DoctorDocument, report), code, form))
     return code

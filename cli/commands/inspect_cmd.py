@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rebal.cli.report import Report
     from rebal.groups.model import GroupSnapshot
     from rebal.inspectors.kafka.read import GroupFailure
+    from rebal.planner.commands import Given
 
 
 def command(
@@ -110,17 +111,10 @@ def command(
     ]
     code = worst_code([*codes, *(FAILED for _ in failures)])
     if form == "text":
-        typed = connection.typed(snapshot)
-        typed += ["--evidence", str(evidence)] if evidence is not None else []
-        saved = snapshot is not None
-        _print(
-            output.shown(reports),
-            typed,
-            probed=probe or saved,
-            saved=saved,
-            scanned=evidence is not None,
-            wide=wide,
-        )
+        words = files.words(probe=probe, assignors=assignors, scan=evidence)
+        given = connection.given(evidence=words, snapshot=snapshot)
+        now = None if snapshot is None and evidence is None else datetime.now(UTC)
+        _print(reports, given, probed=probe or snapshot is not None, now=now, wide=wide)
     else:
         _show(reports, failures, code, form, snapshot)
     for failure in failures:
@@ -163,25 +157,18 @@ def _show(
 
 
 def _print(
-    reports: Iterable[Report],
-    typed: Sequence[str],
-    *,
-    probed: bool,
-    saved: bool,
-    scanned: bool,
-    wide: bool,
+    reports: Iterable[Report], given: Given, *, probed: bool, now: datetime | None, wide: bool
 ) -> None:
-    """Print a screen for each group; `typed` are the options of the next command."""
+    """Print a screen for each group; its next command repeats what was `given`."""
     # Loaded while the brokers were asked.
     from rich.text import Text
 
-    from rebal.cli.render.inspection.screen import inspect_view, next_step
-    from rebal.cli.render.text import command_line
+    from rebal.cli.render.inspection.screen import inspect_view, probe_helps
 
-    now = datetime.now(UTC) if saved or scanned else None
     for n, report in enumerate(reports):
-        step, *more = next_step(report, probed)
-        group = [] if saved else [report.snapshot.group.group_id]
-        again = command_line(["rebal", step, *group, *more, *typed])
-        view = inspect_view(report, again, now=now, wide=wide)
+        group = report.snapshot.group.group_id
+        probing = not probed and probe_helps(report)
+        again = given.inspect(group, "--probe") if probing else given.plan_upgrade(group)
+        view = inspect_view(output.shown(report), again, now=now, wide=wide)
         output.page([*([Text("")] if n else []), *view], wide=wide)
+    output.hint(given.note)

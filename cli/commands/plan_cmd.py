@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from rebal.cli import params
+from rebal.cli import output, params
 from rebal.cli.errors import FAILED, UsageError
 from rebal.cli.output import PlanFormat
+
+RESTART: Final = 30
 
 
 def command(
@@ -60,7 +62,7 @@ def command(
             callback=params.finite,
             help="Duration of one member's restart, for the costs.",
         ),
-    ] = 30,
+    ] = RESTART,
     batch: Annotated[
         str,
         typer.Option(metavar="N|all", help="Members that restart at a time, for the costs."),
@@ -99,9 +101,20 @@ def command(
     from rebal.cli import planning, sources
     from rebal.planner.verdict import judged, worst_code
 
-    if out is not None:
-        planning.check_free(out, new_attempt=new_attempt)
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
+    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
+    given = connection.given(
+        evidence=files.words(probe=probe, assignors=assignors, scan=evidence),
+        wishes=(
+            *params.accepted_words(assume, assume_family, ignore, reason),
+            *(() if restart_seconds == RESTART else ("--restart-seconds", f"{restart_seconds:g}")),
+            *(() if batch == "1" else ("--batch", batch)),
+        ),
+        snapshot=snapshot,
+        plan=out,
+    )
+    if out is not None:
+        planning.check_free(out, given, new_attempt=new_attempt)
     wishes = planning.Wishes(
         to=params.assignor_name(to),
         expect_members=expect_members,
@@ -109,9 +122,8 @@ def command(
         ignore=params.ignored(ignore or (), reason or ()),
         restart_seconds=restart_seconds,
         batch=_batch(batch),
-        options=tuple(connection.typed()),
+        given=given,
     )
-    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
     if all_groups or match is not None:
         _check_many(group, snapshot, out, assume, form)
         if evidence is not None and sources.takes_scan(connection, probe=probe):
@@ -132,6 +144,7 @@ def command(
         codes = [judged(plan.exit_code, plan.findings, fail_on, exit_zero) for plan in plans]
         code = worst_code([*codes, *(FAILED for _ in failures)])
         planning.print_plans(plans, failures, wishes, code, form, wide=wide)
+        output.hint(given.note)
         return code
     if group is None and snapshot is None:
         snapshot = sources.default_snapshot()
@@ -144,13 +157,14 @@ def command(
         files=files,
         scan=evidence,
     )
-    plan = planning.plan_of(one, wishes, assume or (), out)
+    plan = planning.plan_of(one, wishes, assume or ())
     code = judged(plan.exit_code, plan.findings, fail_on, exit_zero)
     plan = replace(plan, exit_code=code)
     if out is not None:
         planning.keep(plan, out)
     old = group is None or evidence is not None
     planning.print_plan(plan, form, snapshot, now=datetime.now(UTC) if old else None, wide=wide)
+    output.hint(given.note)
     return code
 
 

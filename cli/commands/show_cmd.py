@@ -11,6 +11,7 @@ import typer
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, UsageError
 from rebal.cli.output import PlanFormat
+from rebal.planner.commands import show
 
 if TYPE_CHECKING:
     from rebal.planner.plan import Plan, Setting, Step
@@ -55,15 +56,15 @@ def command(
     from rebal.cli.render.plans.screen import step_view
     from rebal.cli.verifying import read_plan
 
-    kept = read_plan(plan)
+    kept = read_plan(plan).kept_as(str(plan))
     if config:
         chosen = _step(kept, step, plan)
         output.write(f"{_setting(chosen, family, as_, plan).text}\n")
         # A step before the next one was over already.
         if chosen.id > (kept.next_step or 0) or (chosen.id == kept.next_step and chosen.exit_code):
             output.say(
-                f"step {chosen.id} could not start when the plan was made: rebal verify {plan} "
-                "says when it can."
+                f"step {chosen.id} could not start when the plan was made; ask again when it can:",
+                kept.given.verify(),
             )
     elif step is not None:
         number = _step(kept, step, plan).id
@@ -89,8 +90,8 @@ def _setting(step: Step, family: str | None, form: str | None, file: Path) -> Se
     families = list(dict.fromkeys(setting.family for setting in step.config))
     if not families:
         raise UsageError(
-            f"{file}: step {step.id} has no configuration text: read `rebal show {file} "
-            f"--step {step.id}`."
+            f"{file}: step {step.id} has no configuration text; read the step itself:",
+            show(str(file), "--step", str(step.id)),
         )
     if family is None and len(families) > 1:
         raise UsageError(

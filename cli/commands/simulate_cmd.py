@@ -112,7 +112,7 @@ def command(
         form=form,
         wide=wide,
         where=str(snapshot) if snapshot else "live" if group else "saved",
-        options=(*([group] if group else ()), *connection.typed(snapshot)),
+        given=connection.given(snapshot=snapshot),
     )
     if set(names) & set(OF_WORKERS):
         more = (add_member, topics, remove_member, add_partitions, add_topic, rack, most)

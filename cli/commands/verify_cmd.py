@@ -13,6 +13,7 @@ import typer
 
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, UsageError
+from rebal.groups.commands import option
 
 if TYPE_CHECKING:
     from rebal.groups.model import GroupSnapshot
@@ -33,6 +34,7 @@ def command(
     profile: params.Profile = None,
     timeout: params.Timeout = 10,
     probe: params.Probe = False,
+    assignors: params.Assignors = None,
     request_log: params.RequestLog = None,
     client_log: params.ClientLog = None,
     log_timezone: params.LogTimezone = None,
@@ -106,6 +108,8 @@ def command(
     journal for later looks.
     """
     seconds = params.duration(for_)
+    if assignors and not probe:
+        raise UsageError("--assignor names an assignor to probe for: add --probe.")
     if watch and snapshot is not None:
         raise UsageError("--watch reads the live group: leave --snapshot out.")
     if watch and form in ("json", "yaml"):
@@ -136,12 +140,23 @@ def command(
     for note in book.notes:
         output.say(note)
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
+    probed = tuple(map(params.assignor_name, assignors or ()))
     scan = sources.scan_observations(evidence, [made.group_id])
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
 
+    accepting = params.accepted_words(assume, assume_family, ignore, reason if ignore else ())
+    if expect_members is not None:
+        accepting += ("--expect-members", str(expect_members))
+    given = connection.given(
+        evidence=files.words(probe=probe, assignors=assignors, scan=evidence),
+        wishes=accepting,
+        looks=(*accepting, *(option("--journal", str(journal)) if journal else ())),
+        plan=plan,
+    )
+
     def look() -> GroupSnapshot:
         group = made.group_id if snapshot is None else None
-        seen = sources.snapshot_for(group, snapshot, connection, probe=probe)
+        seen = sources.snapshot_for(group, snapshot, connection, probe=probe, assignors=probed)
         check_same(made, seen)
         return merge(seen, (*files.observations(), *scan))
 
@@ -154,10 +169,12 @@ def command(
         lists=assume or (),
         watching=watch,
         fail_on=fail_on,
+        given=given,
     )
     if not watch:
         standing = verifying.confirm(look(), *word) if word else verifying.judge(look())
         print_standing(standing, form, wide=wide)
+        output.hint(given.note)
         return DONE if exit_zero else standing.exit_code
     # What readers say of their files would be said at each look, and through the live view.
     with (

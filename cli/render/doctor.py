@@ -9,6 +9,7 @@ from rich.text import Text
 from rebal.cli.output import View
 from rebal.cli.render.documents import Document
 from rebal.cli.render.text import facts, to_paste
+from rebal.groups.commands import Command
 from rebal.groups.model import Tri
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class DoctorDocument(Document, frozen=True, kw_only=True):
     rows: tuple[SourceDocument, ...]
 
 
-def doctor_view(report: DoctorReport, next_command: str) -> View:
+def doctor_view(report: DoctorReport, next_command: Command) -> View:
     """Return the screen of one examination."""
     view: View = [
         Text.assemble(

@@ -6,12 +6,13 @@ Members are named by `planner.context.names`, so that tables and findings use th
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rich.cells import cell_len
+from rich.console import Group
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.segment import Segment
@@ -19,6 +20,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from rebal.groups.commands import Command
 from rebal.groups.model import (
     AssignorList,
     Evidence,
@@ -92,14 +94,30 @@ class FittingTable:
         return made
 
 
-def facts(rows: Iterable[tuple[str | Text, RenderableType]], *, label: int = 10) -> Table:
-    """Return lines of a label and a text; a long text wraps under itself."""
-    made = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
-    made.add_column(no_wrap=True, min_width=label)
-    made.add_column(overflow="fold")
-    for name, text in rows:
-        made.add_row(name, text)
-    return made
+def facts(
+    rows: Iterable[tuple[str | Text, RenderableType]], *, label: int = 10, indent: int = 0
+) -> Group:
+    """Return lines of a label and a text; a long text wraps under itself, a command never."""
+    kept = [(Text(name) if isinstance(name, str) else name, text) for name, text in rows]
+    wide = max([label, *(name.cell_len for name, _ in kept)])
+    parts: list[RenderableType] = []
+    for commands, block in groupby(kept, key=lambda row: isinstance(row[1], Command)):
+        if commands:
+            parts += [_command(name, str(line), wide, indent) for name, line in block]
+            continue
+        made = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
+        made.add_column(no_wrap=True, min_width=wide)
+        made.add_column(overflow="fold")
+        for row in block:
+            made.add_row(*row)
+        parts.append(indented(made, indent) if indent else made)
+    return Group(*parts)
+
+
+def _command(name: Text, line: str, wide: int, indent: int) -> Text:
+    head = name.copy()
+    head.pad_right(wide + GAP - name.cell_len)
+    return Text.assemble(" " * indent, head, (line, "bold"), no_wrap=True, overflow="ignore")
 
 
 def labelled(label: str | Text, texts: Iterable[RenderableType]) -> Rows:
@@ -193,11 +211,6 @@ def partition_count(owned: TopicPartitions) -> int:
 def partitions_text(owned: TopicPartitions) -> str:
     """Return `orders 0-3,7 · payments 1`."""
     return " · ".join(f"{topic} {numbers}" for topic, numbers in owned.items())
-
-
-def command_line(words: Sequence[str]) -> str:
-    """Return a command to paste, quoted for the shell."""
-    return shlex.join(words)
 
 
 def severity_style(severity: str) -> str:

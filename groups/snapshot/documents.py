@@ -19,6 +19,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 import yaml
 
+from rebal.groups.commands import Command
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.compact import (
@@ -81,7 +82,7 @@ def _json_escape(match: re.Match[str]) -> str:
 
 def enc_hook(value: object) -> object:
     """Encode the model's own types for msgspec."""
-    if isinstance(value, Partitions | Replicas):
+    if isinstance(value, Partitions | Replicas | Command):
         return str(value)
     if isinstance(value, Lags):
         return value.dump()

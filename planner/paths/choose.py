@@ -12,6 +12,7 @@ from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Source, Tri
 from rebal.groups.protocol import group_protocol
 from rebal.planner.admission.next_action import comes_before, first_action
 from rebal.planner.clients import stays_eager
+from rebal.planner.commands import Given
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
 from rebal.planner.goals import goal_of
 from rebal.planner.paths.connect import connect
@@ -54,9 +55,8 @@ def make_plan(
     made_at: datetime | None = None,
     cost: CostModel = by_assignors,
     speed: Speed | None = None,
-    options: Sequence[str] = (),
+    given: Given | None = None,
     assumed: Sequence[str] = (),
-    plan_file: str | None = None,
 ) -> Plan:
     """Return the plan of this group to `target`: cooperative, eager, consumer or an assignor's
     name.
@@ -64,9 +64,9 @@ def make_plan(
     `expect_members` is the number of members of the whole service. `families` is client id (or `*`)
     → client family, assumed by the user where no evidence proves one. `ignore` is rule id → reason.
     `made_at` defaults to the snapshot's time: equal input gives an equal plan. `speed` is how fast
-    members restart, for the cost. `options` are the words that reach the cluster; every gate's
-    command repeats them. `assumed` are sentences on assumed lists (groups/evidence/assume.py); the
-    plan records them. `plan_file` is the file that the plan will be written to; its gates name it.
+    members restart, for the cost. `given` are the words of the command line: every gate's command
+    repeats them. `assumed` are sentences on assumed lists (groups/evidence/assume.py); the plan
+    records them.
 
     Raises:
         NotPlannedError: this version plans no path to this target.
@@ -80,11 +80,10 @@ def make_plan(
         planning=True,
         expect_members=expect_members,
         families=families,
-        options=options,
+        given=given,
         remembers=Risk.FORGOTTEN_LISTS.accepted_in(ignore or {}),
         own_classes=own_class_risk(goal.kind).accepted_in(ignore or {}),
         speed=speed,
-        plan_file=plan_file,
     )
     path = _path(context, cost, goal.back)
     findings = _findings(context, path, ignore)
@@ -107,6 +106,7 @@ def make_plan(
         assumptions=(*assumed, *_assumptions(families or {}, ignore or {})),
         accepted=Accepted(families=families or {}, ignore=ignore or {}),
         expected_members=context.expected,
+        given=given or Given(),
         made_at=made_at or snapshot.captured_at,
         baseline=snapshot,
         exit_code=code,

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from msgspec.structs import replace
-
 from rebal.groups.clients import family as known_family
 from rebal.groups.clients import version_tuple
+from rebal.groups.commands import Command
 from rebal.groups.model import GroupSnapshot, Record, Tri
 from rebal.planner.clients import able, classes_of, cooperative
-from rebal.planner.context import CONSUMER, EAGER, Context, Facts, ids
+from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.facts import owned
-from rebal.planner.plan import Aim, Cost, Gate, Setting, Step
+from rebal.planner.plan import KEPT_GATE, Aim, Cost, Gate, Setting, Step
 from rebal.planner.rehearsal.costs.cost import CostModel, Restarts
 from rebal.planner.rehearsal.costs.timeouts import of_families
 from rebal.planner.settings import java_class, no_text, noted, plain, settings_for
@@ -60,32 +58,15 @@ def gate_of(
     needs = (*needs, *_metrics_lines(context))
     if by_hand:
         needs = (*needs, f"{by_hand}; then confirm it: verify … --confirm STEP --reason TEXT")
-    gate = Gate(command="", shows=shows, needs=needs, holds=holds, aim=aim, by_hand=by_hand)
-    if context.plan_file is None:
-        return replace(gate, command=_again(context))
-    words = ["rebal", "verify", context.plan_file, *context.options, *_evidence(context)]
-    shown = "exit code 0: the gate of this step holds"
-    return replace(gate, command=shlex.join(words), shows=shown)
-
-
-def _again(context: Context) -> str:
-    words = ["rebal", "plan-upgrade", context.group.group_id]
-    if context.only_target:
-        words += ["--to", context.target]
-    elif context.goal != "cooperative":
-        words += ["--to", context.goal]
-    words += [*context.options, *_evidence(context)]
-    count = context.expected or len(context.members)
-    words += ["--expect-members", str(count)] if count else []
-    return shlex.join(words)
-
-
-def _evidence(context: Context) -> tuple[str, ...]:
-    """Return the options that bring the evidence that a gate needs."""
-    if context.goal == CONSUMER:
-        return ()
-    probe = ("--probe",) if context.classic else ()
-    return (*probe, "--request-log", "kafka-request.log")
+    kept = context.given.plan is not None
+    return Gate(
+        command=context.given.verify() if kept else context.replan(),
+        shows=KEPT_GATE if kept else shows,
+        needs=needs,
+        holds=holds,
+        aim=aim,
+        by_hand=by_hand,
+    )
 
 
 def _metrics_lines(context: Context) -> Iterator[str]:
@@ -112,10 +93,10 @@ def _metrics_lines(context: Context) -> Iterator[str]:
         )
 
 
-def again(context: Context) -> str:
+def again(context: Context) -> Command:
     """Return the `rebal plan-upgrade` command that plans the rollback to today's assignor."""
     other = context.elected if context.goal != EAGER else "cooperative"
-    return f"rebal plan-upgrade {context.group.group_id} --to {other or 'eager'}"
+    return context.replan(other or "eager")
 
 
 def gate_answer(context: Context, rest: Sequence[Facts], refuted: Sequence[Facts]) -> Tri:

@@ -25,6 +25,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.planner.admission.advice import acceptable, restart_of
+from rebal.planner.commands import Given
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, Facts, names
 from rebal.planner.facts import listed, natural, owned
 from rebal.planner.plan import Accepted, Aim, Plan, Step, StepKind
@@ -48,6 +49,7 @@ class PlanContext(Context):
         snapshot: GroupSnapshot,
         expected: int | None,
         accepted: Accepted,
+        given: Given | None = None,
     ) -> None:
         goal = GOALS.get(plan.to, COOPERATIVE)
         super().__init__(
@@ -58,6 +60,7 @@ class PlanContext(Context):
             planning=True,
             expect_members=expected,
             families=accepted.families,
+            given=given or plan.given,
             remembers=Risk.FORGOTTEN_LISTS.accepted_in(accepted.ignore),
             own_classes=own_class_risk(goal).accepted_in(accepted.ignore),
         )
@@ -75,9 +78,10 @@ def context_of(
     snapshot: GroupSnapshot,
     expected: int | None = None,
     accepted: Accepted | None = None,
+    given: Given | None = None,
 ) -> PlanContext:
-    """Return `snapshot` as a context of the plan's goal."""
-    return PlanContext(plan, snapshot, expected, accepted or plan.accepted)
+    """Return `snapshot` as a context of the plan's goal, with the words of the command line."""
+    return PlanContext(plan, snapshot, expected, accepted or plan.accepted, given)
 
 
 class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):

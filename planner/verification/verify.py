@@ -18,6 +18,7 @@ from rebal.groups.errors import RebalError
 from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
 from rebal.planner.admission.next_action import comes_before, next_action
 from rebal.planner.admission.wording import CUT_OVER, NONE, RESTART, START, sentence
+from rebal.planner.commands import Given
 from rebal.planner.context import EAGER, Context
 from rebal.planner.facts import owned
 from rebal.planner.paths import make_plan
@@ -139,11 +140,13 @@ def verify(
     step: int | None = None,
     expect_members: int | None = None,
     accepted: Accepted | None = None,
+    given: Given | None = None,
 ) -> Standing:
     """Return the standing of `snapshot` in `plan`; `entries` are the journal's looks, oldest first.
 
     `step` selects the gate of that step instead of the current one's. `expect_members` replaces the
-    plan's number, `accepted` is added to the risks that the plan records as accepted.
+    plan's number, `accepted` is added to the risks that the plan records as accepted. `given` are
+    the words of this command line; without them printed commands repeat the plan's.
     """
     late = sum(entry.at > snapshot.captured_at for entry in entries)
     entries = [entry for entry in entries if entry.at <= snapshot.captured_at]
@@ -151,7 +154,7 @@ def verify(
     accepted = _both(plan.accepted, accepted)
     expected = expect_members or plan.expected_members or len(plan.baseline.members)
     known = remembered(plan, entries, snapshot)
-    context = context_of(plan, known, expected, accepted)
+    context = context_of(plan, known, expected, accepted, given)
     missing = missing_from(plan, entries, snapshot, expected)
     ledger = Ledger(plan, entries, context)
     views = {each.id: standing_of(context, each, ledger) for each in plan.steps}

@@ -220,7 +220,9 @@ def test_the_probe_and_its_assignors_reach_the_reader(
     words = ["inspect", "checkout", "-b", "h:1", "--probe", "--assignor", "a", "--assignor", "b"]
     assert app.run(words) == 0
     assert made.asked[1] == {"read": ["checkout"], "probe": True, "assignors": ("a", "b")}
-    assert capsys.readouterr().out.splitlines()[-1] == "next:  rebal plan-upgrade checkout -b h:1"
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "next:  rebal plan-upgrade checkout -b h:1 --probe --assignor a --assignor b"
+    )
 
 
 def test_secrets_never_stand_in_the_next_command(

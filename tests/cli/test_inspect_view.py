@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from rebal.cli import output
-from rebal.cli.render.inspection.screen import inspect_view, next_step
+from rebal.cli.render.inspection.screen import inspect_view, probe_helps
 from rebal.cli.report import Report, make_report
 from rebal.groups.model import (
     AssignorList,
@@ -104,7 +104,8 @@ def test_the_screen_shows_state_protocol_support_members_and_findings(group: Mak
         "before step 2  RB102  checkout-2 lacks it.",
         "cannot tell    RB901  unknown.",
         "warning        RB106  still EAGER.",
-        "ask            RB301 and RB302: look at your code first: rebal explain RULE",
+        "ask            RB301 and RB302: look at your code first",
+        "               rebal explain RB301",
         "",
         "next:  rebal plan-upgrade checkout",
     ]
@@ -306,13 +307,10 @@ def test_hostile_names_show_as_text(group: Make, hostile: str, wide: bool) -> No
     assert not {c for c in made if c != "\n" and unicodedata.category(c) in ("Cc", "Cf")}
 
 
-def test_the_next_command_is_the_one_that_adds_evidence(group: Make) -> None:
-    assert next_step(report(group()), probed=False) == ("inspect", "--probe")
-    assert next_step(report(group()), probed=True) == ("plan-upgrade",)
-    known = group(members=group().members[:2])
-    assert next_step(report(known), probed=False) == ("plan-upgrade",)
-    empty = group(state=GroupState.EMPTY)
-    assert next_step(report(empty), probed=False) == ("plan-upgrade",)
+def test_a_probe_helps_where_a_list_of_a_stable_group_is_not_known(group: Make) -> None:
+    assert probe_helps(report(group()))
+    assert not probe_helps(report(group(members=group().members[:2])))
+    assert not probe_helps(report(group(state=GroupState.EMPTY)))
 
 
 @pytest.mark.parametrize(

@@ -164,12 +164,28 @@ def test_an_unknown_time_zone_is_a_usage_error(zone: str) -> None:
 
 
 def test_typed_options_come_back_without_secrets() -> None:
-    secret = ["sasl.jaas.config=x", "ssl.key.password=y", "a.b=c=d"]
-    connection = Connection("b:1", Path("c.properties"), secret, "prod")
-    assert connection.typed() == [
+    secret = [
+        "sasl.jaas.config=x",
+        "ssl.key.password=y",
+        "sasl.oauthbearer.token.endpoint.url=https://ann:pw@h/token",
+    ]
+    plain = [
+        "ssl.key.location=k.pem",
+        "sasl.oauthbearer.token.endpoint.url=https://h/token",
+        "a.b=c=d",
+    ]
+    connection = Connection("b:1", Path("c.properties"), [*secret, *plain], "prod")
+    given = connection.given()
+    assert given.connection == (
         "-b", "b:1", "--command-config", "c.properties", "--profile", "prod",
-        "-X", "sasl.jaas.config=…", "-X", "ssl.key.password=…", "-X", "a.b=c=d",
-    ]  # fmt: skip
+        "-X", plain[0], "-X", plain[1], "-X", plain[2],
+    )  # fmt: skip
+    assert given.variables == (
+        "REBAL_X_SASL_JAAS_CONFIG",
+        "REBAL_X_SSL_KEY_PASSWORD",
+        "REBAL_X_SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL",
+    )
+    assert all(name in given.note for name in given.variables)
 
 
 @pytest.mark.parametrize("given", [("-b", "ann:hunter2@h:1"), ("-X", "bootstrap.servers=a@h:1")])

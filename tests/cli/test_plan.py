@@ -295,9 +295,10 @@ def test_gates_repeat_how_the_cluster_is_reached(
     group: Make, save: Any, capsys: Said, tmp_path: Path
 ) -> None:
     assert plan(save(group()), "-b", "kafka-1:9092", "-X", "sasl.password=secret") == 0
-    said = capsys.readouterr().out
-    assert "rebal plan-upgrade checkout -b kafka-1:9092" in said
-    assert "secret" not in said
+    said = capsys.readouterr()
+    assert "rebal plan-upgrade checkout -b kafka-1:9092" in said.out
+    assert "=secret" not in said.out + said.err
+    assert "set REBAL_X_SASL_PASSWORD" in said.err
 
 
 def test_the_plan_is_dated_by_its_evidence(group: Make, save: Any, capsys: Said) -> None:

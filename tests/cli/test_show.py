@@ -81,7 +81,9 @@ def test_set_prints_configuration_and_nothing_else(
     assert app.run(["show", str(plan), *step, "--set"]) == 0
     said = capsys.readouterr()
     assert properties(said.out) == {KEY: value}
-    early = "step 2 could not start when the plan was made: rebal verify a.plan.yaml says"
+    early = (
+        "step 2 could not start when the plan was made; ask again when it can:\n  rebal verify a."
+    )
     assert (early in said.err) is bool(step)
 
 

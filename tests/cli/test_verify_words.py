@@ -17,6 +17,7 @@ from rebal.cli import app
 from rebal.cli.journal import Journal
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, dump_plan
 from rebal.planner.verification.verify import entry_of, verify
@@ -37,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(name: str, snapshot: GroupSnapshot, goal: str = "cooperative") -> Plan:
-    made = make_plan(snapshot, goal, expect_members=2, plan_file=name)
+    made = make_plan(snapshot, goal, expect_members=2, given=Given(plan=name))
     Path(name).write_text(dump_plan(made))
     return made
 

@@ -13,6 +13,7 @@ from rebal.cli.output import escape
 from rebal.cli.render.fleet.words import (
     age_text,
     costs_are,
+    goal_words,
     metrics_text,
     number_text,
     plan_command,
@@ -24,13 +25,13 @@ from rebal.cli.render.fleet.words import (
 from rebal.cli.render.text import (
     Column,
     FittingTable,
-    command_line,
     count,
     facts,
     span_text,
     to_paste,
     when,
 )
+from rebal.groups.commands import rebal
 from rebal.inspectors.fleet.tables.columns import moment
 from rebal.inspectors.fleet.tables.history import ListSeen, Rebalance
 from rebal.planner.plan import Verdict
@@ -148,13 +149,12 @@ def _next(report: FleetReport) -> Iterator[RenderableType]:
     yield Text("next: the plan of one group; all groups as a page:", style="bold")
     if chosen is not None:
         yield _plan_of(chosen, report)
-    goal = ["--to", report.to] if report.to != "cooperative" else []
-    words = ["rebal", "fleet", "report", report.folder, *goal, "--out", "fleet.html"]
-    yield to_paste(command_line(words))
+    words = (*goal_words(report), "--out", "fleet.html")
+    yield to_paste(rebal("fleet report", (report.folder,), words))
 
 
 def _plan_of(group: FleetGroup, report: FleetReport) -> Text:
-    return to_paste(escape(plan_command(group, report)))
+    return to_paste(plan_command(group, report))
 
 
 def _first(number: int, what: str) -> str:

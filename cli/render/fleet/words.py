@@ -8,9 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rebal.cli.fleet import FleetGroup, FleetReport
-from rebal.cli.render.text import command_line, count, path_words, span_text
+from rebal.cli.render.text import count, path_words, span_text
+from rebal.groups.commands import Command, option
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.fleet.tables.columns import moment
+from rebal.planner.commands import COOPERATIVE, Given
 from rebal.planner.plan import Verdict
 
 _LONG_ENOUGH: Final = timedelta(hours=1)
@@ -151,10 +153,15 @@ def time_text(micros: int | None, shape: str) -> str:
     return f"{at:{shape}}" if at is not None else ""
 
 
-def plan_command(group: FleetGroup, report: FleetReport) -> str:
+def plan_command(group: FleetGroup, report: FleetReport) -> Command:
     """Return the command that shows the group's whole plan."""
-    words = ["rebal", "plan-upgrade", group.group_id, "--evidence", report.folder]
-    return command_line([*words, *(["--to", report.to] if report.to != "cooperative" else [])])
+    given = Given(evidence=option("--evidence", report.folder))
+    return given.plan_upgrade(group.group_id, report.to)
+
+
+def goal_words(report: FleetReport) -> tuple[str, ...]:
+    """Return the option that names the report's goal; none for the default goal."""
+    return option("--to", report.to) if report.to != COOPERATIVE else ()
 
 
 def hindrance_text(group: FleetGroup) -> str:

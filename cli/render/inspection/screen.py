@@ -15,6 +15,7 @@ from rebal.cli.output import View
 from rebal.cli.render.text import (
     Column,
     FittingTable,
+    Rows,
     assignors_text,
     count,
     evidence_text,
@@ -30,6 +31,7 @@ from rebal.cli.render.text import (
     when,
 )
 from rebal.cli.report import Report
+from rebal.groups.commands import Command
 from rebal.groups.model import (
     GroupSnapshot,
     GroupState,
@@ -44,6 +46,7 @@ from rebal.groups.model import (
     Unmatched,
 )
 from rebal.groups.protocol import classic_members_of_a_consumer_group
+from rebal.planner.commands import explain
 from rebal.planner.context import COOPERATIVE_STICKY, names
 from rebal.planner.facts import all_partitions, natural
 from rebal.planner.plan import Finding, Severity
@@ -55,7 +58,7 @@ _NAMES: Final = 28
 
 
 def inspect_view(
-    report: Report, next_command: str, *, now: datetime | None = None, wide: bool = False
+    report: Report, next_command: Command, *, now: datetime | None = None, wide: bool = False
 ) -> View:
     """Return the screen of one group. `next_command` is the command to type next.
 
@@ -250,7 +253,7 @@ def _aligned(told: Iterable[tuple[str, Text, str]]) -> Iterator[tuple[str, Text]
         )
 
 
-def _said(report: Report, now: datetime, wide: bool) -> Iterator[tuple[str | Text, Text]]:
+def _said(report: Report, now: datetime, wide: bool) -> Rows:
     """Yield findings, the most severe first, then contradictions and unmatched evidence."""
     asks: list[Finding] = []
     for finding in report.findings:
@@ -267,8 +270,9 @@ def _said(report: Report, now: datetime, wide: bool) -> Iterator[tuple[str | Tex
         rules = listing(sorted({finding.rule for finding in asks}), most=12)
         yield (
             Text("ask", style="cyan"),
-            Text(f"{rules}: look at your code first: rebal explain RULE"),
+            Text(f"{rules}: look at your code first"),
         )
+        yield "", explain(asks[0].rule)
     snapshot = report.snapshot
     for contradiction in snapshot.contradictions:
         sources = evidence_text(contradiction.evidence, now)
@@ -302,19 +306,17 @@ def _label(finding: Finding) -> Text:
     return Text({Severity.WARN: "warning", Severity.ASK: "ask"}[finding.severity], style=style)
 
 
-def next_step(report: Report, probed: bool) -> tuple[str, ...]:
-    """Return the next command and its option: `inspect --probe` where it adds evidence."""
+def probe_helps(report: Report) -> bool:
+    """Return whether a probe may add evidence about this group's assignor lists."""
     snapshot = report.snapshot
     known = all(m.assignors.knowledge is Knowledge.EXACT for m in snapshot.members)
-    probe_would_help = (
-        not probed
-        and not known
+    return (
+        not known
         and snapshot.group.state is GroupState.STABLE
         and snapshot.group.type is GroupType.CLASSIC
         and snapshot.group.protocol_type == "consumer"
         and snapshot.group.assignor != "stream"
     )
-    return ("inspect", "--probe") if probe_would_help else ("plan-upgrade",)
 
 
 FOLD_ABOVE: Final = 20

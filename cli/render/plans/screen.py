@@ -16,11 +16,9 @@ from rebal.cli.render.text import (
     Column,
     FittingTable,
     Rows,
-    command_line,
     count,
     evidence_text,
     facts,
-    indented,
     labelled,
     listing,
     path_words,
@@ -28,7 +26,9 @@ from rebal.cli.render.text import (
     to_paste,
     when,
 )
+from rebal.groups.commands import Command
 from rebal.groups.model import Tri
+from rebal.planner.commands import explain
 from rebal.planner.context import names
 from rebal.planner.plan import Advice, Cost, Finding, Plan, Setting, Severity, Step, Verdict
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
@@ -47,12 +47,6 @@ VERDICT_STYLES: Final = {
 }
 _STATES: Final = {SAFE: "can start", BLOCKED: "blocked", UNPROVEN: "cannot be proven yet"}
 _STYLES: Final = {SAFE: "green", BLOCKED: "red", UNPROVEN: "yellow"}
-
-
-class Command(str):
-    """A command to copy: it stays on one line, whatever the width."""
-
-    __slots__ = ()
 
 
 def plan_view(
@@ -84,8 +78,8 @@ def plan_view(
         view += [Text(""), facts(found, label=_LABEL)]
     view += [
         Text(""),
-        *_lines(_unproven(plan)),
-        *_lines(_kept(plan, now) if kept else _advice(plan)),
+        facts(_unproven(plan), label=_LABEL),
+        facts(_kept(plan, now) if kept else _advice(plan), label=_LABEL),
     ]
     return view
 
@@ -100,8 +94,9 @@ def step_view(plan: Plan, number: int, now: datetime, *, wide: bool = False) -> 
 
 def _body(plan: Plan, step: Step, config: Sequence[Setting], now: datetime, *, wide: bool) -> View:
     labels = names(plan.baseline.members)
-    before = _lines(_before(plan, step, labels, wide, now), indent=3)
-    return [*before, *config_view(config, wide=wide), *_lines(_after(step), indent=3)]
+    before = facts(_before(plan, step, labels, wide, now), label=_LABEL, indent=3)
+    after = facts(_after(step), label=_LABEL, indent=3)
+    return [before, *config_view(config, wide=wide), after]
 
 
 def headline(plan: Plan) -> str:
@@ -158,25 +153,6 @@ def _hanging(mark: str | Text, text: RenderableType, gap: int = GAP) -> Table:
     return made
 
 
-def _lines(rows: Rows, indent: int = 0) -> Iterator[RenderableType]:
-    """Labelled lines that go on under themselves, and commands that never break."""
-    flowing: list[tuple[str | Text, RenderableType]] = []
-    for label, text in rows:
-        if isinstance(text, Command):
-            if flowing:
-                yield indented(facts(flowing, label=_LABEL), indent)
-                flowing = []
-            head = label.copy() if isinstance(label, Text) else Text(label)
-            head.pad_right(_LABEL + GAP - len(head))
-            yield Text.assemble(
-                " " * indent, head, (str(text), "bold"), no_wrap=True, overflow="ignore"
-            )
-        else:
-            flowing.append((label, text))
-    if flowing:
-        yield indented(facts(flowing, label=_LABEL), indent)
-
-
 def _before(plan: Plan, step: Step, labels: dict[str, str], wide: bool, now: datetime) -> Rows:
     most = len(labels) if wide else 6
     evidence = {m.member_id: m.assignors.evidence for m in plan.baseline.members}
@@ -195,7 +171,7 @@ def _after(step: Step) -> Rows:
         yield "costs", step.cost.text
         if len(step.cost.paces) > 1:
             yield "", _paces(step.cost)
-    yield "gate", Command(step.gate.command)
+    yield "gate", Command.read(step.gate.command)
     yield "", f"must show: {step.gate.shows}"
     yield from (("", _hanging("·", need, 1)) for need in step.gate.needs)
     yield "back", step.rollback
@@ -279,7 +255,7 @@ def _kept(plan: Plan, now: datetime) -> Rows:
     yield Text("now:", style="bold"), f"this plan was made {made}: look at the group before you act"
     step = plan.step(plan.next_step)
     if step is not None:
-        yield Text("next:", style="bold"), Command(step.gate.command)
+        yield Text("next:", style="bold"), Command.read(step.gate.command)
 
 
 def _advice(plan: Plan) -> Rows:
@@ -289,22 +265,22 @@ def _advice(plan: Plan) -> Rows:
         yield Text("now:", style="bold"), plan.advice.text
         yield from (("", Text(line, style="dim")) for line in beside(plan.advice))
         yield "", "then check it with the next command, and repeat until the gate holds:"
-        yield label, Command(gate)
+        yield label, Command.read(gate)
         return
     if plan.advice.text:
         yield Text("now:", style="bold"), plan.advice.text
     blocks = [f.rule for f in plan.findings if f.severity is Severity.BLOCK and not f.ignored]
     if blocks:
-        yield label, Command(f"rebal explain {blocks[0]}")
+        yield label, explain(blocks[0])
     elif plan.next_step is not None:
         gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)
-        yield label, Command(gate)
+        yield label, Command.read(gate)
 
 
-def plan_list_view(plans: Sequence[Plan], words: Sequence[str]) -> View:
+def plan_list_view(plans: Sequence[Plan], one: Command) -> View:
     """Return the screen of many plans, one line each, in the order given.
 
-    `words` are added to the printed command that shows one of the plans.
+    `one` is the command that shows the first of them.
     """
     if not plans:
         return [Text("no group was found.")]
@@ -312,14 +288,13 @@ def plan_list_view(plans: Sequence[Plan], words: Sequence[str]) -> View:
     said = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
     columns = [Column("VERDICT"), Column("GROUP"), Column("PATH"), Column("", rank=1)]
     rows = [_row(shown(plan)) for plan in plans]
-    example = command_line(["rebal", "plan-upgrade", shown(plans[0].group_id), *words])
     return [
         Text(f"{count(len(plans), 'group')}: {said}"),
         Text(""),
         FittingTable(columns, rows),
         Text(""),
         Text("next: one of them, whole:", style="bold"),
-        to_paste(example),
+        to_paste(one),
     ]
 
 

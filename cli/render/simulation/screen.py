@@ -23,6 +23,7 @@ from rebal.cli.render.text import (
     listing,
     partitions_text,
 )
+from rebal.groups.commands import Command
 from rebal.planner.facts import natural
 from rebal.planner.rehearsal.whatif.holdings import Writer
 from rebal.planner.rehearsal.whatif.simulation import Failure, MemberShift, Simulation
@@ -36,7 +37,7 @@ _MOST_CELLS: Final = 600
 
 
 def simulate_view(
-    simulation: Simulation, source: str, next_command: str, *, wide: bool = False
+    simulation: Simulation, source: str, next_command: Command, *, wide: bool = False
 ) -> View:
     """Return the screen of one simulation; `source` says where and when the group was read.
 
@@ -316,7 +317,7 @@ def _topics(simulation: Simulation) -> WideTable:
     )
 
 
-def _assumed(simulation: Simulation, next_command: str) -> Rows:
+def _assumed(simulation: Simulation, next_command: Command) -> Rows:
     yield from labelled("assumes", simulation.assumes)
     yield Text("next:", style="bold"), next_command
 
@@ -345,7 +346,7 @@ def verdict(simulation: Simulation) -> Text:
     return Text("")
 
 
-def compare_view(simulations: Sequence[Simulation], source: str, next_command: str) -> View:
+def compare_view(simulations: Sequence[Simulation], source: str, next_command: Command) -> View:
     """Return one row for each assignor, in order; `source` says where the group was read."""
     first = simulations[0]
     columns = [
@@ -390,7 +391,7 @@ def _compared(one: Simulation) -> list[str | Text]:
     ]
 
 
-def _legend(simulations: Sequence[Simulation], next_command: str) -> Rows:
+def _legend(simulations: Sequence[Simulation], next_command: Command) -> Rows:
     yield Text("EACH"), "fewest–most partitions of a member; TOPIC: largest difference in one topic"
     yield (
         Text("STOPS"),

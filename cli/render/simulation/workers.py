@@ -4,18 +4,17 @@ assumptions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from rich.text import Text
 
 from rebal.cli.output import View
 from rebal.cli.render.plans.screen import duration
-from rebal.cli.render.text import Column, FittingTable, count, facts, listing
+from rebal.cli.render.text import Column, FittingTable, Rows, count, facts, listing
+from rebal.groups.commands import Command
 from rebal.planner.plan import Pace
 from rebal.planner.rehearsal.whatif.workers import WorkersSimulation
 
 
-def workers_view(made: WorkersSimulation, source: str, next_command: str) -> View:
+def workers_view(made: WorkersSimulation, source: str, next_command: Command) -> View:
     """Return the screen: a row for each protocol and pace. `source` says where the group
     was read.
     """
@@ -60,7 +59,7 @@ def _row(protocol: str, pace: Pace) -> list[str | Text]:
     ]
 
 
-def _legend(made: WorkersSimulation, next_command: str) -> Iterator[tuple[Text, str]]:
+def _legend(made: WorkersSimulation, next_command: Command) -> Rows:
     for run in made.runs:
         yield Text(run.protocol), run.cost.text
     yield Text("next:", style="bold"), next_command

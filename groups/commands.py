@@ -1,0 +1,71 @@
+"""Commands to paste into a shell: `Command` is the only text that rebal prints to be run.
+
+A command is made of words, and each word is quoted here, so that bash and zsh read the words back
+as they are, whatever a group, a file or a member is called.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+_STDIN: Final = "-"
+_ESCAPES: Final = {"\n": r"\n", "\t": r"\t", "\r": r"\r", "\\": r"\\", "'": r"\'"}
+
+
+class Command(str):
+    """One command line, made of its words; it has no line break and no invisible character."""
+
+    __slots__ = ()
+
+    def __new__(cls, *words: str) -> Command:
+        """Return the command line of these words, each quoted for the shell."""
+        return super().__new__(cls, " ".join(map(quoted, words)))
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        """Return what copies and other processes make of it: the same line."""
+        return Command.read, (str(self),)
+
+    @classmethod
+    def read(cls, line: str) -> Command:
+        """Return the command line that a document holds, as it stands there."""
+        return super().__new__(cls, line)
+
+
+def quoted(word: str) -> str:
+    """Return one word as a shell reads it back; invisible characters are written as escapes."""
+    if word.isprintable():
+        return shlex.quote(word)
+    return f"$'{''.join(map(_escaped, word))}'"
+
+
+def _escaped(char: str) -> str:
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if char.isprintable():
+        return char
+    errors = "surrogateescape" if "\udc80" <= char <= "\udcff" else "surrogatepass"
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", errors))
+
+
+def option(name: str, value: str) -> tuple[str, ...]:
+    """Return the words of an option; a value that begins with a dash is joined to its name."""
+    if not value.startswith("-") or value == _STDIN:
+        return name, value
+    return (f"{name}={value}" if name.startswith("--") else f"{name}{value}",)
+
+
+def options(name: str, values: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of an option that is repeated for each value."""
+    return tuple(word for value in values for word in option(name, value))
+
+
+def rebal(command: str, arguments: Sequence[str], words: Sequence[str]) -> Command:
+    """Return a command of rebal: its arguments come first, as `FILE…` options take what follows.
+
+    Arguments of which one begins with a dash come last, after `--`.
+    """
+    if any(argument.startswith("-") for argument in arguments):
+        return Command("rebal", *command.split(), *words, "--", *arguments)
+    return Command("rebal", *command.split(), *arguments, *words)

@@ -1,0 +1,145 @@
+"""The commands that plans and findings print: `Given` makes each of them from what the user typed.
+
+A printed command repeats the connection, the evidence and the wishes of the command line that
+printed it, so that it runs as it stands. Secrets are left out; a variable of the environment
+carries them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups.commands import Command, option, rebal
+from rebal.groups.model import GroupSnapshot, GroupType, Record
+
+COOPERATIVE: Final = "cooperative"
+"""The goal of a plan where `--to` names none."""
+OFFLINE: Final = "REBAL_BOOTSTRAP"
+"""The variable that names the brokers where nothing else does."""
+
+
+class NamedCommand(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One command beside a text: `use` says in a few words what it is for, `line` is to paste."""
+
+    use: str
+    line: str
+
+
+class Given(Record, frozen=True, kw_only=True):
+    """What the user gave on this command line, as words that the next commands repeat.
+
+    `connection` are the options that reach the cluster, without secrets, and `evidence` those that
+    add evidence. `wishes` are the other options of plan-upgrade, and `looks` those of verify, such
+    as --assume. `snapshot` is the file that a saved group was read from, `plan` that of the plan.
+    `brokers` are the bootstrap servers and `properties` the client.properties file, for Kafka's own
+    tools. `variables` must be set in the environment: they carry the secrets that are left out.
+    """
+
+    connection: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    wishes: tuple[str, ...] = ()
+    looks: tuple[str, ...] = ()
+    snapshot: str | None = None
+    plan: str | None = None
+    brokers: str | None = None
+    properties: str | None = None
+    variables: tuple[str, ...] = ()
+
+    @property
+    def note(self) -> str:
+        """Return the line that names what a printed command leaves out; empty where nothing is."""
+        said = []
+        secrets = [name for name in self.variables if name != OFFLINE]
+        if secrets:
+            said.append(
+                f"printed commands leave secrets out: set {' and '.join(secrets)} to run them."
+            )
+        if "-" in self.evidence:
+            said.append("a printed command with `-` reads stdin: pipe the log into it again.")
+        return " ".join(said)
+
+    def live(self, seen: GroupSnapshot) -> Given:
+        """Return the words for a command that reads the live group `seen`.
+
+        Where no option and no variable names a broker, the group's coordinator is named.
+        """
+        coordinator = seen.group.coordinator
+        known = coordinator is not None and coordinator.host and not seen.redacted
+        if coordinator is None or not known or OFFLINE not in self.variables:
+            return replace(self, snapshot=None)
+        host = f"[{coordinator.host}]" if ":" in coordinator.host else coordinator.host
+        broker = f"{host}:{coordinator.port}"
+        return replace(
+            self,
+            snapshot=None,
+            connection=("-b", broker, *self.connection),
+            brokers=broker,
+            variables=tuple(name for name in self.variables if name != OFFLINE),
+        )
+
+    def gating(self, seen: GroupSnapshot, *, by_lists: bool) -> Given:
+        """Return the words for the gate of a plan of the group `seen`.
+
+        Where the user gave no evidence at all and the gate needs assignor lists, --probe is added.
+        """
+        probes = by_lists and seen.group.type is GroupType.CLASSIC and not self.evidence
+        return replace(self.live(seen), evidence=("--probe",) if probes else self.evidence)
+
+    def inspect(self, group: str | None, *more: str) -> Command:
+        """Return the command that shows the group with the same evidence; `more` are its options.
+
+        An option of `more` that was given already is not repeated. Without a group it shows all.
+        """
+        words = (*more, *(() if group is not None else ("--all",)))
+        return self._of_group("inspect", group, self._with(words))
+
+    def plan_upgrade(
+        self, group: str, to: str = COOPERATIVE, *more: str, expected: int | None = None
+    ) -> Command:
+        """Return the command that plans the group with the same evidence and wishes.
+
+        `expected` is the number of members of the whole service.
+        """
+        goal = () if to == COOPERATIVE else option("--to", to)
+        count = ("--expect-members", str(expected)) if expected else ()
+        words = (*goal, *self._with(()), *count, *self.wishes, *more)
+        return self._of_group("plan-upgrade", group, words)
+
+    def simulate(self, group: str, *more: str) -> Command:
+        """Return the command that simulates an assignor on the group."""
+        return self._of_group("simulate", group, (*more, *self._where()))
+
+    def verify(self, *more: str) -> Command:
+        """Return the command that checks the plan's file against the live group."""
+        words = (*more, *self.connection, *self.evidence, *self.looks)
+        return rebal("verify", (self.plan or "PLAN",), words)
+
+    def kafka(self, tool: str, *words: str) -> Command:
+        """Return a command of one of Kafka's own tools on this cluster."""
+        config = option("--command-config", self.properties) if self.properties else ()
+        brokers = option("--bootstrap-server", self.brokers or "HOST:PORT")
+        return Command(tool, *brokers, *config, *words)
+
+    def _of_group(self, command: str, group: str | None, words: tuple[str, ...]) -> Command:
+        return rebal(command, () if group is None or self.snapshot else (group,), words)
+
+    def _with(self, more: tuple[str, ...]) -> tuple[str, ...]:
+        added = tuple(word for word in more if word not in self.evidence)
+        return (*added, *self._where(), *self.evidence)
+
+    def _where(self) -> tuple[str, ...]:
+        if self.snapshot is None:
+            return self.connection
+        return (*self.connection, *option("--snapshot", self.snapshot))
+
+
+def explain(rule: str) -> Command:
+    """Return the command that prints a rule's documentation."""
+    return Command("rebal", "explain", rule)
+
+
+def show(plan: str, *more: str) -> Command:
+    """Return the command that prints a kept plan."""
+    return rebal("show", (plan,), more)
