@@ -30,7 +30,7 @@ from rebal.planner.plan import Plan, Verdict, dump_plan
 from rebal.planner.rehearsal.costs.cost import Speed
 
 if TYPE_CHECKING:
-    from rebal.inspectors.kafka.read import GroupFailure
+    from rebal.inspectors.kafka.listing import GroupFailure
 
 ENDINGS: Final = (".yaml", ".yml", ".json")
 """Endings of a plan's file; plans of one name share a journal."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rebal.groups.evidence.observations import Observation
     from rebal.inspectors.connection.config import ClusterConfig
     from rebal.inspectors.fleet.manifest import Manifest
-    from rebal.inspectors.kafka.read import GroupFailure
+    from rebal.inspectors.kafka.listing import GroupFailure
 
 _OFFSET: Final = re.compile(r"([+-])([01]\d):?([0-5]\d)")
 # Reading a few groups by name is quicker than reading all of them, many are not.

@@ -16,7 +16,7 @@ from rebal.cli.output import FindingsFormat
 if TYPE_CHECKING:
     from rebal.cli.report import Report
     from rebal.groups.model import GroupSnapshot
-    from rebal.inspectors.kafka.read import GroupFailure
+    from rebal.inspectors.kafka.listing import GroupFailure
     from rebal.planner.commands import Given
 
 

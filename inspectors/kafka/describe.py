@@ -10,7 +10,7 @@ and a watch must survive that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -80,15 +80,39 @@ def describe(
     def ask() -> Described:
         broker = cluster.coordinator(group_id, deadline)
         connection = cluster.node(broker, deadline)
-        classic = _classic(connection, broker, group_id, deadline, operations)
-        if classic is not None:
-            return classic
-        consumer = _consumer(connection, broker, group_id, deadline, operations)
-        if consumer is not None:
-            return consumer
-        return _listed(connection, broker, group_id, deadline)
+        found = describe_many(connection, broker, [group_id], deadline, operations=operations)
+        answer = found[group_id]
+        if isinstance(answer, RequestError):
+            raise answer
+        return answer
 
     return retry(ask, deadline)
+
+
+def describe_many(
+    connection: Connection,
+    broker: int,
+    group_ids: Sequence[str],
+    deadline: Deadline,
+    *,
+    operations: bool = False,
+) -> dict[str, Described | RequestError]:
+    """Return the groups as their coordinator `broker` holds them now, or why it does not say.
+
+    At most three requests are sent, whatever the number of groups.
+
+    Raises:
+        RequestError: a request got no answer.
+    """
+    found: dict[str, Described | RequestError] = {}
+    for ask in (_classic, _consumer):
+        left = [group_id for group_id in group_ids if group_id not in found]
+        if left:
+            found |= ask(connection, broker, left, deadline, operations)
+    left = [group_id for group_id in group_ids if group_id not in found]
+    if left:
+        found |= _listed(connection, broker, left, deadline)
+    return found
 
 
 def is_proven_classic(
@@ -106,10 +130,9 @@ def is_proven_classic(
     return error_name(response.groups[0].error_code) in (_NOT_THERE, "UNSUPPORTED_VERSION")
 
 
-def _check(code: int, message: str | None, group_id: str) -> None:
-    if code:
-        name = error_name(code)
-        raise RequestError(name, f"{group_id}: {(message or name).rstrip('.')}")
+def _error(group: Any) -> RequestError:
+    name = error_name(group.error_code)
+    return RequestError(name, f"{group.group_id}: {(group.error_message or name).rstrip('.')}")
 
 
 def _operations(field: int) -> frozenset[int] | None:
@@ -120,24 +143,35 @@ def _operations(field: int) -> frozenset[int] | None:
 
 
 def _classic(
-    connection: Connection, broker: int, group_id: str, deadline: Deadline, operations: bool
-) -> Described | None:
+    connection: Connection,
+    broker: int,
+    group_ids: Sequence[str],
+    deadline: Deadline,
+    operations: bool,
+) -> dict[str, Described | RequestError]:
+    """Return the classic groups among these; others are left out."""
     response = connection.send(
         DescribeGroupsRequest,
         deadline,
-        groups=[group_id],
+        groups=list(group_ids),
         include_authorized_operations=operations,
     )
-    group = response.groups[0]
-    if error_name(group.error_code) == _NOT_THERE:
-        return None
-    _check(group.error_code, group.error_message, group_id)
-    state = _STATES.get(group.group_state, GroupState.UNKNOWN)
-    if state is GroupState.DEAD:
-        return None
+    found: dict[str, Described | RequestError] = {}
+    for group in response.groups:
+        if error_name(group.error_code) == _NOT_THERE:
+            continue
+        state = _STATES.get(group.group_state, GroupState.UNKNOWN)
+        if group.error_code:
+            found[group.group_id] = _error(group)
+        elif state is not GroupState.DEAD:
+            found[group.group_id] = _classic_group(group, broker, state)
+    return found
+
+
+def _classic_group(group: Any, broker: int, state: GroupState) -> Described:
     parsed = group.protocol_type == CONSUMER
     return Described(
-        group_id=group_id,
+        group_id=group.group_id,
         type=GroupType.CLASSIC,
         state=state,
         at=datetime.now(UTC),
@@ -216,22 +250,31 @@ def _worker(member: Any) -> Member:
 
 
 def _consumer(
-    connection: Connection, broker: int, group_id: str, deadline: Deadline, operations: bool
-) -> Described | None:
+    connection: Connection,
+    broker: int,
+    group_ids: Sequence[str],
+    deadline: Deadline,
+    operations: bool,
+) -> dict[str, Described | RequestError]:
+    """Return the KIP-848 groups among these; others are left out."""
     if not connection.supports(ConsumerGroupDescribeRequest):
-        return None
+        return {}
     response = connection.send(
         ConsumerGroupDescribeRequest,
         deadline,
-        group_ids=[group_id],
+        group_ids=list(group_ids),
         include_authorized_operations=operations,
     )
-    group = response.groups[0]
-    if error_name(group.error_code) in (_NOT_THERE, "UNSUPPORTED_VERSION"):
-        return None
-    _check(group.error_code, group.error_message, group_id)
+    return {
+        group.group_id: _error(group) if group.error_code else _consumer_group(group, broker)
+        for group in response.groups
+        if error_name(group.error_code) not in (_NOT_THERE, "UNSUPPORTED_VERSION")
+    }
+
+
+def _consumer_group(group: Any, broker: int) -> Described:
     return Described(
-        group_id=group_id,
+        group_id=group.group_id,
         type=GroupType.CONSUMER,
         state=_STATES.get(group.group_state, GroupState.UNKNOWN),
         at=datetime.now(UTC),
@@ -261,21 +304,28 @@ def _consumer_member(member: Any) -> Member:
     )
 
 
-def _listed(connection: Connection, broker: int, group_id: str, deadline: Deadline) -> Described:
-    """Return a streams or share group, which no description covers, from the list of groups."""
+def _listed(
+    connection: Connection, broker: int, group_ids: Sequence[str], deadline: Deadline
+) -> dict[str, Described | RequestError]:
+    """Return streams and share groups, which no description covers, from the list of groups."""
     response = connection.send(ListGroupsRequest, deadline)
-    for group in response.groups if response.error_code == 0 else ():
-        kind = _LISTED.get((group.group_type or "").lower())
-        if group.group_id == group_id and kind is not None:
-            return Described(
-                group_id=group_id,
-                type=kind,
-                state=_STATES.get(group.group_state, GroupState.UNKNOWN),
-                at=datetime.now(UTC),
-                coordinator_id=broker,
-                protocol_type=group.protocol_type,
-            )
-    raise RequestError(_NOT_THERE, f"{group_id}: no such group")
+    listed = {group.group_id: group for group in response.groups if response.error_code == 0}
+    found: dict[str, Described | RequestError] = {}
+    for group_id in group_ids:
+        group = listed.get(group_id)
+        kind = _LISTED.get(((group and group.group_type) or "").lower())
+        if group is None or kind is None:
+            found[group_id] = RequestError(_NOT_THERE, f"{group_id}: no such group")
+            continue
+        found[group_id] = Described(
+            group_id=group_id,
+            type=kind,
+            state=_STATES.get(group.group_state, GroupState.UNKNOWN),
+            at=datetime.now(UTC),
+            coordinator_id=broker,
+            protocol_type=group.protocol_type,
+        )
+    return found
 
 
 def _sorted(members: Iterable[Any]) -> list[Any]:
@@ -295,30 +345,56 @@ _SEVERAL_GROUPS: Final = 8
 _LAST_NAMED: Final = 9
 
 
-def committed_offsets(
-    raw: RawCluster, group_id: str, deadline: Deadline
-) -> dict[tuple[str, int], int | None]:
-    """Return the committed offset of each topic and partition; None where there is none.
+Offsets = Mapping[tuple[str, int], int | None]
+"""Topic and partition → committed offset; None where there is none."""
+
+
+def committed_offsets(raw: RawCluster, group_id: str, deadline: Deadline) -> Offsets:
+    """Return the committed offset of each topic and partition of a group.
 
     Raises:
         ConnectError: no broker can be reached.
         RequestError: the coordinator's error, or no answer in time.
     """
 
-    def ask(connection: Connection) -> Any:
-        version = connection.version(
-            OffsetFetchRequest, min_version=_EVERY_TOPIC, max_version=_LAST_NAMED
-        )
-        group = {"group_id": group_id, "topics": None}
-        fields = {"groups": [group]} if version >= _SEVERAL_GROUPS else group
-        response = connection.exchange(message(OffsetFetchRequest, version, **fields), deadline)
-        answer = response.groups[0] if version >= _SEVERAL_GROUPS else response
-        if answer.error_code:
-            name = error_name(answer.error_code)
-            raise RequestError(name, f"the offsets of {group_id}: {name}")
+    def ask(connection: Connection) -> Offsets:
+        answer = offsets_of_many(connection, [group_id], deadline)[group_id]
+        if isinstance(answer, RequestError):
+            raise answer
         return answer
 
-    answer = raw.on_coordinator(group_id, deadline, ask)
+    return raw.on_coordinator(group_id, deadline, ask)
+
+
+def offsets_of_many(
+    connection: Connection, group_ids: Sequence[str], deadline: Deadline
+) -> dict[str, Offsets | RequestError]:
+    """Return each group's committed offsets, or why its coordinator does not say.
+
+    One request for all of them; before Kafka 3.0 one for each (OffsetFetch v8, KIP-709).
+
+    Raises:
+        RequestError: a request got no answer.
+    """
+    version = connection.version(
+        OffsetFetchRequest, min_version=_EVERY_TOPIC, max_version=_LAST_NAMED
+    )
+    asked = [{"group_id": group_id, "topics": None} for group_id in group_ids]
+    if version >= _SEVERAL_GROUPS:
+        request = message(OffsetFetchRequest, version, groups=asked)
+        groups = connection.exchange(request, deadline).groups
+        return {group.group_id: _offsets(group, group.group_id) for group in groups}
+    found = {}
+    for group_id, fields in zip(group_ids, asked, strict=True):
+        request = message(OffsetFetchRequest, version, **fields)
+        found[group_id] = _offsets(connection.exchange(request, deadline), group_id)
+    return found
+
+
+def _offsets(answer: Any, group_id: str) -> Offsets | RequestError:
+    if answer.error_code:
+        name = error_name(answer.error_code)
+        return RequestError(name, f"the offsets of {group_id}: {name}")
     return {
         (topic.name, part.partition_index): (
             part.committed_offset if part.committed_offset >= 0 else None

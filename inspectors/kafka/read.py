@@ -8,21 +8,20 @@ a note, what neither can read becomes a failure. `read_brokers` reads a cluster 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version as installed_version
 from typing import Final
 
-from kafka.protocol.admin.groups import ListGroupsRequest
 from msgspec.structs import replace
 
 from rebal.groups import clients
 from rebal.groups.evidence.fingerprint import identify
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import (
+    Cluster,
     Coordinator,
     Evidence,
     Group,
@@ -36,20 +35,30 @@ from rebal.groups.model import (
     Topic,
     Tri,
 )
-from rebal.groups.snapshot.compact import NO_LAG, Lag, Lags, Partitions, Replicas
+from rebal.groups.snapshot.compact import NO_LAG, Lag, Lags, Replicas
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import (
     ConnectError,
     RequestError,
-    SelectionError,
     error_name,
 )
 from rebal.inspectors.kafka.brokers import ClusterReading, coordinator_kind
-from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.describe import CONSUMER, Described, committed_offsets, describe
+from rebal.inspectors.kafka.describe import (
+    CONSUMER,
+    Described,
+    Offsets,
+    committed_offsets,
+    describe,
+)
+from rebal.inspectors.kafka.listing import (
+    GroupFailure,
+    failure_of,
+    list_groups,
+    pattern_of,
+    reason_of,
+)
 from rebal.inspectors.kafka.probe import probe_group
 from rebal.inspectors.kafka.reload import (
-    OFFSETS_TOPIC,
     Reading,
     proven_by_probe,
     rebalanced_since_load,
@@ -57,6 +66,7 @@ from rebal.inspectors.kafka.reload import (
 from rebal.inspectors.kafka.session import Session, connect
 from rebal.inspectors.kafka.wire import Deadline
 
+TopicPartition = tuple[str, int]
 _NOT_ASKED: Final = "read only together with the probe (--probe)"
 
 
@@ -75,17 +85,34 @@ def read_group(
         ConnectError: the connection is lost for good.
     """
     notes = list(session.notes)
-    described, host, port = _describe(session, group_id, deadline)
+    described, address = _describe(session, group_id, deadline)
     cluster, unread = session.cluster(described.coordinator_id, deadline)
     notes += unread
-    members = tuple(_identified(member, described) for member in described.members)
     topics, lag = _topics_and_lag(session, described, deadline, notes)
-    kind = coordinator_kind(cluster)
+    snapshot = snapshot_of(
+        described, address=address, cluster=cluster, topics=topics, lag=lag, notes=notes
+    )
+    if probe:
+        snapshot = _probed(session, snapshot, assignors)
+    return merge(snapshot, ())
+
+
+def snapshot_of(
+    described: Described,
+    *,
+    address: tuple[str, int],
+    cluster: Cluster,
+    topics: tuple[Topic, ...],
+    lag: Lags,
+    notes: Sequence[str],
+) -> GroupSnapshot:
+    """Return the snapshot of a described group; `address` is its coordinator's host and port."""
+    host, port = address
     is_consumer = described.type is GroupType.CONSUMER
     request = "ConsumerGroupDescribe" if is_consumer else "DescribeGroups"
-    snapshot = GroupSnapshot(
+    return GroupSnapshot(
         group=Group(
-            group_id=group_id,
+            group_id=described.group_id,
             state=described.state,
             type=described.type,
             protocol_type=described.protocol_type,
@@ -96,7 +123,7 @@ def read_group(
                 broker_id=described.coordinator_id,
                 host=host,
                 port=port,
-                kind=kind,
+                kind=coordinator_kind(cluster),
                 rebalanced_why=_NOT_ASKED if described.type is GroupType.CLASSIC else "",
             ),
         ),
@@ -104,14 +131,11 @@ def read_group(
         captured_by=_captured_by(),
         cluster=cluster,
         evidence=(Evidence(source=Source.DESCRIBE, at=described.at, detail=request),),
-        members=members,
+        members=tuple(_identified(member, described) for member in described.members),
         topics=topics,
         lag=lag,
         notes=tuple(notes),
     )
-    if probe:
-        snapshot = _probed(session, snapshot, assignors)
-    return merge(snapshot, ())
 
 
 def assignors_to_ask(elected: str | None, more: Sequence[str]) -> tuple[str, ...]:
@@ -121,13 +145,17 @@ def assignors_to_ask(elected: str | None, more: Sequence[str]) -> tuple[str, ...
     return tuple(dict.fromkeys([*([elected] if elected else []), *more, *known]))
 
 
-def _describe(session: Session, group_id: str, deadline: Deadline) -> tuple[Described, str, int]:
+def _describe(
+    session: Session, group_id: str, deadline: Deadline
+) -> tuple[Described, tuple[str, int]]:
+    """Return the group, and its coordinator's host and port."""
     if session.raw is None:
         assert session.admin is not None
-        return session.admin.describe(group_id, deadline)
+        described, host, port = session.admin.describe(group_id, deadline)
+        return described, (host, port)
     described = describe(session.raw, group_id, deadline)
     host, port, _ = session.raw.brokers.get(described.coordinator_id, ("", 0, None))
-    return described, host, port
+    return described, (host, port)
 
 
 @cache
@@ -151,15 +179,8 @@ def _identified(member: Member, described: Described) -> Member:
 def _topics_and_lag(
     session: Session, described: Described, deadline: Deadline, notes: list[str]
 ) -> tuple[tuple[Topic, ...], Lags]:
-    owned = {
-        (topic, number)
-        for member in described.members
-        for topic, numbers in member.assignment.items()
-        for number in numbers
-    }
-    names = {topic for topic, _ in owned}
-    names |= {topic for member in described.members for topic in member.subscribed_topics}
-    topics = _topics(session, sorted(names), deadline, notes)
+    owned, names = used_by(described)
+    topics = read_topics(session, sorted(names), deadline, notes)
     if session.admin is None:
         return topics, NO_LAG
     lag = NO_LAG
@@ -170,16 +191,35 @@ def _topics_and_lag(
             else committed_offsets(session.raw, described.group_id, deadline)
         )
         ends = session.admin.ends(sorted(owned | committed.keys()), deadline)
-        lag = Lags(
-            Lag(topic=each[0], partition=each[1], committed=committed.get(each), end=ends.get(each))
-            for each in sorted(owned | committed.keys())
-        )
+        lag = lags_of(owned, committed, ends)
     except (RequestError, ConnectError) as error:
-        notes.append(f"lag was not read: {_reason(error)}")
+        notes.append(f"lag was not read: {reason_of(error)}")
     return topics, lag
 
 
-def _topics(
+def used_by(described: Described) -> tuple[set[TopicPartition], set[str]]:
+    """Return the partitions that the group's members own, and the topics they own or subscribe."""
+    owned = {
+        (topic, number)
+        for member in described.members
+        for topic, numbers in member.assignment.items()
+        for number in numbers
+    }
+    names = {topic for topic, _ in owned}
+    return owned, names | {t for member in described.members for t in member.subscribed_topics}
+
+
+def lags_of(
+    owned: set[TopicPartition], committed: Offsets, ends: Mapping[TopicPartition, int]
+) -> Lags:
+    """Return the lag of the partitions that are owned or have a committed offset."""
+    return Lags(
+        Lag(topic=each[0], partition=each[1], committed=committed.get(each), end=ends.get(each))
+        for each in sorted(owned | committed.keys())
+    )
+
+
+def read_topics(
     session: Session, names: list[str], deadline: Deadline, notes: list[str]
 ) -> tuple[Topic, ...]:
     """Return the topics that can be read; before the end offsets, which a stopped broker delays."""
@@ -194,7 +234,7 @@ def _topics(
                 raise
             return _raw_topics(session, names, deadline, notes)
     except (RequestError, ConnectError) as error:
-        notes.append(f"topics were not read: {_reason(error)}")
+        notes.append(f"topics were not read: {reason_of(error)}")
         return ()
     notes += [_topic_note(name, error) for name, error in sorted(failed.items())]
     return tuple(found)
@@ -282,52 +322,6 @@ def _moment(ms: int | None) -> datetime | None:
 
 
 _THREADS: Final = 8
-_SILENT: Final = frozenset({"UNREACHABLE", "DISCONNECTED", "TIMED_OUT"})
-_MESSAGES: Final = {
-    "GROUP_ID_NOT_FOUND": ("not-found", "no such group"),
-    "GROUP_AUTHORIZATION_FAILED": (
-        "authorization",
-        "no right to describe it: allow DESCRIBE on the group (rebal doctor shows how)",
-    ),
-    "COORDINATOR_LOAD_IN_PROGRESS": (
-        "loading",
-        "its coordinator is still loading after {within}: try again, or give --timeout",
-    ),
-    "COORDINATOR_NOT_AVAILABLE": (
-        "loading",
-        "no coordinator within {within}: {topic} has no leader for it; try again",
-    ),
-    "NOT_COORDINATOR": ("loading", "its coordinator keeps moving: try again"),
-    "TIMED_OUT": ("timeout", "no answer within {within}: is the broker up? (--timeout)"),
-    "DISCONNECTED": ("network", "the broker closed the connection: try again"),
-    "UNREACHABLE": ("network", ""),
-    "TOPIC_AUTHORIZATION_FAILED": (
-        "authorization",
-        "no right to see all its topics, which a KIP-848 group needs: allow DESCRIBE on them",
-    ),
-    "INVALID_GROUP_ID": ("not-found", "the broker rejects this group id"),
-}
-
-
-class GroupFailure(Record, frozen=True, kw_only=True):
-    """The reason why one group, or the list of one coordinator's groups, could not be read.
-
-    `group_id` is None if the names of the groups are not known. `broker_id` is then their
-    coordinator (None: they have none, or it is not known). `kind` is not-found, authorization,
-    loading, timeout, network or other.
-    """
-
-    group_id: str | None
-    message: str
-    kind: str
-    broker_id: int | None = None
-
-    @property
-    def name(self) -> str:
-        """The group, or the broker that did not list its groups."""
-        if self.group_id is not None:
-            return self.group_id
-        return "the cluster" if self.broker_id is None else f"broker {self.broker_id}"
 
 
 class Selection(Record, frozen=True, kw_only=True):
@@ -356,17 +350,10 @@ def select_groups(
     chosen = list(dict.fromkeys(wanted))
     if match is None and not all_groups:
         return Selection(group_ids=tuple(chosen))
-    try:
-        pattern = re.compile(match) if match is not None else None
-    except re.error as error:
-        raise SelectionError(f"--match: not a regular expression: {error}.") from None
-    listed, unlisted = _list_groups(config)
-    found = [each for each in listed if pattern is None or pattern.fullmatch(each)]
-    if not found and not chosen:
-        what = f"no group matches {match!r}" if match is not None else "the cluster lists no group"
-        hint = f"; it lists {len(listed)}" if listed else " that you may describe"
-        raise SelectionError(" ".join([f"{what}{hint}.", *(each.message for each in unlisted)]))
-    group_ids = tuple(dict.fromkeys([*chosen, *found]))
+    pattern = pattern_of(match)
+    with connect(config) as session:
+        found, unlisted = list_groups(session, pattern, needed=not chosen)
+    group_ids = tuple(dict.fromkeys([*chosen, *sorted(found)]))
     return Selection(group_ids=group_ids, unlisted=tuple(unlisted))
 
 
@@ -388,24 +375,34 @@ def read_groups(
     if not group_ids:
         return []
     with connect(config) as session:
+        return read_all(session, group_ids, probe=probe, assignors=assignors)
 
-        def one(group_id: str) -> GroupSnapshot | GroupFailure:
-            deadline = Deadline(config.timeout_ms)
-            try:
-                return read_group(session, group_id, deadline, probe=probe, assignors=assignors)
-            except RequestError as error:
-                return _failure(group_id, error, deadline)
-            except ConnectError as error:
-                return GroupFailure(
-                    group_id=group_id, message=f"{group_id}: {error}", kind="network"
-                )
 
-        pool = ThreadPoolExecutor(min(_THREADS, len(group_ids)))
+def read_all(
+    session: Session,
+    group_ids: Sequence[str],
+    *,
+    probe: bool = False,
+    assignors: Sequence[str] = (),
+    threads: int = _THREADS,
+) -> list[GroupSnapshot | GroupFailure]:
+    """Return what `read_groups` returns, over the connections of `session`."""
+
+    def one(group_id: str) -> GroupSnapshot | GroupFailure:
+        deadline = Deadline(session.config.timeout_ms)
         try:
-            return list(pool.map(one, group_ids))
-        finally:
-            # After Ctrl-C no answer is awaited: closing the session wakes the threads.
-            pool.shutdown(wait=False, cancel_futures=True)
+            return read_group(session, group_id, deadline, probe=probe, assignors=assignors)
+        except RequestError as error:
+            return failure_of(group_id, error, deadline)
+        except ConnectError as error:
+            return GroupFailure(group_id=group_id, message=f"{group_id}: {error}", kind="network")
+
+    pool = ThreadPoolExecutor(max(1, min(threads, len(group_ids))))
+    try:
+        return list(pool.map(one, group_ids))
+    finally:
+        # After Ctrl-C no answer is awaited: closing the session wakes the threads.
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def read_brokers(config: ClusterConfig) -> ClusterReading:
@@ -431,74 +428,3 @@ def read_brokers(config: ClusterConfig) -> ClusterReading:
             topic_names={topic.topic_id: topic.name for topic in topics if topic.topic_id},
             notes=tuple(notes),
         )
-
-
-def _failure(group_id: str, error: RequestError, deadline: Deadline) -> GroupFailure:
-    kind, text = _MESSAGES.get(error.name, ("other", ""))
-    text = text.format(within=deadline.waited(), topic=OFFSETS_TOPIC) or error.reason
-    return GroupFailure(group_id=group_id, message=f"{group_id}: {text}.", kind=kind)
-
-
-def _list_groups(config: ClusterConfig) -> tuple[list[str], list[GroupFailure]]:
-    """Return the sorted ids of all brokers' groups, and the brokers that did not list theirs."""
-    with connect(config) as session:
-        deadline = Deadline(config.timeout_ms)
-        if session.raw is None:
-            assert session.admin is not None
-            found, errors = session.admin.groups(deadline)
-            return sorted(found), [_unlisted(None, error) for error in errors]
-        raw = session.raw
-        raw.any(deadline)
-        brokers = sorted(raw.brokers)
-        pool = ThreadPoolExecutor(min(_THREADS, len(brokers)))
-        try:
-            answers = list(pool.map(lambda broker: _listed_by(raw, broker, config), brokers))
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-        unlisted = [answer for answer in answers if isinstance(answer, GroupFailure)]
-        listed = {name for answer in answers if isinstance(answer, set) for name in answer}
-        if len(unlisted) < len(brokers):
-            unlisted += _leaderless(raw, config)
-        return sorted(listed), unlisted
-
-
-def _listed_by(raw: RawCluster, broker_id: int, config: ClusterConfig) -> set[str] | GroupFailure:
-    deadline = Deadline(config.timeout_ms)
-    try:
-        answer = raw.node(broker_id, deadline).send(ListGroupsRequest, deadline)
-    except (RequestError, ConnectError) as error:
-        return _unlisted(broker_id, _reason(error), silent=getattr(error, "name", "") in _SILENT)
-    if answer.error_code:
-        return _unlisted(broker_id, error_name(answer.error_code))
-    return {group.group_id for group in answer.groups}
-
-
-def _leaderless(raw: RawCluster, config: ClusterConfig) -> list[GroupFailure]:
-    """Return a failure for the partitions of the offsets topic that have no leader.
-
-    Their groups have no coordinator, and a broker that left the cluster is in no list of brokers.
-    """
-    try:
-        (topic,) = raw.metadata([OFFSETS_TOPIC], Deadline(config.timeout_ms)).topics
-    except (RequestError, ConnectError):
-        return []
-    lost = sorted(part.partition_index for part in topic.partitions if part.leader_id < 0)
-    if not lost:
-        return []
-    which = f"{len(lost)} of {len(topic.partitions)} partitions of {OFFSETS_TOPIC} have no leader"
-    message = f"{which} ({Partitions(lost)}): the groups stored there are not listed."
-    return [GroupFailure(group_id=None, message=message, kind="loading")]
-
-
-def _reason(error: RequestError | ConnectError) -> str:
-    """Return the error's text for the end of a note or failure."""
-    return error.reason if isinstance(error, RequestError) else str(error)
-
-
-def _unlisted(broker_id: int | None, why: str, *, silent: bool = False) -> GroupFailure:
-    if silent:
-        text = f"{why}: the groups that it coordinates are not listed."
-    else:
-        who = "a broker" if broker_id is None else f"broker {broker_id}"
-        text = f"{who} could not list the groups that it coordinates: {why}."
-    return GroupFailure(group_id=None, message=text, kind="network", broker_id=broker_id)

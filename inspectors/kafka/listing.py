@@ -1,0 +1,174 @@
+"""The groups of a cluster by name, and the reasons why some cannot be listed or read."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from kafka.protocol.admin.groups import ListGroupsRequest
+
+from rebal.groups.model import Record
+from rebal.groups.snapshot.compact import Partitions
+from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.errors import ConnectError, RequestError, SelectionError, error_name
+from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.kafka.reload import OFFSETS_TOPIC
+from rebal.inspectors.kafka.session import Session
+from rebal.inspectors.kafka.wire import Deadline
+
+_THREADS: Final = 8
+_SILENT: Final = frozenset({"UNREACHABLE", "DISCONNECTED", "TIMED_OUT"})
+_MESSAGES: Final = {
+    "GROUP_ID_NOT_FOUND": ("not-found", "no such group"),
+    "GROUP_AUTHORIZATION_FAILED": (
+        "authorization",
+        "no right to describe it: allow DESCRIBE on the group (rebal doctor shows how)",
+    ),
+    "COORDINATOR_LOAD_IN_PROGRESS": (
+        "loading",
+        "its coordinator is still loading after {within}: try again, or give --timeout",
+    ),
+    "COORDINATOR_NOT_AVAILABLE": (
+        "loading",
+        "no coordinator within {within}: {topic} has no leader for it; try again",
+    ),
+    "NOT_COORDINATOR": ("loading", "its coordinator keeps moving: try again"),
+    "TIMED_OUT": ("timeout", "no answer within {within}: is the broker up? (--timeout)"),
+    "DISCONNECTED": ("network", "the broker closed the connection: try again"),
+    "UNREACHABLE": ("network", ""),
+    "TOPIC_AUTHORIZATION_FAILED": (
+        "authorization",
+        "no right to see all its topics, which a KIP-848 group needs: allow DESCRIBE on them",
+    ),
+    "INVALID_GROUP_ID": ("not-found", "the broker rejects this group id"),
+}
+
+
+class GroupFailure(Record, frozen=True, kw_only=True):
+    """The reason why one group, or the list of one coordinator's groups, could not be read.
+
+    `group_id` is None if the names of the groups are not known. `broker_id` is then their
+    coordinator (None: they have none, or it is not known). `kind` is not-found, authorization,
+    loading, timeout, network or other.
+    """
+
+    group_id: str | None
+    message: str
+    kind: str
+    broker_id: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The group, or the broker that did not list its groups."""
+        if self.group_id is not None:
+            return self.group_id
+        return "the cluster" if self.broker_id is None else f"broker {self.broker_id}"
+
+
+def pattern_of(match: str | None) -> re.Pattern[str] | None:
+    """Return the pattern that the whole group id must match; None: every group.
+
+    Raises:
+        SelectionError: `match` is no regular expression.
+    """
+    try:
+        return re.compile(match) if match is not None else None
+    except re.error as error:
+        raise SelectionError(f"--match: not a regular expression: {error}.") from None
+
+
+def list_groups(
+    session: Session, pattern: re.Pattern[str] | None, *, needed: bool
+) -> tuple[dict[str, int | None], list[GroupFailure]]:
+    """Return the ids of the matching groups with their coordinators, and why others are missing.
+
+    A coordinator is None where librdkafka listed the groups. The cluster lists only groups that the
+    user may describe.
+
+    Raises:
+        SelectionError: `needed`, and no group matches.
+        ConnectError: the cluster cannot be reached.
+    """
+    listed, unlisted = _listed(session)
+    found = {name: listed[name] for name in listed if pattern is None or pattern.fullmatch(name)}
+    if needed and not found:
+        what = "the cluster lists no group"
+        if pattern is not None:
+            what = f"no group matches {pattern.pattern!r}"
+        hint = f"; it lists {len(listed)}" if listed else " that you may describe"
+        raise SelectionError(" ".join([f"{what}{hint}.", *(each.message for each in unlisted)]))
+    return found, unlisted
+
+
+def _listed(session: Session) -> tuple[dict[str, int | None], list[GroupFailure]]:
+    deadline = Deadline(session.config.timeout_ms)
+    if session.raw is None:
+        assert session.admin is not None
+        found, errors = session.admin.groups(deadline)
+        return dict.fromkeys(found), [_unlisted(None, error) for error in errors]
+    raw = session.raw
+    raw.any(deadline)
+    brokers = sorted(raw.brokers)
+    pool = ThreadPoolExecutor(min(_THREADS, len(brokers)))
+    try:
+        answers = list(pool.map(lambda broker: _listed_by(raw, broker, session.config), brokers))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    unlisted = [answer for answer in answers if isinstance(answer, GroupFailure)]
+    listed: dict[str, int | None] = {}
+    for broker, answer in zip(brokers, answers, strict=True):
+        if not isinstance(answer, GroupFailure):
+            listed |= dict.fromkeys(answer, broker)
+    if len(unlisted) < len(brokers):
+        unlisted += _leaderless(raw, session.config)
+    return listed, unlisted
+
+
+def _listed_by(raw: RawCluster, broker_id: int, config: ClusterConfig) -> set[str] | GroupFailure:
+    deadline = Deadline(config.timeout_ms)
+    try:
+        answer = raw.node(broker_id, deadline).send(ListGroupsRequest, deadline)
+    except (RequestError, ConnectError) as error:
+        return _unlisted(broker_id, reason_of(error), silent=getattr(error, "name", "") in _SILENT)
+    if answer.error_code:
+        return _unlisted(broker_id, error_name(answer.error_code))
+    return {group.group_id for group in answer.groups}
+
+
+def _leaderless(raw: RawCluster, config: ClusterConfig) -> list[GroupFailure]:
+    """Return a failure for the partitions of the offsets topic that have no leader.
+
+    Their groups have no coordinator, and a broker that left the cluster is in no list of brokers.
+    """
+    try:
+        (topic,) = raw.metadata([OFFSETS_TOPIC], Deadline(config.timeout_ms)).topics
+    except (RequestError, ConnectError):
+        return []
+    lost = sorted(part.partition_index for part in topic.partitions if part.leader_id < 0)
+    if not lost:
+        return []
+    which = f"{len(lost)} of {len(topic.partitions)} partitions of {OFFSETS_TOPIC} have no leader"
+    message = f"{which} ({Partitions(lost)}): the groups stored there are not listed."
+    return [GroupFailure(group_id=None, message=message, kind="loading")]
+
+
+def reason_of(error: RequestError | ConnectError) -> str:
+    """Return the error's text for the end of a note or failure."""
+    return error.reason if isinstance(error, RequestError) else str(error)
+
+
+def _unlisted(broker_id: int | None, why: str, *, silent: bool = False) -> GroupFailure:
+    if silent:
+        text = f"{why}: the groups that it coordinates are not listed."
+    else:
+        who = "a broker" if broker_id is None else f"broker {broker_id}"
+        text = f"{who} could not list the groups that it coordinates: {why}."
+    return GroupFailure(group_id=None, message=text, kind="network", broker_id=broker_id)
+
+
+def failure_of(group_id: str, error: RequestError, deadline: Deadline) -> GroupFailure:
+    """Return the failure of a group whose coordinator answered `error` within `deadline`."""
+    kind, text = _MESSAGES.get(error.name, ("other", ""))
+    text = text.format(within=deadline.waited(), topic=OFFSETS_TOPIC) or error.reason
+    return GroupFailure(group_id=group_id, message=f"{group_id}: {text}.", kind=kind)
