@@ -9,6 +9,7 @@ BENCHES = (
     "assignors",
     "simulate_bench",
     "inspect_probe",
+    "groups_bench",
     "fleet_bench",
     "fleet_log",
     "standstill",

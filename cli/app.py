@@ -1,5 +1,6 @@
 """The command line: `rebal COMMAND …`. Each command is the function `command` of its own module.
 
+    groups        commands/groups_cmd.py        a cluster's groups, one line each
     inspect       commands/inspect_cmd.py       a group's members, protocol and findings
     doctor        commands/doctor_cmd.py        the evidence that this user and cluster can give
     plan-upgrade  commands/plan_cmd.py          the steps to another rebalance protocol
@@ -36,6 +37,12 @@ if TYPE_CHECKING:
     from typer.core import TyperGroup
 
 COMMANDS: Final = (
+    Entry(
+        "groups",
+        "groups_cmd",
+        "List the groups of a cluster, what needs attention first.",
+        alias="list",
+    ),
     Entry("inspect", "inspect_cmd", "Show what a group really runs, with evidence for each fact."),
     Entry("doctor", "doctor_cmd", "Show which evidence you can get, and what grants the rest."),
     Entry(

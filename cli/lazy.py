@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from itertools import zip_longest
+from typing import Any, Final, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from rebal.cli.errors import did_you_mean
+
+_OPTIONAL: Final = re.compile(r"\[\w+\]")
+
 
 class Entry(NamedTuple):
     """A command's name, its module in `rebal.cli.commands`, and one line of help.
 
-    An entry with commands `under` it has no module.
+    An entry with commands `under` it has no module. `alias` is another name, which help leaves out.
     """
 
     name: str
     module: str
     summary: str
     under: tuple[Entry, ...] = ()
+    alias: str = ""
 
 
 def lazy_group(root: Callable[..., None], commands: tuple[Entry, ...]) -> TyperGroup:
     """Return a group of commands, none of them loaded; `root`'s docstring is its help."""
     app = typer.Typer(
+        cls=LazyGroup,
         rich_markup_mode=None,
         add_completion=False,
         no_args_is_help=True,
@@ -38,6 +46,8 @@ def lazy_group(root: Callable[..., None], commands: tuple[Entry, ...]) -> TyperG
     for entry in commands:
         made = lazy_group(_documented(entry.summary), entry.under) if entry.under else None
         group.add_command(made or LazyCommand(entry), entry.name)
+        if entry.alias:
+            group.add_command(LazyCommand(entry, hidden=True), entry.alias)
     return group
 
 
@@ -48,12 +58,28 @@ def _documented(summary: str) -> Callable[[], None]:
     return root
 
 
+class LazyGroup(TyperGroup):
+    """A group that offers the nearest names where a command does not exist."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the first word names, and the words after it."""
+        name = args[0]
+        if name not in self.commands and not ctx.resilient_parsing and not name.startswith("-"):
+            shown = [known for known, made in self.commands.items() if not made.hidden]
+            ctx.fail(f"there is no command {name}.{did_you_mean(name, shown)}")
+        return super().resolve_command(ctx, args)
+
+
 class LazyCommand(TyperCommand):
     """An entry that becomes the real command when it is typed."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: Entry, *, hidden: bool = False) -> None:
         super().__init__(
-            entry.name, help=entry.summary, short_help=entry.summary, rich_markup_mode=None
+            entry.name,
+            help=entry.summary,
+            short_help=entry.summary,
+            rich_markup_mode=None,
+            hidden=hidden,
         )
         self._module = f"rebal.cli.commands.{entry.module}"
 
@@ -73,10 +99,19 @@ class GreedyCommand(TyperCommand):
     A shell turns `--client-log pods/*.log` into one option and many words, and each word after the
     first would be read as a group's name. Here `FILE…` takes all following words that are existing
     files. `PATH…`, in commands without a group argument, takes all following words.
+
+    An option whose metavar is in brackets, as `[SECONDS]`, may stand without its value: the value
+    is then empty.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat the option before each of its values, then parse."""
+        """Repeat options before each of their values, give bare ones an empty value, then parse."""
+        bare = {
+            name
+            for param in self.params
+            if _OPTIONAL.fullmatch(getattr(param, "metavar", None) or "")
+            for name in param.opts
+        }
         several = {
             name: param.metavar == "PATH…"
             for param in self.params
@@ -84,10 +119,18 @@ class GreedyCommand(TyperCommand):
             and getattr(param, "metavar", "") in ("FILE…", "PATH…")
             for name in param.opts
         }
-        return super().parse_args(ctx, list(_repeat(args, several)))
+        return super().parse_args(ctx, list(_repeat(_filled(args, bare), several)))
 
 
-def _repeat(args: list[str], several: Mapping[str, bool]) -> Iterator[str]:
+def _filled(args: Sequence[str], bare: Collection[str]) -> Iterator[str]:
+    """Yield the words; an empty value follows an option of `bare` that has none."""
+    for arg, following in zip_longest(args, args[1:]):
+        yield arg
+        if arg in bare and (following is None or following.startswith("-")):
+            yield ""
+
+
+def _repeat(args: Iterable[str], several: Mapping[str, bool]) -> Iterator[str]:
     """Repeat options before their values; `several` is True for one that takes any path."""
     option = None
     valued = False

@@ -340,16 +340,16 @@ def sentences(
     )
 
 
-def duration(text: str) -> float:
-    """Return `30m`, `90s`, `1h` or a plain number in seconds.
+def duration(text: str, option: str = "--for") -> float:
+    """Return `30m`, `90s`, `1h` or a plain number in seconds; errors name the `option`.
 
     Raises:
         UsageError: anything else.
     """
     match = _DURATION.match(text.strip().lower())
     if match is None:
-        raise UsageError(f"--for {text}: expected a duration such as 90s, 30m or 2h.")
+        raise UsageError(f"{option} {text}: expected a duration such as 90s, 30m or 2h.")
     seconds = float(match[1]) * _UNITS[match[2]]
     if seconds > _LONGEST:
-        raise UsageError(f"--for {text}: give at most 365 days (8760h).")
+        raise UsageError(f"{option} {text}: give at most 365 days (8760h).")
     return seconds

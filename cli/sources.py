@@ -25,7 +25,7 @@ from rebal.cli.output import say
 from rebal.cli.params import Connection
 from rebal.groups.commands import option, options
 from rebal.groups.evidence.merge import merge
-from rebal.groups.model import GroupSnapshot
+from rebal.groups.model import GroupSnapshot, GroupState
 
 if TYPE_CHECKING:
     from rebal.groups.evidence.observations import Observation
@@ -204,6 +204,23 @@ def read_live(
         [answer for answer in answers if isinstance(answer, GroupSnapshot)],
         [*(a for a in answers if not isinstance(a, GroupSnapshot)), *selected.unlisted],
     )
+
+
+def survey_of(
+    connection: Connection, match: str | None, scan: Path | None
+) -> tuple[list[GroupSnapshot], list[GroupFailure], tuple[str, ...]]:
+    """Return all or the matching groups, why others could not be read, and notes on all of them.
+
+    With `scan` and no broker named, they are the groups that the scan saw and that still existed.
+    """
+    if scan is not None and takes_scan(connection, probe=False):
+        seen = scan_snapshots(scan, match=match, all_groups=match is None)
+        return [one for one in seen if one.group.state is not GroupState.DEAD], [], ()
+    config = connection.config()
+    from rebal.inspectors.kafka.survey import survey
+
+    found = survey(config, match=match)
+    return with_evidence(found.groups, None, scan), found.failures, found.notes
 
 
 def takes_scan(connection: Connection, *, probe: bool) -> bool:

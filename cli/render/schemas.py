@@ -19,6 +19,7 @@ from msgspec import inspect
 
 from rebal.cli.commands.explain_cmd import RulesDocument
 from rebal.cli.files import write_text
+from rebal.cli.overview import Overview
 from rebal.cli.planning import PlansDocument
 from rebal.cli.render.doctor import DoctorDocument
 from rebal.cli.render.fleet.document import FleetDocument, SummaryDocument
@@ -57,6 +58,7 @@ def kinds() -> dict[str, Kind]:
     """Return every kind of document by its name."""
     made = (
         Kind("rebal.inspect/1", (InspectDocument,)),
+        Kind("rebal.groups/1", (Overview,)),
         Kind("rebal.doctor/1", (DoctorDocument,)),
         Kind(PLAN, (KeptPlan,), code=False),
         Kind("rebal.plans/1", (PlansDocument,)),

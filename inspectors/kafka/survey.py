@@ -87,7 +87,7 @@ def survey(config: ClusterConfig, *, match: str | None = None) -> Survey:
             by_broker.setdefault(broker, []).append(name)
         pool = ThreadPoolExecutor(max(1, min(_BROKERS, len(by_broker))))
         try:
-            answers = list(pool.map(lambda each: _of_broker(raw, config, *each), by_broker.items()))
+            answers = list(pool.map(lambda each: _of_broker(raw, *each), by_broker.items()))
         finally:
             # After Ctrl-C no answer is awaited: closing the session wakes the threads.
             pool.shutdown(wait=False, cancel_futures=True)

@@ -86,7 +86,10 @@ def test_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["inspct"], "Did you mean 'inspect'?"),
+        (["inspct"], "there is no command inspct. Did you mean inspect? See rebal --help."),
+        (["gruops"], "Did you mean groups?"),
+        (["fleet", "repot"], "Did you mean report? See rebal fleet --help."),
+        (["frobnicate"], "there is no command frobnicate. See rebal --help."),
         (["--nope"], "--nope"),
         (["inspect", "--nope"], "rebal inspect --help"),
         (["inspect", "g", "-o", "pdf"], "pdf"),

@@ -51,7 +51,7 @@ def test_an_unknown_rule_is_a_usage_error(capsys: Said) -> None:
         (["simulate", "--assignor", "cooperative-stiky"], "Did you mean cooperative-sticky"),
         (["simulate", "--assignor", "com.example.RackAssignor"], "consumer:range.\n"),
         (["schema", "plam"], "Did you mean plan?"),
-        (["inspct"], "Did you mean 'inspect'?"),
+        (["inspct"], "Did you mean inspect?"),
     ],
 )
 def test_the_nearest_names_are_offered(words: list[str], hint: str, capsys: Said) -> None:

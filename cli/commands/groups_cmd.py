@@ -1,0 +1,92 @@
+"""`rebal groups`: the groups of a cluster, one line each, what needs attention first."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rebal.cli import output, params
+from rebal.cli.errors import UsageError
+
+_EVERY = 5.0
+
+
+def command(
+    *,
+    match: Annotated[
+        str | None,
+        typer.Option(metavar="REGEX", help="Only groups whose whole name matches."),
+    ] = None,
+    to: Annotated[
+        str,
+        typer.Option(metavar="GOAL", help="The goal of the verdicts, as for plan-upgrade --to."),
+    ] = "cooperative",
+    bootstrap: params.Bootstrap = None,
+    command_config: params.CommandConfig = None,
+    overrides: params.Overrides = None,
+    profile: params.Profile = None,
+    timeout: params.Timeout = 10,
+    evidence: params.Evidence = None,
+    watch: Annotated[
+        str | None,
+        typer.Option(metavar="[SECONDS]", help="Look again every so many seconds (default: 5)."),
+    ] = None,
+    for_: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="How long to watch: 90s, 30m, 2h.")
+    ] = "30m",
+    form: params.Output = "text",
+    wide: params.Wide = False,
+    fail_on: params.Severity = "block",
+    exit_zero: params.ExitZero = False,
+) -> int:
+    """List the groups of a cluster: state, protocol, assignor, members, lag, verdict.
+
+    The verdict is that of `plan-upgrade`: blocked, unproven (cannot tell yet), ready, or done. The
+    list begins with what needs attention. Exits with the worst code of the lines: 1 a group could
+    not be read, 3 one is blocked, 4 one cannot be proven safe yet, 0 all are ready or done.
+    Nothing is changed.
+    """
+    seconds = params.duration(for_)
+    every = _EVERY if not watch else params.duration(watch, "--watch")
+    if watch is not None and form != "text":
+        raise UsageError(f"--watch prints text: leave out -o {form}, or run it without --watch.")
+    if watch is not None and every < 1:
+        raise UsageError(f"--watch {watch}: give at least 1 second.")
+    if watch is not None and evidence is not None:
+        raise UsageError("--watch reads live groups: leave --evidence out.")
+    # The planner is loaded when the words of the command are in order.
+    from rebal.cli import overview, sources
+    from rebal.cli.render.documents import failures_of
+    from rebal.cli.render.overview import overview_shower, overview_view
+
+    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
+    goal = params.assignor_name(to)
+
+    def look() -> overview.Overview:
+        groups, failures, notes = sources.survey_of(connection, match, evidence)
+        return overview.overview_of(
+            groups,
+            failures_of(failures),
+            notes,
+            to=goal,
+            fail_on=fail_on,
+            exit_zero=exit_zero,
+        )
+
+    words = ["--to", to] if to != "cooperative" else []
+    words += connection.typed()
+    words += ["--evidence", str(evidence)] if evidence is not None else []
+    if watch is not None:
+        with overview_shower(seconds, words, wide=wide) as show:
+            return overview.watch(look, show, seconds=seconds, every=every).exit_code
+    found = look()
+    if form == "text":
+        output.page(overview_view(found, words, wide=wide), wide=wide)
+        for note in found.notes:
+            output.say(note)
+    else:
+        output.write(output.envelope("groups", found, found.exit_code, form))
+        for failure in found.failures:
+            output.say(failure.message)
+    return found.exit_code

@@ -1,0 +1,223 @@
+"""The groups of a cluster, one line each: what `rebal groups` prints.
+
+Each line's verdict is that of the group's plan (`make_plan`); here the snapshots and the planner
+meet. Costs are not rehearsed: the list shows none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from msgspec import field
+from msgspec.structs import replace
+
+from rebal.cli import output
+from rebal.cli.errors import FailOn, UsageError
+from rebal.cli.render.documents import Document, FailureDocument
+from rebal.cli.render.text import known_lag
+from rebal.groups.errors import RebalError
+from rebal.groups.model import (
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Moment,
+    RebalanceProtocol,
+)
+from rebal.groups.protocol import classic_members_of_a_consumer_group, group_protocol
+from rebal.planner.facts import natural
+from rebal.planner.paths import NotPlannedError, make_plan
+from rebal.planner.plan import Verdict
+from rebal.planner.rehearsal.costs.work import estimating
+from rebal.planner.verdict import FAILED, judged, worst_code
+
+NONE: Final = "none"
+_ORDER: Final = (Verdict.BLOCKED, Verdict.UNPROVEN, Verdict.READY, Verdict.DONE)
+_BY_TYPE: Final = {GroupType.STREAMS: "KIP-1071", GroupType.SHARE: "KIP-932"}
+
+
+class GroupLine(Document, frozen=True, kw_only=True):
+    """One group of `rebal.groups/1`: how it runs now, and the verdict of its plan.
+
+    `protocol` is EAGER, COOPERATIVE, mixed, cannot tell, KIP-848, KIP-1071 (streams), KIP-932
+    (share), or none where the group has no member. `lag` is null where no offset is known.
+    `summary` is the plan's sentence, `exit_code` the code of its next step.
+    """
+
+    group_id: str
+    state: GroupState
+    type: GroupType
+    protocol_type: str | None
+    protocol: str
+    assignor: str | None
+    members: int
+    lag: int | None
+    to: str
+    verdict: Verdict
+    next_step: int | None
+    summary: str
+    exit_code: int
+
+
+class Overview(Document, frozen=True, kw_only=True):
+    """The body of `rebal.groups/1`: what needs attention comes first, then by name.
+
+    `notes` say what could not be read of all groups, such as the lag.
+    """
+
+    at: Moment
+    groups: list[GroupLine]
+    failures: list[FailureDocument]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of groups with each verdict; verdicts without a group are left out."""
+        found = Counter(line.verdict for line in self.groups)
+        return {verdict.value: found[verdict] for verdict in _ORDER if found[verdict]}
+
+    @property
+    def exit_code(self) -> int:
+        """The worst code: 1 a group was not read, 3 one is blocked, 4 one is not proven yet."""
+        codes = [line.exit_code for line in self.groups]
+        return worst_code([*codes, *(FAILED for _ in self.failures)])
+
+
+def overview_of(
+    snapshots: Iterable[GroupSnapshot],
+    failures: Sequence[FailureDocument],
+    notes: Sequence[str],
+    *,
+    to: str,
+    fail_on: FailOn,
+    exit_zero: bool,
+) -> Overview:
+    """Return a line for each group; `to` is the goal of the plans that give the verdicts.
+
+    Raises:
+        UsageError: there is no such goal.
+    """
+    with estimating():
+        lines = [_line(each, to, fail_on, exit_zero) for each in snapshots]
+    lines.sort(key=lambda line: (_ORDER.index(line.verdict), natural(line.group_id)))
+    return Overview(
+        at=datetime.now(UTC),
+        groups=lines,
+        failures=sorted(failures, key=lambda one: natural(one.group_id or "")),
+        notes=list(notes),
+    )
+
+
+def _line(snapshot: GroupSnapshot, to: str, fail_on: FailOn, exit_zero: bool) -> GroupLine:
+    try:
+        plan = make_plan(snapshot, to)
+    except NotPlannedError as error:
+        raise UsageError(str(error)) from None
+    group, lag = snapshot.group, known_lag(snapshot)
+    return GroupLine(
+        group_id=group.group_id,
+        state=group.state,
+        type=group.type,
+        protocol_type=group.protocol_type or None,
+        protocol=_protocol(snapshot),
+        assignor=group.assignor,
+        members=len(snapshot.members),
+        lag=sum(lag.values()) if lag else None,
+        to=plan.to,
+        verdict=plan.verdict,
+        next_step=plan.next_step,
+        summary=plan.summary,
+        exit_code=judged(plan.exit_code, plan.findings, fail_on, exit_zero),
+    )
+
+
+def _protocol(snapshot: GroupSnapshot) -> str:
+    """Return the protocol that the members run, by KIP-429's names or by the KIP's number."""
+    kind, members = snapshot.group.type, snapshot.members
+    if kind in _BY_TYPE:
+        return _BY_TYPE[kind]
+    if not members:
+        return NONE
+    classic = len(classic_members_of_a_consumer_group(snapshot))
+    runs = group_protocol(snapshot).value
+    if kind is GroupType.CONSUMER and classic < len(members):
+        return "KIP-848, mixed" if runs is RebalanceProtocol.MIXED else "KIP-848"
+    return runs.value
+
+
+def watch(
+    look: Callable[[], Overview],
+    show: Callable[[Overview], None],
+    *,
+    seconds: float,
+    every: float,
+    watched: Callable[[], bool] = output.has_reader,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Overview:
+    """Return the last overview within `seconds`; `show` gets each, `every` so many seconds.
+
+    A later look that fails shows the overview before it, with the failure as its only note.
+
+    Raises:
+        RebalError: the first look failed.
+    """
+    end = clock() + seconds
+    seen: Overview | None = None
+    while True:
+        try:
+            seen = look()
+        except RebalError as error:
+            if seen is None:
+                raise
+            why = f"not read since {seen.at:%H:%M:%SZ}: {error}"
+            seen = replace(seen, notes=[why])
+        show(seen)
+        left = end - clock()
+        if left <= 0 or not watched():
+            return seen
+        sleep(min(every, left))
+
+
+def changes(before: Overview, after: Overview) -> Iterator[str]:
+    """Yield what has changed between two looks, a line for each group; lag alone is no change."""
+    for note in after.notes:
+        if note not in before.notes:
+            yield note
+    unread = {one.message for one in before.failures}
+    for failure in after.failures:
+        if failure.message not in unread:
+            yield f"not read: {failure.message}"
+    hidden = {one.group_id for one in (*before.failures, *after.failures)}
+    was = {line.group_id: line for line in before.groups}
+    now = {line.group_id: line for line in after.groups}
+    for name in sorted({*was, *now}, key=natural):
+        if name not in now:
+            if name not in hidden:
+                yield f"{name}: is no longer listed"
+        elif name not in was:
+            new = now[name]
+            said = f"{new.verdict}, {new.state}, {new.protocol}, {_members(new)}"
+            yield f"{name}: {'is read again' if name in hidden else 'is new'}: {said}"
+        elif changed := list(_changed(was[name], now[name])):
+            yield f"{name}: {', '.join(changed)}"
+
+
+def _changed(was: GroupLine, now: GroupLine) -> Iterator[str]:
+    for before, after in (
+        (was.verdict, now.verdict),
+        (was.state, now.state),
+        (was.protocol, now.protocol),
+        (was.assignor or "no assignor", now.assignor or "no assignor"),
+    ):
+        if before != after:
+            yield f"{before} → {after}"
+    if was.members != now.members:
+        yield f"{was.members} → {_members(now)}"
+
+
+def _members(line: GroupLine) -> str:
+    return f"{line.members} member{'' if line.members == 1 else 's'}"

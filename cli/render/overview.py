@@ -1,0 +1,176 @@
+"""The text of `rebal groups`: one line a group, what needs attention first."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.text import Text
+
+from rebal.cli import output
+from rebal.cli.output import View, shown
+from rebal.cli.overview import NONE, GroupLine, Overview, changes
+from rebal.cli.render.plans.screen import VERDICT_STYLES
+from rebal.cli.render.text import GAP, Column, command_line, count, facts, listing, to_paste
+from rebal.planner.plan import Verdict
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+_COLUMNS: Final = (
+    Column("VERDICT"),
+    Column("GROUP"),
+    Column("STATE", rank=4),
+    Column("PROTOCOL", rank=1),
+    Column("ASSIGNOR", rank=5),
+    Column("MEMBERS", right=True, rank=3),
+    Column("LAG", right=True, rank=2),
+    Column("WHY", rank=6),
+)
+_WHY: Final = len(_COLUMNS) - 1
+_SHORT: Final = 24
+"""Cells that the last column needs at least; its text is cut, except with --wide."""
+_LONG: Final = 40
+"""Cells of a group's name beyond which only its own line gets longer."""
+_AROUND: Final = 12
+"""Lines of a watch's screen that are not rows of the table."""
+
+
+def overview_view(
+    overview: Overview, words: Sequence[str], *, wide: bool = False, rows: int | None = None
+) -> View:
+    """Return the screen of many groups; at most `rows` of them (None: all).
+
+    `words` are added to the printed command that shows one of the groups.
+    """
+    overview = shown(overview)
+    view: View = [Text(headline(overview))]
+    if overview.failures:
+        label = Text("not read", style="bold red")
+        view += [Text(""), facts([(label, one.message) for one in overview.failures])]
+    lines = overview.groups[:rows]
+    if lines:
+        view += [Text(""), _Table([_row(line) for line in lines], wide=wide)]
+        if len(lines) < len(overview.groups):
+            view.append(Text(f"and {len(overview.groups) - len(lines):,} more", style="dim"))
+        first = command_line(["rebal", "plan-upgrade", lines[0].group_id, *words])
+        view += [Text(""), Text("next: the plan of one of them:", style="bold"), to_paste(first)]
+    return view
+
+
+def headline(overview: Overview) -> str:
+    """`4 groups: 2 blocked, 1 unproven, 1 ready · 1 not read`."""
+    counts = ", ".join(f"{number:,} {verdict}" for verdict, number in overview.counts.items())
+    said = count(len(overview.groups), "group") + (f": {counts}" if counts else "")
+    return said + (f" · {len(overview.failures):,} not read" if overview.failures else "")
+
+
+class _Table:
+    """A line for each group; columns that do not fit are left out, the least needed first.
+
+    `FittingTable` would take seconds for thousands of rows.
+    """
+
+    def __init__(self, rows: Sequence[Sequence[str | Text]], *, wide: bool) -> None:
+        self._rows = rows
+        self._wide = wide
+        self._sizes = [len(column.header) for column in _COLUMNS]
+        for row in rows:
+            sizes = [cell_len(str(cell)) for cell in row]
+            if sizes[1] > _LONG:
+                sizes[1] = 0
+            self._sizes = list(map(max, self._sizes, sizes))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the header, then line by line."""
+        for most in range(max(column.rank for column in _COLUMNS), -1, -1):
+            kept = [n for n, column in enumerate(_COLUMNS) if column.rank <= most]
+            before = sum(self._sizes[n] + GAP for n in kept if n != _WHY)
+            room = options.max_width - before
+            if self._wide or room >= (_SHORT if _WHY in kept else -GAP) or not most:
+                break
+        head = [Text(column.header, style="bold") for column in _COLUMNS]
+        for row in (head, *self._rows):
+            for n in kept:
+                cell = row[n]
+                if n == _WHY and not self._wide and len(str(cell)) > room:
+                    cell = f"{str(cell)[: room - 1]}…"
+                blank = " " * (self._sizes[n] - cell_len(str(cell)))
+                if _COLUMNS[n].right:
+                    yield Segment(blank)
+                yield from cell.render(console) if isinstance(cell, Text) else (Segment(cell),)
+                if n != kept[-1]:
+                    yield Segment(" " * GAP if _COLUMNS[n].right else blank + " " * GAP)
+            yield Segment.line()
+        if len(kept) < len(_COLUMNS):
+            hidden = [column.header for n, column in enumerate(_COLUMNS) if n not in kept]
+            yield Text(f"(no room for {listing(hidden)}: --wide)", style="dim")
+
+
+def _row(line: GroupLine) -> tuple[str | Text, ...]:
+    return (
+        Text(line.verdict.value, style=VERDICT_STYLES[Verdict(line.verdict)]),
+        line.group_id,
+        line.state.value,
+        "–" if line.protocol == NONE else line.protocol,
+        line.assignor or "–",
+        f"{line.members:,}",
+        "–" if line.lag is None else f"{line.lag:,}",
+        line.summary,
+    )
+
+
+@contextmanager
+def overview_shower(
+    seconds: float, words: Sequence[str], *, wide: bool
+) -> Iterator[Callable[[Overview], None]]:
+    """Yield a function that shows one look: it redraws a terminal, and elsewhere prints the first
+    look and a line for each change.
+    """
+    if sys.stdout.isatty() and not wide and os.environ.get("TERM", "") not in ("", "dumb"):
+        yield from _live(datetime.now(UTC) + timedelta(seconds=seconds), words)
+        return
+    before: list[Overview] = []
+
+    def show(overview: Overview) -> None:
+        if not before:
+            output.page(overview_view(overview, words, wide=wide), wide=wide)
+        else:
+            for line in changes(before.pop(), overview):
+                output.write(f"{datetime.now(UTC):%H:%M:%SZ} {output.escape(line)}\n")
+        before.append(overview)
+
+    yield show
+
+
+def _live(until: datetime, words: Sequence[str]) -> Iterator[Callable[[Overview], None]]:
+    from rich.console import Console, Group
+    from rich.live import Live
+
+    console = Console(markup=False, emoji=False, highlight=False)
+    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+
+        def show(overview: Overview) -> None:
+            rows = max(3, console.height - _AROUND - len(overview.failures))
+            text = output.render(
+                overview_view(overview, words, rows=rows),
+                width=console.width,
+                colour=console.color_system is not None and not console.no_color,
+            )
+            foot = f"looked at {datetime.now(UTC):%H:%M:%SZ}, watching until {until:%H:%M:%SZ}; "
+            below = [*overview.notes, f"{foot}Ctrl-C stops it"]
+            live.update(
+                Group(
+                    Text.from_ansi(text.rstrip("\n")),
+                    *(Text(output.escape(line), style="dim") for line in below),
+                ),
+                refresh=True,
+            )
+
+        yield show

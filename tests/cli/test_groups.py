@@ -1,0 +1,276 @@
+"""`rebal groups`: one line a group, in order, with its verdict; and what a watch prints."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.cli import app, output, overview
+from rebal.cli.errors import ReadError
+from rebal.cli.overview import Overview, changes, overview_of
+from rebal.cli.render.documents import failures_of
+from rebal.cli.render.overview import headline, overview_view
+from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Member
+from rebal.inspectors.kafka import survey as live
+from rebal.inspectors.kafka.listing import GroupFailure
+from tests.cli.conftest import exact, member
+
+Make = Callable[..., GroupSnapshot]
+Said = pytest.CaptureFixture[str]
+HIDDEN = GroupFailure(
+    group_id="hidden", kind="authorization", message="hidden: no right to describe it."
+)
+
+
+def finished() -> tuple[Member, ...]:
+    return (member(1, exact("cooperative-sticky"), "0-11"),)
+
+
+@pytest.fixture
+def cluster(group: Make, librdkafka: tuple[Member, ...]) -> list[GroupSnapshot]:
+    """Groups in no order: two ready, one moving, one done, two blocked, one of KIP-848."""
+    return [
+        group(group_id="ready-10"),
+        group(group_id="done", members=finished(), assignor="cooperative-sticky"),
+        group(group_id="ready-9"),
+        group(group_id="moving", state=GroupState.PREPARING_REBALANCE),
+        group(group_id="stuck-b", members=librdkafka),
+        group(group_id="left", state=GroupState.EMPTY, assignor=None, members=(), lag=()),
+        group(group_id="new", type=GroupType.CONSUMER, assignor="uniform"),
+        group(group_id="stuck-a", members=librdkafka),
+    ]
+
+
+@pytest.fixture
+def asked(cluster: list[GroupSnapshot], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The patterns that were asked for; the reader answers with `cluster` and one failure."""
+    patterns: list[Any] = []
+
+    def survey(config: Any, *, match: str | None) -> live.Survey:
+        patterns.append(match)
+        return live.Survey(list(cluster), [HIDDEN] if match is None else [], ("a note",))
+
+    monkeypatch.setattr(live, "survey", survey)
+    return patterns
+
+
+def made(
+    snapshots: list[GroupSnapshot], *failures: GroupFailure, exit_zero: bool = False
+) -> Overview:
+    return overview_of(
+        snapshots, failures_of(failures), (), to="cooperative", fail_on="block", exit_zero=exit_zero
+    )
+
+
+def test_what_needs_attention_comes_first_then_natural_order(asked: Any, capsys: Said) -> None:
+    assert app.run(["groups", "-b", "kafka-1:9092"]) == 1
+    told = capsys.readouterr()
+    lines = told.out.splitlines()
+    assert lines[0] == "8 groups: 2 blocked, 2 unproven, 2 ready, 2 done · 1 not read"
+    assert lines[2] == "not read    hidden: no right to describe it."
+    assert [line.split()[:2] for line in lines[5:13]] == [
+        ["blocked", "stuck-a"],
+        ["blocked", "stuck-b"],
+        ["unproven", "left"],
+        ["unproven", "moving"],
+        ["ready", "ready-9"],
+        ["ready", "ready-10"],
+        ["done", "done"],
+        ["done", "new"],
+    ]
+    assert lines[-1].strip() == "rebal plan-upgrade stuck-a -b kafka-1:9092"
+    assert told.err == "rebal: a note\n"
+
+
+def test_each_line_says_how_the_group_runs(asked: Any, capsys: Said) -> None:
+    assert app.run(["list", "-b", "kafka-1:9092", "--match", ".*", "-o", "json"]) == 3
+    body = json.loads(capsys.readouterr().out)
+    keys = ("state", "type", "protocol", "assignor", "members", "lag", "verdict", "exit_code")
+    shown = {line["group_id"]: tuple(line[key] for key in keys) for line in body["groups"]}
+    assert shown["ready-9"] == ("Stable", "classic", "EAGER", "range", 3, 66, "ready", 0)
+    assert shown["done"][2:4] == ("COOPERATIVE", "cooperative-sticky")
+    assert shown["done"][6:] == ("done", 0)
+    assert shown["left"][2:6] == ("none", None, 0, None)
+    assert shown["new"][2:] == ("KIP-848", "uniform", 3, 66, "done", 0)
+    assert shown["stuck-a"][6:] == ("blocked", 3)
+    assert shown["moving"][6:] == ("unproven", 4)
+    assert body["exit_code"] == 3
+    assert asked == [".*"]
+
+
+def test_exit_code_is_the_worst_line(cluster: list[GroupSnapshot]) -> None:
+    by_name = {one.group.group_id: one for one in cluster}
+    assert made(cluster, HIDDEN).exit_code == 1
+    assert made(cluster).exit_code == 3
+    assert made([by_name["moving"], by_name["done"]]).exit_code == 4
+    assert made([by_name["ready-9"], by_name["done"]]).exit_code == 0
+    assert made(cluster, exit_zero=True).exit_code == 0
+    assert made(cluster, HIDDEN, exit_zero=True).exit_code == 1
+    assert made([]).exit_code == 0
+
+
+def test_verdict_is_that_of_the_plan_to_the_goal(asked: Any, capsys: Said) -> None:
+    words = ["groups", "-b", "k:1", "--match", "x", "--to", "consumer", "-o", "json", "--exit-zero"]
+    assert app.run(words) == 0
+    lines = {line["group_id"]: line for line in json.loads(capsys.readouterr().out)["groups"]}
+    assert lines["done"]["to"] == "KIP-848"
+    assert lines["done"]["verdict"] != "done"
+    assert app.run(["groups", "-b", "k:1", "--to", "nonsense"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("width", "headers"),
+    [
+        (40, "VERDICT GROUP PROTOCOL LAG"),
+        (80, "VERDICT GROUP STATE PROTOCOL MEMBERS LAG"),
+        (140, "VERDICT GROUP STATE PROTOCOL ASSIGNOR MEMBERS LAG WHY"),
+    ],
+)
+def test_columns_that_do_not_fit_are_named(
+    cluster: list[GroupSnapshot], width: int, headers: str
+) -> None:
+    text = output.render(overview_view(made(cluster), []), width=width)
+    table = text.split("\n\n")[1].splitlines()
+    assert max(map(len, table)) <= width
+    assert table[0].split() == headers.split()
+    left_out = {"STATE", "ASSIGNOR", "MEMBERS", "LAG", "WHY"} - set(headers.split())
+    note = " ".join(table[9:])
+    assert set(re.findall("[A-Z]+", note)) == left_out
+
+
+def test_long_or_hostile_name_is_whole_and_moves_no_other_line(
+    cluster: list[GroupSnapshot], hostile: str, group: Make
+) -> None:
+    long = "x" * 249
+    plain = output.render(overview_view(made(cluster), []), width=80).split("\n\n")[1]
+    both = [*cluster, group(group_id=hostile), group(group_id=long)]
+    text = output.render(overview_view(made(both), []), width=80)
+    assert set(plain.splitlines()) <= set(text.splitlines())
+    assert long in text
+    assert "\x1b" not in text
+    assert "\\x1b[2J" in text
+
+
+def test_more_groups_than_rows_are_counted(cluster: list[GroupSnapshot]) -> None:
+    text = output.render(overview_view(made(cluster), [], rows=3), width=100)
+    assert "and 5 more" in text
+    assert "ready-9" not in text
+    assert headline(made([])) == "0 groups"
+
+
+def test_changes_between_looks_name_the_group(cluster: list[GroupSnapshot], group: Make) -> None:
+    before = made(cluster)
+    after = made(
+        [
+            *(one for one in cluster if one.group.group_id not in ("ready-10", "moving", "left")),
+            group(group_id="moving"),
+            group(group_id="ready-10", members=finished(), assignor="cooperative-sticky"),
+            group(group_id="fresh"),
+        ],
+        HIDDEN,
+    )
+    assert list(changes(before, before)) == []
+    assert list(changes(before, after)) == [
+        "not read: hidden: no right to describe it.",
+        "fresh: is new: ready, Stable, EAGER, 3 members",
+        "left: is no longer listed",
+        "moving: unproven → ready, PreparingRebalance → Stable, cannot tell → EAGER",
+        "ready-10: ready → done, EAGER → COOPERATIVE, range → cooperative-sticky, 3 → 1 member",
+    ]
+
+
+def test_growing_lag_alone_is_no_change(group: Make) -> None:
+    before, after = made([group()]), made([group(lag=())])
+    assert before.groups[0].lag != after.groups[0].lag
+    assert list(changes(before, after)) == []
+
+
+def test_watch_ends_with_its_time_and_survives_a_failed_look(group: Make) -> None:
+    now = [0.0]
+    looks: list[Any] = [made([group()]), ReadError("no broker"), made([group()], HIDDEN)]
+    shown: list[Overview] = []
+
+    def look() -> Overview:
+        found = looks.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    last = overview.watch(
+        look, shown.append, seconds=10, every=5, watched=lambda: True, sleep=sleep,
+        clock=lambda: now[0],
+    )  # fmt: skip
+    assert now[0] == 10
+    assert [len(one.notes) for one in shown] == [0, 1, 0]
+    assert "no broker" in shown[1].notes[0]
+    assert shown[1].groups == shown[0].groups
+    assert last.exit_code == 1
+
+
+def test_watch_whose_first_look_fails_is_that_error() -> None:
+    def look() -> Overview:
+        raise ReadError("no broker")
+
+    with pytest.raises(ReadError, match="no broker"):
+        overview.watch(look, lambda _: None, seconds=10, every=5)
+
+
+@pytest.mark.parametrize("words", [["--watch"], ["--watch", "1"], ["--watch", "1s", "--wide"]])
+def test_watch_off_a_terminal_prints_the_groups_and_then_changes(
+    words: list[str],
+    asked: Any,
+    cluster: list[GroupSnapshot],
+    *,
+    group: Make,
+    capsys: Said,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def sleep(_: float) -> None:
+        cluster[3] = group(group_id="moving")
+
+    monkeypatch.setattr(overview.watch, "__kwdefaults__", {
+        **(overview.watch.__kwdefaults__ or {}), "sleep": sleep, "clock": iter(range(9)).__next__,
+    })  # fmt: skip
+    assert app.run(["groups", "-b", "k:1", "--match", ".*", "--for", "2", *words]) == 3
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("8 groups")
+    assert lines[-1].endswith(
+        "moving: unproven → ready, PreparingRebalance → Stable, cannot tell → EAGER"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--watch", "-o", "json"], "--watch prints text"),
+        (["--watch", "soon"], "--watch soon: expected a duration"),
+        (["--watch", "0.1"], "give at least 1 second"),
+        (["--watch", "--evidence", "x"], "--watch reads live groups"),
+        (["--for", "never"], "--for never: expected a duration"),
+    ],
+)
+def test_wrong_usage_is_said_before_a_broker_is_asked(
+    words: list[str], says: str, capsys: Said
+) -> None:
+    assert app.run(["groups", *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_unread_group_stays_unread_not_new(group: Make) -> None:
+    before, after = made([], HIDDEN), made([replace_id(group(), "hidden")])
+    assert list(changes(before, after)) == [
+        "hidden: is read again: ready, Stable, EAGER, 3 members"
+    ]
+    assert list(changes(after, before)) == ["not read: hidden: no right to describe it."]
+
+
+def replace_id(snapshot: GroupSnapshot, name: str) -> GroupSnapshot:
+    return replace(snapshot, group=replace(snapshot.group, group_id=name))
