@@ -74,17 +74,15 @@ def command(
             exit_zero=exit_zero,
         )
 
-    words = ["--to", to] if to != "cooperative" else []
-    words += connection.typed()
-    words += ["--evidence", str(evidence)] if evidence is not None else []
+    given = connection.given(evidence=sources.EvidenceFiles().words(scan=evidence))
     if watch is not None:
-        with overview_shower(seconds, words, wide=wide) as show:
+        with overview_shower(seconds, given, to=to, wide=wide) as show:
             return overview.watch(look, show, seconds=seconds, every=every).exit_code
     found = look()
     if form == "text":
-        output.page(overview_view(found, words, wide=wide), wide=wide)
-        for note in found.notes:
-            output.say(note)
+        output.page(overview_view(found, given, to=to, wide=wide), wide=wide)
+        for note in (*found.notes, given.note):
+            output.hint(note)
     else:
         output.write(output.envelope("groups", found, found.exit_code, form))
         for failure in found.failures:

@@ -17,7 +17,8 @@ from rebal.cli import output
 from rebal.cli.output import View, shown
 from rebal.cli.overview import NONE, GroupLine, Overview, changes
 from rebal.cli.render.plans.screen import VERDICT_STYLES
-from rebal.cli.render.text import GAP, Column, command_line, count, facts, listing, to_paste
+from rebal.cli.render.text import GAP, Column, count, facts, listing
+from rebal.planner.commands import COOPERATIVE, Given
 from rebal.planner.plan import Verdict
 
 if TYPE_CHECKING:
@@ -43,12 +44,18 @@ _AROUND: Final = 12
 
 
 def overview_view(
-    overview: Overview, words: Sequence[str], *, wide: bool = False, rows: int | None = None
+    overview: Overview,
+    given: Given,
+    *,
+    to: str = COOPERATIVE,
+    wide: bool = False,
+    rows: int | None = None,
 ) -> View:
     """Return the screen of many groups; at most `rows` of them (None: all).
 
-    `words` are added to the printed command that shows one of the groups.
+    The printed command plans the first one to `to`, with the options that were `given`.
     """
+    names = [line.group_id for line in overview.groups]
     overview = shown(overview)
     view: View = [Text(headline(overview))]
     if overview.failures:
@@ -59,8 +66,8 @@ def overview_view(
         view += [Text(""), _Table([_row(line) for line in lines], wide=wide)]
         if len(lines) < len(overview.groups):
             view.append(Text(f"and {len(overview.groups) - len(lines):,} more", style="dim"))
-        first = command_line(["rebal", "plan-upgrade", lines[0].group_id, *words])
-        view += [Text(""), Text("next: the plan of one of them:", style="bold"), to_paste(first)]
+        next_one = (Text("next:", style="bold"), given.plan_upgrade(names[0], to))
+        view += [Text(""), facts([next_one], label=0)]
     return view
 
 
@@ -128,19 +135,19 @@ def _row(line: GroupLine) -> tuple[str | Text, ...]:
 
 @contextmanager
 def overview_shower(
-    seconds: float, words: Sequence[str], *, wide: bool
+    seconds: float, given: Given, *, to: str, wide: bool
 ) -> Iterator[Callable[[Overview], None]]:
     """Yield a function that shows one look: it redraws a terminal, and elsewhere prints the first
     look and a line for each change.
     """
     if sys.stdout.isatty() and not wide and os.environ.get("TERM", "") not in ("", "dumb"):
-        yield from _live(datetime.now(UTC) + timedelta(seconds=seconds), words)
+        yield from _live(datetime.now(UTC) + timedelta(seconds=seconds), given, to)
         return
     before: list[Overview] = []
 
     def show(overview: Overview) -> None:
         if not before:
-            output.page(overview_view(overview, words, wide=wide), wide=wide)
+            output.page(overview_view(overview, given, to=to, wide=wide), wide=wide)
         else:
             for line in changes(before.pop(), overview):
                 output.write(f"{datetime.now(UTC):%H:%M:%SZ} {output.escape(line)}\n")
@@ -149,7 +156,7 @@ def overview_shower(
     yield show
 
 
-def _live(until: datetime, words: Sequence[str]) -> Iterator[Callable[[Overview], None]]:
+def _live(until: datetime, given: Given, to: str) -> Iterator[Callable[[Overview], None]]:
     from rich.console import Console, Group
     from rich.live import Live
 
@@ -159,7 +166,7 @@ def _live(until: datetime, words: Sequence[str]) -> Iterator[Callable[[Overview]
         def show(overview: Overview) -> None:
             rows = max(3, console.height - _AROUND - len(overview.failures))
             text = output.render(
-                overview_view(overview, words, rows=rows),
+                overview_view(overview, given, to=to, rows=rows),
                 width=console.width,
                 colour=console.color_system is not None and not console.no_color,
             )

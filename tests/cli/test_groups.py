@@ -18,8 +18,10 @@ from rebal.cli.render.overview import headline, overview_view
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Member
 from rebal.inspectors.kafka import survey as live
 from rebal.inspectors.kafka.listing import GroupFailure
+from rebal.planner.commands import Given
 from tests.cli.conftest import exact, member
 
+GIVEN = Given(connection=("-b", "kafka-1:9092"))
 Make = Callable[..., GroupSnapshot]
 Said = pytest.CaptureFixture[str]
 HIDDEN = GroupFailure(
@@ -83,7 +85,7 @@ def test_what_needs_attention_comes_first_then_natural_order(asked: Any, capsys:
         ["done", "done"],
         ["done", "new"],
     ]
-    assert lines[-1].strip() == "rebal plan-upgrade stuck-a -b kafka-1:9092"
+    assert lines[-1] == "next:  rebal plan-upgrade stuck-a -b kafka-1:9092"
     assert told.err == "rebal: a note\n"
 
 
@@ -134,7 +136,7 @@ def test_verdict_is_that_of_the_plan_to_the_goal(asked: Any, capsys: Said) -> No
 def test_columns_that_do_not_fit_are_named(
     cluster: list[GroupSnapshot], width: int, headers: str
 ) -> None:
-    text = output.render(overview_view(made(cluster), []), width=width)
+    text = output.render(overview_view(made(cluster), GIVEN), width=width)
     table = text.split("\n\n")[1].splitlines()
     assert max(map(len, table)) <= width
     assert table[0].split() == headers.split()
@@ -147,9 +149,9 @@ def test_long_or_hostile_name_is_whole_and_moves_no_other_line(
     cluster: list[GroupSnapshot], hostile: str, group: Make
 ) -> None:
     long = "x" * 249
-    plain = output.render(overview_view(made(cluster), []), width=80).split("\n\n")[1]
+    plain = output.render(overview_view(made(cluster), GIVEN), width=80).split("\n\n")[1]
     both = [*cluster, group(group_id=hostile), group(group_id=long)]
-    text = output.render(overview_view(made(both), []), width=80)
+    text = output.render(overview_view(made(both), GIVEN), width=80)
     assert set(plain.splitlines()) <= set(text.splitlines())
     assert long in text
     assert "\x1b" not in text
@@ -157,7 +159,7 @@ def test_long_or_hostile_name_is_whole_and_moves_no_other_line(
 
 
 def test_more_groups_than_rows_are_counted(cluster: list[GroupSnapshot]) -> None:
-    text = output.render(overview_view(made(cluster), [], rows=3), width=100)
+    text = output.render(overview_view(made(cluster), GIVEN, rows=3), width=100)
     assert "and 5 more" in text
     assert "ready-9" not in text
     assert headline(made([])) == "0 groups"
