@@ -37,6 +37,11 @@ def allows(answers: Iterable[Answer]) -> Tri:
     return worst(answer.allows for answer in answers)
 
 
+def open_points(answers: Iterable[Answer], first: str = "") -> str:
+    """Return the conditions that are not proven to hold, after the condition `first`."""
+    return "; ".join(filter(None, [first, *(a.why for a in answers if a.allows is not Tri.YES)]))
+
+
 def brokers(context: Context) -> Answer:
     """Return whether the brokers support KIP-848: the feature group.version is 1 (Kafka 4.0 and
     later).

@@ -166,12 +166,27 @@ class Verdict(StrEnum):
     DONE = "done"
 
 
+class Brief(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """A step in short, for the default screen.
+
+    `needs` is the precondition, or the part of it that does not hold; `how` are the instructions of
+    `order` that keep the members safe, a line each; `gate` is the state of the group that the gate
+    demands; `rollback` is the rollback without its command.
+    """
+
+    needs: str = ""
+    how: tuple[str, ...] = ()
+    gate: str = ""
+    rollback: str = ""
+
+
 class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One rolling restart or cut-over; `exit_code` is the plan's exit code if this step is next.
 
     `id` counts from 1. `why` gives the reasons for the step's form. `target_list` is the assignor
     list that the step brings, in order. `to_do` and `done` are member ids; `unknown` are those that
     are not verified. `left_out` are the client families that the step leaves unchanged.
+    `brief` is None in plans of versions before 0.2.
     """
 
     id: int
@@ -189,6 +204,7 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
     left_out: tuple[str, ...] = ()
     gate: Gate
     rollback: str
+    brief: Brief | None = None
     cost: Cost | None = None
     exit_code: int = 0
 

@@ -48,6 +48,15 @@ STOP_ALL: Final = "stop every member cleanly (all services and sites that use th
 START_ALL: Final = (
     "start all members; while the group has no members, any list that all of them share is admitted"
 )
+ONE_BY_ONE: Final = "one by one: stop cleanly (no kill or surge), start, wait for Stable"
+ONE_INSTANCE: Final = (
+    "one by one: stop cleanly, start, wait for Stable; an instance does not leave when it stops, "
+    "so its partitions stop until its session ends"
+)
+ONE_WORKER: Final = "one by one: stop cleanly, start, wait until its connectors are RUNNING"
+ALL_AT_ONCE: Final = (
+    "stop every member cleanly (all services and sites), see the group Empty, start all"
+)
 START_EMPTY: Final = (
     "Start the members and ask again. (While a group is Empty, members that all start with the "
     "same list can use any list.)"
@@ -126,6 +135,14 @@ def in_order(labels: Sequence[str]) -> Iterator[str]:
     yield AFTER_EACH
 
 
+def stop_some_in_short(left: int, target: str) -> str:
+    """Return how some members stop and start while `left` others keep running, in short."""
+    return (
+        f"stop them all cleanly (no kill), see the group Stable with {left} members and {target} "
+        "elected, then start them"
+    )
+
+
 def start_all(change: str, warning: str = "") -> str:
     """Return the instruction to start all members of an Empty group with a change."""
     return f"start all members with {change}{f'; {warning}' if warning else ''}"
@@ -140,6 +157,20 @@ def back_from_mixed(keep: str | None, target: str, again: str) -> str:
     )
 
 
+def back_from_mixed_in_short(keep: str | None, goal: str) -> str:
+    """Return the rollback of the first bounce in short; `goal` plans it after the vote."""
+    old = keep or "the old assignor"
+    return f"restore [{old}] while {old} is elected; after that plan --to {goal}"
+
+
+def back_from_stop_in_short(keep: str | None, goal: str) -> str:
+    """Return the rollback of a stop of some members in short."""
+    return (
+        f"while {keep} is elected, stop them again and start them with [{keep}]; after that plan "
+        f"--to {goal}"
+    )
+
+
 def back_from_target(target: str, keep: str | None) -> str:
     """Return the rollback of the second bounce: first the list of both assignors, which is
     admitted.
@@ -149,6 +180,12 @@ def back_from_target(target: str, keep: str | None) -> str:
         f"to [{target}, {old}] on every member first, never straight to [{old}] "
         f"(RB108: it is rejected)"
     )
+
+
+def back_from_target_in_short(target: str, keep: str | None) -> str:
+    """Return the rollback of the second bounce in short."""
+    old = keep or "the old assignor"
+    return f"first [{target}, {old}], not straight to [{old}] (RB108)"
 
 
 def back_over_stop(change: str) -> str:

@@ -13,14 +13,16 @@ from typing import Final
 from rebal.groups.clients import worker_list
 from rebal.groups.model import Tri
 from rebal.planner.admission.wording import (
+    ALL_AT_ONCE,
+    ONE_WORKER,
     START_ALL,
     STOP_ALL,
     back_to_old_workers,
     stop_then_start,
 )
 from rebal.planner.context import EAGER, Context, Facts, ids
-from rebal.planner.paths.parts import PlannedPath, expected_line, gate_of
-from rebal.planner.plan import Aim, Cost, Step, StepKind
+from rebal.planner.paths.parts import PlannedPath, everyone, expected_line, gate_of
+from rebal.planner.plan import Aim, Brief, Cost, Step, StepKind
 from rebal.planner.programs import INCREMENTAL, offers
 from rebal.planner.rehearsal.costs.connect import stop_all, work_of_all
 from rebal.planner.rehearsal.costs.cost import CostModel, Restarts
@@ -151,6 +153,13 @@ def _step(
             by_hand=log,
         ),
         rollback=back_to_old_workers(up=up),
+        brief=Brief(
+            how=(ALL_AT_ONCE if together else ONE_WORKER,) if rest else (),
+            gate=f"the elected protocol is {' or '.join(INCREMENTAL)}"
+            if up
+            else f"{everyone(context)} joins with default alone",
+            rollback=back_to_old_workers(up=up),
+        ),
         cost=_cost(context, cost, rest, worker_list(protocol) or ()),
     )
 

@@ -10,11 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
-from rebal.planner.admission.wording import START_ALL, STOP_ALL, back_over_stop, stop_then_start
+from rebal.planner.admission.wording import (
+    ALL_AT_ONCE,
+    START_ALL,
+    STOP_ALL,
+    back_over_stop,
+    stop_then_start,
+)
 from rebal.planner.clients import speak_kip848, stays_eager
 from rebal.planner.context import Context, ids
-from rebal.planner.paths.parts import gate_of, list_settings, priced
-from rebal.planner.plan import Aim, Step, StepKind
+from rebal.planner.paths.parts import everyone, gate_of, list_settings, priced
+from rebal.planner.plan import Aim, Brief, Step, StepKind
 from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
 
 
@@ -62,6 +68,12 @@ def cut_over(context: Context) -> tuple[Step, ...]:
                 aim=Aim.NARROW,
             ),
             rollback=back_over_stop("the old list"),
+            brief=Brief(
+                needs="an interruption is agreed (--ignore RB104 --reason TEXT records by whom)",
+                how=(ALL_AT_ONCE,),
+                gate=f"{everyone(context)} uses {context.target} alone",
+                rollback=back_over_stop("the old list"),
+            ),
             cost=stop_and_start(
                 Stop(snapshot=priced(context), assignor=context.target, speed=context.speed)
             ),

@@ -7,10 +7,11 @@ KIP-848 group of classic members). An Empty group is replaced by a classic one, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rebal.groups.model import Tri
 from rebal.planner.admission.wording import (
+    ALL_AT_ONCE,
     STOP_ALL,
     back_one_by_one,
     back_over_stop,
@@ -19,10 +20,10 @@ from rebal.planner.admission.wording import (
 )
 from rebal.planner.clients import cooperative, speak_kip848
 from rebal.planner.context import Context, ids
-from rebal.planner.kip848 import Answer, allows, fits, policy, room
-from rebal.planner.paths.parts import expected_line, gate_of, priced
-from rebal.planner.paths.restarts import one_by_one, request_log_hint
-from rebal.planner.plan import Aim, Cost, Gate, Setting, Step, StepKind
+from rebal.planner.kip848 import Answer, allows, fits, open_points, policy, room
+from rebal.planner.paths.parts import everyone, expected_line, gate_of, priced
+from rebal.planner.paths.restarts import how_of, one_by_one, request_log_hint
+from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
 from rebal.planner.rehearsal.costs.online import Move, default_server_side, move_online
 from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
 from rebal.planner.rehearsal.costs.timeouts import with_brokers_sessions
@@ -74,6 +75,12 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
         done=ids(done),
         gate=_gate(context, Tri.NO if rest else Tri.CANNOT_TELL),
         rollback=back_one_by_one("group.protocol=consumer"),
+        brief=Brief(
+            needs=open_points(answers),
+            how=tuple(how_of(context, rest, by_lists=False)),
+            gate=_state(context),
+            rollback=back_one_by_one("group.protocol=consumer"),
+        ),
         cost=move_online(
             Move(
                 snapshot=priced(context),
@@ -114,6 +121,7 @@ def _offline(context: Context, common: tuple[Answer, ...], online: tuple[Answer,
         to_do=ids(context.members),
         gate=_gate(context, Tri.NO),
         rollback=back_over_stop("group.protocol=consumer"),
+        brief=_brief(context, ALL_AT_ONCE, "an interruption is agreed", common),
         cost=stop_and_start(
             Stop(snapshot=priced(context), assignor=context.target, speed=context.speed)
         ),
@@ -138,6 +146,7 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
         order=(_START,),
         gate=_gate(context, Tri.NO),
         rollback=back_over_stop("group.protocol=consumer"),
+        brief=_brief(context, _START, "", common),
         cost=Cost(
             rebalances=1,
             partitions_stopped=0,
@@ -161,6 +170,19 @@ def _settings(context: Context) -> tuple[Setting, ...]:
         for key in sorted(known or speak_kip848())
         for setting in classic_protocol_for(key, [context.target], context.group.group_id)
     )
+
+
+def _brief(context: Context, how: str, needs: str, answers: Sequence[Answer]) -> Brief:
+    return Brief(
+        needs=open_points(answers, needs),
+        how=(how,),
+        gate=_state(context),
+        rollback=back_over_stop("group.protocol=consumer"),
+    )
+
+
+def _state(context: Context) -> str:
+    return f"the group's type is classic, {everyone(context)} is in it, {context.target} is elected"
 
 
 def _gate(context: Context, holds: Tri) -> Gate:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from rebal.groups.model import Tri
 from rebal.planner.admission.wording import (
     back_from_stop,
+    back_from_stop_in_short,
     start_these,
+    stop_some_in_short,
     stop_then_start,
     stop_these,
 )
@@ -18,9 +20,17 @@ from rebal.planner.clients import able, cooperative
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.facts import all_partitions, owned
 from rebal.planner.paths.one_bounce import drop_old
-from rebal.planner.paths.parts import again, expected_line, gate_of, list_settings, priced
+from rebal.planner.paths.parts import (
+    again,
+    back_goal,
+    everyone,
+    expected_line,
+    gate_of,
+    list_settings,
+    priced,
+)
 from rebal.planner.paths.two_bounces import add_both
-from rebal.planner.plan import Aim, Step, StepKind
+from rebal.planner.plan import Aim, Brief, Step, StepKind
 from rebal.planner.rehearsal.costs.cost import CostModel
 from rebal.planner.rehearsal.costs.some import Some, stop_some
 from rebal.planner.verdict import exit_code
@@ -90,6 +100,11 @@ def _stop_and_start(context: Context, number: int) -> Step:
             aim=Aim.WIDEN,
         ),
         rollback=back_from_stop(context.keep, context.target, again(context)),
+        brief=Brief(
+            how=(stop_some_in_short(left, context.target),),
+            gate=f"{everyone(context)} supports {context.target}",
+            rollback=back_from_stop_in_short(context.keep, back_goal(context)),
+        ),
         cost=stop_some(
             Some(
                 snapshot=priced(context),

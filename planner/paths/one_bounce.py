@@ -13,19 +13,20 @@ from collections.abc import Iterator
 
 from rebal.groups.model import Tri
 from rebal.planner.admission.advice import cure_of
-from rebal.planner.admission.wording import back_from_target
+from rebal.planner.admission.wording import back_from_target, back_from_target_in_short
 from rebal.planner.clients import cooperative, custom
 from rebal.planner.context import EAGER, Context, ids
 from rebal.planner.paths.parts import (
     cost_of,
+    everyone,
     expected_line,
     follows_vote,
     gate_answer,
     gate_of,
     list_settings,
 )
-from rebal.planner.paths.restarts import order_of, static_lines
-from rebal.planner.plan import Aim, Step, StepKind
+from rebal.planner.paths.restarts import how_of, order_of, static_lines
+from rebal.planner.plan import Aim, Brief, Step, StepKind
 from rebal.planner.rehearsal.costs.cost import CostModel
 from rebal.planner.verdict import exit_code
 
@@ -75,6 +76,11 @@ def refresh(context: Context, number: int, cost: CostModel) -> Step:
             aim=Aim.REFRESH,
         ),
         rollback="nothing to undo: no list has changed",
+        brief=Brief(
+            how=(cure.text, *cure.risks),
+            gate=f"a probe that says yes for {context.target}, or a rebalance since the reload",
+            rollback="nothing to undo: no list has changed",
+        ),
         cost=cost_of(context, chosen, cost, ()),
         exit_code=exit_code(cure.verdict),
     )
@@ -115,6 +121,12 @@ def drop_old(context: Context, number: int, cost: CostModel) -> Step:
             aim=Aim.NARROW,
         ),
         rollback=back_from_target(context.target, context.keep),
+        brief=Brief(
+            needs=f"every list holds {context.target}, and the coordinator remembers it",
+            how=tuple(how_of(context, rest)),
+            gate=f"{everyone(context)} is proven to have no {kind} assignor",
+            rollback=back_from_target_in_short(context.target, context.keep),
+        ),
         cost=cost_of(context, rest, cost, names),
     )
 

@@ -95,8 +95,18 @@ def _metrics_lines(context: Context) -> Iterator[str]:
 
 def again(context: Context) -> Command:
     """Return the `rebal plan-upgrade` command that plans the rollback to today's assignor."""
-    other = context.elected if context.goal != EAGER else "cooperative"
-    return context.replan(other or "eager")
+    return context.replan(back_goal(context))
+
+
+def everyone(context: Context) -> str:
+    """Return `every member (4)`, with the number that a gate expects where it is known."""
+    count = context.expected or len(context.members)
+    return f"every member ({count})" if count else "every member"
+
+
+def back_goal(context: Context) -> str:
+    """Return the goal (`--to`) that plans the rollback to today's assignor."""
+    return (context.elected if context.goal != EAGER else "cooperative") or "eager"
 
 
 def gate_answer(context: Context, rest: Sequence[Facts], refuted: Sequence[Facts]) -> Tri:

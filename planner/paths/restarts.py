@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from rebal.groups.model import KubernetesWorkload
-from rebal.planner.admission.wording import in_order
+from rebal.planner.admission.wording import ONE_BY_ONE, in_order
 from rebal.planner.context import Context, Facts
 from rebal.planner.rehearsal.costs.timeouts import in_words, of_family
+
+_WORKLOADS: Final = 2
 
 
 def order_of(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
@@ -21,6 +24,27 @@ def order_of(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
     yield from in_order([facts.name for facts in rest])
     yield from static_lines(context, static)
     yield from _kubernetes_lines(rest)
+
+
+def how_of(context: Context, rest: Sequence[Facts], *, by_lists: bool = True) -> Iterator[str]:
+    """Yield the instructions for restarting `rest` in short.
+
+    `by_lists`: members choose by their assignor lists, so a static member's restart in time causes
+    no rebalance.
+    """
+    if not rest:
+        return
+    yield ONE_BY_ONE
+    static = [facts for facts in rest if facts.static]
+    if static:
+        quiet = "no rebalance is expected, check the new member id (RB109); " if by_lists else ""
+        yield f"static ({context.named(static, 3)}): {quiet}never two processes with one id"
+    surges = _workloads(rest)
+    for workload, surge in list(surges.items())[:_WORKLOADS]:
+        limit = "" if surge in (None, "0", "0%") else f"; set maxSurge 0 (now {surge})"
+        yield f"{workload.kind} {workload.name}: pause its autoscaler and GitOps sync{limit}"
+    if len(surges) > _WORKLOADS:
+        yield f"and {len(surges) - _WORKLOADS} more workloads in the same way"
 
 
 def one_by_one(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
@@ -95,14 +119,18 @@ def _stops(context: Context) -> str:
 
 def _kubernetes_lines(members: Sequence[Facts]) -> Iterator[str]:
     """Yield the lines for each Kubernetes workload that these members come from."""
+    for workload, surge in _workloads(members).items():
+        yield from _workload(workload, surge)
+
+
+def _workloads(members: Sequence[Facts]) -> dict[KubernetesWorkload, str | None]:
+    """Return the Kubernetes workloads of these members, each with its maxSurge."""
     files = (facts.member.declared for facts in members)
-    found = {
+    return {
         declared.evidence.workload: declared.max_surge
         for declared in files
         if declared is not None and declared.evidence.workload is not None
     }
-    for workload, surge in found.items():
-        yield from _workload(workload, surge)
 
 
 def _workload(workload: KubernetesWorkload, surge: str | None) -> Iterator[str]:

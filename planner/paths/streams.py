@@ -12,9 +12,10 @@ from typing import Final
 
 from rebal.groups.model import RebalanceProtocol, Tri
 from rebal.groups.streams import BRIDGE, EAGER_VALUES
+from rebal.planner.admission.wording import ONE_INSTANCE
 from rebal.planner.context import EAGER, Context, Facts, ids
-from rebal.planner.paths.parts import PlannedPath, cost_of, expected_line, gate_of
-from rebal.planner.plan import Aim, Step, StepKind
+from rebal.planner.paths.parts import PlannedPath, cost_of, everyone, expected_line, gate_of
+from rebal.planner.plan import Aim, Brief, Step, StepKind
 from rebal.planner.programs import above_eager, below_cooperative, comes_from, instances, running
 from rebal.planner.rehearsal.costs.cost import CostModel
 from rebal.planner.settings import program_settings
@@ -106,6 +107,11 @@ def _up(
             by_hand=f"{_LOG}upgrade.from={value}, and the new version",
         ),
         rollback="put the old version back, without upgrade.from, one instance at a time",
+        brief=Brief(
+            how=(*_unset(context), *_how([*old, *unknown])),
+            gate=f"{everyone(context)} runs 2.4 or later",
+            rollback="put the old version back, without upgrade.from, one instance at a time",
+        ),
         cost=cost_of(context, [*old, *unknown], cost, ("stream",)),
         exit_code=exit_code(Tri.NO if kept else Tri.YES),
     )
@@ -165,6 +171,11 @@ def _remove(context: Context, cost: CostModel, number: int, *, blocked: bool) ->
             by_hand=f"{_LOG}no upgrade.from, or one of 2.4 and later",
         ),
         rollback="set upgrade.from back to what it was, one instance at a time",
+        brief=Brief(
+            how=(*(first if declared else ()), *_how(rest)),
+            gate=f"{everyone(context)} is proven COOPERATIVE",
+            rollback="set upgrade.from back to what it was, one instance at a time",
+        ),
         cost=cost_of(context, rest, cost, ("stream",)),
         exit_code=exit_code(Tri.CANNOT_TELL if blocked else Tri.YES),
     )
@@ -238,6 +249,11 @@ def _bridge(context: Context, cost: CostModel, new: Sequence[Facts]) -> Step:
             by_hand=f"{_LOG}a version below 4.0",
         ),
         rollback="put the new version back, one instance at a time",
+        brief=Brief(
+            how=_how(new),
+            gate=f"{everyone(context)} runs {BRIDGE} or earlier",
+            rollback="put the new version back, one instance at a time",
+        ),
         cost=cost_of(context, new, cost, ("stream",)),
     )
 
@@ -285,6 +301,11 @@ def _eager(
             by_hand=f"{_LOG}upgrade.from=2.3, or the version you go back to",
         ),
         rollback="remove upgrade.from again, one instance at a time",
+        brief=Brief(
+            how=_how(rest),
+            gate=f"{everyone(context)} is proven EAGER",
+            rollback="remove upgrade.from again, one instance at a time",
+        ),
         cost=cost_of(context, rest, cost, ("stream",)),
         exit_code=exit_code(holds),
     )
@@ -321,6 +342,11 @@ def _old(context: Context, cost: CostModel, number: int, kept: Sequence[Facts]) 
             by_hand=f"{_LOG}the old version",
         ),
         rollback="put the new version back with upgrade.from=2.3",
+        brief=Brief(
+            how=_how(rest),
+            gate=f"{everyone(context)} runs a version below 2.4",
+            rollback="put the new version back with upgrade.from=2.3",
+        ),
         cost=cost_of(context, rest, cost, ("stream",)),
         exit_code=exit_code(Tri.NO if kept else Tri.CANNOT_TELL),
     )
@@ -343,6 +369,10 @@ def _unset(context: Context) -> Iterator[str]:
             f"the configuration of {context.named(named)} does not set upgrade.from yet: set it "
             "there before the new version starts"
         )
+
+
+def _how(rest: Sequence[Facts]) -> tuple[str, ...]:
+    return (ONE_INSTANCE,) if rest else ()
 
 
 def _order(rest: Sequence[Facts]) -> Iterator[str]:

@@ -8,11 +8,12 @@ group is replaced, whatever it was; only the limit of members counts (planner/ki
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rebal.groups.clients import family as known_family
 from rebal.groups.model import GroupType, Tri
 from rebal.planner.admission.wording import (
+    ALL_AT_ONCE,
     STOP_ALL,
     back_one_by_one,
     back_over_stop,
@@ -27,14 +28,15 @@ from rebal.planner.kip848 import (
     brokers,
     clients,
     fits,
+    open_points,
     policy,
     room,
     too_old,
     user_data,
 )
-from rebal.planner.paths.parts import expected_line, gate_of, priced
-from rebal.planner.paths.restarts import one_by_one
-from rebal.planner.plan import Aim, Cost, Gate, Setting, Step, StepKind
+from rebal.planner.paths.parts import everyone, expected_line, gate_of, priced
+from rebal.planner.paths.restarts import how_of, one_by_one
+from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
 from rebal.planner.rehearsal.costs.online import Move, default_server_side, move_online
 from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
 from rebal.planner.settings import consumer_protocol_for, noted
@@ -91,6 +93,13 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
         + ": when the last member with group.protocol=consumer has left, the coordinator converts "
         "the group back, if its migration policy is downgrade or bidirectional (--to "
         "cooperative-sticky, or --to range, plans it)",
+        brief=Brief(
+            needs=open_points(answers),
+            how=tuple(how_of(context, rest, by_lists=False)),
+            gate=f"the group's type is consumer, and {everyone(context)} uses consumer",
+            rollback=back_one_by_one("their old configuration")
+            + " (needs migration policy downgrade or bidirectional)",
+        ),
         cost=move_online(
             Move(
                 snapshot=priced(context),
@@ -132,6 +141,7 @@ def _offline(context: Context, common: Sequence[Answer], online: Sequence[Answer
         gate=_gate(context),
         rollback=back_over_stop("the old configuration")
         + ": an Empty KIP-848 group is replaced by a classic one",
+        brief=_brief(context, (ALL_AT_ONCE,), "an interruption is agreed", common),
         cost=stop_and_start(
             Stop(
                 snapshot=priced(context),
@@ -171,6 +181,7 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
         order=tuple(_start_lines()),
         gate=_gate(context),
         rollback=back_over_stop("the old configuration"),
+        brief=_brief(context, _start_lines(), "", common),
         cost=Cost(
             rebalances=1,
             partitions_stopped=0,
@@ -185,6 +196,15 @@ def _start_lines() -> Iterator[str]:
     yield start_all(
         "group.protocol=consumer",
         "a member that joins first with its old configuration makes the group classic again",
+    )
+
+
+def _brief(context: Context, how: Iterable[str], needs: str, answers: Sequence[Answer]) -> Brief:
+    return Brief(
+        needs=open_points(answers, needs),
+        how=tuple(how),
+        gate=f"{everyone(context)} uses group.protocol=consumer",
+        rollback=back_over_stop("the old configuration"),
     )
 
 

@@ -11,21 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rebal.groups.model import Tri
-from rebal.planner.admission.wording import back_from_mixed
+from rebal.planner.admission.wording import back_from_mixed, back_from_mixed_in_short
 from rebal.planner.clients import cooperative
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.paths.one_bounce import drop_old, refresh
 from rebal.planner.paths.parts import (
     again,
+    back_goal,
     cost_of,
+    everyone,
     expected_line,
     follows_vote,
     gate_answer,
     gate_of,
     list_settings,
 )
-from rebal.planner.paths.restarts import order_of
-from rebal.planner.plan import Aim, Step, StepKind
+from rebal.planner.paths.restarts import how_of, order_of
+from rebal.planner.plan import Aim, Brief, Step, StepKind
 from rebal.planner.rehearsal.costs.cost import CostModel
 
 
@@ -55,13 +57,14 @@ def add_both(
     unsure = [facts for facts in context.unsure if facts not in left_out]
     rest = [*lacking, *unsure]
     kinds = "eager and cooperative assignors together" if context.both_kinds else "two assignors"
-    everybody = "Every member" if not left_out else f"Every member but {context.named(left_out, 3)}"
+    but = f" but {context.named(left_out, 3)}" if left_out else ""
+    old = context.keep or "the old assignor"
     return Step(
         id=number,
-        title=f"{everybody} gets {context.target} before {context.keep or 'the old assignor'}",
+        title=f"Every member{but} gets {context.target} before {old}",
         kind=StepKind.ROLLING,
         precondition=f"every client accepts {kinds}; no list needs to be known, because "
-        f"{context.keep or 'the old assignor'} stays, which every member supports",
+        f"{old} stays, which every member supports",
         precondition_holds=Tri.YES,
         config=list_settings(context, names, rest or context.members),
         target_list=names,
@@ -83,6 +86,12 @@ def add_both(
             aim=Aim.WIDEN,
         ),
         rollback=back_from_mixed(context.keep, context.target, again(context)),
+        brief=Brief(
+            needs=f"every client accepts {kinds}",
+            how=tuple(how_of(context, rest)),
+            gate=f"{everyone(context)}{but} supports {context.target}",
+            rollback=back_from_mixed_in_short(context.keep, back_goal(context)),
+        ),
         cost=cost_of(context, rest, cost, names),
     )
 
