@@ -142,6 +142,9 @@ Ignore = Annotated[
     typer.Option(metavar="RULE", help="Do not count a rule; needs --reason; recorded."),
 ]
 Output = Annotated[Format, typer.Option("--output", "-o", help="How to print the answer.")]
+Details = Annotated[
+    bool, typer.Option("--details", help="Show reasons, paces, questions and all findings.")
+]
 Wide = Annotated[bool, typer.Option("--wide", help="Do not fit the text to the terminal.")]
 Severity = Annotated[
     FailOn, typer.Option("--fail-on", help="The least severe finding that exits with 3.")

@@ -158,12 +158,14 @@ def print_plan(
     file: Path | None,
     *,
     now: datetime | None,
-    wide: bool,
+    details: bool = False,
+    wide: bool = False,
     kept: bool = False,
 ) -> None:
     """Print one plan; `file` is the snapshot that was read, ages are relative to `now`."""
     if form == "text":
-        output.page(plan_view(plan, now=now, wide=wide, kept=kept), wide=wide)
+        view = plan_view(plan, now=now, details=details, wide=wide, kept=kept)
+        output.page(view, wide=wide)
     elif form == "markdown":
         output.write(plan_markdown(plan))
     elif form in ("sarif", "github"):

@@ -14,7 +14,7 @@ from rebal.cli import output, params
 from rebal.cli.errors import FailOn, FileError, UsageError
 from rebal.cli.files import read_text
 from rebal.cli.journal import Journal
-from rebal.cli.render.plans.screen import config_view
+from rebal.cli.render.plans.parts import config_view
 from rebal.cli.render.verification import verify_line, verify_view
 from rebal.groups.errors import AssumptionError, RebalError
 from rebal.groups.evidence.assume import apply_assumptions

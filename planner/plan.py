@@ -186,7 +186,7 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
     `id` counts from 1. `why` gives the reasons for the step's form. `target_list` is the assignor
     list that the step brings, in order. `to_do` and `done` are member ids; `unknown` are those that
     are not verified. `left_out` are the client families that the step leaves unchanged.
-    `brief` is None in plans of versions before 0.2.
+    `brief` is None in plans that older versions wrote.
     """
 
     id: int

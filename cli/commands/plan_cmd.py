@@ -80,6 +80,7 @@ def command(
             "--new-attempt", help="Keep --out's plan and journal under new names; start anew."
         ),
     ] = False,
+    details: params.Details = False,
     wide: params.Wide = False,
     fail_on: params.Severity = "block",
     exit_zero: params.ExitZero = False,
@@ -163,7 +164,8 @@ def command(
     if out is not None:
         planning.keep(plan, out)
     old = group is None or evidence is not None
-    planning.print_plan(plan, form, snapshot, now=datetime.now(UTC) if old else None, wide=wide)
+    now = datetime.now(UTC) if old else None
+    planning.print_plan(plan, form, snapshot, now=now, details=details, wide=wide)
     output.hint(given.note)
     return code
 

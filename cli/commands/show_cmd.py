@@ -41,6 +41,7 @@ def command(
     form: Annotated[
         PlanFormat, typer.Option("--output", "-o", help="How to print the plan.")
     ] = "text",
+    details: params.Details = False,
     wide: params.Wide = False,
 ) -> int:
     """Show a kept plan as it was made; nothing is read from a cluster.
@@ -53,7 +54,7 @@ def command(
     if form != "text" and (config or step is not None):
         raise UsageError(f"-o {form} prints the whole plan: leave out --step and --set.")
     from rebal.cli.planning import print_plan
-    from rebal.cli.render.plans.screen import step_view
+    from rebal.cli.render.plans.details import step_view
     from rebal.cli.verifying import read_plan
 
     kept = read_plan(plan).kept_as(str(plan))
@@ -70,7 +71,8 @@ def command(
         number = _step(kept, step, plan).id
         output.page(step_view(kept, number, datetime.now(UTC), wide=wide), wide=wide)
     else:
-        print_plan(kept, form, None, now=datetime.now(UTC), wide=wide, kept=True)
+        now = datetime.now(UTC)
+        print_plan(kept, form, None, now=now, details=details, wide=wide, kept=True)
     return DONE
 
 

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from rebal.cli import output
 from rebal.cli.output import View, shown
-from rebal.cli.render.plans.screen import beside
+from rebal.cli.render.plans.parts import beside
 from rebal.cli.render.text import Column, FittingTable, Rows, count, evidence_text, facts, labelled
 from rebal.groups.model import Tri
 from rebal.planner.admission.wording import STOP

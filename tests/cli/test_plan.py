@@ -52,7 +52,7 @@ def plan(path: str, *more: str) -> int:
 def test_the_text_answers_first_and_ends_with_what_was_not_checked(
     group: Make, save: Any, capsys: Said
 ) -> None:
-    assert plan(save(group())) == 0
+    assert plan(save(group()), "--details") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "checkout: EAGER (range) → COOPERATIVE (cooperative-sticky)"
     assert lines[1].startswith("ready  two bounces · half-way through bounce 1 (1 of 3 done)")
@@ -100,7 +100,7 @@ def test_on_a_terminal_lines_hang_and_what_is_to_be_pasted_stays_whole(
 def test_times_of_a_saved_group_are_not_those_of_its_capture(
     group: Make, save: Any, capsys: Said
 ) -> None:
-    assert plan(save(group())) == 0
+    assert plan(save(group()), "--details") == 0
     said = capsys.readouterr().out
     assert "just now" not in said
     assert re.search(r"based on the snapshot of (2026-11-20|Nov 20) 09:15Z\n", said)
@@ -313,7 +313,8 @@ def test_members_stand_in_natural_order(capsys: Said, tmp_path: Path) -> None:
     file.write_text(dump_snapshot(group_of({"members": members})))
     order = ["worker-1", "worker-2", "worker-10", "worker-11"]
     out = tmp_path / "a.plan.yaml"
-    assert app.run(["plan-upgrade", "--snapshot", str(file), "--out", str(out)]) == 0
+    words = ["plan-upgrade", "--snapshot", str(file), "--out", str(out), "--details"]
+    assert app.run(words) == 0
     assert f"in this order: {', '.join(order)}\n" in capsys.readouterr().out
     for words in (["inspect"], ["verify", str(out)], ["simulate", "--assignor", "sticky"]):
         app.run([*words, "--snapshot", str(file)])

@@ -110,11 +110,11 @@ def test_options_for_one_group_are_usage_errors_with_all_or_match(
 def test_paces_stand_side_by_side(group: Make, tmp_path: Path, capsys: Said) -> None:
     path = str(files.save_snapshot(group(), tmp_path))
     words = ["plan-upgrade", "--snapshot", path, "--restart-seconds", "60", "--batch", "2"]
-    assert app.run(words) == 0
+    assert app.run([*words, "--details"]) == 0
     said = capsys.readouterr().out
     narrow = said[said.index("\n2  ") :].splitlines()
     head = next(n for n, line in enumerate(narrow) if line.split()[:2] == ["pace", "takes"])
-    assert narrow[head].split() == ["pace", "takes", "partition-s", "rebalances", "at", "worst"]
+    assert narrow[head].split() == ["pace", "takes", "partition-s", "rebalances", "worst", "case"]
     rows = [line.strip() for line in narrow[head + 1 : head + 4]]
     paces = ["one by one", "2 at a time", "all at once"]
     assert [next(p for p in paces if row.startswith(p)) for row in rows] == paces

@@ -187,7 +187,7 @@ def test_the_plan_shows_it(
     monkeypatch.setenv("COLUMNS", "80")
     shown = {}
     for form in ("text", "markdown", "json"):
-        assert run(["plan-upgrade", "--snapshot", str(path), "-o", form]) == 0
+        assert run(["plan-upgrade", "--snapshot", str(path), "-o", form, "--details"]) == 0
         shown[form] = capsys.readouterr().out
     assert "task-s " in shown["text"]
     assert "partition-s " not in shown["text"]

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from rebal.cli.output import escape, shown
-from rebal.cli.render.plans.screen import duration, headline, is_over, label_of, state
+from rebal.cli.render.plans.costs import cost_text, duration
+from rebal.cli.render.plans.parts import headline, is_over, label_of, state
 from rebal.cli.render.text import count
 from rebal.planner.context import names
 from rebal.planner.plan import Plan, Setting, Step
@@ -81,12 +82,14 @@ def _step(plan: Plan, step: Step, config: tuple[Setting, ...]) -> Iterator[str]:
         yield ""
         yield from (f"{n}. {plain(line)}" for n, line in enumerate(step.order, 1))
     if step.cost is not None:
-        yield from ("", f"- Costs: {plain(step.cost.text)}.")
+        yield from ("", f"- Costs: {plain(cost_text(step, plan.baseline))}.")
+        if step.cost.seconds:
+            yield f"  - {plain(step.cost.text)}"
         for pace in step.cost.paces if len(step.cost.paces) > 1 else ():
             stopped = f"{pace.partition_seconds:,.0f} {step.cost.unit}-seconds stopped"
             rebalances = count(pace.rebalances, "rebalance")
             longest = pace.worst_seconds
-            worst = "" if longest is None else f"; at worst {duration(longest)}"
+            worst = "" if longest is None else f"; worst case {duration(longest)}"
             yield f"  - {pace.name}: {duration(pace.seconds)}, {stopped}, {rebalances}{worst}"
     yield from ("", f"- [ ] Gate: {_code(step.gate.command)} must show: {plain(step.gate.shows)}")
     yield from (f"  - {plain(need)}" for need in step.gate.needs)

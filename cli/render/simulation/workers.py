@@ -7,7 +7,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from rebal.cli.output import View
-from rebal.cli.render.plans.screen import duration
+from rebal.cli.render.plans.costs import duration
 from rebal.cli.render.text import Column, FittingTable, Rows, count, facts, listing
 from rebal.groups.commands import Command
 from rebal.planner.plan import Pace

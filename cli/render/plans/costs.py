@@ -1,0 +1,76 @@
+"""A step's predicted cost in one line, and the table of its paces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from rebal.cli.render.text import GAP, count
+from rebal.groups.model import GroupSnapshot
+from rebal.planner.facts import all_partitions, owned
+from rebal.planner.plan import Cost, Step, StepKind
+from rebal.planner.rehearsal.costs.connect import work_of_all
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def cost_text(step: Step, baseline: GroupSnapshot) -> str:
+    """Return `about 2 min 24 s, 8 rebalances, each stops all 24 partitions; worst case 43 min`.
+
+    A cost without a duration keeps the sentence that came with it.
+    """
+    cost = step.cost
+    if cost is None or not cost.seconds:
+        return cost.text if cost is not None else "not predicted"
+    everything = work_of_all(baseline) if cost.unit == "task" else sum(map(owned, baseline.members))
+    worst = f"; worst case {duration(cost.worst_seconds)}" if cost.worst_seconds else ""
+    everybody = len(step.to_do) + len(step.unknown) == len(baseline.members)
+    if step.kind is StepKind.CUT_OVER and everybody:
+        return f"nothing is consumed for about {duration(cost.seconds)}{worst}"
+    rebalances = count(cost.rebalances, "rebalance") if cost.rebalances else "no rebalance"
+    stops = _stops(cost, everything)
+    return f"about {duration(cost.seconds)}, {rebalances}{stops}{worst}"
+
+
+def _stops(cost: Cost, everything: int) -> str:
+    """Return a clause on the partitions that stop at each rebalance, or nothing where none does."""
+    if not cost.partitions_stopped or not cost.rebalances:
+        return ""
+    each = cost.partitions_stopped / cost.rebalances
+    what = "connectors and tasks" if cost.unit == "task" else "partitions"
+    verb = ", each stops" if cost.rebalances > 1 else ", which stops"
+    if each < everything:
+        return f"{verb} {max(1, round(each)):,} of {everything:,} {what} on average"
+    whole = f"all {everything:,} {what}" if cost.unit == "task" else all_partitions(everything)
+    return f"{verb} {whole}"
+
+
+def pace_table(cost: Cost) -> RenderableType:
+    """Return the cost of each pace, side by side; narrow enough for 80 columns."""
+    made = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
+    head = ("pace", "takes", f"{cost.unit}-s", "rebalances", "worst case")
+    made.add_row(*(Text(word, style="bold") for word in head))
+    for pace in cost.paces:
+        made.add_row(
+            pace.name,
+            duration(pace.seconds),
+            f"{pace.partition_seconds:,.0f}",
+            str(pace.rebalances),
+            "" if pace.worst_seconds is None else duration(pace.worst_seconds),
+        )
+    return made
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `3 min 20 s`, `1 h 5 min`, `4 d 17 h`: two units at most."""
+    left, words = round(seconds), []
+    for name, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        number, left = divmod(left, size)
+        if number:
+            words.append(f"{number} {name}")
+        if words and (len(words) == 2 or not number):
+            break
+    return " ".join(words) or "0 s"

@@ -1,0 +1,145 @@
+"""Parts that the short screen, the details and the runbook of a plan share."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from rebal.cli.output import View, escape
+from rebal.cli.render.text import GAP, Rows, count, when
+from rebal.groups.commands import Command
+from rebal.groups.model import Tri
+from rebal.planner.commands import explain
+from rebal.planner.plan import Advice, Finding, Plan, Setting, Severity, Step, Verdict
+from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+LABEL: Final = 11
+"""Width of the labels in the details."""
+VERDICT_STYLES: Final = {
+    Verdict.READY: "bold green",
+    Verdict.DONE: "bold green",
+    Verdict.BLOCKED: "bold red",
+    Verdict.UNPROVEN: "bold yellow",
+}
+STATE_STYLES: Final = {SAFE: "green", BLOCKED: "red", UNPROVEN: "yellow"}
+_STATES: Final = {SAFE: "can start", BLOCKED: "blocked", UNPROVEN: "cannot be proven yet"}
+# Where the second column of a step's details begins.
+_MARGIN: Final = 3 + LABEL + GAP
+
+
+def heading(plan: Plan, now: datetime) -> View:
+    """Return the first lines: the change, the verdict, and the capture where it is not of now."""
+    view: View = [
+        Text.assemble((plan.group_id, "bold"), f": {headline(plan)}"),
+        hanging(Text(plan.verdict.value, style=VERDICT_STYLES[plan.verdict]), plan.summary),
+    ]
+    captured = when(plan.baseline.captured_at, now)
+    if captured != "just now":
+        view.append(Text(f"based on the snapshot of {captured}", style="dim"))
+    return view
+
+
+def headline(plan: Plan) -> str:
+    """`EAGER (range) → COOPERATIVE (cooperative-sticky)`."""
+    now = f"{plan.runs.value}{f' ({plan.assignor})' if plan.assignor else ''}"
+    then = plan.to if plan.target == "consumer" else f"{plan.to} ({plan.target})"
+    return f"{now} → {then}"
+
+
+def is_over(plan: Plan, step: Step) -> bool:
+    """Return whether the step lies before the next one."""
+    return plan.next_step is not None and step.id < plan.next_step
+
+
+def state(plan: Plan, step: Step) -> str:
+    """Return the state of a step in a few words, with the exit code of the next step."""
+    code = f": exit {step.exit_code}" if step.id == plan.next_step else ""
+    return short_state(plan, step) + code
+
+
+def short_state(plan: Plan, step: Step) -> str:
+    """Return the state of a step in a few words."""
+    if is_over(plan, step):
+        if step.gate.holds is Tri.YES:
+            return f"done ({count(len(step.done), 'member')})"
+        return f"not proven ({len(step.done)} of {len(plan.baseline.members)} done)"
+    if step.id == plan.next_step:
+        return _STATES[step.exit_code]
+    return f"not before the gate of step {step.id - 1} holds"
+
+
+def label_of(finding: Finding) -> str:
+    """Return the label of a finding."""
+    if finding.ignored:
+        return "ignored"
+    if finding.severity is Severity.BLOCK:
+        says = "cannot tell" if finding.result is Tri.CANNOT_TELL else "blocks"
+        return says if finding.before_step is None else f"step {finding.before_step}: {says}"
+    return "warning" if finding.severity is Severity.WARN else "ask"
+
+
+def hanging(mark: str | Text, text: RenderableType, gap: int = GAP) -> Table:
+    """`text` after its mark, going on under itself."""
+    made = Table.grid(padding=(0, gap, 0, 0), pad_edge=False)
+    made.add_column(no_wrap=True)
+    made.add_column(overflow="fold")
+    made.add_row(mark, text)
+    return made
+
+
+def beside(advice: Advice) -> tuple[str, ...]:
+    """Return the lines on what to watch while the advice is carried out, and on its risks."""
+    return (*advice.after, *advice.risks)
+
+
+def config_view(config: Sequence[Setting], *, wide: bool) -> Iterator[RenderableType]:
+    """Yield each family's text, never folded, so that it can be pasted."""
+    by_family: dict[str, list[Setting]] = defaultdict(list)
+    for setting in config:
+        by_family[setting.family].append(setting)
+    margin = " " * _MARGIN
+    for settings in by_family.values():
+        for setting in settings if wide else settings[:1]:
+            yield Text(f"   {'set':{LABEL}}  {setting.format}")
+            lines = [margin + escape(line) for line in setting.text.split("\n")]
+            yield Text("\n".join(lines), style="cyan", no_wrap=True, overflow="ignore")
+        others = settings[1:]
+        if others and not wide:
+            yield Text(f"{margin}({len(others)} more formats: --wide)", style="dim")
+
+
+def kept_rows(plan: Plan, now: datetime) -> Rows:
+    """Yield the last lines of a plan that was kept: no advice, only how to look again."""
+    made = when(plan.made_at, now)
+    yield Text("now:", style="bold"), f"this plan was made {made}: look at the group before you act"
+    step = plan.step(plan.next_step)
+    if step is not None:
+        yield Text("next:", style="bold"), Command.read(step.gate.command)
+
+
+def advice_rows(plan: Plan) -> Rows:
+    """Yield the last lines of a plan that was just made: the advice and the next command."""
+    label = Text("next:", style="bold")
+    if plan.verdict is Verdict.READY:
+        gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)
+        yield Text("now:", style="bold"), plan.advice.text
+        yield from (("", Text(line, style="dim")) for line in beside(plan.advice))
+        yield "", "then check it with the next command, and repeat until the gate holds:"
+        yield label, Command.read(gate)
+        return
+    if plan.advice.text:
+        yield Text("now:", style="bold"), plan.advice.text
+    blocks = [f.rule for f in plan.findings if f.severity is Severity.BLOCK and not f.ignored]
+    if blocks:
+        yield label, explain(blocks[0])
+    elif plan.next_step is not None:
+        gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)
+        yield label, Command.read(gate)

@@ -1,0 +1,267 @@
+"""The text of `rebal plan-upgrade` and `rebal show`: short, the answer first, the command last.
+
+A step takes about six lines: members, configuration, how to restart, cost, gate, rollback. What is
+folded stands in the details (details.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+from rich.text import Text
+
+from rebal.cli.output import View, escape, shown
+from rebal.cli.render.plans.costs import cost_text
+from rebal.cli.render.plans.details import details_view
+from rebal.cli.render.plans.parts import (
+    STATE_STYLES,
+    VERDICT_STYLES,
+    advice_rows,
+    config_view,
+    hanging,
+    heading,
+    is_over,
+    kept_rows,
+    label_of,
+    short_state,
+)
+from rebal.cli.render.text import (
+    GAP,
+    Column,
+    FittingTable,
+    Rows,
+    count,
+    facts,
+    listing,
+    path_words,
+    severity_style,
+    to_paste,
+)
+from rebal.groups.commands import Command
+from rebal.groups.model import Tri
+from rebal.planner.commands import show
+from rebal.planner.context import names
+from rebal.planner.plan import Brief, Finding, Plan, Setting, Severity, Step, Verdict
+from rebal.planner.rules import rules
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_LABEL: Final = 8
+_INDENT: Final = 3
+_ADVICE: Final = 5
+# Findings about the same thing that are shown in full, and names of members in a line.
+_BLOCKING: Final = 3
+_NAMED: Final = 6
+_CODE: Final = frozenset({"Python", "JS"})
+
+
+def plan_view(
+    plan: Plan,
+    *,
+    now: datetime | None = None,
+    details: bool = False,
+    wide: bool = False,
+    kept: bool = False,
+) -> View:
+    """Return the plan as text: short, or with all `details`.
+
+    `wide` names every member and shows each configuration format. Ages are relative to `now`
+    (default: the time at which the group was captured). A plan that was `kept` has no advice: the
+    group may have changed since.
+    """
+    now = now or plan.made_at
+    if details:
+        return details_view(plan, now=now, wide=wide, kept=kept)
+    # The configuration keeps its line breaks: its hostile parts were escaped when it was made.
+    texts = {step.id: step.config for step in plan.steps}
+    plan = shown(plan)
+    view = heading(plan, now)
+    for step in plan.steps:
+        view += [Text(""), _title(plan, step)]
+        if not is_over(plan, step):
+            view += _step(plan, step, texts[step.id], wide=wide)
+    blocks, others = list(_blocking(plan)), list(_warnings(plan))
+    for found in (blocks, others):
+        if found:
+            view += [Text(""), facts(found, label=_LABEL)]
+    view += [
+        *([] if others else [Text("")]),
+        *_folded(plan),
+        facts(kept_rows(plan, now) if kept else advice_rows(plan), label=_ADVICE),
+    ]
+    return view
+
+
+def _title(plan: Plan, step: Step) -> RenderableType:
+    if step.id == plan.next_step or is_over(plan, step):
+        said = short_state(plan, step)
+    else:
+        said = f"after gate {step.id - 1}"
+    style = STATE_STYLES[step.exit_code] if step.id == plan.next_step else "dim"
+    title = Text.assemble((step.title, "bold"), "   ", (said, style))
+    return hanging(Text(str(step.id), style="bold"), title, 2)
+
+
+def _step(plan: Plan, step: Step, config: Sequence[Setting], *, wide: bool) -> View:
+    brief = _brief(step)
+    same = (s.id for s in plan.steps[: step.id - 1] if not is_over(plan, s) and _same(s, step))
+    as_in = next(same, None)
+    if as_in is not None:
+        brief = replace(brief, how=())
+    return [
+        facts(_members(plan, step, as_in, wide=wide), label=_LABEL, indent=_INDENT),
+        *(config_view(config, wide=True) if wide else _settings(config)),
+        facts(_rest(plan, step, brief), label=_LABEL, indent=_INDENT),
+    ]
+
+
+def _brief(step: Step) -> Brief:
+    return step.brief or Brief(how=step.order, gate=step.gate.shows, rollback=step.rollback)
+
+
+def _same(one: Step, other: Step) -> bool:
+    """Return whether both steps are carried out with the same instructions."""
+    return _brief(one).how == _brief(other).how
+
+
+def _members(plan: Plan, step: Step, as_in: int | None, *, wide: bool) -> Rows:
+    """Yield the step's members, and its precondition where that does not hold.
+
+    `as_in` is an earlier step that is carried out in the same way.
+    """
+    labels = names(plan.baseline.members)
+    most = len(labels) if wide else _NAMED
+    parts = []
+    for word, ids in (("", step.to_do), ("not verified: ", step.unknown)):
+        if ids:
+            parts.append(word + listing([labels.get(key, key) for key in ids], most))
+    if step.done:
+        parts.append(f"done: {len(step.done)} of {len(plan.baseline.members)}")
+    if as_in is not None:
+        parts.append(f"as in step {as_in}")
+    if parts:
+        yield "to do", "; ".join(parts)
+    if step.id == plan.next_step and step.precondition_holds is not Tri.YES:
+        yield "needs", _brief(step).needs or step.precondition
+
+
+def _settings(config: Sequence[Setting]) -> Iterator[RenderableType]:
+    """Yield the usual format of each family, never folded, without the comment on its group."""
+    by_family: dict[str, Setting] = {}
+    for setting in config:
+        by_family.setdefault(setting.family, setting)
+    several = len(by_family) > 1
+    width = max(_LABEL, *map(len, by_family)) if several else _LABEL
+    for family, setting in by_family.items():
+        head = "with"
+        for line in _essential(setting):
+            label = f"{family if several else head:{width}}"
+            yield Text.assemble(
+                " " * _INDENT, f"{label}{' ' * GAP}", (escape(line), "cyan"),
+                no_wrap=True, overflow="ignore",
+            )  # fmt: skip
+            head = ""
+
+
+def _essential(setting: Setting) -> list[str]:
+    """Return the lines without the comment that names the group, and of a program its last."""
+    texts = setting.text.split("\n")
+    heads = ("# group ", "// group ")
+    kept = [line for line in texts if not line.startswith(heads) or "; " in line]
+    if setting.format in _CODE:
+        kept = texts[-1:]
+    return kept or texts
+
+
+def _rest(plan: Plan, step: Step, brief: Brief) -> Rows:
+    for n, line in enumerate(brief.how):
+        yield "" if n else "how", line
+    if step.cost is not None:
+        yield "cost", cost_text(step, plan.baseline)
+    yield "gate", brief.gate
+    yield "rollback", brief.rollback
+
+
+def _blocking(plan: Plan) -> Rows:
+    """Yield the blocking findings: the most urgent whole, the others by their rules."""
+    blocks = sorted(_open(plan, Severity.BLOCK), key=_urgency)
+    for finding in blocks[:_BLOCKING]:
+        yield _label(finding), f"{finding.rule} {finding.message}"
+        if finding.fix:
+            yield "", hanging("→", finding.fix, 1)
+    rest = blocks[_BLOCKING:]
+    if rest:
+        rules_ = Counter(finding.rule for finding in rest)
+        yield _label(rest[0]), f"and {len(rest)} more: {listing(list(rules_), 8)}"
+
+
+def _warnings(plan: Plan) -> Rows:
+    """Yield one line for each rule that warns, and the facts that the user stated."""
+    warned: dict[str, list[Finding]] = defaultdict(list)
+    for finding in _open(plan, Severity.WARN):
+        warned[finding.rule].append(finding)
+    for rule, found in warned.items():
+        known = rules().get(rule)
+        times = f" ({len(found)})" if len(found) > 1 else ""
+        said = f"{rule} {known.title if known else found[0].message}{times}"
+        yield _label(found[0]), Text(said, no_wrap=True, overflow="ellipsis")
+    yield from (("assumed", line) for line in plan.assumptions[:_BLOCKING])
+    if len(plan.assumptions) > _BLOCKING:
+        yield "", f"and {len(plan.assumptions) - _BLOCKING} more assumptions"
+
+
+def _open(plan: Plan, severity: Severity) -> list[Finding]:
+    return [f for f in plan.findings if f.severity is severity and not f.ignored]
+
+
+def _urgency(finding: Finding) -> tuple[int, bool]:
+    return finding.before_step or 0, finding.result is not Tri.YES
+
+
+def _label(finding: Finding) -> Text:
+    return Text(label_of(finding), style=severity_style(finding.severity))
+
+
+def _folded(plan: Plan) -> Iterator[RenderableType]:
+    """Yield one line on what the details add: the questions, and what was not checked."""
+    asks, unchecked = len(_open(plan, Severity.ASK)), len(plan.not_checked)
+    parts = [count(asks, "question")] if asks else []
+    if plan.not_checked:
+        parts.append(f"{count(unchecked, 'point')} not checked")
+    if not parts:
+        return
+    lead = "After the last step" if plan.verdict is Verdict.DONE else "Check before you start"
+    file = plan.given.plan
+    where = show(file, "--details") if file is not None else "--details"
+    yield Text(f"{lead}: {', '.join(parts)}: {where}", no_wrap=True, overflow="ignore")
+
+
+def plan_list_view(plans: Sequence[Plan], one: Command) -> View:
+    """Return the screen of many plans, one line each, in the order given.
+
+    `one` is the command that shows the first of them.
+    """
+    if not plans:
+        return [Text("no group was found.")]
+    counts = Counter(str(plan.verdict) for plan in plans)
+    said = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
+    columns = [Column("VERDICT"), Column("GROUP"), Column("PATH"), Column("", rank=1)]
+    rows = [_row(shown(plan)) for plan in plans]
+    return [
+        Text(f"{count(len(plans), 'group')}: {said}"),
+        Text(""),
+        FittingTable(columns, rows),
+        Text(""),
+        Text("next: one of them, whole:", style="bold"),
+        to_paste(one),
+    ]
+
+
+def _row(plan: Plan) -> tuple[Text, str, str, str]:
+    verdict = Text(str(plan.verdict), style=VERDICT_STYLES[plan.verdict])
+    return verdict, plan.group_id, path_words(plan.path), plan.summary

@@ -1,0 +1,208 @@
+"""The short screen of `rebal plan-upgrade`: its length, and what it never folds."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.cli.output import render
+from rebal.cli.render.plans.screen import plan_view
+from rebal.groups.model import (
+    DeclaredAssignors,
+    Evidence,
+    GroupSnapshot,
+    KubernetesWorkload,
+    Source,
+)
+from rebal.planner.paths import make_plan
+from rebal.planner.plan import Plan, Severity
+from tests.planner.builder import group_of
+from tests.planner.plans import BOTH, DONE, RANGE, m, plan
+from tests.planner.worker_groups import workers
+
+FAMILIES = ("java", "franz-go", "sarama")
+JAVA = {"version": "4.1.1", "topics": ["orders"]}
+ON_848 = {"cluster": {"version": "4.1", "settings": {"group.consumer.migration.policy": "upgrade"}}}
+
+
+def screen(made: Plan, width: int = 80, **more: Any) -> str:
+    return render(plan_view(made, **more), width=width)
+
+
+def java(name: str, names: list[str] | None = RANGE, **more: Any) -> dict[str, Any]:
+    return m(name, names, **{**JAVA, **more})
+
+
+def pods(number: int, names: list[str] | None = RANGE, **more: Any) -> list[dict[str, Any]]:
+    return [java(f"shipping-{n}", names, **more) for n in range(number)]
+
+
+def kip848(members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
+    return group_of({"members": members, **ON_848, **more})
+
+
+PLANS = {
+    "two bounces": lambda: plan(pods(4)),
+    "two bounces, half-way": lambda: plan([*pods(3, BOTH), java("late")]),
+    "two bounces, second": lambda: plan(pods(4, BOTH), elected=DONE[0], reloaded=False),
+    "two bounces down": lambda: plan(pods(4, DONE), "eager", elected=DONE[0]),
+    "one bounce": lambda: plan(pods(4, ["range", "cooperative-sticky"]), reloaded=False),
+    "one bounce, reloaded": lambda: plan(pods(4, ["range", "cooperative-sticky"]), reloaded=True),
+    "static": lambda: plan([java(f"a-{n}", instance=f"a-{n}") for n in range(4)]),
+    "unknown lists": lambda: plan(pods(4, None)),
+    "cut-over": lambda: plan(pods(4, family="librdkafka", version="2.6.0")),
+    "mixed families": lambda: plan([*pods(3), java("c", family="librdkafka", version="2.6.0")]),
+    "streams": lambda: plan(pods(4, ["stream"], family="streams"), elected="stream"),
+    "connect": lambda: make_plan(workers("default"), "cooperative"),
+    "connect down": lambda: make_plan(workers("sessioned"), "eager"),
+    "to kip-848": lambda: make_plan(kip848(pods(4)), "consumer"),
+    "to kip-848, offline": lambda: make_plan(
+        kip848(pods(4), cluster={"settings": {"group.consumer.migration.policy": "disabled"}}),
+        "consumer",
+    ),
+    "no path": lambda: plan(pods(4), state="PreparingRebalance"),
+    "done": lambda: plan(pods(4, DONE), elected=DONE[0]),
+}
+
+
+@pytest.mark.parametrize("path", PLANS)
+def test_four_healthy_members_take_40_lines_at_80_columns(path: str) -> None:
+    made = PLANS[path]()
+    text = screen(made)
+    families = {setting.family for step in made.steps for setting in step.config}
+    assert text.count("\n") <= 40 + max(0, len(families) - 1), text
+    for part in re.split(r"\n(?=\d  )", text)[1:]:
+        step = part.split("\n\n")[0]
+        assert step.count("\n") + 1 <= 14, step
+
+
+def test_a_step_of_a_plain_roll_out_takes_eight_lines_at_80_columns() -> None:
+    for part in re.split(r"\n(?=\d  )", screen(PLANS["two bounces"]()))[1:]:
+        assert part.split("\n\n")[0].strip().count("\n") + 1 <= 8, part
+
+
+@pytest.mark.parametrize("further", [1, 2])
+def test_each_further_client_family_takes_one_more_line(further: int) -> None:
+    def made(families: tuple[str, ...]) -> str:
+        members = [
+            java(f"m-{n}", family=families[n % len(families)], version=None) for n in range(4)
+        ]
+        return screen(plan(members))
+
+    one, more = made(FAMILIES[:1]), made(FAMILIES[: 1 + further])
+    settings = [line for line in more.splitlines() if re.match(r"   (java|franz-go|sarama) ", line)]
+    steps = one.count("   with ")
+    assert len(settings) == steps * (1 + further)
+    assert more.count("   with ") == 0
+
+
+@pytest.mark.parametrize("path", ["range", "half-way", "unknown", "static"])
+def test_two_hundred_members_take_60_lines(path: str) -> None:
+    lists = {"half-way": [BOTH, RANGE], "unknown": [None]}.get(path, [RANGE])
+    static = path == "static"
+    members = [
+        java(f"shipping-{n}", lists[n % len(lists)], instance=f"i-{n}" if static else None)
+        for n in range(200)
+    ]
+    made = plan(members, topics={"orders": 400})
+    text = screen(made)
+    assert text.count("\n") <= 60, text
+    assert "and 194 more" in text or "and 94 more" in text
+    wide = screen(made, 4000, wide=True)
+    assert "shipping-199" in wide or "i-199" in wide
+
+
+def test_what_keeps_the_members_safe_is_not_folded() -> None:
+    text = screen(PLANS["two bounces"]())
+    assert "one by one: stop cleanly (no kill or surge), start, wait for Stable" in text
+    assert (
+        "now:   restart shipping-0 with [cooperative-sticky, range]; one member at a time" in text
+    )
+    assert "first [cooperative-sticky, range], not straight to [range] (RB108)" in text
+    assert re.search(r"gate +every member \(4\) supports cooperative-sticky\n", text)
+    static = " ".join(screen(PLANS["static"]()).split())
+    assert "no rebalance is expected, check the new member id (RB109)" in static
+    assert "never two processes with one id" in static
+    assert "stop every member cleanly" in screen(PLANS["cut-over"]())
+    assert "no kill), see the group Stable with 3" in screen(PLANS["mixed families"]())
+
+
+def test_a_surge_is_named_with_its_workload() -> None:
+    workload = KubernetesWorkload(kind="Deployment", name="orders", namespace="shop")
+    source = Evidence(source=Source.CONFIG_FILE, detail="k.yaml", workload=workload)
+    declared = DeclaredAssignors(list=("range",), max_surge="25%", evidence=source)
+    snapshot = group_of({"members": pods(2)})
+    members = tuple(replace(member, declared=declared) for member in snapshot.members)
+    text = " ".join(screen(make_plan(replace(snapshot, members=members))).split())
+    assert "Deployment orders: pause its autoscaler and GitOps sync; set maxSurge 0 (now" in text
+
+
+def test_a_cost_is_one_line_in_units_that_people_use() -> None:
+    text = " ".join(screen(PLANS["two bounces"]()).split())
+    assert re.search(
+        r"cost about 2 min 24 s, 8 rebalances, each stops all 12 partitions; worst case \d+ min",
+        text,
+    )
+    stop = " ".join(screen(PLANS["cut-over"]()).split())
+    assert re.search(r"cost nothing is consumed for about \d+ s; worst case", stop)
+    tasks = " ".join(screen(PLANS["connect"]()).split())
+    assert re.search(r"each stops 11 of 15 connectors and tasks on average; worst", tasks)
+
+
+def test_no_cost_says_that_all_0_partitions_stop() -> None:
+    members = [{**java(f"a-{n}"), "owned": {}} for n in range(3)]
+    text = screen(plan(members, topics={}))
+    assert "all 0 partitions" not in text
+    assert "of 0 partitions" not in text
+
+
+def test_configuration_and_commands_stay_on_one_line() -> None:
+    for line in screen(PLANS["two bounces"](), 40).splitlines():
+        if "partition.assignment" in line or "rebal plan-upgrade" in line:
+            assert line.endswith(("Assignor", "members 4"))
+
+
+def test_three_blocking_findings_are_whole_and_the_others_are_counted() -> None:
+    made = plan(
+        [java("a", None), java("b", RANGE), java("c", None, family="sarama", declared=["x"])],
+        expect_members=9,
+        elected="own",
+    )
+    blocks = [f for f in made.findings if f.severity is Severity.BLOCK]
+    assert len(blocks) > 3, [f.rule for f in blocks]
+    text = screen(made)
+    assert f"and {len(blocks) - 3} more: " in text
+    assert sum(f.message[:30] in " ".join(text.split()) for f in blocks) >= 3
+
+
+def test_warnings_are_one_line_each_and_questions_one_block() -> None:
+    made = plan(pods(4, version="2.8.2"))
+    text = screen(made)
+    warned = {f.rule for f in made.findings if f.severity is Severity.WARN}
+    assert warned
+    for rule in warned:
+        assert len(re.findall(rf"^warning +{rule} .*$", text, re.MULTILINE)) == 1
+    asks = sum(f.severity is Severity.ASK for f in made.findings)
+    assert re.search(rf"^Check before you start: {asks} questions, .*: --details$", text, re.M)
+    assert not re.search(r"^ask ", text, re.MULTILINE)
+
+
+def test_the_hint_is_a_whole_command_where_the_plan_has_a_file(tmp_path: Any) -> None:
+    file = tmp_path / "a plan.yaml"
+    text = screen(PLANS["two bounces"]().kept_as(str(file)), 40)
+    assert f": rebal show '{file}' --details\n" in text
+
+
+def test_the_details_hold_what_the_short_screen_folds() -> None:
+    made = PLANS["two bounces, half-way"]()
+    short, whole = screen(made), " ".join(screen(made, details=True).split())
+    for finding in made.findings:
+        assert " ".join(finding.message.split()) in whole
+    for line in (*made.not_checked, *made.steps[0].why, *made.steps[0].order):
+        assert " ".join(line.split()) in whole
+    assert made.steps[0].gate.shows in whole
+    assert "pace takes" in whole
+    assert "pace takes" not in " ".join(short.split())
