@@ -17,6 +17,7 @@ from rebal.groups.model import (
     KubernetesWorkload,
     Source,
 )
+from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, Severity
 from tests.planner.builder import group_of
@@ -192,7 +193,8 @@ def test_warnings_are_one_line_each_and_questions_one_block() -> None:
 
 def test_the_hint_is_a_whole_command_where_the_plan_has_a_file(tmp_path: Any) -> None:
     file = tmp_path / "a plan.yaml"
-    text = screen(PLANS["two bounces"]().kept_as(str(file)), 40)
+    given = Given(plan=str(file))
+    text = screen(make_plan(group_of({"members": pods(4)}), given=given), 40)
     assert f": rebal show '{file}' --details\n" in text
 
 
