@@ -16,7 +16,7 @@ from rich.text import Text
 from rebal.cli import output
 from rebal.cli.output import View, shown
 from rebal.cli.overview import NONE, GroupLine, Overview, changes
-from rebal.cli.render.plans.screen import VERDICT_STYLES
+from rebal.cli.render.plans.parts import VERDICT_STYLES
 from rebal.cli.render.text import GAP, Column, count, facts, listing
 from rebal.planner.commands import COOPERATIVE, Given
 from rebal.planner.plan import Verdict
