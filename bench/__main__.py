@@ -6,6 +6,7 @@ from importlib import import_module
 
 BENCHES = (
     "help_time",
+    "lazy_imports",
     "assignors",
     "simulate_bench",
     "inspect_probe",

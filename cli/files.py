@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Collection
 from contextlib import suppress
@@ -13,6 +14,9 @@ from typing import Final
 from rebal.cli.errors import FileError, UsageError
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot, file_stem, format_of, load_snapshot
+
+if sys.platform != "win32":
+    import fcntl
 
 ENDING: Final = ".rebal.yaml"
 # A snapshot of a hundred thousand members has a tenth of it.
@@ -177,10 +181,8 @@ def the_one_snapshot(folder: Path) -> Path:
 
 def _lock(handle: int) -> None:
     """Lock the file until it is closed; without locks, single appends are still whole."""
-    if os.name == "nt":
+    if sys.platform == "win32":
         return
-    import fcntl
-
     with suppress(OSError):
         fcntl.flock(handle, fcntl.LOCK_EX)
 

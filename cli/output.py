@@ -8,11 +8,13 @@ codes and highlighting are off. Colour is used on a terminal only, and never wit
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from errno import EBADF
 from functools import lru_cache
+from io import StringIO
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
@@ -162,8 +164,6 @@ def page(view: Iterable[RenderableType | Lines], *, wide: bool = False) -> None:
     if wide or not (terminal or os.environ.get("COLUMNS", "").isdigit()):
         width = _UNLIMITED
     else:
-        import shutil
-
         width = max(40, shutil.get_terminal_size((100, 24)).columns)
     stream(_rendered(view, width, colour=terminal and _colour_wanted()))
 
@@ -175,8 +175,6 @@ def render(view: Iterable[RenderableType | Lines], *, width: int, colour: bool =
 
 def _rendered(view: Iterable[RenderableType | Lines], width: int, *, colour: bool) -> Iterable[str]:
     """Return the text in pieces. Rendering errors are raised here, before any piece is printed."""
-    from io import StringIO
-
     from rich.console import Console
     from rich.segment import Segments
 

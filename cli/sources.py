@@ -26,6 +26,10 @@ from rebal.cli.params import Connection
 from rebal.groups.commands import option, options
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, GroupState
+from rebal.inspectors.fleet.tables.groups import read_snapshots
+from rebal.inspectors.fleet.tables.reader import open_tables
+from rebal.inspectors.fleet.tables.seen import read_observations
+from rebal.inspectors.logs.text_input import files_in
 
 if TYPE_CHECKING:
     from rebal.groups.evidence.observations import Observation
@@ -86,7 +90,6 @@ class EvidenceFiles:
         zone = _time_zone(self.log_timezone)
         if self.request_log:
             from rebal.inspectors.logs.requests.reader import read_request_log
-            from rebal.inspectors.logs.text_input import files_in
 
             reading = read_request_log(files_in(self.request_log), tz_offset=zone)
             seen += (*reading.observations, *reading.logs)
@@ -243,8 +246,6 @@ def scan_observations(folder: Path | None, groups: Sequence[str]) -> tuple[Obser
     """
     if folder is None:
         return ()
-    from rebal.inspectors.fleet.tables.reader import open_tables
-    from rebal.inspectors.fleet.tables.seen import read_observations
 
     tables = open_tables(folder)
     wanted = set(groups)
@@ -272,8 +273,6 @@ def scan_snapshots(
         TablesError: no finished scan is in the folder.
         UsageError: the scan saw no such group.
     """
-    from rebal.inspectors.fleet.tables.groups import read_snapshots
-    from rebal.inspectors.fleet.tables.reader import open_tables
 
     tables = open_tables(folder)
     found: dict[str, GroupSnapshot] = {}

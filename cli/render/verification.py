@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
 from rich.console import Console, Group
+from rich.live import Live
 from rich.text import Text
 
 from rebal.cli import output
@@ -311,8 +312,6 @@ def _jsonl(told: _Shower, standing: Standing) -> None:
 
 
 def _live(told: _Shower, until: datetime) -> Iterator[Callable[[Standing], None]]:
-    from rich.live import Live
-
     console = Console(markup=False, emoji=False, highlight=False)
     history: list[str] = []
 

@@ -15,6 +15,8 @@ from rebal.groups.errors import RebalError
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.session import SparkError, SparkSettings, require, spark_session
+from rebal.inspectors.fleet.sources.kafka_options import java_options, no_token
+from rebal.inspectors.logs.text_input import cannot_read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +70,6 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
 def _look(order: ScanOrder, run: Run) -> Any:
     """What can be said to be wrong before Spark is started."""
     from rebal.inspectors.fleet.sources.source import is_remote
-    from rebal.inspectors.logs.text_input import cannot_read
 
     for path in order.request_logs:
         if not is_remote(path) and not os.access(path, os.R_OK):
@@ -76,7 +77,6 @@ def _look(order: ScanOrder, run: Run) -> Any:
             raise cannot_read(path, FileNotFoundError() if missing else PermissionError())
     if order.config is not None:
         from rebal.inspectors.fleet.sources.kafka import find_range
-        from rebal.inspectors.fleet.sources.kafka_options import java_options
 
         java_options(order.config)
         return find_range(order.config, run.previous)
@@ -182,8 +182,6 @@ def _in_words(error: Exception, order: ScanOrder) -> str:
 
             return f"this user may not read the records of __consumer_offsets: {needed_rights()}."
         if order.config.oauth is not None and any(sign in text for sign in _NO_TOKEN):
-            from rebal.inspectors.fleet.sources.kafka_options import no_token
-
             return no_token(order.config.oauth)
         if "SaslAuthenticationException" in text:
             return "Spark's Kafka client could not log in: check user, password and mechanism."

@@ -21,11 +21,14 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, Observation, SparkSession, Window
+from pyspark.sql import functions as sql
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.buckets import find_pieces, make_ranges
@@ -35,13 +38,11 @@ from rebal.inspectors.fleet.kinds import REPEATED
 from rebal.inspectors.fleet.manifest import Manifest, TableEntry
 from rebal.inspectors.fleet.parts import REPORT_DDL
 from rebal.inspectors.fleet.schemas import REQUESTS, TABLES
+from rebal.inspectors.fleet.sources.requests import read_requests
 from rebal.inspectors.fleet.sources.source import SKIPPED, TOPIC, Source, whole_rows
 from rebal.inspectors.fleet.store import Run, counted
 from rebal.inspectors.fleet.tasks import in_tasks
 from rebal.inspectors.fleet.telling import Tale, tell
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation, SparkSession
 
 Say = Callable[[str], None]
 _PLACE: Final = ("source", "position")
@@ -158,9 +159,6 @@ def _read_records(run: Run, source: Source, totals: _Totals) -> None:
 
 def _each_once(source: Source) -> tuple[Source, Observation]:
     """The source with each record once, where it may hold one twice, and the count of its rows."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as sql
-
     seen = Observation("rows of the source")
     rows = whole_rows(source).observe(seen, sql.count(sql.lit(1)).alias("rows"))
     whole = sql.col("problem").isNull()
@@ -213,11 +211,6 @@ def _read_requests(
     spark: SparkSession, run: Run, paths: Sequence[str], totals: _Totals
 ) -> Mapping[str, int]:
     """Bring the lines that are not among the inputs yet to them; gives the log's counts."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as sql
-
-    from rebal.inspectors.fleet.sources.requests import read_requests
-
     logs = read_requests(spark, list(paths))
     said = [name for name in REQUESTS.names if name not in _PLACE]
     # What could not be read is told by its place alone.
@@ -260,8 +253,6 @@ def _tell(spark: SparkSession, run: Run, totals: _Totals) -> None:
 
 
 def _frame(spark: SparkSession, paths: Sequence[str], schema: pa.Schema) -> DataFrame:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     form = from_arrow_schema(schema, prefer_timestamp_ntz=False)
     if not paths:
         return spark.createDataFrame([], form)

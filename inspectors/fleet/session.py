@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from rebal.groups.errors import RebalError
 from rebal.groups.model import Record
+from rebal.inspectors.fleet.shipping import build_zip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -145,8 +146,6 @@ def _prepared(context: Any, settings: SparkSettings, folder: Path) -> SparkSessi
 
     try:
         if not settings.local:
-            from rebal.inspectors.fleet.shipping import build_zip
-
             context.addPyFile(str(build_zip(folder)))
         return _set_up(SparkSession(context), settings)
     except Exception as error:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,9 @@ from rebal.inspectors.fleet.manifest import (
     read_manifest,
 )
 from rebal.inspectors.fleet.schemas import TABLES
+
+if sys.platform != "win32":
+    import fcntl
 
 PARTIAL: Final = ".partial"
 INPUTS: Final = "_inputs"
@@ -184,10 +188,8 @@ def _foreign(out: Path) -> bool:
 
 
 def _hold(lock: IO[bytes], out: Path) -> None:
-    if os.name == "nt":
+    if sys.platform == "win32":
         return
-    import fcntl
-
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from rebal.groups.wire.offsets_topic import kind_name
 from rebal.inspectors.fleet.buckets import BUCKET, BucketWriter, Ints, bucket_of
@@ -30,8 +31,6 @@ def again(
 
     What they counted is in the manifest of that scan already.
     """
-    import pyarrow.parquet as pq
-
     writer = PartWriter(folder)
     parts = BucketWriter(writer, "commit_parts")
     for batch in batches:

@@ -20,7 +20,7 @@ from rebal.inspectors.connection.translate import to_confluent
 from rebal.inspectors.errors import ConnectError, RequestError, SettingError
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.sources.kafka_options import java_options, subject_claim
-from rebal.inspectors.fleet.sources.source import TOPIC, Source
+from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source
 from rebal.inspectors.kafka.admin import Admin
 from rebal.inspectors.kafka.brokers import ClusterReading
 from rebal.inspectors.kafka.cluster import RawCluster
@@ -99,8 +99,6 @@ def read_kafka(spark: SparkSession, config: ClusterConfig, what: KafkaRange) -> 
     address = config.bootstrap
     if not what.partitions:
         from pyspark.sql.pandas.types import from_arrow_schema
-
-        from rebal.inspectors.fleet.sources.source import SOURCE
 
         empty = spark.createDataFrame([], from_arrow_schema(SOURCE, prefer_timestamp_ntz=False))
         return Source(empty, (address,), notes=what.notes, brokers=what.brokers)
