@@ -41,6 +41,9 @@ def partitions(numbers: Sequence[int]) -> bytes:
     )
 
 
+RACKS = [b"\xff\xff", text("rack"), text("lane")]
+
+
 @st.composite
 def subscriptions(draw: st.DrawFn, generation: int) -> bytes:
     """A consumer's subscription of any version, or what is none."""
@@ -52,12 +55,12 @@ def subscriptions(draw: st.DrawFn, generation: int) -> bytes:
         out += partitions(draw(st.lists(st.integers(0, 3), max_size=2)))
     if version >= 2:
         out += struct.pack(">i", generation)
-    return out + (draw(st.sampled_from([b"\xff\xff", text("rack")])) if version >= 3 else b"")
+    return out + (draw(st.sampled_from(RACKS)) if version >= 3 else b"")
 
 
 def with_generation(subscription: bytes, generation: int) -> bytes:
     """A subscription that was made here, in another generation."""
-    tails = {b"\x00\x02": [b""], b"\x00\x03": [b"\xff\xff", text("rack")]}
+    tails = {b"\x00\x02": [b""], b"\x00\x03": RACKS}
     for tail in tails.get(subscription[:2], []):
         if len(subscription) >= 18 + len(tail) and subscription.endswith(tail):
             end = len(subscription) - len(tail)
@@ -211,6 +214,30 @@ def test_values_read_together_say_what_each_says_alone(
     assert [
         one if isinstance(one, str) else (head(one), told(one)) for one in found
     ] == expected  # fmt: skip
+
+
+def test_equal_subscriptions_of_members_in_other_racks_are_told_apart() -> None:
+    """Kafka's `client.rack` stands behind the generation: all bytes before it are the same."""
+    sent = struct.pack(">hi", 3, 1) + text("t") + struct.pack(">i", -1) + partitions([])
+    members = tuple(
+        GroupMetadataMember(
+            member_id=rack,
+            client_id="one",
+            client_host="/10.0.0.1",
+            rebalance_timeout_ms=300_000,
+            session_timeout_ms=10_000,
+            subscription=sent + struct.pack(">i", 2) + text(rack),
+            assignment=struct.pack(">h", 1) + partitions([]) + b"\xff\xff\xff\xff",
+        )
+        for rack in ("eu-1", "eu-2", "eu-3")
+    )
+    value = GroupMetadata(
+        version=3, protocol_type="consumer", generation=2, protocol="range", leader="eu-1",
+        state_timestamp_ms=-1, members=members,
+    )  # fmt: skip
+    (found,) = read([("g", written(value))], False)
+    assert isinstance(found, Value)
+    assert [one.sent.rack for one in found.members] == ["eu-1", "eu-2", "eu-3"]
 
 
 @settings(deadline=None)

@@ -240,18 +240,20 @@ class _Batch:
         cut = self.cut
         consumer = self.consumer[examples]
         apart = self.apart[self.owner[examples]]
-        shared = consumer & cut.has_generation[examples] & ~apart
+        placed = consumer & cut.has_generation[examples]
 
         def sent_by(n: int) -> Sent | None:
             found = values.sent(cut.sent_bytes(examples[n]))
-            if shared[n] and found.generation != cut.sent_generation[examples[n]]:
+            if placed[n] and found.generation != cut.sent_generation[examples[n]]:
                 return None
             # Only of what was read to its end it is sure which bytes are the generation.
-            return found if found.exact or not shared[n] else None
+            return found if found.exact or apart[n] or not placed[n] else None
 
         heads = _once(cut.head[examples], lambda n: _read_head(cut.head_bytes(examples[n])))
         generation = np.where(apart, cut.at_generation[examples], 0)
-        subscriptions = np.where(consumer, cut.sent[examples] * len(cut.pieces) + generation, -1)
+        rack = np.where(cut.has_rack[examples], cut.rest[examples], 0)
+        sent = _codes(cut.sent[examples] * len(cut.pieces) + generation) * len(cut.pieces) + rack
+        subscriptions = np.where(consumer, sent, -1)
         sents: list[Sent | None] = _once(subscriptions, sent_by, UNTOLD)
         givens = _once(
             np.where(consumer, cut.rest[examples], -1),

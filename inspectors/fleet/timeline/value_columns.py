@@ -64,6 +64,8 @@ class Cut(NamedTuple):
     rest: Ints
     has_generation: Mask
     sent_generation: Ints
+    has_rack: Mask
+    """Whether a rack follows the generation: then `rest` begins with it."""
     begin: Ints
     """Where a member begins in `data`."""
     sent_at: Ints
@@ -212,6 +214,7 @@ def _encoded(data: Bytes, rows: Ints, heads: _Heads, first: Ints, places: Ints) 
         codes[members + 3],
         has,
         numbers(data, generation, "i4"),
+        tail > 2,
         member,
         sent + 4,
         given + 4,
