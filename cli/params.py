@@ -19,6 +19,7 @@ import typer
 from rebal.cli.errors import FailOn, UsageError, did_you_mean
 from rebal.cli.output import Format
 from rebal.groups.commands import option, options
+from rebal.groups.errors import RebalError
 
 if TYPE_CHECKING:
     from rebal.inspectors.connection.config import ClusterConfig
@@ -243,8 +244,6 @@ class Connection:
         """Return the bootstrap servers, wherever they are named; None where nothing names them."""
         if not self.names_broker():
             return None
-        from rebal.groups.errors import RebalError
-
         try:
             return self.config().bootstrap
         except RebalError:
