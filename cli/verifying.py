@@ -130,16 +130,21 @@ class Verifying:
             self._book.append(entry)
         return self._strict(standing)
 
-    def confirm(self, seen: GroupSnapshot, step: int, reason: str) -> Standing:
+    def confirm(
+        self, seen: GroupSnapshot, step: int, reason: str, members: Sequence[str], listed: str
+    ) -> Standing:
         """Return the standing after the operator confirmed `step`.
 
+        `members` and `listed` are the texts of --member and --list.
+
         Raises:
-            UsageError: the step needs no confirmation.
+            UsageError: the step or a member needs no confirmation.
         """
         seen = self._with_lists(seen)
         now, asked = self._verify(seen, None), self._verify(seen, step)
         try:
-            word = confirm(now, asked, step, reason)
+            names = tuple(params.assignor_name(name.strip()) for name in listed.split(",") if name)
+            word = confirm(now, asked, step, reason, members=members, names=names)
         except NothingToConfirmError as error:
             raise UsageError(str(error)) from None
         except ContradictedError as error:

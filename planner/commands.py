@@ -116,6 +116,17 @@ class Given(Record, frozen=True, kw_only=True):
         words = (*more, *self.connection, *self.evidence, *self.looks)
         return rebal("verify", (self.plan or "PLAN",), words)
 
+    def confirm(self, *more: str) -> Command:
+        """Return the command that confirms a step of the plan; it ignores no rule."""
+        kept: list[str] = []
+        words = iter(self.looks)
+        for word in words:
+            if word in ("--ignore", "--reason"):
+                next(words, None)
+            elif not word.startswith(("--ignore=", "--reason=")):
+                kept.append(word)
+        return replace(self, looks=tuple(kept)).verify(*more)
+
     def kafka(self, tool: str, *words: str) -> Command:
         """Return a command of one of Kafka's own tools on this cluster."""
         config = option("--command-config", self.properties) if self.properties else ()

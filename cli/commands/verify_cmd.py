@@ -58,6 +58,18 @@ def command(
             help="Confirm what no evidence shows in this step: you have checked it.",
         ),
     ] = None,
+    member: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MEMBER", help="With --confirm: a member that runs --list; repeat for more."
+        ),
+    ] = None,
+    listed: Annotated[
+        str,
+        typer.Option(
+            "--list", metavar="LIST", help="With --confirm: the assignor list these members run."
+        ),
+    ] = "",
     reason: Annotated[
         list[str] | None,
         typer.Option(
@@ -115,6 +127,8 @@ def command(
     if watch and form in ("json", "yaml"):
         raise UsageError(f"--watch prints text or JSON lines: use -o jsonl instead of -o {form}.")
     word = _word(confirm, reason or (), given=(watch, ignore, step))
+    if word is None and (member or listed):
+        raise UsageError("--member and --list belong to --confirm STEP.")
     ignoring = params.ignored(ignore or (), () if word else reason or ())
     families = params.families_of(assume_family or ())
     # The planner is loaded when the words of the command are in order.
@@ -172,7 +186,11 @@ def command(
         given=given,
     )
     if not watch:
-        standing = verifying.confirm(look(), *word) if word else verifying.judge(look())
+        standing = (
+            verifying.confirm(look(), *word, member or (), listed)
+            if word
+            else verifying.judge(look())
+        )
         print_standing(standing, form, wide=wide)
         output.hint(given.note)
         return DONE if exit_zero else standing.exit_code

@@ -213,6 +213,8 @@ def _table(standing: Standing, members: Sequence[MemberStanding]) -> FittingTabl
 def _made(member: MemberStanding) -> Text:
     if not member.concerned and member.done is not Tri.YES:
         return Text("left out", style="dim")
+    if member.vouched:
+        return Text("confirmed", style="magenta")
     return Text(_WORDS[member.done], style=_STYLES[member.done])
 
 
@@ -242,6 +244,9 @@ def _rows(standing: Standing) -> Rows:
         yield Text("changed", style="yellow"), change.text
     for word in standing.accepted:
         yield Text("your word", style="magenta"), word
+    if standing.unverified:
+        named = ", ".join(standing.unverified)
+        yield Text("your word", style="magenta"), f"confirmed, not verified: {named}"
     for note in standing.notes:
         yield Text("note", style="dim"), Text(note, style="dim")
     yield Text("next:", style="bold"), standing.next

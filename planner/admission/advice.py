@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from rebal.groups.commands import option, options
 from rebal.groups.model import GroupState, Knowledge, Member, Tri
 from rebal.planner.admission import wording as text
 from rebal.planner.admission.check import (
@@ -43,7 +44,7 @@ from rebal.planner.plan import Advice, Finding, ValidWhile
 from rebal.planner.rules import Risk
 
 # How many members are tried for one that is admitted, and how many withheld restarts are listed.
-_TRIED: Final = 50
+TRIED: Final = 50
 _LISTED: Final = 20
 # Up to so many static members are restarted one by one, with no rebalance, to cure a reload.
 _FEW: Final = 2
@@ -216,10 +217,10 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
     dynamic = [facts for facts in context.members if not facts.static]
     static = [facts for facts in context.members if facts.static]
     if dynamic and context.reloaded is not Tri.NO:
-        return _first(_as_it_runs(context, facts, step) for facts in dynamic[:_TRIED])
+        return _first(_as_it_runs(context, facts, step) for facts in dynamic[:TRIED])
     suspects = _short(context, static)
     if suspects and (context.reloaded is Tri.NO or len(suspects) <= _FEW):
-        return _first(_as_it_runs(context, facts, step) for facts in suspects[:_TRIED])
+        return _first(_as_it_runs(context, facts, step) for facts in suspects[:TRIED])
     if not static:
         return show(
             context, Needs.CONFLICT, "the coordinator's lists and the logs are at odds", step=step
@@ -277,7 +278,7 @@ def narrowing(
     Where none is admitted, the advice prepares it: give the `wide` list to the members that lack
     the assignor, make the coordinator remember every list again, or add the evidence that decides.
     """
-    tried = [restart_of(context, facts, assignors, step=step) for facts in to_do[:_TRIED]]
+    tried = [restart_of(context, facts, assignors, step=step) for facts in to_do[:TRIED]]
     good = next((one for one in tried if one.verdict is Tri.YES), None)
     withheld = tuple(one for one in tried if one.verdict is not Tri.YES)[:_LISTED]
     if good is not None:
@@ -287,7 +288,7 @@ def narrowing(
     first = next((one for one in tried if one.verdict is Tri.NO), tried[0])
     sent = memory_of(context, rejoined=True)
     by_lists = [
-        admitted(sent, restart(sent, facts.member.member_id, assignors)) for facts in to_do[:_TRIED]
+        admitted(sent, restart(sent, facts.member.member_id, assignors)) for facts in to_do[:TRIED]
     ]
     made = _remedy(
         context, context.members, assignors, wide=wide, first=first, by_lists=by_lists, step=step
@@ -315,7 +316,7 @@ def _remedy(
     lacking = [f for f in others if _lacks_all(context, f, assignors)]
     able = [f for f in lacking if starts_with(context, f, wide) is Tri.YES]
     if able and wide:
-        back = _first(restart_of(context, f, wide, step=step) for f in able[:_TRIED])
+        back = _first(restart_of(context, f, wide, step=step) for f in able[:TRIED])
         if back.verdict is Tri.YES:
             return back
     elif lacking and wide:
@@ -367,16 +368,21 @@ def show(context: Context, needs: Needs, reason: str, *, step: int | None = None
 
 
 def _evidence(context: Context, needed: Sequence[str], reason: str, step: int | None) -> Advice:
-    kinds = tuple(k for k in needed if k != "probe" or context.can_probe)
     return worded(
         Advice(
             action=EVIDENCE,
             verdict=Tri.CANNOT_TELL,
             reason=reason,
-            evidence_needed=kinds or ("client log", "request log"),
+            evidence_needed=_kinds(context, needed),
             step=step,
         )
     )
+
+
+def _kinds(context: Context, needed: Sequence[str]) -> tuple[str, ...]:
+    """Return those of `needed` that this group can give."""
+    kinds = tuple(kind for kind in needed if kind != "probe" or context.can_probe)
+    return kinds or ("client log", "request log")
 
 
 def wait(reason: str, *, step: int | None = None) -> Advice:
@@ -423,15 +429,39 @@ def accepted(advice: Advice) -> Advice:
     return worded(made)
 
 
-def confirm(step: int, *, by_hand: bool) -> Advice:
-    """Return the advice to check by hand what no evidence shows of `step`, and to confirm it."""
+def finished(vouched: Sequence[str], *, step: int) -> Advice:
+    """Return the end of a plan; `vouched` are the members that are done by the operator's statement
+    alone.
+    """
+    if not vouched:
+        return nothing("the plan is carried out", step=step)
+    return nothing(f"finished; confirmed, not verified: {', '.join(vouched)}", step=step)
+
+
+def confirm(
+    context: Context, step: int, members: Sequence[Facts], names: Sequence[str], *, shown: bool
+) -> Advice:
+    """Return the advice to check by hand what no evidence shows of `members`, and to confirm it.
+
+    `names` is the assignor list to confirm (empty: another setting, which is confirmed for all of
+    them). `shown`: evidence could show it as well.
+    """
+    words: tuple[str, ...] = ("--confirm", str(step))
+    reason = "looked at each of them"
+    if names:
+        words += options("--member", ids(members[:_LISTED]))
+        words += option("--list", ",".join(names))
+        reason = f"each process was started with this list after step {step} began"
     return worded(
         Advice(
             action=CONFIRM,
+            members=ids(members),
+            names=tuple(facts.name for facts in members),
+            assignors=tuple(names),
             verdict=Tri.CANNOT_TELL,
             reason="no evidence shows it",
-            evidence_needed=() if by_hand else ("request log", "client log"),
-            command=f'rebal verify PLAN --confirm {step} --reason "…"',
+            evidence_needed=_kinds(context, _EVIDENCE[Needs.LISTS]) if shown else (),
+            command=context.given.confirm(*words, "--reason", reason),
             step=step,
         )
     )
@@ -530,48 +560,3 @@ def _risks(context: Context, restarted: Sequence[Facts]) -> Iterator[str]:
             f"if one of the static members ({context.named(static, 3)}) is down, the rebalance "
             "waits for it up to the rebalance timeout"
         )
-
-
-def restart_fix(
-    context: Context,
-    members: Sequence[Facts],
-    assignors: tuple[str, ...] = (),
-    *,
-    change: str = "",
-    then: str = "",
-) -> str:
-    """Return the fix that restarts `members`, if each of the restarts is admitted.
-
-    `change` is a sentence to put before it, `then` are words to add. If a restart is not admitted,
-    the fix says not to restart that member, and why.
-    """
-    found = [restart_of(context, facts, assignors) for facts in members[:_TRIED]]
-    refusing = [f for f in members if starts_with(context, f, assignors) is not Tri.YES]
-    if refusing:
-        return text.not_known_to_start(context.named(refusing), assignors)
-    who = context.named(members)
-    return text.restart_fix(found, who, assignors, change=change, then=then)
-
-
-def cut_over_fix(
-    context: Context, members: Sequence[Facts], assignors: tuple[str, ...] = (), *, change: str = ""
-) -> str:
-    """Return the fix that stops `members` together and then starts them, if their start is
-    admitted.
-    """
-    made = cut_over_of(context, members, assignors)
-    return text.sentence(replace(made, change=change, text=""))
-
-
-def cure_fix(context: Context) -> str:
-    """Return the fix that makes the coordinator remember every list again (RB113)."""
-    return text.sentence(cure_of(context))
-
-
-def start_fix(context: Context, names: Sequence[str], step_list: tuple[str, ...] = ()) -> str:
-    """Return the fix that starts clients which are not in the group."""
-    elected = context.memory.elected
-    if elected is None:
-        return text.sentence(wait("nothing is elected: look again when the group is Stable"))
-    wanted = [step_list] if step_list else []
-    return text.sentence(start_of(context, names, [*wanted, (elected,)]))

@@ -222,7 +222,8 @@ def _in_step(
         if open_:
             return advised.open_question(open_[0], step=step.id), ()
         if later is None:
-            return advised.nothing("the plan is carried out", step=step.id), ()
+            vouched = [by_id[each].name for each in current.vouched if each in by_id]
+            return advised.finished(vouched, step=step.id), ()
         return _or_outdated(plan, _begin(plan, later, context, ignore), outdated)
     unasked = [f for f in open_ if not has(f, Trait.PENDING)]
     if current.to_do and unasked:
@@ -231,9 +232,15 @@ def _in_step(
         to_do = [by_id[member_id] for member_id in current.to_do if member_id in by_id]
         return _or_outdated(plan, step_action(plan, step, context, to_do, ignore=ignore), outdated)
     if current.by_hand and len(current.by_hand) == len(current.unknown):
-        return advised.confirm(step.id, by_hand=step.aim is Aim.BY_HAND), ()
+        open_members = [by_id[each] for each in current.by_hand if each in by_id]
+        names = current.by_hand_list
+        made = advised.confirm(
+            context, step.id, open_members, names, shown=step.aim is not Aim.BY_HAND
+        )
+        return made, ()
     if current.unknown:
-        labels = [by_id[each].name for each in current.unknown if each in by_id]
+        rest = [each for each in current.unknown if each not in current.by_hand]
+        labels = [by_id[each].name for each in rest if each in by_id]
         why = f"the list of {listed(labels)} was not seen"
         return advised.show(context, Needs.LISTS, why, step=step.id), ()
     if later is not None and context.members and later.aim is Aim.NARROW:

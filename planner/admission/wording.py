@@ -87,11 +87,21 @@ def worded(advice: Advice) -> str:
         CUT_OVER: f"stop {who}{'' if one else ' together'}, {', '.join(advice.after[:1])}, then "
         f"start {'it' if one else 'them'} {brings}",
         EVIDENCE: f"add {how}: {advice.reason}",
-        CONFIRM: f"{logs}look at each of them, then: {advice.command}",
+        CONFIRM: f"{logs}{_look(advice)}, then: {advice.command}",
         WAIT: f"wait: {advice.reason}",
         REPLAN: f"make a new plan: {advice.command} ({advice.reason})",
     }
     return texts.get(advice.action, advice.reason)
+
+
+def _look(advice: Advice) -> str:
+    """Return what the operator checks before confirming it."""
+    if not advice.assignors:
+        return "look at each of them"
+    return (
+        f"check at {listed(advice.names)} that the process was started with "
+        f"[{', '.join(advice.assignors)}] after step {advice.step} began"
+    )
 
 
 def stop(by: str) -> str:

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Final
 
 from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Refusal, Tri
-from rebal.planner.admission.advice import restart_fix
+from rebal.planner.admission.fixes import restart_fix
 from rebal.planner.admission.rejected import label, still_out
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.facts import owned

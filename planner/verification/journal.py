@@ -31,8 +31,9 @@ JOURNAL_SCHEMA: Final = "rebal.journal/1"
 class SeenMember(Record, frozen=True, kw_only=True):
     """One member at one look; `made` and `lacks` are the steps proven done and proven not done.
 
-    `partitions` is the number it owned. `assignors` and `software` are proven by evidence, never
-    assumed by the user.
+    `contradicted` are the steps whose confirmation evidence overruled: it is void. `partitions` is
+    the number it owned. `assignors` and `software` are proven by evidence, never assumed by the
+    user.
     """
 
     member_id: str
@@ -43,18 +44,20 @@ class SeenMember(Record, frozen=True, kw_only=True):
     partitions: int = 0
     made: tuple[int, ...] = ()
     lacks: tuple[int, ...] = ()
+    contradicted: tuple[int, ...] = ()
     assignors: AssignorList | None = None
     software: Software | None = None
 
 
 class Confirmation(Record, frozen=True, kw_only=True):
     """The operator's statement that these members (ids) have completed `step`, where no evidence
-    shows it.
+    shows it. `list` is the assignor list that they run (empty: the step changes another setting).
     """
 
     step: int
     reason: str
     members: tuple[str, ...]
+    list: tuple[str, ...] = ()
 
 
 class JournalEntry(Record, frozen=True, kw_only=True):

@@ -33,11 +33,12 @@ from rebal.planner.rules import Risk, own_class_risk
 from rebal.planner.verdict import agreed
 from rebal.planner.verification.gates import Proof, proof_of
 from rebal.planner.verification.journal import JournalEntry, assumed, known_before
+from rebal.planner.verification.words import confirmable_list, contrary_evidence, not_declared
 
 GOALS: Final = {"COOPERATIVE": COOPERATIVE, "EAGER": EAGER, "KIP-848": CONSUMER}
 # Two machines' clocks differ; what is older than the plan by more than this was seen before it.
 _CLOCKS: Final = timedelta(minutes=1)
-KEYS: Final = 4
+_KEYS: Final = 4
 
 
 class PlanContext(Context):
@@ -89,8 +90,9 @@ class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     `concerned` is False if the step does not concern its client. `restarted` is False if its member
     id is older than the step; `proven` is False if that is all that is known. `by_hand`: only the
-    operator can answer. `vouched`: the answer is yes on the user's statement alone. `runs` is its
-    rebalance protocol, as `rebal inspect` shows it.
+    operator can answer. `vouched`: the answer is yes on the user's statement alone;
+    `contradicted`: evidence overrules that statement. `runs` is its rebalance protocol, as `rebal
+    inspect` shows it.
     """
 
     member_id: str
@@ -107,6 +109,7 @@ class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     proven: bool = False
     by_hand: bool = False
     vouched: bool = False
+    contradicted: bool = False
     evidence: tuple[Evidence, ...] = ()
 
 
@@ -128,13 +131,15 @@ class Ledger:
     """Answers about member ids from the baseline, the journal and this look.
 
     `answers(step, id)` are the distinct answers, each with its source. `before(step)` are the ids
-    that were there before the step began. `words` are the user's own answers, by step and id.
+    that were there before the step began; `opened` are the steps whose beginning a look shows.
+    `words` are the user's own answers, by step and id.
     """
 
     def __init__(self, plan: Plan, entries: Sequence[JournalEntry], context: Context) -> None:
         self._plan = plan
         self._said: dict[tuple[int, str], dict[Tri, str]] = defaultdict(dict)
         self._before: dict[int, set[str]] = defaultdict(set)
+        self.opened: set[int] = set()
         self.words: dict[tuple[int, str], str] = {}
         self._from_baseline()
         self._from_journal(entries)
@@ -145,6 +150,7 @@ class Ledger:
         if baseline.redacted:
             return
         first = self._plan.next_step or 1
+        self.opened.add(first)
         here = {member.member_id for member in baseline.members}
         for step in self._plan.steps:
             if step.id >= first:
@@ -161,15 +167,19 @@ class Ledger:
                 for answer, steps in ((Tri.YES, member.made), (Tri.NO, member.lacks)):
                     for number in steps:
                         self._said[number, member.member_id][answer] = where
+                for number in member.contradicted:
+                    self.words.pop((number, member.member_id), None)
             for step in self._plan.steps:
                 if step.id > entry.step:
                     self._before[step.id] |= entry.ids
+            if entry.gate is Tri.YES:
+                self.opened.add(entry.step + 1)
             if entry.confirmed is not None:
-                word = (
-                    f"confirmed by the operator, {entry.at:%b %d %H:%MZ}: {entry.confirmed.reason}"
-                )
-                for member_id in entry.confirmed.members:
-                    self.words[entry.confirmed.step, member_id] = word
+                word = entry.confirmed
+                runs = f"[{', '.join(word.list)}], " if word.list else ""
+                said = f"confirmed by the operator, {entry.at:%b %d %H:%MZ}: {runs}{word.reason}"
+                for member_id in word.members:
+                    self.words[word.step, member_id] = said
 
     def _add(self, context: Context, where: str) -> Mapping[tuple[int, str], Proof]:
         found: dict[tuple[int, str], Proof] = {}
@@ -225,6 +235,10 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
     word = ledger.words.get((step.id, member.member_id))
     done = ledger.answer(step.id, member.member_id)
     by_hand = False
+    names = confirmable_list(step)
+    doubt = not_declared(facts, step, restarted=not there, opened=step.id in ledger.opened)
+    claimed = names and not found and (word is not None or doubt is None)
+    against = contrary_evidence(context, facts, names) if claimed else None
     if len(found) > 1:
         why = "evidence contradicts itself: " + ", ".join(
             f"{answer} ({where or 'now'})" for answer, where in found.items()
@@ -237,13 +251,19 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
             why += _against_its_file(step, facts)
         if there and done is Tri.NO:
             why = f"not restarted since the step began: {why}"
-    elif word is not None:
+    elif word is not None and against is None:
         done, why = Tri.YES, word
     elif there and step.aim is not Aim.REFRESH and not _may_be_done(step, proof, facts, ledger):
         done, why = Tri.NO, "not restarted since the step began: the same member id"
+    elif names and doubt is None and against is None:
+        by_hand = True
+        why = (
+            f"declared, not verified: new member id since step {step.id} began, and "
+            f"{_file_of(facts)} says [{', '.join(names)}]"
+        )
     else:
         by_hand = proof.by_hand
-        why = proof.why or _unknown(context, step.aim)
+        why = against or proof.why or _unknown(context, step.aim)
     return MemberStanding(
         member_id=member.member_id,
         name=facts.name,
@@ -258,9 +278,15 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
         restarted=not there,
         proven=bool(found),
         by_hand=by_hand,
-        vouched=done is Tri.YES and word is not None,
+        vouched=done is Tri.YES and word is not None and (not found or assumed(member)),
+        contradicted=word is not None and (against is not None or done is Tri.NO),
         evidence=member.assignors.evidence,
     )
+
+
+def _file_of(facts: Facts) -> str:
+    declared = facts.member.declared
+    return declared.evidence.detail if declared is not None else "its configuration"
 
 
 def _against_its_file(step: Step, facts: Facts) -> str:
@@ -310,7 +336,7 @@ def missing_from(
     kept = {member.member_id for member in gone} & by_id
     gone = [member for member in gone if member.member_id not in kept]
     here = [member for member in here if member.member_id not in kept]
-    for key in range(KEYS):
+    for key in range(_KEYS):
         gone, here = _unpaired(gone, here, key)
     labels, known = names(gone), known_before(plan, entries)
     said = plan.accepted.families
@@ -349,10 +375,10 @@ def _unpaired(
     """Return both lists without the members that share their key of this number, one for one."""
     waiting: dict[tuple[str, ...] | None, list[Member]] = defaultdict(list)
     for member in here:
-        waiting[identity_keys(member)[key]].append(member)
+        waiting[_keys(member)[key]].append(member)
     left = []
     for member in gone:
-        own = identity_keys(member)[key]
+        own = _keys(member)[key]
         if own is not None and waiting[own]:
             waiting[own].pop()
         else:
@@ -360,8 +386,8 @@ def _unpaired(
     return left, [member for members in waiting.values() for member in members]
 
 
-def identity_keys(member: Member) -> tuple[tuple[str, ...] | None, ...]:
-    """Return the `KEYS` keys by which a restarted member is recognised, the surest first.
+def _keys(member: Member) -> tuple[tuple[str, ...] | None, ...]:
+    """Return the `_KEYS` keys by which a restarted member is recognised, the surest first.
 
     A static member has the first alone, a dynamic member all others.
     """
@@ -375,9 +401,12 @@ class StepStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     `not_restarted` are the members of `to_do` that still have the id they had before the step.
     `by_hand` are the members of `unknown` for which only the operator can answer; `by_hand_why` is
-    the entry of `why` that the operator's confirmation removes. `vouched` are the members of `done`
-    by the user's statement alone, `left_out` those that the step does not concern. `accepted` are
-    reasons that would leave the gate open, had the user not accepted them.
+    the entry of `why` that the operator's confirmation removes, `by_hand_list` the assignor list to
+    confirm (empty: the step changes another setting). `of_members` are the entries of `why` on
+    other single members. `vouched` are the members of `done` by the user's statement alone,
+    `contradicted` those whose confirmation evidence overrules, `left_out` those that the step does
+    not concern. `accepted` are reasons that would leave the
+    gate open, had the user not accepted them.
     """
 
     id: int
@@ -391,7 +420,10 @@ class StepStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     unknown: tuple[str, ...] = ()
     by_hand: tuple[str, ...] = ()
     by_hand_why: str = ""
+    by_hand_list: tuple[str, ...] = ()
+    of_members: tuple[str, ...] = ()
     vouched: tuple[str, ...] = ()
+    contradicted: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
 
@@ -412,10 +444,12 @@ def step_standing(
         if member.concerned:
             by[member.done].append(member)
     refuted, open_, accepted = [], [], []
+    of_members = []
     if context.missing:
         refuted.append(missing_text(context, missing))
     if by[Tri.NO]:
-        refuted.append(f"not done: {_named(by[Tri.NO])}")
+        of_members.append(f"not done: {_named(by[Tri.NO])}")
+        refuted += of_members
     elif members and aim is Aim.CLASSIC and context.group.type is GroupType.CONSUMER:
         refuted.append("the group is still a KIP-848 group: it was not converted (RB401)")
     by_hand = [member for member in by[Tri.CANNOT_TELL] if member.by_hand]
@@ -426,11 +460,14 @@ def step_standing(
         rule = Risk.UNKNOWN_LISTS.rule
         accepted.append(f"not known: {_named(unseen)} ({rule} is ignored: {ignore[rule]})")
     elif unseen:
-        open_.append(f"not known: {_named(unseen)}")
+        of_members.append(f"not known: {_named(unseen)}")
+        open_.append(of_members[-1])
     by_hand_why = ""
     if by_hand:
         look = step.gate.by_hand or "look at what the step changes"
         by_hand_why = f"no evidence shows it for {_named(by_hand)}: {look}"
+        if confirmable_list(step):
+            by_hand_why = f"declared, not verified: {_named(by_hand)}"
         open_.append(by_hand_why)
     if not members:
         refuted.append(f"the group has no member ({context.group.state})")
@@ -455,7 +492,10 @@ def step_standing(
         unknown=_ids(by[Tri.CANNOT_TELL]),
         by_hand=_ids(by_hand),
         by_hand_why=by_hand_why,
+        by_hand_list=confirmable_list(step),
+        of_members=tuple(of_members),
         vouched=_ids([member for member in by[Tri.YES] if member.vouched]),
+        contradicted=_ids([member for member in members if member.contradicted]),
         left_out=_ids([member for member in members if not member.concerned]),
     )
 

@@ -20,7 +20,6 @@ from rebal.planner.admission.next_action import comes_before, next_action
 from rebal.planner.admission.wording import CUT_OVER, NONE, RESTART, START, sentence
 from rebal.planner.commands import Given
 from rebal.planner.context import EAGER, Context
-from rebal.planner.difference import environment
 from rebal.planner.facts import owned
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Advice, Finding, Plan, Setting, Verdict
@@ -99,8 +98,9 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     gate, `why` the reasons why the gate does not hold. `advice` is what to do, `next` its text,
     `withheld` are the restarts that are not recommended. `config` is the configuration text of the
     step that a recommended restart carries out. `drift` lists facts of the plan's baseline that
-    have changed. `findings` are the rules' findings for the next restart. `exit_code` is 0
-    where the gate holds, 3 for a danger, 4 otherwise. `blind_since` is the time of the last
+    have changed. `findings` are the rules' findings for the next restart. `unverified` are the
+    names of the members that have completed the step by the operator's statement alone. `exit_code`
+    is 0 where the gate holds, 3 for a danger, 4 otherwise. `blind_since` is the time of the last
     successful look, while the group cannot be read.
     """
 
@@ -127,6 +127,7 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     dangers: tuple[Danger, ...] = ()
     findings: tuple[Finding, ...] = ()
     accepted: tuple[str, ...] = ()
+    unverified: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     blind_since: Moment | None = None
     blind_why: str | None = None
@@ -227,6 +228,7 @@ def verify(
         dangers=tuple(found),
         findings=findings,
         accepted=current.accepted if current else (),
+        unverified=tuple(one.name for one in views.get(number or 0, ()) if one.vouched),
         notes=tuple(_notes(plan, snapshot, late, first_seconds(seen, context))),
         exit_code=exit_code(Tri.NO if danger else Tri.YES if holds else Tri.CANNOT_TELL),
     )
@@ -247,16 +249,27 @@ def _config(
     return step.config if fits else ()
 
 
-def confirm(now: Standing, asked: Standing, step: int, reason: str) -> Confirmation:
-    """Return the operator's confirmation of the members of `step` that only the operator can
-    answer.
+def confirm(
+    now: Standing,
+    asked: Standing,
+    step: int,
+    reason: str,
+    *,
+    members: Sequence[str] = (),
+    names: tuple[str, ...] = (),
+) -> Confirmation:
+    """Return the operator's confirmation of `step` for `members`, by name, instance id or member
+    id.
 
-    `now` is the standing of the current step, `asked` that of `step`. The confirmation holds for
-    the present member ids; a member that joins later needs a new confirmation.
+    `now` is the standing of the current step, `asked` that of `step`. `names` is the assignor list
+    that the members run, where the step brings one; a step that changes another setting is
+    confirmed for all members that only the operator can answer, if none is named. The confirmation
+    holds for the present member ids; a member that joins later needs a new confirmation.
 
     Raises:
-        NothingToConfirmError: the step needs no confirmation.
-        ContradictedError: members are missing, not done or not known by evidence.
+        NothingToConfirmError: the step or a member needs no confirmation, or the options do not fit
+            the step.
+        ContradictedError: evidence is against it, or missing evidence could replace it.
     """
     begun = now.step is not None and (
         step <= now.step or (now.gate is Tri.YES and step == now.step + 1)
@@ -266,21 +279,80 @@ def confirm(now: Standing, asked: Standing, step: int, reason: str) -> Confirmat
             f"--confirm {step}: the group is in step {now.step}, whose gate comes first."
         )
     standing = next(each for each in asked.steps if each.id == step)
-    if not standing.by_hand:
-        holds = standing.gate is Tri.YES
+    if standing.gate is Tri.YES:
         raise NothingToConfirmError(
-            f"--confirm {step}: this step needs no confirmation: "
-            + (
-                "its gate holds."
-                if holds
-                else f"evidence can still settle what is open ({standing.why[0]})."
-            )
+            f"--confirm {step}: this step needs no confirmation: its gate holds."
         )
-    others = [why for why in standing.why if why != standing.by_hand_why]
-    if others or asked.dangers:
-        said = asked.dangers[0].message if asked.dangers else f"{others[0]}."
-        raise ContradictedError(f"not confirmed, because evidence contradicts it: {said}")
-    return Confirmation(step=step, reason=reason, members=standing.by_hand)
+    _check_list(standing, members, names)
+    chosen = _chosen(asked, standing, members)
+    by_list = bool(standing.by_hand_list)
+    if not standing.by_hand and not by_list:
+        raise NothingToConfirmError(
+            f"--confirm {step}: this step needs no confirmation: evidence can still settle what is "
+            f"open ({standing.why[0]})."
+        )
+    aside = {standing.by_hand_why, *(standing.of_members if by_list else ())}
+    against = [danger.message for danger in asked.dangers]
+    against += [f"{why}." for why in standing.why if why not in aside]
+    if against:
+        raise ContradictedError(f"not confirmed, because evidence contradicts it: {against[0]}")
+    open_ = next((one for one in chosen if not one.by_hand), None)
+    if open_ is not None:
+        raise ContradictedError(f"not confirmed: {open_.name}: {open_.why}.")
+    return Confirmation(
+        step=step,
+        reason=reason,
+        members=tuple(one.member_id for one in chosen),
+        list=names,
+    )
+
+
+def _check_list(standing: StepStanding, members: Sequence[str], names: tuple[str, ...]) -> None:
+    """Check that --member and --list fit the step.
+
+    Raises:
+        NothingToConfirmError: they do not.
+    """
+    wanted = ",".join(standing.by_hand_list)
+    if wanted and not (members and names):
+        raise NothingToConfirmError(
+            f"--confirm {standing.id}: name the members and the list that they run: "
+            f"--member NAME --list {wanted}."
+        )
+    if names and not wanted:
+        raise NothingToConfirmError(
+            f"--confirm {standing.id}: no assignor list is confirmed in this step: leave --list "
+            "out."
+        )
+    if names != standing.by_hand_list:
+        raise NothingToConfirmError(
+            f"--confirm {standing.id}: --list {','.join(names)} is not the list of this step: a "
+            f"member has completed it with {wanted} alone."
+        )
+
+
+def _chosen(
+    asked: Standing, standing: StepStanding, members: Sequence[str]
+) -> list[MemberStanding]:
+    """Return the members that these texts name; without any, those that only the operator can
+    answer.
+
+    Raises:
+        NothingToConfirmError: a text names no member, several, or one that is done already.
+    """
+    if not members:
+        return [one for one in asked.members if one.member_id in standing.by_hand]
+    found = []
+    for text in dict.fromkeys(members):
+        mine = [one for one in asked.members if text in (one.name, one.member_id, one.instance_id)]
+        if len(mine) != 1:
+            raise NothingToConfirmError(
+                f"--member {text}: {len(mine) or 'no'} members of the group have this name or id."
+            )
+        if mine[0].done is Tri.YES:
+            raise NothingToConfirmError(f"--member {text}: done already ({mine[0].why}).")
+        found += mine
+    return found
 
 
 def entry_of(
@@ -303,6 +375,7 @@ def entry_of(
         )
         for each in standing.steps
     }
+    void = {each.id: frozenset(each.contradicted) for each in standing.steps}
     labels = {member.member_id: member.name for member in standing.members}
     known = known_before(plan, entries) if entries else {}
     lag, committed = lag_of(snapshot)
@@ -330,6 +403,7 @@ def entry_of(
                     for n, (_, lacks) in by_step.items()
                     if member.member_id in lacks and not assumed(member)
                 ),
+                contradicted=tuple(n for n, ids in void.items() if member.member_id in ids),
                 assignors=_news(proven_list(member), known.get(member.member_id)),
                 software=_news(proven_software(member), known.get(member.member_id)),
             )
@@ -419,19 +493,24 @@ def _elected(plan: Plan, context: Context) -> Iterator[Change]:
 
 
 def _cluster(was: GroupSnapshot, now: GroupSnapshot) -> Iterator[Change]:
-    for one in environment(was, now):
-        values = f"{one.before} and is {one.after} now"
-        if one.what == "partitions" and one.before and one.after:
+    counted = {topic.name: topic.partitions for topic in was.topics}
+    for topic in now.topics:
+        before = counted.get(topic.name)
+        if before is not None and before != topic.partitions:
             yield Change(
                 what="partitions",
-                text=f"topic {one.subject} had {one.before} partitions and has {one.after} now: "
+                text=f"topic {topic.name} had {before} partitions and has {topic.partitions} now: "
                 "the plan's steps stay valid, its costs do not",
             )
-        elif one.what == "version":
-            text = f"the brokers ran {one.before} and run {one.after} now"
-            yield Change(what="version", text=text)
-        elif one.what in _LIMITS:
-            yield Change(what=one.what, text=f"the brokers' {one.what} was {values}")
+    if was.cluster.version and now.cluster.version and was.cluster.version != now.cluster.version:
+        yield Change(
+            what="version",
+            text=f"the brokers ran {was.cluster.version} and run {now.cluster.version} now",
+        )
+    for key in _LIMITS:
+        old, new = was.cluster.settings.get(key), now.cluster.settings.get(key)
+        if old is not None and new is not None and old != new:
+            yield Change(what=key, text=f"the brokers' {key} was {old} and is {new} now")
 
 
 def _still_done(

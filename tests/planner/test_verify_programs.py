@@ -128,7 +128,7 @@ def test_workers_up_are_proven_by_what_is_elected() -> None:
     tell = Story(plan)
     half = tell(workers(1, "default", worker(0, 2), worker(1, 1)))
     assert done(half) == {"w-0": "cannot tell", "w-1": "cannot tell"}
-    assert half.next.startswith("give --request-log across a rebalance, or --client-log")
+    assert half.next.startswith("give --client-log of their start, or --request-log across a")
     seen = tell(workers(2, "default", worker(0, 2, SESSIONED), worker(1, 1, ["default"])))
     assert (done(seen), seen.exit_code) == ({"w-0": "yes", "w-1": "no"}, 4)
     alone = tell(workers(3, "sessioned", worker(0, 2)))

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rebal.planner.admission.advice import start_fix
+from rebal.planner.admission.fixes import start_fix
 from rebal.planner.admission.memory import INCONSISTENT
 from rebal.planner.admission.rejected import label, rejected_again, still_out
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule

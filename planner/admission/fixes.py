@@ -1,0 +1,65 @@
+"""Fixes of findings that restart members: each asks the admission check first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from rebal.groups.model import Tri
+from rebal.planner.admission import wording as text
+from rebal.planner.admission.advice import (
+    TRIED,
+    cure_of,
+    cut_over_of,
+    restart_of,
+    start_of,
+    starts_with,
+    wait,
+)
+from rebal.planner.context import Context, Facts
+
+
+def restart_fix(
+    context: Context,
+    members: Sequence[Facts],
+    assignors: tuple[str, ...] = (),
+    *,
+    change: str = "",
+    then: str = "",
+) -> str:
+    """Return the fix that restarts `members`, if each of the restarts is admitted.
+
+    `change` is a sentence to put before it, `then` are words to add. If a restart is not admitted,
+    the fix says not to restart that member, and why.
+    """
+    found = [restart_of(context, facts, assignors) for facts in members[:TRIED]]
+    refusing = [f for f in members if starts_with(context, f, assignors) is not Tri.YES]
+    if refusing:
+        return text.not_known_to_start(context.named(refusing), assignors)
+    who = context.named(members)
+    return text.restart_fix(found, who, assignors, change=change, then=then)
+
+
+def cut_over_fix(
+    context: Context, members: Sequence[Facts], assignors: tuple[str, ...] = (), *, change: str = ""
+) -> str:
+    """Return the fix that stops `members` together and then starts them, if their start is
+    admitted.
+    """
+    made = cut_over_of(context, members, assignors)
+    return text.sentence(replace(made, change=change, text=""))
+
+
+def cure_fix(context: Context) -> str:
+    """Return the fix that makes the coordinator remember every list again (RB113)."""
+    return text.sentence(cure_of(context))
+
+
+def start_fix(context: Context, names: Sequence[str], step_list: tuple[str, ...] = ()) -> str:
+    """Return the fix that starts clients which are not in the group."""
+    elected = context.memory.elected
+    if elected is None:
+        return text.sentence(wait("nothing is elected: look again when the group is Stable"))
+    wanted = [step_list] if step_list else []
+    return text.sentence(start_of(context, names, [*wanted, (elected,)]))

@@ -1,0 +1,302 @@
+"""A member's list that the operator confirms: when the word counts, and what overrules it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rebal.groups.evidence.merge import merge
+from rebal.groups.model import GroupSnapshot, Knowledge, Tri
+from rebal.planner.admission.check import admitted, restart
+from rebal.planner.paths import make_plan
+from rebal.planner.plan import Plan
+from rebal.planner.verification.journal import remembered
+from rebal.planner.verification.members import context_of
+from rebal.planner.verification.verify import (
+    ContradictedError,
+    NothingToConfirmError,
+    Standing,
+    confirm,
+    entry_of,
+    verify,
+)
+from tests.examples import examples
+from tests.planner.looks import Story, bare, done, id_of, look
+
+TARGET = "cooperative-sticky"
+MIXED = [TARGET, "range"]
+BACK = ["range", TARGET]
+FINAL = [TARGET]
+YES = {"probe": {TARGET: True, "range": False}}
+
+
+def member(number: int, start: int, declared: Sequence[str] | None = FINAL, **more: Any) -> Any:
+    """A member that only its configuration file speaks of."""
+    file = {} if declared is None else {"declared": list(declared)}
+    return {**bare(number, start), **file, **more}
+
+
+def pods(start: int, *changed: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
+    """Three members with the same start, except those in `changed`."""
+    own = {each["client"]: each for each in changed}
+    return [own.get(f"app-{n}") or member(n, start, **more) for n in range(3)]
+
+
+@pytest.fixture
+def second(plan: Plan) -> Story:
+    """The gate of the first bounce has held: the second one may begin."""
+    tell = Story(plan)
+    standing = tell(look(1, pods(2, declared=MIXED), elected=TARGET, **YES))
+    assert (standing.step, standing.gate, standing.exit_code) == (1, Tri.YES, 0)
+    return tell
+
+
+def word(
+    tell: Story, snapshot: GroupSnapshot, *members: str, names: Sequence[str] = FINAL, step: int = 2
+) -> None:
+    """Confirm as `rebal verify --confirm` does."""
+    now = verify(tell.plan, tell.entries, snapshot)
+    asked = verify(tell.plan, tell.entries, snapshot, step=step)
+    said = confirm(now, asked, step, "checked", members=members, names=tuple(names))
+    tell.entries.append(replace(entry_of(tell.plan, asked, snapshot), confirmed=said))
+
+
+def restarted(minutes: float, *changed: dict[str, Any], **more: Any) -> GroupSnapshot:
+    """Everybody has restarted in the second bounce."""
+    return look(minutes, pods(3, *changed), **{"elected": TARGET, **YES, **more})
+
+
+def test_the_whole_second_bounce_ends_with_a_word_for_each_member(second: Story) -> None:
+    half = second(look(2, [member(0, 3), *pods(2)[1:]], elected=TARGET, **YES))
+    assert done(half) == {"app-0": "cannot tell", "app-1": "no", "app-2": "no"}
+    assert half.next.startswith("restart app-1"), "restarts come before words"
+    every = second(restarted(3))
+    assert every.exit_code == 4
+    assert every.why == ("declared, not verified: app-0, app-1, app-2",)
+    assert all("declared, not verified" in one.why for one in every.members)
+    advice = every.advice
+    assert (advice.action, advice.members) == ("confirm", tuple(id_of(n, 3) for n in range(3)))
+    for text in ("--confirm 2", f"--member {id_of(0, 3)}", f"--list {TARGET}", "--reason '"):
+        assert text in advice.command
+    word(second, restarted(4), "app-0")
+    some = second(restarted(5))
+    assert (some.exit_code, some.unverified) == (4, ("app-0",))
+    word(second, restarted(6), "app-1", id_of(2, 3))
+    end = second(restarted(7))
+    assert (end.exit_code, end.finished) == (0, True)
+    assert end.unverified == ("app-0", "app-1", "app-2")
+    assert end.next == "finished; confirmed, not verified: app-0, app-1, app-2"
+    # The journal keeps the word apart from proof: no look calls it made.
+    assert all(2 not in seen.made for entry in second.entries for seen in entry.members)
+
+
+def test_the_word_is_void_when_the_member_restarts_again(second: Story) -> None:
+    word(second, restarted(3), "app-0", "app-1", "app-2")
+    assert second(restarted(4)).finished
+    again = second(restarted(5, member(1, 4)))
+    assert (again.finished, again.exit_code) == (False, 4)
+    assert done(again) == {"app-0": "yes", "app-1": "cannot tell", "app-2": "yes"}
+    word(second, restarted(6, member(1, 4)), "app-1")
+    assert second(restarted(7, member(1, 4))).finished
+
+
+def test_evidence_replaces_the_word(second: Story) -> None:
+    word(second, restarted(3), "app-0", "app-1", "app-2")
+    shown = second(restarted(4, member(0, 3, list=FINAL)))
+    assert (shown.finished, shown.unverified) == (True, ("app-1", "app-2"))
+    # Partitions that a Java client kept show it too, and stay known of its id.
+    kept = second(restarted(5, member(1, 3, owned=True, family="java")))
+    assert (kept.finished, kept.unverified) == (True, ("app-2",))
+    assert second(restarted(6)).unverified == ("app-2",)
+
+
+@pytest.mark.parametrize(
+    ("one", "group", "because"),
+    [
+        (member(1, 2), {}, "the same member id"),
+        (member(1, 3, None), {}, "its list is not known"),
+        (member(1, 3, MIXED), {}, "its list is not known"),
+        (member(1, 3, list=MIXED), {}, "[cooperative-sticky, range]"),
+        (member(1, 3), {"probe": {TARGET: True, "range": True}}, "its list holds range"),
+        (member(1, 3, lacks=[TARGET]), {}, "its list has no cooperative-sticky"),
+        (member(1, 3), {"contradictions": [{"what": "x"}]}, "contradicts itself"),
+        (member(1, 3), {"state": "PreparingRebalance", "elected": None}, "not Stable"),
+    ],
+)
+def test_no_word_against_evidence(
+    second: Story, one: dict[str, Any], group: dict[str, Any], because: str
+) -> None:
+    with pytest.raises(ContradictedError) as caught:
+        word(second, restarted(3, one, **group), "app-1")
+    assert because in str(caught.value)
+    assert not second(restarted(4, one, **group)).finished
+
+
+def test_later_evidence_overrules_the_word_for_good(second: Story) -> None:
+    word(second, restarted(3), "app-0", "app-1", "app-2")
+    refuted = second(restarted(4, probe={TARGET: True, "range": True}))
+    assert (refuted.exit_code, refuted.unverified) == (4, ())
+    assert all("its list holds range" in one.why for one in refuted.members)
+    # The next look may have no probe: what was refuted stays so until somebody confirms it again.
+    assert not second(look(5, pods(3), elected=TARGET)).finished
+    exact = second(restarted(6, member(0, 3, list=MIXED)))
+    assert done(exact)["app-0"] == "no"
+
+
+def test_a_word_needs_a_look_at_the_beginning_of_the_step(plan: Plan) -> None:
+    tell = Story(plan)
+    between = look(2, pods(2), elected=TARGET, **YES)
+    with pytest.raises(ContradictedError, match="its list is not known"):
+        word(tell, between, "app-0")
+    hidden = replace(plan, baseline=replace(plan.baseline, redacted=True))
+    assert not verify(hidden, [], between, step=2).members[0].by_hand
+
+
+@pytest.mark.parametrize(
+    ("members", "names", "says"),
+    [
+        ((), FINAL, "--member NAME --list cooperative-sticky"),
+        (("app-0",), (), "--member NAME --list cooperative-sticky"),
+        (("app-0",), MIXED, "is not the list of this step"),
+        (("app-9",), FINAL, "no members of the group have this name"),
+    ],
+)
+def test_a_word_names_members_and_the_list_of_the_step(
+    second: Story, members: tuple[str, ...], names: Sequence[str], says: str
+) -> None:
+    with pytest.raises(NothingToConfirmError, match=says):
+        word(second, restarted(3), *members, names=names)
+
+
+def test_the_first_bounce_takes_no_word(plan: Plan) -> None:
+    tell = Story(plan)
+    seen = look(1, pods(2, declared=MIXED))
+    with pytest.raises(NothingToConfirmError, match="no assignor list is confirmed in this step"):
+        word(tell, seen, "app-0", names=MIXED, step=1)
+
+
+@pytest.fixture
+def back() -> Story:
+    """A downgrade whose first bounce is over."""
+    cooperative = [bare(n) for n in range(3)]
+    start = look(0, cooperative, elected=TARGET, probe={TARGET: True, "range": False})
+    tell = Story(make_plan(start, "range", expect_members=3, families={"*": "java"}))
+    wide = tell(
+        look(1, pods(2, declared=BACK), elected="range", probe={TARGET: True, "range": True})
+    )
+    assert (wide.step, wide.exit_code) == (1, 0)
+    return tell
+
+
+def down(minutes: float, *changed: dict[str, Any], **more: Any) -> GroupSnapshot:
+    group = {"elected": "range", "probe": {TARGET: False, "range": True}, **more}
+    return look(minutes, pods(3, *changed, declared=["range"]), **group)
+
+
+def test_the_downgrade_ends_by_word_too(back: Story) -> None:
+    assert back(down(2)).advice.action == "confirm"
+    word(back, down(3), "app-0", "app-1", "app-2", names=["range"])
+    end = back(down(4))
+    assert (end.finished, end.unverified) == (True, ("app-0", "app-1", "app-2"))
+
+
+def test_owned_partitions_disprove_an_eager_list(back: Story) -> None:
+    kept = member(1, 3, ["range"], owned=True)
+    with pytest.raises(ContradictedError, match="as no EAGER member does"):
+        word(back, down(3, kept), "app-1", names=["range"])
+    word(back, down(4, kept), "app-0", "app-2", names=["range"])
+    assert not back(down(5, kept)).finished
+
+
+def test_one_bounce_ends_by_word() -> None:
+    """KIP-726: every member already holds both, so only the second bounce is left."""
+    both = {"probe": {TARGET: True, "range": True}}
+    plan = make_plan(look(0, pods(1, declared=BACK), **both), expect_members=3)
+    assert plan.path == "one_bounce"
+    tell = Story(plan)
+    word(tell, restarted(2), "app-0", "app-1", "app-2", step=len(plan.steps))
+    assert tell(restarted(3)).finished
+
+
+LISTS: list[list[str] | None] = [None, FINAL, MIXED, BACK, ["range"]]
+
+
+@st.composite
+def looks(draw: st.DrawFn, minutes: float) -> GroupSnapshot:
+    """Any look during the second bounce of an upgrade or a downgrade."""
+    members = []
+    for number in range(3):
+        one = member(number, draw(st.integers(2, 4)), draw(st.sampled_from(LISTS)))
+        one |= {"family": draw(st.sampled_from([None, "java", "franz-go", "librdkafka"]))}
+        one |= {"owned": draw(st.booleans()), "guess": draw(st.booleans())}
+        one |= {"instance": f"app-{number}"} if draw(st.booleans()) else {}
+        names = draw(st.sampled_from(LISTS))
+        members.append(one | ({"list": names} if names and draw(st.booleans()) else {}))
+    answer = st.sampled_from([True, False, None])
+    probe = {"range": draw(answer), TARGET: draw(answer)} if draw(st.booleans()) else None
+    elected = draw(st.sampled_from(["range", TARGET]))
+    made = look(minutes, members, elected=elected, reloaded=draw(answer), probe=probe)
+    return merge(made, ())
+
+
+def holds(plan: Plan, tell: Story, snapshot: GroupSnapshot, member_id: str) -> None:
+    """No evidence of this look is against the list of the step, nor would it be rejected."""
+    names = set(plan.steps[-1].target_list)
+    seen = remembered(plan, tell.entries, snapshot)
+    (one,) = (each for each in seen.members if each.member_id == member_id)
+    assert member_id not in {each.member_id for each in tell.entries[0].members}
+    assert one.assignors.knowledge is not Knowledge.EXACT
+    assert snapshot.group.assignor in names
+    assert set(one.assignors.at_least) <= names
+    assert not names & set(one.assignors.lacks)
+    for answer in seen.probe_answers:
+        assert answer.supported is not Tri.YES or answer.assignor in names
+    assert names == {TARGET} or not one.kept_partitions
+    assert not any(each.member_id in (None, member_id) for each in seen.contradictions)
+    memory = context_of(plan, seen, 3).memory
+    answer = admitted(memory, restart(memory, member_id, plan.steps[-1].target_list))
+    assert answer.verdict is not Tri.NO
+
+
+@examples(400)
+@given(data=st.data(), upgrade=st.booleans())
+def test_no_confirmation_passes_against_evidence_or_a_rejection(
+    data: st.DataObject, upgrade: bool
+) -> None:
+    if upgrade:
+        plan = make_plan(look(0, pods(1, declared=None)), expect_members=3)
+        gate = look(1, pods(2, declared=MIXED), elected=TARGET, **YES)
+    else:
+        start = look(0, [bare(n) for n in range(3)], elected=TARGET, **YES)
+        plan = make_plan(start, "range", expect_members=3, families={"*": "java"})
+        gate = look(1, pods(2, declared=BACK), elected="range", probe={TARGET: True, "range": True})
+    tell = Story(plan)
+    assert tell(gate).gate is Tri.YES
+    names = plan.steps[-1].target_list
+    for minutes in range(2, 6):
+        snapshot = data.draw(looks(minutes))
+        standing = tell(snapshot)
+        check(plan, tell, snapshot, standing)
+        asked = verify(plan, tell.entries, snapshot, step=2)
+        for one in asked.members:
+            try:
+                word(tell, snapshot, one.member_id, names=names)
+            except (ContradictedError, NothingToConfirmError):
+                continue
+            holds(plan, tell, snapshot, one.member_id)
+
+
+def check(plan: Plan, tell: Story, snapshot: GroupSnapshot, standing: Standing) -> None:
+    """Whoever is done by a word alone has nothing against it, and nothing rejected is advised."""
+    for one in standing.members if standing.step == 2 else ():
+        if one.vouched:
+            holds(plan, tell, snapshot, one.member_id)
+    if standing.advice.recommended:
+        assert standing.advice.verdict is Tri.YES
+    if standing.unverified and standing.finished:
+        assert "confirmed, not verified" in standing.next
