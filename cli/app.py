@@ -6,6 +6,7 @@
     plan-upgrade  commands/plan_cmd.py          the steps to another rebalance protocol
     verify        commands/verify_cmd.py        the state of a roll-out, and the gate of its step
     show          commands/show_cmd.py          a kept plan, or the configuration of a step
+    diff          commands/diff_cmd.py          two snapshots, or a plan and the live group
     simulate      commands/simulate_cmd.py      an assignor, offline, on a snapshot
     explain       commands/explain_cmd.py       the documentation of a rule
     fleet scan    commands/fleet_scan_cmd.py    a cluster's history, into tables
@@ -52,6 +53,7 @@ COMMANDS: Final = (
     ),
     Entry("verify", "verify_cmd", "Check a plan's current step on the live group."),
     Entry("show", "show_cmd", "Show a kept plan, one of its steps, or a step's configuration."),
+    Entry("diff", "diff_cmd", "Compare two snapshots, or a plan with the live group."),
     Entry("simulate", "simulate_cmd", "Simulate another assignor on a group; nothing moves."),
     Entry("explain", "explain_cmd", "Explain a rule: its finding, why it matters, what to do."),
     Entry(

@@ -21,6 +21,7 @@ from rebal.cli.commands.explain_cmd import RulesDocument
 from rebal.cli.files import write_text
 from rebal.cli.overview import Overview
 from rebal.cli.planning import PlansDocument
+from rebal.cli.render.difference import DiffDocument
 from rebal.cli.render.doctor import DoctorDocument
 from rebal.cli.render.fleet.document import FleetDocument, SummaryDocument
 from rebal.cli.render.inspection.document import InspectDocument
@@ -59,6 +60,7 @@ def kinds() -> dict[str, Kind]:
     made = (
         Kind("rebal.inspect/1", (InspectDocument,)),
         Kind("rebal.groups/1", (Overview,)),
+        Kind("rebal.diff/1", (DiffDocument,)),
         Kind("rebal.doctor/1", (DoctorDocument,)),
         Kind(PLAN, (KeptPlan,), code=False),
         Kind("rebal.plans/1", (PlansDocument,)),

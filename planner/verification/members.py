@@ -38,7 +38,7 @@ from rebal.planner.verification.words import confirmable_list, contrary_evidence
 GOALS: Final = {"COOPERATIVE": COOPERATIVE, "EAGER": EAGER, "KIP-848": CONSUMER}
 # Two machines' clocks differ; what is older than the plan by more than this was seen before it.
 _CLOCKS: Final = timedelta(minutes=1)
-_KEYS: Final = 4
+KEYS: Final = 4
 
 
 class PlanContext(Context):
@@ -336,7 +336,7 @@ def missing_from(
     kept = {member.member_id for member in gone} & by_id
     gone = [member for member in gone if member.member_id not in kept]
     here = [member for member in here if member.member_id not in kept]
-    for key in range(_KEYS):
+    for key in range(KEYS):
         gone, here = _unpaired(gone, here, key)
     labels, known = names(gone), known_before(plan, entries)
     said = plan.accepted.families
@@ -375,10 +375,10 @@ def _unpaired(
     """Return both lists without the members that share their key of this number, one for one."""
     waiting: dict[tuple[str, ...] | None, list[Member]] = defaultdict(list)
     for member in here:
-        waiting[_keys(member)[key]].append(member)
+        waiting[identity_keys(member)[key]].append(member)
     left = []
     for member in gone:
-        own = _keys(member)[key]
+        own = identity_keys(member)[key]
         if own is not None and waiting[own]:
             waiting[own].pop()
         else:
@@ -386,8 +386,8 @@ def _unpaired(
     return left, [member for members in waiting.values() for member in members]
 
 
-def _keys(member: Member) -> tuple[tuple[str, ...] | None, ...]:
-    """Return the `_KEYS` keys by which a restarted member is recognised, the surest first.
+def identity_keys(member: Member) -> tuple[tuple[str, ...] | None, ...]:
+    """Return the `KEYS` keys by which a restarted member is recognised, the surest first.
 
     A static member has the first alone, a dynamic member all others.
     """

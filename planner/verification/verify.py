@@ -20,6 +20,7 @@ from rebal.planner.admission.next_action import comes_before, next_action
 from rebal.planner.admission.wording import CUT_OVER, NONE, RESTART, START, sentence
 from rebal.planner.commands import Given
 from rebal.planner.context import EAGER, Context
+from rebal.planner.difference import environment
 from rebal.planner.facts import owned
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Advice, Finding, Plan, Setting, Verdict
@@ -493,24 +494,19 @@ def _elected(plan: Plan, context: Context) -> Iterator[Change]:
 
 
 def _cluster(was: GroupSnapshot, now: GroupSnapshot) -> Iterator[Change]:
-    counted = {topic.name: topic.partitions for topic in was.topics}
-    for topic in now.topics:
-        before = counted.get(topic.name)
-        if before is not None and before != topic.partitions:
+    for one in environment(was, now):
+        values = f"{one.before} and is {one.after} now"
+        if one.what == "partitions" and one.before and one.after:
             yield Change(
                 what="partitions",
-                text=f"topic {topic.name} had {before} partitions and has {topic.partitions} now: "
+                text=f"topic {one.subject} had {one.before} partitions and has {one.after} now: "
                 "the plan's steps stay valid, its costs do not",
             )
-    if was.cluster.version and now.cluster.version and was.cluster.version != now.cluster.version:
-        yield Change(
-            what="version",
-            text=f"the brokers ran {was.cluster.version} and run {now.cluster.version} now",
-        )
-    for key in _LIMITS:
-        old, new = was.cluster.settings.get(key), now.cluster.settings.get(key)
-        if old is not None and new is not None and old != new:
-            yield Change(what=key, text=f"the brokers' {key} was {old} and is {new} now")
+        elif one.what == "version":
+            text = f"the brokers ran {one.before} and run {one.after} now"
+            yield Change(what="version", text=text)
+        elif one.what in _LIMITS:
+            yield Change(what=one.what, text=f"the brokers' {one.what} was {values}")
 
 
 def _still_done(

@@ -1,0 +1,72 @@
+"""`rebal diff`: what differs between two snapshots of a group, or since a plan was made."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from rebal.cli import output, params
+from rebal.cli.errors import DONE
+
+DIFFERS: Final = 3
+
+
+def command(
+    before: Annotated[
+        Path, typer.Argument(metavar="A", help="A plan (its baseline) or a snapshot file.")
+    ],
+    after: Annotated[
+        str | None,
+        typer.Argument(metavar="[B]", help="A snapshot file, or a live group (default: A's own)."),
+    ] = None,
+    *,
+    bootstrap: params.Bootstrap = None,
+    command_config: params.CommandConfig = None,
+    overrides: params.Overrides = None,
+    profile: params.Profile = None,
+    timeout: params.Timeout = params.TIMEOUT,
+    probe: params.Probe = False,
+    request_log: params.RequestLog = None,
+    client_log: params.ClientLog = None,
+    log_timezone: params.LogTimezone = None,
+    inventory: params.Inventory = None,
+    evidence: params.Evidence = None,
+    exit_code: Annotated[
+        bool,
+        typer.Option("--exit-code", help=f"Exit with {DIFFERS} where something differs."),
+    ] = False,
+    form: params.Output = "text",
+    wide: params.Wide = False,
+) -> int:
+    """Compare two snapshots of a group, or a plan's baseline with the live group.
+
+    It shows which members came, left, restarted or changed, and what changed in the group, its
+    topics and the cluster. Only what both sides know is compared; lag is left out. Exits with 0,
+    also where something differs; with --exit-code then with 3 (1 and 2 stay failures). Nothing is
+    changed, and nothing is written to a plan's journal.
+    """
+    from rebal.cli import sources
+    from rebal.cli.difference import Reading, compare, other_side, side_of
+    from rebal.cli.render.difference import DiffDocument, diff_view
+    from rebal.cli.render.documents import document_of
+
+    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
+    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
+    first = side_of(before)
+    second = other_side(first, after, Reading(connection, probe, files, evidence))
+    found, drift = compare(first, second)
+    code = DIFFERS if exit_code and found.found else DONE
+    if form == "text":
+        view = diff_view(
+            first.document, second.document, found, drift, now=datetime.now(UTC), wide=wide
+        )
+        output.page(view, wide=wide)
+    else:
+        body = document_of(
+            DiffDocument, found, before=first.document, after=second.document, drift=drift
+        )
+        output.write(output.envelope("diff", body, code, form))
+    return code

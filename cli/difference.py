@@ -1,0 +1,108 @@
+"""The two sides of `rebal diff`: a plan's baseline, a snapshot file, or the live group."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rebal.cli import sources
+from rebal.cli.errors import FileError, UsageError
+from rebal.cli.files import read_snapshot, read_text
+from rebal.cli.params import Connection
+from rebal.cli.render.difference import SideDocument
+from rebal.cli.verifying import check_same, read_plan
+from rebal.groups.model import GroupSnapshot
+from rebal.planner.difference import Difference, difference
+from rebal.planner.plan import Plan
+from rebal.planner.verification.members import context_of
+from rebal.planner.verification.verify import Change, changes_since
+
+_PLAN: Final = re.compile(r"rebal\.plan/\d")
+_HEAD: Final = 200
+_ENDINGS: Final = (".yaml", ".yml", ".json")
+
+
+class Side(NamedTuple):
+    """One side: the group as it was, and the plan where this is its baseline."""
+
+    source: str
+    name: str
+    seen: GroupSnapshot
+    plan: Plan | None = None
+
+    @property
+    def document(self) -> SideDocument:
+        """The side as a document has it, without its members."""
+        return SideDocument(
+            source=self.source,
+            name=self.name,
+            group_id=self.seen.group.group_id,
+            captured_at=self.seen.captured_at,
+            members=len(self.seen.members),
+        )
+
+
+class Reading(NamedTuple):
+    """The options with which the live group is read."""
+
+    connection: Connection
+    probe: bool
+    files: sources.EvidenceFiles
+    scan: Path | None
+
+
+def side_of(path: Path) -> Side:
+    """Return the plan or the snapshot in a file.
+
+    Raises:
+        FileError: the file cannot be read.
+        DocumentError: it is neither; names the field and the line.
+    """
+    if _PLAN.search(read_text(path)[:_HEAD]):
+        plan = read_plan(path)
+        return Side("plan", str(path), plan.baseline, plan)
+    return Side("snapshot", str(path), read_snapshot(path))
+
+
+def other_side(first: Side, word: str | None, reading: Reading) -> Side:
+    """Return what `first` is compared with: a file, or a live group (None: that of `first`).
+
+    Raises:
+        UsageError: a file that does not exist.
+        FileError: the live group is another one, or only one side has pseudonyms.
+        RebalError: the group or a file cannot be read.
+    """
+    file = Path(word) if word is not None else None
+    if file is not None and file.is_file():
+        made = side_of(file)
+    elif file is not None and file.suffix.lower() in _ENDINGS:
+        raise UsageError(f"there is no file {word}; give a plan, a snapshot, or a group's name.")
+    else:
+        group = word if word is not None else first.seen.group.group_id
+        seen = sources.snapshot_for(
+            group,
+            None,
+            reading.connection,
+            probe=reading.probe,
+            files=reading.files,
+            scan=reading.scan,
+        )
+        made = Side("live", group, seen)
+    if first.plan is not None:
+        check_same(first.plan, made.seen)
+    if first.seen.redacted != made.seen.redacted:
+        redacted = first if first.seen.redacted else made
+        raise FileError(
+            f"{redacted.name} holds pseudonyms (--redact), which match no real name: compare it "
+            "with another redacted snapshot."
+        )
+    return made
+
+
+def compare(first: Side, second: Side) -> tuple[Difference, tuple[Change, ...]]:
+    """Return what differs, and for a plan what has changed since it was made."""
+    drift: tuple[Change, ...] = ()
+    if first.plan is not None:
+        drift = changes_since(first.plan, context_of(first.plan, second.seen))
+    return difference(first.seen, second.seen), drift

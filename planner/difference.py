@@ -1,0 +1,269 @@
+"""The difference between two snapshots of a group: the group, its members, topics and cluster.
+
+Only what both snapshots show is compared: a list that one of them does not know is no difference,
+and outside Stable a coordinator shows neither subscriptions nor owned partitions. Lag is left out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+from rebal.groups.model import (
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Knowledge,
+    Member,
+    RebalanceProtocol,
+    Record,
+    TopicPartitions,
+)
+from rebal.groups.protocol import group_protocol, member_protocol
+from rebal.planner.facts import names, natural
+from rebal.planner.verification.members import KEYS, identity_keys
+
+_ORDER: Final = ("came", "left", "restarted", "changed")
+
+
+class Changed(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One fact that differs; `before` or `after` is None where it was not there.
+
+    `subject` is the topic, for a number of partitions, and None otherwise.
+    """
+
+    what: str
+    subject: str | None = None
+    before: str | None = None
+    after: str | None = None
+
+
+class MemberEvent(StrEnum):
+    """came and left: in one snapshot only; restarted: a new member id; changed: the same one."""
+
+    CAME = "came"
+    LEFT = "left"
+    RESTARTED = "restarted"
+    CHANGED = "changed"
+
+
+class MemberChange(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One member that differs; `was` and `now` are its member ids.
+
+    Of a member that came or left, `changes` holds what is known of it.
+    """
+
+    name: str
+    event: MemberEvent
+    was: str | None = None
+    now: str | None = None
+    changes: tuple[Changed, ...] = ()
+
+
+class Difference(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """Everything that differs between two snapshots of a group.
+
+    `unchanged` counts the members that are the same in both, `not_compared` those in both of which
+    one snapshot does not know the assignor list.
+    """
+
+    group: tuple[Changed, ...] = ()
+    members: tuple[MemberChange, ...] = ()
+    environment: tuple[Changed, ...] = ()
+    unchanged: int = 0
+    not_compared: int = 0
+
+    @property
+    def found(self) -> bool:
+        """Return whether anything differs."""
+        return bool(self.group or self.members or self.environment)
+
+
+def difference(before: GroupSnapshot, after: GroupSnapshot) -> Difference:
+    """Return what differs between two snapshots of a group."""
+    pairs, left, came = _paired(before.members, after.members)
+    labels = {**names(before.members), **names(after.members)}
+    found = [
+        *_alone(left, MemberEvent.LEFT, labels),
+        *_alone(came, MemberEvent.CAME, labels),
+    ]
+    shown = _shows_owned(before) and _shows_owned(after)
+    for was, now in pairs:
+        facts = tuple(_member_facts(was, now, before, after, shown=shown))
+        same = was.member_id == now.member_id
+        if facts or not same:
+            found.append(
+                MemberChange(
+                    name=labels[now.member_id],
+                    event=MemberEvent.CHANGED if same else MemberEvent.RESTARTED,
+                    was=was.member_id,
+                    now=now.member_id,
+                    changes=facts,
+                )
+            )
+    return Difference(
+        group=tuple(_group_facts(before, after)),
+        members=tuple(sorted(found, key=lambda one: (_ORDER.index(one.event), natural(one.name)))),
+        environment=tuple(environment(before, after)),
+        unchanged=len(pairs) - sum(one.was is not None and one.now is not None for one in found),
+        not_compared=sum(not _both_exact(was, now) for was, now in pairs),
+    )
+
+
+def environment(was: GroupSnapshot, now: GroupSnapshot) -> Iterator[Changed]:
+    """Yield the topics, the broker version and the broker settings that differ.
+
+    A setting or version that one snapshot does not know is left out.
+    """
+    counted = {topic.name: topic.partitions for topic in was.topics}
+    for topic in now.topics:
+        before = counted.pop(topic.name, None)
+        yield from _differs("partitions", before, topic.partitions, subject=topic.name)
+    for name, number in counted.items():
+        yield Changed(what="partitions", subject=name, before=str(number))
+    if was.cluster.version and now.cluster.version:
+        yield from _differs("version", was.cluster.version, now.cluster.version)
+    for key, old in was.cluster.settings.items():
+        if key in now.cluster.settings:
+            yield from _differs(key, old, now.cluster.settings[key])
+
+
+def _group_facts(before: GroupSnapshot, after: GroupSnapshot) -> Iterator[Changed]:
+    was, now = before.group, after.group
+    yield from _differs("group", was.group_id, now.group_id)
+    yield from _differs("cluster", before.cluster.cluster_id, after.cluster.cluster_id, known=True)
+    yield from _differs("state", was.state, now.state)
+    yield from _differs("type", was.type, now.type)
+    yield from _differs("protocol type", was.protocol_type, now.protocol_type, known=True)
+    if _shows_owned(before) and _shows_owned(after):
+        yield from _differs("assignor", was.assignor, now.assignor)
+        runs = group_protocol(before).value, group_protocol(after).value
+        if RebalanceProtocol.CANNOT_TELL not in runs:
+            yield from _differs("protocol", *runs)
+    yield from _differs("generation", was.generation, now.generation, known=True)
+    yield from _differs("group epoch", was.group_epoch, now.group_epoch, known=True)
+    if was.coordinator is not None and now.coordinator is not None:
+        here, there = was.coordinator.broker_id, now.coordinator.broker_id
+        yield from _differs("coordinator", f"broker {here}", f"broker {there}")
+
+
+def _member_facts(
+    was: Member, now: Member, before: GroupSnapshot, after: GroupSnapshot, *, shown: bool
+) -> Iterator[Changed]:
+    """Yield what differs of one member; `shown`: both snapshots show what it owns."""
+    yield from _differs("client id", was.client_id, now.client_id)
+    yield from _differs("instance id", was.instance_id, now.instance_id)
+    yield from _differs("host", was.host.lstrip("/"), now.host.lstrip("/"))
+    if was.software is not None and now.software is not None:
+        yield from _differs("client", was.software.family, now.software.family, known=True)
+        yield from _differs("version", was.software.version, now.software.version, known=True)
+    if _both_exact(was, now):
+        yield from _differs("assignor list", _list(was.assignors.list), _list(now.assignors.list))
+    if was.declared is not None and now.declared is not None:
+        yield from _differs("next start", _list(was.declared.list), _list(now.declared.list))
+    runs = member_protocol(was, before).value, member_protocol(now, after).value
+    if RebalanceProtocol.CANNOT_TELL not in runs:
+        yield from _differs("protocol", *runs)
+    if was.timeouts is not None and now.timeouts is not None:
+        for what in ("session_ms", "rebalance_ms"):
+            old, new = getattr(was.timeouts, what), getattr(now.timeouts, what)
+            yield from _differs(what.replace("_ms", " timeout ms"), old, new, known=True)
+    if shown:
+        topics = (", ".join(sorted(one.subscribed_topics)) for one in (was, now))
+        yield from _differs("subscription", *topics)
+        yield from _differs("owned partitions", _owned(was.assignment), _owned(now.assignment))
+
+
+def _differs(
+    what: str,
+    before: object,
+    after: object,
+    *,
+    subject: str | None = None,
+    known: bool = False,
+) -> Iterator[Changed]:
+    """Yield the change where both values differ; `known`: both must be known."""
+    if before == after or (known and (before in (None, "") or after in (None, ""))):
+        return
+    texts = (None if value in (None, "") else str(value) for value in (before, after))
+    yield Changed(what=what, subject=subject, **dict(zip(("before", "after"), texts, strict=True)))
+
+
+def _alone(
+    members: Iterable[Member], event: MemberEvent, labels: Mapping[str, str]
+) -> Iterator[MemberChange]:
+    """Yield the members of one side, with what is known of each."""
+    came = event is MemberEvent.CAME
+    for member in members:
+        software, known = member.software, member.assignors
+        facts = {
+            "host": member.host.lstrip("/"),
+            "client": f"{software.family or ''} {software.version or ''}".strip()
+            if software
+            else "",
+            "assignor list": _list(known.list) if known.knowledge is Knowledge.EXACT else "",
+            "owned partitions": _owned(member.assignment),
+        }
+        yield MemberChange(
+            name=labels[member.member_id],
+            event=event,
+            was=None if came else member.member_id,
+            now=member.member_id if came else None,
+            changes=tuple(
+                Changed(what=what, after=value) if came else Changed(what=what, before=value)
+                for what, value in facts.items()
+                if value
+            ),
+        )
+
+
+def _paired(
+    before: Sequence[Member], after: Sequence[Member]
+) -> tuple[list[tuple[Member, Member]], list[Member], list[Member]]:
+    """Return the members of both sides in pairs, and those of one side only.
+
+    A restarted member has a new id. It is recognised by instance id, then by client id and host,
+    then by either alone, each only where one member of each side has it.
+    """
+    here = {member.member_id: member for member in after}
+    pairs = [(was, here.pop(was.member_id)) for was in before if was.member_id in here]
+    kept = {was.member_id for was, _ in pairs}
+    left, came = [was for was in before if was.member_id not in kept], list(here.values())
+    for key in range(KEYS):
+        by_key = [_by_key(members, key) for members in (left, came)]
+        both = by_key[0].keys() & by_key[1].keys()
+        sure = [each for each in both if len(by_key[0][each]) == len(by_key[1][each]) == 1]
+        found = [(by_key[0][each][0], by_key[1][each][0]) for each in sure]
+        pairs += found
+        done = {member.member_id for pair in found for member in pair}
+        left = [member for member in left if member.member_id not in done]
+        came = [member for member in came if member.member_id not in done]
+    return pairs, left, came
+
+
+def _by_key(members: Iterable[Member], key: int) -> dict[tuple[str, ...], list[Member]]:
+    found: dict[tuple[str, ...], list[Member]] = defaultdict(list)
+    for member in members:
+        value = identity_keys(member)[key]
+        if value is not None and all(value):
+            found[value].append(member)
+    return found
+
+
+def _both_exact(was: Member, now: Member) -> bool:
+    return was.assignors.knowledge is now.assignors.knowledge is Knowledge.EXACT
+
+
+def _shows_owned(snapshot: GroupSnapshot) -> bool:
+    group = snapshot.group
+    return group.state is GroupState.STABLE or group.type is GroupType.CONSUMER
+
+
+def _list(assignors: Sequence[str]) -> str:
+    return f"[{', '.join(assignors)}]"
+
+
+def _owned(owned: TopicPartitions) -> str:
+    return "; ".join(f"{topic} {numbers}" for topic, numbers in sorted(owned.items()))

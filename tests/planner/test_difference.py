@@ -1,0 +1,161 @@
+"""The difference of two snapshots: identity first, then only what both sides know."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.groups.model import (
+    AssignorList,
+    GroupSnapshot,
+    GroupState,
+    Knowledge,
+    Member,
+    Software,
+    Topic,
+)
+from rebal.groups.snapshot.compact import NO_LAG, Lag, Lags, Partitions
+from rebal.planner.difference import Changed, MemberEvent, difference, environment
+from tests.planner.builder import group_of
+
+GROUP = {
+    "members": [
+        {"id": "a", "list": ["range"]},
+        {"id": "b", "list": ["range"]},
+        {"id": "c", "list": ["range"]},
+    ]
+}
+
+
+@pytest.fixture
+def seen() -> GroupSnapshot:
+    return with_members(
+        group_of(GROUP),
+        *(
+            Member(
+                member_id=f"{name}-1",
+                client_id=name,
+                host=f"/10.0.0.{number}",
+                assignors=AssignorList(knowledge=Knowledge.EXACT, list=("range",)),
+                software=Software(family="java", version="2.8.2"),
+                assignment={"orders": Partitions([number])},
+            )
+            for number, name in enumerate("abc")
+        ),
+    )
+
+
+def with_members(snapshot: GroupSnapshot, *members: Member) -> GroupSnapshot:
+    return replace(snapshot, members=members)
+
+
+def test_equal_groups_do_not_differ_whatever_the_time_and_the_lag(seen: GroupSnapshot) -> None:
+    later = replace(
+        seen,
+        captured_at=seen.captured_at + timedelta(days=1),
+        lag=Lags([Lag(topic="orders", partition=0, committed=1, end=9)]),
+    )
+    found = difference(replace(seen, lag=NO_LAG), later)
+    assert not found.found
+    assert found.unchanged == 3
+
+
+def test_members_that_came_left_and_restarted_are_told_apart(seen: GroupSnapshot) -> None:
+    a, b, _ = seen.members
+    now = with_members(
+        seen,
+        a,
+        replace(b, member_id="b-2", assignors=exact("cooperative-sticky", "range")),
+        replace(b, member_id="d-1", client_id="d", host="/10.0.0.9"),
+    )
+    found = difference(seen, now)
+    assert [(one.name, one.event) for one in found.members] == [
+        ("d", MemberEvent.CAME),
+        ("c", MemberEvent.LEFT),
+        ("b", MemberEvent.RESTARTED),
+    ]
+    came, left, restarted = found.members
+    assert (came.was, came.now, left.was, left.now) == (None, "d-1", "c-1", None)
+    assert (restarted.was, restarted.now) == ("b-1", "b-2")
+    assert restarted.changes == (
+        Changed(what="assignor list", before="[range]", after="[cooperative-sticky, range]"),
+    )
+    assert found.unchanged == 1
+
+
+def test_static_member_is_recognised_by_its_instance_id_on_another_host(
+    seen: GroupSnapshot,
+) -> None:
+    a = replace(seen.members[0], instance_id="pod-a")
+    b = replace(seen.members[1], instance_id="pod-b")
+    moved = replace(a, member_id="a-2", client_id="b", host=b.host)
+    found = difference(with_members(seen, a, b), with_members(seen, moved, b))
+    (one,) = found.members
+    assert (one.event, one.was, one.now) == (MemberEvent.RESTARTED, "a-1", "a-2")
+    assert [change.what for change in one.changes] == ["client id", "host"]
+
+
+def test_members_that_share_client_id_and_host_are_not_paired_by_chance(
+    seen: GroupSnapshot,
+) -> None:
+    twins = [
+        replace(seen.members[0], member_id=f"x-{n}", assignors=exact(name))
+        for n, name in enumerate(("range", "roundrobin"))
+    ]
+    again = [replace(twin, member_id=f"{twin.member_id}-new") for twin in twins]
+    events = [one.event for one in difference(
+        with_members(seen, *twins), with_members(seen, *again)
+    ).members]  # fmt: skip
+    assert events == [MemberEvent.CAME] * 2 + [MemberEvent.LEFT] * 2
+
+
+def test_list_that_one_side_does_not_know_is_not_compared(seen: GroupSnapshot) -> None:
+    unknown = [replace(member, assignors=AssignorList()) for member in seen.members]
+    found = difference(seen, with_members(seen, *unknown))
+    assert not found.found
+    assert found.not_compared == 3
+
+
+def test_owned_partitions_are_compared_in_stable_alone(seen: GroupSnapshot) -> None:
+    bare = [replace(member, assignment={}) for member in seen.members]
+    stable = difference(seen, with_members(seen, *bare))
+    assert [change.what for one in stable.members for change in one.changes] == [
+        "owned partitions"
+    ] * 3
+    moving = with_members(seen, *bare)
+    moving = replace(
+        moving, group=replace(moving.group, state=GroupState.PREPARING_REBALANCE, assignor=None)
+    )
+    found = difference(seen, moving)
+    assert found.members == ()
+    assert [change.what for change in found.group] == ["state"]
+
+
+def test_group_topics_and_brokers_are_compared(seen: GroupSnapshot) -> None:
+    before = replace(
+        seen,
+        topics=(Topic(name="orders", partitions=12), Topic(name="old", partitions=1)),
+        cluster=replace(seen.cluster, version="3.9", settings={"group.max.size": "10", "a": "1"}),
+    )
+    after = replace(
+        seen,
+        group=replace(seen.group, assignor="roundrobin"),
+        topics=(Topic(name="orders", partitions=24), Topic(name="new", partitions=2)),
+        cluster=replace(seen.cluster, version="4.1", settings={"group.max.size": "20", "b": "1"}),
+    )
+    found = difference(before, after)
+    assert Changed(what="assignor", before="range", after="roundrobin") in found.group
+    assert list(environment(before, after)) == list(found.environment)
+    assert set(found.environment) == {
+        Changed(what="partitions", subject="orders", before="12", after="24"),
+        Changed(what="partitions", subject="new", after="2"),
+        Changed(what="partitions", subject="old", before="1"),
+        Changed(what="version", before="3.9", after="4.1"),
+        Changed(what="group.max.size", before="10", after="20"),
+    }
+
+
+def exact(*names: str) -> AssignorList:
+    return AssignorList(knowledge=Knowledge.EXACT, list=names)
