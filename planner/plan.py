@@ -39,7 +39,8 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     """A rule's result for one group. `result` is yes (it applies) or cannot tell, never no.
 
     `members` are member ids. `before_step` is the number of the step that the finding gates (None:
-    it concerns the group as it runs, or every step). `fix` is paste-ready text.
+    it concerns the group as it runs, or every step). `fix` is paste-ready text. `urgent`: a client
+    is kept out of the group now, whatever step that gates; it leads every screen.
     """
 
     rule: str
@@ -52,6 +53,7 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     reference: str = ""
     before_step: int | None = None
     ignored: str | None = None
+    urgent: bool = False
 
 
 class Aim(StrEnum):

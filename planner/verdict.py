@@ -53,10 +53,14 @@ def worst_code(codes: Iterable[int]) -> int:
 
 
 def code_as_it_runs(findings: Iterable[Finding], state: GroupState) -> int:
-    """Return 3 where a finding blocks the group before any step, 4 for a Dead group, else 0."""
-    if Tri.NO in map(says, gating(findings, step=0)):
+    """Return 3 where a finding blocks the group before any step or is urgent, else 4 for a Dead
+    group or an urgent finding that is not proven, else 0.
+    """
+    blocking = gating(findings)
+    urgent = {says(finding) for finding in blocking if finding.urgent}
+    if Tri.NO in {*urgent, *map(says, gating(blocking, step=0))}:
         return BLOCKED
-    return UNPROVEN if state is GroupState.DEAD else SAFE
+    return UNPROVEN if urgent or state is GroupState.DEAD else SAFE
 
 
 def judged(

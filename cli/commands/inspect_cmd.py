@@ -63,8 +63,9 @@ def command(
     """Show what groups really run: state, rebalance protocol, members, assignor lists, findings.
 
     Nothing is changed: members do not notice the request of --probe. Exits with 0 when every group
-    was read, 3 when a finding blocks the group as it runs now, 4 when a group is Dead, 1 when a
-    group could not be read or a broker did not list its groups (the others are shown).
+    was read, 3 when a finding blocks the group as it runs now or a client is rejected, 4 when a
+    group is Dead or a rejection may be over, 1 when a group could not be read or a broker did not
+    list its groups (the others are shown).
     """
     if redact and not (save or save_to):
         raise UsageError("--redact changes only what is saved: add --save or --save-to FILE.")

@@ -30,6 +30,7 @@ from rebal.groups.model import (
     Software,
     TopicPartitions,
 )
+from rebal.planner.plan import Finding
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -118,6 +119,25 @@ def _command(name: Text, line: str, wide: int, indent: int) -> Text:
     head = name.copy()
     head.pad_right(wide + GAP - name.cell_len)
     return Text.assemble(" " * indent, head, (line, "bold"), no_wrap=True, overflow="ignore")
+
+
+def hanging(mark: str | Text, text: RenderableType, gap: int = GAP) -> Table:
+    """`text` after its mark, going on under itself."""
+    made = Table.grid(padding=(0, gap, 0, 0), pad_edge=False)
+    made.add_column(no_wrap=True)
+    made.add_column(overflow="fold")
+    made.add_row(mark, text)
+    return made
+
+
+def urgent_view(findings: Iterable[Finding]) -> list[RenderableType]:
+    """Return the first lines of a screen where a client is kept out of the group, else nothing."""
+    rows: list[tuple[str | Text, RenderableType]] = []
+    for finding in findings:
+        if finding.urgent and not finding.ignored:
+            rows.append((Text("REJECTED", style="bold red"), f"{finding.rule} {finding.message}"))
+            rows += [("", hanging("→", finding.fix, 1))] if finding.fix else []
+    return [facts(rows), Text("")] if rows else []
 
 
 def labelled(label: str | Text, texts: Iterable[RenderableType]) -> Rows:

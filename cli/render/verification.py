@@ -12,21 +12,31 @@ from typing import Final
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
 from rebal.cli import output
 from rebal.cli.output import View, shown
 from rebal.cli.render.plans.parts import beside
-from rebal.cli.render.text import Column, FittingTable, Rows, count, evidence_text, facts, labelled
+from rebal.cli.render.text import (
+    Column,
+    FittingTable,
+    Rows,
+    count,
+    evidence_text,
+    facts,
+    hanging,
+    labelled,
+    urgent_view,
+)
 from rebal.groups.model import Tri
 from rebal.planner.admission.wording import STOP
 from rebal.planner.facts import natural
 from rebal.planner.plan import Finding
 from rebal.planner.rules import Trait, has
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
-from rebal.planner.verification.dangers import decides
+from rebal.planner.verification.dangers import REFUSED, decides
 from rebal.planner.verification.members import MemberStanding
 from rebal.planner.verification.verify import Standing
 
@@ -42,6 +52,7 @@ def verify_view(standing: Standing, *, wide: bool = False, rows: int = _ROWS) ->
     """Return the standing as text; at most `rows` members, open ones first, unless `wide`."""
     standing = shown(standing)
     view: View = [
+        *_rejected(standing),
         Text.assemble((standing.group_id, "bold"), f": {_where(standing)}"),
         facts([_verdict(standing)]),
         Text(""),
@@ -57,6 +68,17 @@ def verify_view(standing: Standing, *, wide: bool = False, rows: int = _ROWS) ->
         view.append(Text(""))
     view.append(facts(_rows(standing)))
     return view
+
+
+def _rejected(standing: Standing) -> View:
+    """Return the first lines where a client is kept out of the group, else nothing."""
+    rows: list[tuple[str | Text, RenderableType]] = []
+    for danger in standing.dangers:
+        if danger.kind == REFUSED:
+            rows.append((Text("REJECTED", style="bold red"), danger.message))
+            rows.append(("", hanging("→", danger.fix, 1)))
+    before: View = [facts(rows), Text("")] if rows else []
+    return [*before, *urgent_view(standing.findings)]
 
 
 def headline(standing: Standing) -> str:
@@ -222,9 +244,13 @@ def _rows(standing: Standing) -> Rows:
     if standing.missing:
         yield Text("missing", style="yellow"), f"{_missing(standing)} (RB606)"
     for danger in standing.dangers:
+        if danger.kind == REFUSED:
+            continue
         yield Text("DANGER", style="bold red"), danger.message
         yield "", Text(f"→ {danger.fix}", style="dim")
     for finding, more in _spoken(standing):
+        if finding.urgent and not finding.ignored:
+            continue
         weight = _weight(finding)
         yield Text(weight, style=_WEIGHTS.get(weight, "yellow")), _said(finding, more)
         aside = (

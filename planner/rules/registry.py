@@ -156,6 +156,7 @@ def found(
     evidence: Iterable[Evidence] = (),
     fix: str = "",
     before_step: int | None = None,
+    urgent: bool = False,
 ) -> Finding:
     """Return a condition's finding; `Rule.check` adds the rule's id, severity and reference."""
     return Finding(
@@ -167,6 +168,7 @@ def found(
         evidence=tuple(evidence),
         fix=fix,
         before_step=before_step,
+        urgent=urgent,
     )
 
 
@@ -249,7 +251,7 @@ def own_class_risk(goal: str) -> Risk:
 def evaluate(
     group: GroupSnapshot | Context, *, ignore: Mapping[str, str] | None = None
 ) -> tuple[Finding, ...]:
-    """Return the findings of all rules on `group`, the gravest first.
+    """Return the findings of all rules on `group`, urgent and grave ones first.
 
     For a snapshot (`rebal inspect`) only rules about the group as it runs apply; for a `Context`
     with `planning`, rules about the plan's steps apply too. `ignore` is rule id → reason: findings
@@ -267,9 +269,10 @@ def evaluate(
     return tuple(sorted(made, key=_rank))
 
 
-def _rank(finding: Finding) -> tuple[bool, int, bool, str]:
+def _rank(finding: Finding) -> tuple[bool, bool, int, bool, str]:
     return (
         finding.ignored is not None,
+        not finding.urgent,
         _ORDER.index(finding.severity),
         finding.result is not Tri.YES,
         finding.rule,

@@ -40,7 +40,9 @@ WINDOW: Final = timedelta(minutes=10)
 # The default of max.poll.interval.ms, which is as long as a rebalance may wait for a member.
 STUCK: Final = timedelta(minutes=5)
 LAG: Final = timedelta(minutes=2)
-CURABLE: Final = ("refused", "went-back")
+REFUSED: Final = "refused"
+"""The danger of clients that the coordinator rejected and that have not rejoined."""
+CURABLE: Final = (REFUSED, "went-back")
 """The dangers that an admitted restart ends; for any other nothing may be restarted."""
 _LEAST_LAG: Final = 1000
 # KIP-429: one rebalance for a leave, two for a cooperative join; some more for the unforeseen.
@@ -149,7 +151,7 @@ def _refused(rejected: Sequence[Refusal], context: Context) -> Iterator[Danger]:
     several = len(rejected) > 1
     many = f"{len(rejected)} clients were" if several else "was"
     yield Danger(
-        kind="refused",
+        kind=REFUSED,
         message=f"{whom}: {many} rejected ({errors}){because}, and {'have' if several else 'has'} "
         "not rejoined. A Java or kafka-python client stops after one rejection; librdkafka and "
         "franz-go retry and look alive.",

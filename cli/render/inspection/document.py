@@ -207,6 +207,7 @@ class _Finding(Document, frozen=True, kw_only=True):
     reference: str | None
     before_step: int | None
     ignored: str | None
+    urgent: bool
 
 
 class InspectedGroup(Document, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ from rebal.cli.render.text import (
     severity_style,
     software_text,
     spread,
+    urgent_view,
     when,
 )
 from rebal.cli.report import Report
@@ -76,7 +77,7 @@ def inspect_view(
     head += [*_captured(snapshot, now), *_runs(report), *(_aligned(supports) if supports else ())]
     if wide and any(member.timeouts for member in snapshot.members):
         head.append(("waits", Text(in_words(snapshot.members))))
-    view: View = [*above, facts(head, label=_LABEL)]
+    view: View = [*urgent_view(report.findings), *above, facts(head, label=_LABEL)]
     if snapshot.members:
         view += [Text(""), members_table(report, now, wide=wide)]
     said = list(_said(report, now, wide))
@@ -257,6 +258,8 @@ def _said(report: Report, now: datetime, wide: bool) -> Rows:
     """Yield findings, the most severe first, then contradictions and unmatched evidence."""
     asks: list[Finding] = []
     for finding in report.findings:
+        if finding.urgent and not finding.ignored:
+            continue
         if finding.severity is Severity.ASK and not wide:
             asks.append(finding)
             continue

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from rich.table import Table
 from rich.text import Text
 
 from rebal.cli.output import View, escape
-from rebal.cli.render.text import GAP, Rows, count, when
+from rebal.cli.render.text import GAP, Rows, count, hanging, urgent_view, when
 from rebal.groups.commands import Command
 from rebal.groups.model import Tri
 from rebal.planner.commands import explain
@@ -36,8 +35,11 @@ _MARGIN: Final = 3 + LABEL + GAP
 
 
 def heading(plan: Plan, now: datetime) -> View:
-    """Return the first lines: the change, the verdict, and the capture where it is not of now."""
+    """Return the first lines: who is rejected, the change, the verdict, and the capture where it
+    is not of now.
+    """
     view: View = [
+        *urgent_view(plan.findings),
         Text.assemble((plan.group_id, "bold"), f": {headline(plan)}"),
         hanging(Text(plan.verdict.value, style=VERDICT_STYLES[plan.verdict]), plan.summary),
     ]
@@ -84,15 +86,6 @@ def label_of(finding: Finding) -> str:
         says = "cannot tell" if finding.result is Tri.CANNOT_TELL else "blocks"
         return says if finding.before_step is None else f"step {finding.before_step}: {says}"
     return "warning" if finding.severity is Severity.WARN else "ask"
-
-
-def hanging(mark: str | Text, text: RenderableType, gap: int = GAP) -> Table:
-    """`text` after its mark, going on under itself."""
-    made = Table.grid(padding=(0, gap, 0, 0), pad_edge=False)
-    made.add_column(no_wrap=True)
-    made.add_column(overflow="fold")
-    made.add_row(mark, text)
-    return made
 
 
 def beside(advice: Advice) -> tuple[str, ...]:

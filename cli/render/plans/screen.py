@@ -22,7 +22,6 @@ from rebal.cli.render.plans.parts import (
     VERDICT_STYLES,
     advice_rows,
     config_view,
-    hanging,
     heading,
     is_over,
     kept_rows,
@@ -36,6 +35,7 @@ from rebal.cli.render.text import (
     Rows,
     count,
     facts,
+    hanging,
     listing,
     path_words,
     severity_style,
@@ -216,7 +216,7 @@ def _warnings(plan: Plan) -> Rows:
 
 
 def _open(plan: Plan, severity: Severity) -> list[Finding]:
-    return [f for f in plan.findings if f.severity is severity and not f.ignored]
+    return [f for f in plan.findings if f.severity is severity and not (f.ignored or f.urgent)]
 
 
 def _urgency(finding: Finding) -> tuple[int, bool]:

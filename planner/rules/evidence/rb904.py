@@ -59,6 +59,7 @@ def rejected(context: Context) -> Findings:
             evidence=(item.evidence,),
             fix=start_fix(context, [who]) if context.classic else _OTHER_GROUP,
             before_step=narrowing_step(context) if context.classic else None,
+            urgent=True,
         )
 
 
