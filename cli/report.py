@@ -12,6 +12,8 @@ from rebal.groups.protocol import (
     group_protocol,
     member_protocol,
 )
+from rebal.planner.commands import Given
+from rebal.planner.context import Context
 from rebal.planner.plan import Finding
 from rebal.planner.rules import evaluate
 from rebal.planner.verdict import code_as_it_runs
@@ -39,8 +41,11 @@ class Report(Record, frozen=True, kw_only=True):
         return code_as_it_runs(self.findings, self.snapshot.group.state)
 
 
-def make_report(snapshot: GroupSnapshot) -> Report:
-    """Return `snapshot` with the protocol it runs, its common assignors and its findings."""
+def make_report(snapshot: GroupSnapshot, given: Given | None = None) -> Report:
+    """Return `snapshot` with the protocol it runs, its common assignors and its findings.
+
+    The commands of the findings repeat what was `given` on the command line.
+    """
     runs = group_protocol(snapshot)
     borrowed = borrowed_names(snapshot)
     members = {
@@ -54,5 +59,5 @@ def make_report(snapshot: GroupSnapshot) -> Report:
         evidence=runs.evidence,
         member_runs={member_id: answer.value for member_id, answer in members.items()},
         common=common_assignors(snapshot),
-        findings=evaluate(snapshot),
+        findings=evaluate(Context(snapshot, given=given)),
     )

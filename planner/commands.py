@@ -7,24 +7,45 @@ carries them.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.commands import Command, option, rebal
+from rebal.groups.commands import Command, option, quoted, rebal
 from rebal.groups.model import GroupSnapshot, GroupType, Record
 
 COOPERATIVE: Final = "cooperative"
 """The goal of a plan where `--to` names none."""
+READ_MORE: Final = "read more"
+"""The use of a command that prints a rule's documentation."""
 OFFLINE: Final = "REBAL_BOOTSTRAP"
 """The variable that names the brokers where nothing else does."""
 
 
-class NamedCommand(Record, frozen=True, kw_only=True, omit_defaults=False):
+class NamedCommand(Record, frozen=True, omit_defaults=False):
     """One command beside a text: `use` says in a few words what it is for, `line` is to paste."""
 
     use: str
     line: str
+
+    def renamed(self, old: str | None, new: str) -> NamedCommand:
+        """Return the command with the file `new` where it names the file `old`."""
+        if old is None or old == new:
+            return self
+        word = re.compile(f"(?<= ){re.escape(quoted(old))}(?= |$)")
+        return NamedCommand(self.use, word.sub(lambda _: quoted(new), self.line))
+
+
+def sentences(lines: Iterable[str | NamedCommand]) -> tuple[str, ...]:
+    """Return the sentences among sentences and the commands that they speak of."""
+    return tuple(line for line in lines if isinstance(line, str))
+
+
+def commands(lines: Iterable[str | NamedCommand]) -> tuple[NamedCommand, ...]:
+    """Return the commands among sentences and the commands that they speak of."""
+    return tuple(line for line in lines if isinstance(line, NamedCommand))
 
 
 class Given(Record, frozen=True, kw_only=True):
@@ -95,6 +116,10 @@ class Given(Record, frozen=True, kw_only=True):
         words = (*more, *(() if group is not None else ("--all",)))
         return self._of_group("inspect", group, self._with(words))
 
+    def look(self, group: str) -> Command:
+        """Return the command that shows the group's state; it adds no evidence."""
+        return replace(self, evidence=()).inspect(group)
+
     def plan_upgrade(
         self, group: str, to: str = COOPERATIVE, *more: str, expected: int | None = None
     ) -> Command:
@@ -127,6 +152,16 @@ class Given(Record, frozen=True, kw_only=True):
                 kept.append(word)
         return replace(self, looks=tuple(kept)).verify(*more)
 
+    def request_log(self, broker: int | None) -> Iterator[NamedCommand]:
+        """Yield the commands that switch a broker's request log on, and off again (KIP-412)."""
+        logger = ("--alter", "--entity-type", "broker-loggers", "--entity-name")
+        name = "COORDINATOR_ID" if broker is None else str(broker)
+        for use, change in (
+            ("request log on", ("--add-config", "kafka.request.logger=DEBUG")),
+            ("request log off", ("--delete-config", "kafka.request.logger")),
+        ):
+            yield NamedCommand(use, self.kafka("kafka-configs.sh", *logger, name, *change))
+
     def kafka(self, tool: str, *words: str) -> Command:
         """Return a command of one of Kafka's own tools on this cluster."""
         config = option("--command-config", self.properties) if self.properties else ()
@@ -144,6 +179,11 @@ class Given(Record, frozen=True, kw_only=True):
         if self.snapshot is None:
             return self.connection
         return (*self.connection, *option("--snapshot", self.snapshot))
+
+
+def read_more(rule: str) -> NamedCommand:
+    """Return the command that prints a rule's documentation, beside a finding."""
+    return NamedCommand(READ_MORE, explain(rule))
 
 
 def explain(rule: str) -> Command:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Final
 
 from rebal.groups.clients import proven_family
-from rebal.groups.commands import Command
+from rebal.groups.commands import Command, option
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import GroupSnapshot, Knowledge, RebalanceProtocol, Tri
 from rebal.planner.admission.memory import CoordinatorMemory, memory_of
@@ -27,7 +27,7 @@ from rebal.planner.clients import (
     runs_cooperative,
     without_mixed,
 )
-from rebal.planner.commands import COOPERATIVE, Given
+from rebal.planner.commands import COOPERATIVE, Given, NamedCommand
 from rebal.planner.facts import Facts, GroupFacts, ids, listed, names
 from rebal.planner.rehearsal.costs.cost import Speed
 from rebal.planner.rehearsal.costs.timeouts import back_in_time, of_family
@@ -61,6 +61,9 @@ class Context(GroupFacts):
     with the name of one of Kafka's supports the same protocols. `speed` is how fast members
     restart.
     """
+
+    anew: tuple[str, ...] = ()
+    """Options that let a new plan take the place of the plan's own file."""
 
     def __init__(
         self,
@@ -108,11 +111,24 @@ class Context(GroupFacts):
         """Return the words for commands that read the live group, with evidence for its gates."""
         return self._given.gating(self.snapshot, by_lists=self.goal != CONSUMER)
 
-    def replan(self, to: str | None = None) -> Command:
-        """Return the command that plans this group, `to` another goal where one is named."""
+    def replan(self, *more: str, to: str | None = None) -> Command:
+        """Return the command that plans this group, `to` another goal where one is named.
+
+        A plan of the same goal is written to the plan's own file. `more` are further options.
+        """
         goal = to or (self.target if self.only_target else self.goal)
         count = self.expected or len(self.members)
-        return self.given.plan_upgrade(self.group.group_id, goal, expected=count)
+        out = () if to or not self.given.plan else option("--out", self.given.plan)
+        anew = self.anew if out else ()
+        return self.given.plan_upgrade(
+            self.group.group_id, goal, *out, *anew, *more, expected=count
+        )
+
+    def accepting(self, rule: str, reason: str) -> NamedCommand:
+        """Return the command that records the user's answer to a rule."""
+        words = ("--ignore", rule, "--reason", reason)
+        line = self.given.verify(*words) if self.anew else self.replan(*words)
+        return NamedCommand(f"accept {rule}", line)
 
     @cached_property
     def memory(self) -> CoordinatorMemory:

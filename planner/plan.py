@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Evidence, GroupSnapshot, RebalanceProtocol, Record, Tri
 from rebal.groups.snapshot.documents import Format, dumps, loads
-from rebal.planner.commands import Given
+from rebal.planner.commands import Given, NamedCommand
 
 SCHEMA: Final = "rebal.plan/1"
 
@@ -39,8 +39,9 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     """A rule's result for one group. `result` is yes (it applies) or cannot tell, never no.
 
     `members` are member ids. `before_step` is the number of the step that the finding gates (None:
-    it concerns the group as it runs, or every step). `fix` is paste-ready text. `urgent`: a client
-    is kept out of the group now, whatever step that gates; it leads every screen.
+    it concerns the group as it runs, or every step). `fix` is paste-ready text, `commands` are the
+    commands that it speaks of. `urgent`: a client is kept out of the group now, whatever step that
+    gates; it leads every screen.
     """
 
     rule: str
@@ -50,6 +51,7 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     members: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     fix: str = ""
+    commands: tuple[NamedCommand, ...] = ()
     reference: str = ""
     before_step: int | None = None
     ignored: str | None = None
@@ -187,8 +189,9 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     `id` counts from 1. `why` gives the reasons for the step's form. `target_list` is the assignor
     list that the step brings, in order. `to_do` and `done` are member ids; `unknown` are those that
-    are not verified. `left_out` are the client families that the step leaves unchanged.
-    `brief` is None in plans that older versions wrote.
+    are not verified. `left_out` are the client families that the step leaves unchanged. `commands`
+    are the commands that `order` and `rollback` speak of. `brief` is None in plans that older
+    versions wrote.
     """
 
     id: int
@@ -207,6 +210,7 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
     gate: Gate
     rollback: str
     brief: Brief | None = None
+    commands: tuple[NamedCommand, ...] = ()
     cost: Cost | None = None
     exit_code: int = 0
 
@@ -325,11 +329,20 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
             return self
         given = replace(self.given, plan=file)
         command = given.gating(self.baseline, by_lists=self.to != "KIP-848").verify()
+
+        def renamed(found: tuple[NamedCommand, ...]) -> tuple[NamedCommand, ...]:
+            return tuple(one.renamed(self.given.plan, file) for one in found)
+
         return replace(
             self,
             given=given,
+            findings=tuple(replace(f, commands=renamed(f.commands)) for f in self.findings),
             steps=tuple(
-                replace(step, gate=replace(step.gate, command=command, shows=KEPT_GATE))
+                replace(
+                    step,
+                    gate=replace(step.gate, command=command, shows=KEPT_GATE),
+                    commands=renamed(step.commands),
+                )
                 for step in self.steps
             ),
         )

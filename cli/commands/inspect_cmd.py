@@ -103,7 +103,9 @@ def command(
     from rebal.groups.model import GroupState
     from rebal.planner.verdict import judged, worst_code
 
-    reports = [make_report(one) for one in seen]
+    words = files.words(probe=probe, assignors=assignors, scan=evidence)
+    given = connection.given(evidence=words, snapshot=snapshot)
+    reports = [make_report(one, given) for one in seen]
     codes = [
         judged(report.exit_code, report.findings, fail_on, exit_zero)
         for report in reports
@@ -112,8 +114,6 @@ def command(
     ]
     code = worst_code([*codes, *(FAILED for _ in failures)])
     if form == "text":
-        words = files.words(probe=probe, assignors=assignors, scan=evidence)
-        given = connection.given(evidence=words, snapshot=snapshot)
         now = None if snapshot is None and evidence is None else datetime.now(UTC)
         _print(reports, given, probed=probe or snapshot is not None, now=now, wide=wide)
     else:

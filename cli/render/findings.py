@@ -134,7 +134,8 @@ def _text(finding: Finding, labels: dict[str, str]) -> str:
     unsaid = [name for name in named if name not in finding.message]
     members = f" Members: {', '.join(named)}." if unsaid else ""
     fix = f" Fix: {finding.fix}" if finding.fix else ""
-    return f"{finding.message}{unknown}{members}{fix}"
+    commands = "".join(f"\n{one.use}: {one.line}" for one in finding.commands)
+    return f"{finding.message}{unknown}{members}{fix}{commands}"
 
 
 def _rule(known: Rule) -> dict[str, Any]:

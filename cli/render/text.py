@@ -30,6 +30,7 @@ from rebal.groups.model import (
     Software,
     TopicPartitions,
 )
+from rebal.planner.commands import NamedCommand
 from rebal.planner.plan import Finding
 
 if TYPE_CHECKING:
@@ -145,6 +146,13 @@ def labelled(label: str | Text, texts: Iterable[RenderableType]) -> Rows:
     for text in texts:
         yield label, text
         label = ""
+
+
+def to_run(found: Iterable[NamedCommand]) -> Rows:
+    """Yield each command on a line of its own, below its use."""
+    for one in found:
+        yield "", f"{one.use}:"
+        yield "", Command.read(one.line)
 
 
 def indented(part: RenderableType, by: int = 2) -> Padding:

@@ -28,8 +28,10 @@ from rebal.cli.render.text import (
     facts,
     hanging,
     labelled,
+    to_run,
     urgent_view,
 )
+from rebal.groups.commands import Command
 from rebal.groups.model import Tri
 from rebal.planner.admission.wording import STOP
 from rebal.planner.facts import natural
@@ -258,6 +260,7 @@ def _rows(standing: Standing) -> Rows:
         )
         if aside:
             yield "", Text(aside, style="dim")
+        yield from to_run(() if finding.ignored else finding.commands)
     stops = standing.dangers or any(decides(finding, Tri.YES) for finding in standing.findings)
     if standing.advice.action == STOP and not stops:
         yield Text("needed", style="bold red"), f"→ {standing.advice.reason}"
@@ -277,6 +280,10 @@ def _rows(standing: Standing) -> Rows:
         yield Text("note", style="dim"), Text(note, style="dim")
     yield Text("next:", style="bold"), standing.next
     yield from (("", Text(line, style="dim")) for line in beside(standing.advice))
+    if standing.advice.command:
+        if standing.advice.action == STOP:
+            yield "", "when that is dealt with:"
+        yield "", Command.read(standing.advice.command)
 
 
 def _missing(standing: Standing) -> str:

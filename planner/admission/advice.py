@@ -329,7 +329,7 @@ def _remedy(
             return show(context, Needs.PROBE, first.reason, step=step)
         return cure_of(context, step=step)
     if first.verdict is Tri.NO:
-        return replan(context.group.group_id, first.reason, step=step)
+        return replan(context, first.reason, step=step)
     if asked and context.reloaded is not Tri.NO and _knows_nothing_more(context):
         return cure_of(context, step=step)
     needs = first.evidence_needed or ("client log", "request log")
@@ -348,7 +348,7 @@ def _no_wide_list(
     open_ = [f for f in lacking if starts_with(context, f, wide) is Tri.CANNOT_TELL]
     if not open_:
         why = f"{context.named(lacking)} cannot start with [{', '.join(wide)}] (RB104)"
-        return replan(context.group.group_id, why, step=step)
+        return replan(context, why, step=step)
     why = f"the client of {context.named(open_)} is not known, and not every client starts with"
     return show(context, Needs.LISTS, f"{why} [{', '.join(wide)}] (RB906)", step=step)
 
@@ -401,14 +401,16 @@ def nothing(reason: str, *, step: int | None = None) -> Advice:
     return worded(Advice(action=NONE, reason=reason, step=step))
 
 
-def replan(group_id: str, reason: str, *, verdict: Tri = Tri.NO, step: int | None = None) -> Advice:
+def replan(
+    context: Context, reason: str, *, verdict: Tri = Tri.NO, step: int | None = None
+) -> Advice:
     """Return the advice to make a new plan."""
     return worded(
         Advice(
             action=REPLAN,
             verdict=verdict,
             reason=reason,
-            command=f"rebal plan-upgrade {group_id}",
+            command=context.replan(),
             step=step,
         )
     )

@@ -30,6 +30,8 @@ from rebal.planner.verification.members import Missing, StepStanding
 
 Actions = tuple[Advice, tuple[Advice, ...]]
 
+AGREED: Final = "the interruption is agreed"
+"""The reason that a printed command gives for accepting a cut-over."""
 _NO_LIST: Final = "no list is known that these clients start with and that leads on"
 
 
@@ -97,7 +99,9 @@ def step_action(
     withheld.
     """
     made, withheld = _of_aim(plan, step, context, to_do, ignore=ignore)
-    return replace(made, command=made.command or step.gate.command), withheld
+    kept = context.given.plan is not None
+    command = context.given.verify() if kept else step.gate.command
+    return replace(made, command=made.command or command), withheld
 
 
 def _of_aim(
@@ -110,7 +114,8 @@ def _of_aim(
 ) -> Actions:
     aim = step.aim
     if plan.path == "cut_over" and not Risk.STOP.accepted_in(ignore):
-        return advised.stop(step.precondition, step=step.id), ()
+        agreed = context.accepting(Risk.STOP.rule, AGREED)
+        return replace(advised.stop(step.precondition, step=step.id), command=agreed.line), ()
     if step.kind is StepKind.CUT_OVER:
         made, withheld = advised.cutting_over(
             context, to_do, step.target_list, wide_list(plan, context), step=step.id
@@ -185,9 +190,9 @@ def next_action(
         return advised.stop(stopped_by[0], step=step.id if step else None), ()
     blocking = [f for f in findings if decides(f, Tri.YES) and not has(f, Trait.ADMISSION)]
     if blocking:
-        return _blocked(plan, context, blocking[0]), ()
+        return _blocked(context, blocking[0]), ()
     if current is None or not plan.steps or step is None:
-        return _without_steps(plan, current), ()
+        return _without_steps(context, current), ()
     if context.missing and current.gate is not Tri.YES:
         return _missing(plan, step, context, missing, findings), ()
     if context.members and context.group.state is not GroupState.STABLE:
@@ -197,11 +202,11 @@ def next_action(
     )
 
 
-def _blocked(plan: Plan, context: Context, finding: Finding) -> Advice:
+def _blocked(context: Context, finding: Finding) -> Advice:
     """Return what a blocking finding asks for: a new plan where this path is shut."""
     stays = rules()[finding.rule].stays
     if has(finding, Trait.OTHER_PATH) and not (stays and stays(context, finding)):
-        return advised.replan(plan.group_id, finding.message)
+        return advised.replan(context, finding.message)
     return advised.stop(finding.message, by=finding.rule)
 
 
@@ -224,13 +229,14 @@ def _in_step(
         if later is None:
             vouched = [by_id[each].name for each in current.vouched if each in by_id]
             return advised.finished(vouched, step=step.id), ()
-        return _or_outdated(plan, _begin(plan, later, context, ignore), outdated)
+        return _or_outdated(plan, context, _begin(plan, later, context, ignore), outdated)
     unasked = [f for f in open_ if not has(f, Trait.PENDING)]
     if current.to_do and unasked:
         return advised.open_question(unasked[0], step=step.id), ()
     if current.to_do:
         to_do = [by_id[member_id] for member_id in current.to_do if member_id in by_id]
-        return _or_outdated(plan, step_action(plan, step, context, to_do, ignore=ignore), outdated)
+        actions = step_action(plan, step, context, to_do, ignore=ignore)
+        return _or_outdated(plan, context, actions, outdated)
     if current.by_hand and len(current.by_hand) == len(current.unknown):
         open_members = [by_id[each] for each in current.by_hand if each in by_id]
         names = current.by_hand_list
@@ -244,7 +250,7 @@ def _in_step(
         why = f"the list of {listed(labels)} was not seen"
         return advised.show(context, Needs.LISTS, why, step=step.id), ()
     if later is not None and context.members and later.aim is Aim.NARROW:
-        return _or_outdated(plan, _begin(plan, later, context, ignore), outdated)
+        return _or_outdated(plan, context, _begin(plan, later, context, ignore), outdated)
     return advised.wait(current.why[0] if current.why else "no member is in the group"), ()
 
 
@@ -267,20 +273,20 @@ def _begin(plan: Plan, later: Step, context: Context, ignore: Mapping[str, str])
     return made, withheld
 
 
-def _or_outdated(plan: Plan, found: Actions, outdated: str | None) -> Actions:
+def _or_outdated(plan: Plan, context: Context, found: Actions, outdated: str | None) -> Actions:
     """Return the plan's action, or a new plan where the group no longer admits its list."""
     made, withheld = found
     planned = {step.target_list for step in plan.steps} | {()}
     if outdated is None or (made.recommended and made.assignors in planned):
         return found
-    return advised.replan(plan.group_id, outdated, step=made.step), withheld
+    return advised.replan(context, outdated, step=made.step), withheld
 
 
-def _without_steps(plan: Plan, current: StepStanding | None) -> Advice:
+def _without_steps(context: Context, current: StepStanding | None) -> Advice:
     if current is not None and current.gate is Tri.YES:
         return advised.nothing("the plan is carried out")
     why = current.why[0] if current is not None and current.why else "this one has no step left"
-    return advised.replan(plan.group_id, why, verdict=Tri.CANNOT_TELL)
+    return advised.replan(context, why, verdict=Tri.CANNOT_TELL)
 
 
 def _startable(

@@ -87,9 +87,9 @@ def worded(advice: Advice) -> str:
         CUT_OVER: f"stop {who}{'' if one else ' together'}, {', '.join(advice.after[:1])}, then "
         f"start {'it' if one else 'them'} {brings}",
         EVIDENCE: f"add {how}: {advice.reason}",
-        CONFIRM: f"{logs}{_look(advice)}, then: {advice.command}",
+        CONFIRM: f"{logs}{_look(advice)}, then confirm it",
         WAIT: f"wait: {advice.reason}",
-        REPLAN: f"make a new plan: {advice.command} ({advice.reason})",
+        REPLAN: f"make a new plan: {advice.reason}",
     }
     return texts.get(advice.action, advice.reason)
 
@@ -158,12 +158,13 @@ def start_all(change: str, warning: str = "") -> str:
     return f"start all members with {change}{f'; {warning}' if warning else ''}"
 
 
-def back_from_mixed(keep: str | None, target: str, again: str) -> str:
+def back_from_mixed(keep: str | None, target: str) -> str:
     """Return the rollback of the first bounce: the old list, while the old assignor is elected."""
     old = keep or "the old assignor"
     return (
         f"while {old} is elected, restore [{old}] one member at a time, in any order; once "
-        f"{target} is elected, [{old}] is not proven to be admitted: {again} gives the order"
+        f"{target} is elected, [{old}] is not proven to be admitted: a plan of the rollback gives "
+        "the order"
     )
 
 
@@ -221,13 +222,13 @@ def start_these(assignors: Sequence[str]) -> str:
     return f"start them with [{', '.join(assignors)}]"
 
 
-def back_from_stop(keep: str | None, target: str, again: str) -> str:
+def back_from_stop(keep: str | None, target: str) -> str:
     """Return the rollback of a stop of some members: their old list, while the others still hold
     it.
     """
     return (
         f"stop these members again; while {keep} is elected, start them with [{keep}]; once "
-        f"{target} is elected: {again} gives the order that is admitted"
+        f"{target} is elected, a plan of the rollback gives the order that is admitted"
     )
 
 

@@ -8,11 +8,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from rebal.groups.commands import option
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Source, Tri
 from rebal.groups.protocol import group_protocol
 from rebal.planner.admission.next_action import comes_before, first_action
 from rebal.planner.clients import stays_eager
-from rebal.planner.commands import Given
+from rebal.planner.commands import Given, NamedCommand
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
 from rebal.planner.goals import goal_of
 from rebal.planner.paths.connect import connect
@@ -279,7 +280,20 @@ def _judged(
     lists_accepted = Risk.UNKNOWN_LISTS.accepted_in(ignore)
     if narrows and step.unknown and not step.to_do and not lists_accepted:
         heeded.add(Tri.CANNOT_TELL)
-    return replace(step, precondition_holds=holds, exit_code=exit_code(*heeded))
+    return replace(
+        step,
+        precondition_holds=holds,
+        exit_code=exit_code(*heeded),
+        commands=(*step.commands, *_confirming(context, step)),
+    )
+
+
+def _confirming(context: Context, step: Step) -> Iterator[NamedCommand]:
+    """Yield the command that confirms what no evidence shows of the step; it needs a kept plan."""
+    if step.gate.by_hand and context.given.plan is not None:
+        reason = option("--reason", step.gate.by_hand)
+        line = context.given.confirm("--confirm", str(step.id), *reason)
+        yield NamedCommand("confirm it", line)
 
 
 def _exit_code(

@@ -20,8 +20,9 @@ from rebal.planner.admission.wording import (
     back_to_old_workers,
     stop_then_start,
 )
+from rebal.planner.commands import NamedCommand, commands, sentences
 from rebal.planner.context import EAGER, Context, Facts, ids
-from rebal.planner.paths.parts import PlannedPath, everyone, expected_line, gate_of
+from rebal.planner.paths.parts import PlannedPath, empty_now, everyone, expected_line, gate_of
 from rebal.planner.plan import Aim, Brief, Cost, Step, StepKind
 from rebal.planner.programs import INCREMENTAL, offers
 from rebal.planner.rehearsal.costs.connect import stop_all, work_of_all
@@ -81,6 +82,7 @@ def _step(
 ) -> Step:
     rest = [*to_do, *unknown]
     up, together = protocol == "sessioned", _together(context)
+    order = tuple(_order(context, rest, up=up))
     log = (
         "check in the log of each worker's start (DistributedConfig values) that "
         f"connect.protocol = {protocol}"
@@ -123,7 +125,7 @@ def _step(
                     "while one worker offers less",
                     "from then on the tasks of a restarted worker, unless it leads, wait for "
                     "scheduled.rebalance.max.delay.ms (5 minutes by default), even if it is back "
-                    "earlier: rebal simulate --assignor sessioned shows the cost",
+                    "earlier: a simulation shows the cost",
                 )
                 if up
                 else (
@@ -134,7 +136,7 @@ def _step(
             "partition.assignment.strategy has no meaning for workers (RB504); the groups of sink "
             "connectors (connect-NAME) are ordinary consumer groups and have plans of their own",
         ),
-        order=tuple(_order(context, rest, up=up)),
+        order=sentences(order),
         to_do=ids(to_do),
         unknown=ids(unknown),
         done=ids(done),
@@ -160,6 +162,7 @@ def _step(
             else f"{everyone(context)} joins with default alone",
             rollback=back_to_old_workers(up=up),
         ),
+        commands=(*commands(order), *((_simulation(context),) if up else ())),
         cost=_cost(context, cost, rest, worker_list(protocol) or ()),
     )
 
@@ -190,7 +193,13 @@ def _together(context: Context) -> bool:
     return context.goal == EAGER and context.group.assignor in INCREMENTAL
 
 
-def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> Iterator[str]:
+def _simulation(context: Context) -> NamedCommand:
+    words = ("--assignor", "sessioned")
+    line = context.given.simulate(context.group.group_id, *words)
+    return NamedCommand("simulate the restarts", line)
+
+
+def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> Iterator[str | NamedCommand]:
     declared = [
         facts
         for facts in rest
@@ -205,7 +214,8 @@ def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> Iterator[str
     named += f" and {len(rest) - 20} more" if len(rest) > 20 else ""
     if _together(context):
         yield f"{STOP_ALL}: {named}"
-        yield see_it_empty(context.snapshot.members, context.group.group_id)
+        yield see_it_empty(context.snapshot.members)
+        yield empty_now(context)
         yield START_ALL
         yield "then: each answers GET / on its REST port, all tasks are RUNNING"
         return

@@ -18,10 +18,12 @@ from rebal.planner.admission.wording import (
     stop_then_start,
 )
 from rebal.planner.clients import speak_kip848, stays_eager
-from rebal.planner.context import Context, ids
-from rebal.planner.paths.parts import everyone, gate_of, list_settings, priced
+from rebal.planner.commands import NamedCommand, commands, sentences
+from rebal.planner.context import CONSUMER, Context, ids
+from rebal.planner.paths.parts import empty_now, everyone, gate_of, list_settings, priced
 from rebal.planner.plan import Aim, Brief, Step, StepKind
 from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
+from rebal.planner.rules import Risk
 
 
 def needs_cut_over(context: Context) -> bool:
@@ -41,6 +43,7 @@ def cut_over(context: Context) -> tuple[Step, ...]:
     """Return the one step of the cut-over; its precondition is an agreed interruption."""
     members = context.snapshot.members
     names = (context.target,)
+    online = tuple(_without_a_stop(context))
     return (
         Step(
             id=1,
@@ -48,16 +51,11 @@ def cut_over(context: Context) -> tuple[Step, ...]:
             kind=StepKind.CUT_OVER,
             precondition="an interruption is agreed: nothing of this group is consumed from the "
             "last stop until the first rebalance of the new members has completed "
-            "(--ignore RB104 --reason TEXT records who agreed, and opens this step)",
+            f"(accepting {Risk.STOP.rule} records who agreed, and opens this step)",
             precondition_holds=Tri.NO,
             config=list_settings(context, names, context.members),
             target_list=names,
-            order=(
-                STOP_ALL,
-                see_it_empty(members, context.group.group_id),
-                START_ALL,
-                *_without_a_stop(context),
-            ),
+            order=(STOP_ALL, see_it_empty(members), START_ALL, *sentences(online)),
             to_do=ids(facts for facts in context.members if facts not in context.settled),
             done=ids(context.settled),
             gate=gate_of(
@@ -69,10 +67,15 @@ def cut_over(context: Context) -> tuple[Step, ...]:
             ),
             rollback=back_over_stop("the old list"),
             brief=Brief(
-                needs="an interruption is agreed (--ignore RB104 --reason TEXT records by whom)",
+                needs=f"an interruption is agreed (accepting {Risk.STOP.rule} records by whom)",
                 how=(ALL_AT_ONCE,),
                 gate=f"{everyone(context)} uses {context.target} alone",
                 rollback=back_over_stop("the old list"),
+            ),
+            commands=(
+                context.accepting(Risk.STOP.rule, "the interruption is agreed"),
+                empty_now(context),
+                *commands(online),
             ),
             cost=stop_and_start(
                 Stop(snapshot=priced(context), assignor=context.target, speed=context.speed)
@@ -81,11 +84,13 @@ def cut_over(context: Context) -> tuple[Step, ...]:
     )
 
 
-def _without_a_stop(context: Context) -> Iterator[str]:
-    """Yield the online path, where some version of every member's client speaks KIP-848."""
+def _without_a_stop(context: Context) -> Iterator[str | NamedCommand]:
+    """Yield the online path and the command that plans it, where some version of every member's
+    client speaks KIP-848.
+    """
     if {facts.family for facts in context.members} <= speak_kip848():
         yield (
             "or, without an interruption, move to KIP-848 (group.protocol=consumer), which needs "
-            f"brokers 4.0 or later and a client that supports it: rebal plan-upgrade "
-            f"{context.group.group_id} --to consumer"
+            "brokers 4.0 or later and a client that supports it"
         )
+        yield NamedCommand("plan the move to KIP-848", context.replan(to=CONSUMER))

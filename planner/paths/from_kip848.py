@@ -19,9 +19,10 @@ from rebal.planner.admission.wording import (
     stop_then_start,
 )
 from rebal.planner.clients import cooperative, speak_kip848
+from rebal.planner.commands import commands, sentences
 from rebal.planner.context import Context, ids
 from rebal.planner.kip848 import Answer, allows, fits, open_points, policy, room
-from rebal.planner.paths.parts import everyone, expected_line, gate_of, priced
+from rebal.planner.paths.parts import empty_now, everyone, expected_line, gate_of, priced
 from rebal.planner.paths.restarts import how_of, one_by_one, request_log_hint
 from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
 from rebal.planner.rehearsal.costs.online import Move, default_server_side, move_online
@@ -51,6 +52,11 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
     rest = [facts for facts in context.members if facts not in done]
     answer = allows(answers)
     eager = cooperative(context.target) is not Tri.YES
+    order = (
+        # The next restart depends on the lists of the members that were restarted.
+        *(request_log_hint(context, to_the_end=True) if rest else ()),
+        *one_by_one(context, rest),
+    )
     return Step(
         id=1,
         title=f"Every member moves back to group.protocol=classic with {context.target}",
@@ -66,11 +72,7 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
             "brokers before 4.0.2 have a fault on this path (KAFKA-19546), and another one for "
             "static members (KAFKA-20434): RB410",
         ),
-        order=(
-            # The next restart depends on the lists of the members that were restarted.
-            *([request_log_hint(context, to_the_end=True)] if rest else []),
-            *one_by_one(context, rest),
-        ),
+        order=sentences(order),
         to_do=ids(rest),
         done=ids(done),
         gate=_gate(context, Tri.NO if rest else Tri.CANNOT_TELL),
@@ -81,6 +83,7 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
             gate=_state(context),
             rollback=back_one_by_one("group.protocol=consumer"),
         ),
+        commands=commands(order),
         cost=move_online(
             Move(
                 snapshot=priced(context),
@@ -115,13 +118,14 @@ def _offline(context: Context, common: tuple[Answer, ...], online: tuple[Answer,
         ),
         order=(
             STOP_ALL,
-            see_it_empty(members, context.group.group_id),
+            see_it_empty(members),
             _START,
         ),
         to_do=ids(context.members),
         gate=_gate(context, Tri.NO),
         rollback=back_over_stop("group.protocol=consumer"),
         brief=_brief(context, ALL_AT_ONCE, "an interruption is agreed", common),
+        commands=(empty_now(context),),
         cost=stop_and_start(
             Stop(snapshot=priced(context), assignor=context.target, speed=context.speed)
         ),

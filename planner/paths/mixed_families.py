@@ -17,6 +17,7 @@ from rebal.planner.admission.wording import (
     stop_these,
 )
 from rebal.planner.clients import able, cooperative
+from rebal.planner.commands import NamedCommand
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.facts import all_partitions, owned
 from rebal.planner.paths.one_bounce import drop_old
@@ -56,6 +57,7 @@ def next_step(context: Context) -> int:
 
 
 def _stop_and_start(context: Context, number: int) -> Step:
+    group = context.group.group_id
     stopped = context.unmixable
     clients = " and ".join(sorted({str(facts.family) for facts in stopped}))
     left = len(context.members) - len(stopped)
@@ -84,7 +86,7 @@ def _stop_and_start(context: Context, number: int) -> Step:
         order=(
             stop_these(context.named(stopped, 20)),
             f"check that the group is Stable with {left} members and that {context.target} is "
-            f"elected: rebal inspect {context.group.group_id} --probe",
+            "elected",
             start_these((context.target,)),
         ),
         to_do=ids(stopped),
@@ -99,11 +101,15 @@ def _stop_and_start(context: Context, number: int) -> Step:
             # The target in their list proves this step; the last step narrows.
             aim=Aim.WIDEN,
         ),
-        rollback=back_from_stop(context.keep, context.target, again(context)),
+        rollback=back_from_stop(context.keep, context.target),
         brief=Brief(
             how=(stop_some_in_short(left, context.target),),
             gate=f"{everyone(context)} supports {context.target}",
             rollback=back_from_stop_in_short(context.keep, back_goal(context)),
+        ),
+        commands=(
+            NamedCommand("see that it is Stable", context.given.inspect(group, "--probe")),
+            again(context),
         ),
         cost=stop_some(
             Some(

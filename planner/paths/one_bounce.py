@@ -15,6 +15,7 @@ from rebal.groups.model import Tri
 from rebal.planner.admission.advice import cure_of
 from rebal.planner.admission.wording import back_from_target, back_from_target_in_short
 from rebal.planner.clients import cooperative, custom
+from rebal.planner.commands import commands, sentences
 from rebal.planner.context import EAGER, Context, ids
 from rebal.planner.paths.parts import (
     cost_of,
@@ -93,6 +94,7 @@ def drop_old(context: Context, number: int, cost: CostModel) -> Step:
     to_do = [facts for facts in rest if Tri.YES is context.holds_old(facts)]
     unknown = [facts for facts in rest if facts not in to_do]
     kind = "cooperative" if context.goal == EAGER else "eager"
+    order = tuple(order_of(context, rest))
     return Step(
         id=number,
         title=f"Every member drops {context.keep or f'its {kind} assignors'}",
@@ -104,7 +106,7 @@ def drop_old(context: Context, number: int, cost: CostModel) -> Step:
         config=list_settings(context, names, rest or context.members),
         target_list=names,
         why=tuple(_why_narrow(context)),
-        order=tuple(order_of(context, rest)),
+        order=sentences(order),
         to_do=ids(to_do),
         done=ids(context.settled),
         unknown=ids(unknown),
@@ -127,6 +129,7 @@ def drop_old(context: Context, number: int, cost: CostModel) -> Step:
             gate=f"{everyone(context)} is proven to have no {kind} assignor",
             rollback=back_from_target_in_short(context.target, context.keep),
         ),
+        commands=commands(order),
         cost=cost_of(context, rest, cost, names),
     )
 

@@ -8,10 +8,10 @@ from typing import Final
 
 from rebal.groups.clients import family as known_family
 from rebal.groups.clients import version_tuple
-from rebal.groups.commands import Command
 from rebal.groups.model import GroupSnapshot, Record, Tri
 from rebal.planner.clients import able, classes_of, cooperative
-from rebal.planner.context import EAGER, Context, Facts, ids
+from rebal.planner.commands import NamedCommand
+from rebal.planner.context import COOPERATIVE, EAGER, Context, Facts, ids
 from rebal.planner.facts import owned
 from rebal.planner.plan import KEPT_GATE, Aim, Cost, Gate, Setting, Step
 from rebal.planner.rehearsal.costs.cost import CostModel, Restarts
@@ -57,7 +57,7 @@ def gate_of(
     """
     needs = (*needs, *_metrics_lines(context))
     if by_hand:
-        needs = (*needs, f"{by_hand}; then confirm it: verify … --confirm STEP --reason TEXT")
+        needs = (*needs, f"{by_hand}; then confirm it with --confirm")
     kept = context.given.plan is not None
     return Gate(
         command=context.given.verify() if kept else context.replan(),
@@ -93,9 +93,14 @@ def _metrics_lines(context: Context) -> Iterator[str]:
         )
 
 
-def again(context: Context) -> Command:
-    """Return the `rebal plan-upgrade` command that plans the rollback to today's assignor."""
-    return context.replan(back_goal(context))
+def again(context: Context) -> NamedCommand:
+    """Return the command that plans the rollback to today's assignor."""
+    return NamedCommand("plan the rollback", context.replan(to=back_goal(context)))
+
+
+def empty_now(context: Context) -> NamedCommand:
+    """Return the command that shows whether the group is Empty."""
+    return NamedCommand("see the group's state", context.given.look(context.group.group_id))
 
 
 def everyone(context: Context) -> str:
@@ -106,7 +111,7 @@ def everyone(context: Context) -> str:
 
 def back_goal(context: Context) -> str:
     """Return the goal (`--to`) that plans the rollback to today's assignor."""
-    return (context.elected if context.goal != EAGER else "cooperative") or "eager"
+    return (context.elected if context.goal != EAGER else COOPERATIVE) or EAGER
 
 
 def gate_answer(context: Context, rest: Sequence[Facts], refuted: Sequence[Facts]) -> Tri:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from rebal.groups.commands import Command, option
 from rebal.groups.model import KubernetesWorkload
 from rebal.planner.admission.wording import ONE_BY_ONE, in_order
+from rebal.planner.commands import NamedCommand
 from rebal.planner.context import Context, Facts
 from rebal.planner.rehearsal.costs.timeouts import in_words, of_family
 
 _WORKLOADS: Final = 2
 
 
-def order_of(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
-    """Yield the instructions for restarting `rest` one by one, in order."""
+def order_of(context: Context, rest: Sequence[Facts]) -> Iterator[str | NamedCommand]:
+    """Yield the instructions for restarting `rest` one by one, in order, and their commands."""
     if not rest:
         return
     static = [facts for facts in rest if facts.static]
     if context.unsure and len(static) < len(context.members):
-        yield request_log_hint(context)
+        yield from request_log_hint(context)
     yield from in_order([facts.name for facts in rest])
     yield from static_lines(context, static)
     yield from _kubernetes_lines(rest)
@@ -47,9 +48,9 @@ def how_of(context: Context, rest: Sequence[Facts], *, by_lists: bool = True) ->
         yield f"and {len(surges) - _WORKLOADS} more workloads in the same way"
 
 
-def one_by_one(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
+def one_by_one(context: Context, rest: Sequence[Facts]) -> Iterator[str | NamedCommand]:
     """Yield the instructions for restarting `rest` where each restart changes that member's group
-    protocol.
+    protocol, and their commands.
     """
     if not rest:
         return
@@ -63,22 +64,20 @@ def one_by_one(context: Context, rest: Sequence[Facts]) -> Iterator[str]:
     yield from _kubernetes_lines(rest)
 
 
-def request_log_hint(context: Context, *, to_the_end: bool = False) -> str:
-    """Return the instruction to switch on the coordinator's request log, which shows every join's
-    list (KIP-412).
+def request_log_hint(context: Context, *, to_the_end: bool = False) -> Iterator[str | NamedCommand]:
+    """Yield the instruction to switch on the coordinator's request log, which shows every join's
+    list (KIP-412), and its commands.
 
     `to_the_end`: each restart shows only the restarted member's list, so the log must stay on.
     """
     off = "the last one" if to_the_end else "it"
     shows = "each join shows its list" if to_the_end else "the rebalance shows every member's list"
     coordinator = context.group.coordinator
-    broker = str(coordinator.broker_id) if coordinator else "COORDINATOR_ID"
-    return (
-        "before the first restart, switch the coordinator's request log on (kafka-configs.sh "
-        "--bootstrap-server HOST:PORT --alter --entity-type broker-loggers --entity-name "
-        f"{broker} --add-config kafka.request.logger=DEBUG), and off after {off} (the same with "
-        f"--delete-config kafka.request.logger): {shows}"
+    yield (
+        "before the first restart, switch the coordinator's request log on, and off after "
+        f"{off}: {shows}"
     )
+    yield from context.given.request_log(coordinator.broker_id if coordinator else None)
 
 
 def static_lines(context: Context, static: Sequence[Facts]) -> Iterator[str]:
@@ -117,7 +116,7 @@ def _stops(context: Context) -> str:
     return ", at which every EAGER member stops all it owns"
 
 
-def _kubernetes_lines(members: Sequence[Facts]) -> Iterator[str]:
+def _kubernetes_lines(members: Sequence[Facts]) -> Iterator[str | NamedCommand]:
     """Yield the lines for each Kubernetes workload that these members come from."""
     for workload, surge in _workloads(members).items():
         yield from _workload(workload, surge)
@@ -133,11 +132,14 @@ def _workloads(members: Sequence[Facts]) -> dict[KubernetesWorkload, str | None]
     }
 
 
-def _workload(workload: KubernetesWorkload, surge: str | None) -> Iterator[str]:
+def _workload(workload: KubernetesWorkload, surge: str | None) -> Iterator[str | NamedCommand]:
     kind = workload.kind
-    space = shlex.quote(workload.namespace)
-    kubectl = f"kubectl -n {space}" if workload.namespace else "kubectl"
-    target = shlex.quote(f"{kind.lower()}/{workload.name}")
+    space = option("-n", workload.namespace) if workload.namespace else ()
+    target = f"{kind.lower()}/{workload.name}"
+
+    def rollout(verb: str) -> NamedCommand:
+        return NamedCommand(f"{verb} {target}", Command("kubectl", *space, "rollout", verb, target))
+
     where = f"Kubernetes {kind} {workload.name}"
     yield f"{where}: first pause its autoscaler and its GitOps sync, and undo that after the gate"
     if kind == "Deployment":
@@ -147,21 +149,25 @@ def _workload(workload: KubernetesWorkload, surge: str | None) -> Iterator[str]:
                 "would join before the old one has left)"
             )
         yield (
-            f"one canary pod: apply the change, then {kubectl} rollout pause {target} as soon as "
-            "the first new pod has started; when it is back and owns partitions, "
-            f"{kubectl} rollout resume {target}"
+            f"one canary pod of {target}: apply the change, then pause the roll-out as soon as the "
+            "first new pod has started; when it is back and owns partitions, resume it"
         )
+        yield from map(rollout, ("pause", "resume"))
     elif kind == "StatefulSet":
         yield (
-            f"one canary pod: {kubectl} patch {target} -p "
-            '\'{"spec":{"updateStrategy":{"rollingUpdate":{"partition":LAST}}}}\' with the number '
-            "of the last pod, then apply the change; when that pod is back and owns partitions, "
-            "the same with 0"
+            f"one canary pod of {target}: set spec.updateStrategy.rollingUpdate.partition to the "
+            "number of the last pod, then apply the change; when that pod is back and owns "
+            "partitions, set it to 0"
+        )
+        patch = '{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}'
+        yield NamedCommand(
+            f"resume {target}", Command("kubectl", *space, "patch", target, "-p", patch)
         )
     else:
         yield f"one canary pod of {target} first, then the rest, as its controller does it"
     if kind in ("Deployment", "StatefulSet", "DaemonSet"):
         yield (
-            f"to roll this step back: {kubectl} rollout undo {target}, once, if the list is in the "
+            f"to roll this step back, undo the roll-out of {target} once, if the list is in the "
             "pod template; twice would go straight back to the old list (RB108)"
         )
+        yield rollout("undo")

@@ -21,6 +21,7 @@ from rebal.planner.admission.wording import (
     stop_then_start,
 )
 from rebal.planner.clients import speak_kip848
+from rebal.planner.commands import commands, sentences
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.kip848 import (
     Answer,
@@ -34,7 +35,7 @@ from rebal.planner.kip848 import (
     too_old,
     user_data,
 )
-from rebal.planner.paths.parts import everyone, expected_line, gate_of, priced
+from rebal.planner.paths.parts import again, empty_now, everyone, expected_line, gate_of, priced
 from rebal.planner.paths.restarts import how_of, one_by_one
 from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
 from rebal.planner.rehearsal.costs.online import Move, default_server_side, move_online
@@ -64,6 +65,7 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
     done = [facts for facts in context.members if facts.member.protocol_type == "consumer"]
     rest = [facts for facts in context.members if facts not in done]
     answer = allows(answers)
+    order = tuple(one_by_one(context, rest))
     return Step(
         id=1,
         title="Every member moves to group.protocol=consumer",
@@ -76,7 +78,7 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
             "the group; classic members stay in it until they are restarted",
             *_why(context),
         ),
-        order=tuple(one_by_one(context, rest)),
+        order=sentences(order),
         to_do=ids(rest),
         done=ids(done),
         gate=gate_of(
@@ -91,8 +93,7 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
         ),
         rollback=back_one_by_one("their old configuration")
         + ": when the last member with group.protocol=consumer has left, the coordinator converts "
-        "the group back, if its migration policy is downgrade or bidirectional (--to "
-        "cooperative-sticky, or --to range, plans it)",
+        "the group back, if its migration policy is downgrade or bidirectional",
         brief=Brief(
             needs=open_points(answers),
             how=tuple(how_of(context, rest, by_lists=False)),
@@ -100,6 +101,7 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
             rollback=back_one_by_one("their old configuration")
             + " (needs migration policy downgrade or bidirectional)",
         ),
+        commands=(*commands(order), again(context)),
         cost=move_online(
             Move(
                 snapshot=priced(context),
@@ -134,7 +136,7 @@ def _offline(context: Context, common: Sequence[Answer], online: Sequence[Answer
         ),
         order=(
             STOP_ALL,
-            see_it_empty(members, context.group.group_id),
+            see_it_empty(members),
             *_start_lines(),
         ),
         to_do=ids(context.members),
@@ -142,6 +144,7 @@ def _offline(context: Context, common: Sequence[Answer], online: Sequence[Answer
         rollback=back_over_stop("the old configuration")
         + ": an Empty KIP-848 group is replaced by a classic one",
         brief=_brief(context, (ALL_AT_ONCE,), "an interruption is agreed", common),
+        commands=(empty_now(context),),
         cost=stop_and_start(
             Stop(
                 snapshot=priced(context),

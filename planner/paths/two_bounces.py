@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from rebal.groups.model import Tri
 from rebal.planner.admission.wording import back_from_mixed, back_from_mixed_in_short
 from rebal.planner.clients import cooperative
+from rebal.planner.commands import commands, sentences
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.paths.one_bounce import drop_old, refresh
 from rebal.planner.paths.parts import (
@@ -56,6 +57,7 @@ def add_both(
     lacking = [facts for facts in context.lacking if facts not in left_out]
     unsure = [facts for facts in context.unsure if facts not in left_out]
     rest = [*lacking, *unsure]
+    order = tuple(order_of(context, rest))
     kinds = "eager and cooperative assignors together" if context.both_kinds else "two assignors"
     but = f" but {context.named(left_out, 3)}" if left_out else ""
     old = context.keep or "the old assignor"
@@ -69,7 +71,7 @@ def add_both(
         config=list_settings(context, names, rest or context.members),
         target_list=names,
         why=tuple(_why_both(context)),
-        order=tuple(order_of(context, rest)),
+        order=sentences(order),
         to_do=ids(lacking),
         done=ids(context.holding),
         unknown=ids(unsure),
@@ -85,13 +87,14 @@ def add_both(
             holds=gate_answer(context, rest, lacking),
             aim=Aim.WIDEN,
         ),
-        rollback=back_from_mixed(context.keep, context.target, again(context)),
+        rollback=back_from_mixed(context.keep, context.target),
         brief=Brief(
             needs=f"every client accepts {kinds}",
             how=tuple(how_of(context, rest)),
             gate=f"{everyone(context)}{but} supports {context.target}",
             rollback=back_from_mixed_in_short(context.keep, back_goal(context)),
         ),
+        commands=(*commands(order), again(context)),
         cost=cost_of(context, rest, cost, names),
     )
 

@@ -24,6 +24,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from rebal.groups.model import Evidence, GroupSnapshot, Tri
+from rebal.planner.commands import NamedCommand
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.plan import Finding, Severity
 
@@ -155,6 +156,7 @@ def found(
     result: Tri = Tri.YES,
     evidence: Iterable[Evidence] = (),
     fix: str = "",
+    commands: Iterable[NamedCommand] = (),
     before_step: int | None = None,
     urgent: bool = False,
 ) -> Finding:
@@ -167,6 +169,7 @@ def found(
         members=ids(members),
         evidence=tuple(evidence),
         fix=fix,
+        commands=tuple(commands),
         before_step=before_step,
         urgent=urgent,
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rebal.groups.model import GroupType, Tri
+from rebal.planner.commands import NamedCommand
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, Facts
 from rebal.planner.kip848 import Answer
 from rebal.planner.plan import Finding
@@ -116,11 +117,20 @@ def narrowing_step(context: Context) -> int | None:
     return None if context.goal == CONSUMER else context.narrow_step
 
 
-def unless_allowed(answer: Answer, fix: str) -> Iterator[Finding]:
+def unless_allowed(
+    answer: Answer, fix: str, commands: Iterable[NamedCommand] = ()
+) -> Iterator[Finding]:
     """Yield a finding if the condition `answer` does not allow the path."""
     if answer.allows is not Tri.YES:
         result = Tri.YES if answer.allows is Tri.NO else Tri.CANNOT_TELL
-        yield found(f"{answer.why}.", result=result, members=answer.members, fix=fix)
+        yield found(
+            f"{answer.why}.", result=result, members=answer.members, fix=fix, commands=commands
+        )
+
+
+def probing(context: Context) -> NamedCommand:
+    """Return the command that probes the live group."""
+    return NamedCommand("probe", context.given.inspect(context.group.group_id, "--probe"))
 
 
 def read_brokers(context: Context) -> str:

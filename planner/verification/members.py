@@ -44,6 +44,8 @@ KEYS: Final = 4
 class PlanContext(Context):
     """A group and the goal of an existing plan, with the plan's own step numbers."""
 
+    anew = ("--new-attempt",)
+
     def __init__(
         self,
         plan: Plan,

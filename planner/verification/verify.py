@@ -454,7 +454,7 @@ def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, idle: str | None) -> 
     if age >= OLD:
         yield (
             f"the plan is {age.days} days old: its member count, order and costs may be out of "
-            f"date; rebal plan-upgrade {plan.group_id} makes a new one"
+            "date; make a new one"
         )
     if late:
         yield (

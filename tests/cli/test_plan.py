@@ -92,7 +92,9 @@ def test_on_a_terminal_lines_hang_and_what_is_to_be_pasted_stays_whole(
     assert long, "the configuration alone is wider than this terminal"
     for line in long:
         pasted = line.split()
-        assert "partition.assignment.strategy=" in line or "rebal plan-upgrade" in line, pasted
+        commands = ("rebal plan-upgrade ", "kafka-configs.sh ")
+        whole = ("partition.assignment.strategy=", *commands)
+        assert any(text in line for text in whole), pasted
     step = next(n for n, line in enumerate(lines) if line.startswith("1  "))
     assert all(line.startswith(("   ", "1  ")) for line in lines[step : lines.index("", step)])
 

@@ -268,11 +268,11 @@ def test_streams_and_connect_have_no_way_to_kip_848() -> None:
          ["maxSurge 0 and maxUnavailable 1", "kubectl -n shop rollout pause deployment/orders",
           "kubectl -n shop rollout undo deployment/orders"]),
         (KubernetesWorkload(kind="Deployment", name="orders"), "0",
-         ["kubectl rollout pause deployment/orders "]),
+         ["kubectl rollout pause deployment/orders |"]),
         (KubernetesWorkload(kind="StatefulSet", name="orders"), None,
-         ["kubectl patch statefulset/orders", '"partition":LAST']),
+         ["kubectl patch statefulset/orders -p", '"partition":0', "rollingUpdate.partition to"]),
         (KubernetesWorkload(kind="Deployment", name="a b; rm x", namespace="$y"), "0",
-         ["kubectl -n '$y' rollout pause 'deployment/a b; rm x' "]),
+         ["kubectl -n '$y' rollout pause 'deployment/a b; rm x' |"]),
     ],
 )  # fmt: skip
 def test_a_workload_in_kubernetes_is_paused_tried_and_undone(
@@ -286,7 +286,8 @@ def test_a_workload_in_kubernetes_is_paused_tried_and_undone(
     )
     member = replace(snapshot.members[0], declared=declared)
     made = make_plan(replace(snapshot, members=(member,)))
-    said = " | ".join(made.steps[0].order)
+    step = made.steps[0]
+    said = " | ".join([*step.order, *(one.line for one in step.commands), ""])
     assert "pause its autoscaler and its GitOps sync" in said
     for text in says:
         assert text in said

@@ -232,7 +232,8 @@ def test_a_plan_with_nothing_left_to_do_holds_as_long_as_that_is_so(
     old = [java(n, 2, ["roundrobin"], protocol_type="classic") for n in range(2)]
     changed = verify(plan, [], look(2, old, elected="roundrobin"))
     assert changed.exit_code == 4
-    assert changed.next.startswith("make a new plan: rebal plan-upgrade checkout")
+    assert changed.next.startswith("make a new plan: ")
+    assert changed.advice.command.startswith("rebal plan-upgrade checkout")
 
 
 # --- what a person takes upon themselves ------------------------------------------------------

@@ -28,6 +28,7 @@ from rebal.cli.render.text import (
     severity_style,
     software_text,
     spread,
+    to_run,
     urgent_view,
     when,
 )
@@ -269,6 +270,7 @@ def _said(report: Report, now: datetime, wide: bool) -> Rows:
         if finding.ignored:
             text.append(f"\nignored: {finding.ignored}", style="dim")
         yield _label(finding), text
+        yield from to_run(finding.commands if wide else ())
     if asks:
         rules = listing(sorted({finding.rule for finding in asks}), most=12)
         yield (

@@ -29,6 +29,7 @@ from rebal.cli.render.text import (
     labelled,
     listing,
     severity_style,
+    to_run,
 )
 from rebal.groups.commands import Command
 from rebal.groups.model import GroupSnapshot
@@ -113,6 +114,7 @@ def _after(step: Step, baseline: GroupSnapshot) -> Rows:
     yield "", f"must show: {step.gate.shows}"
     yield from (("", hanging("·", need, 1)) for need in step.gate.needs)
     yield "back", step.rollback
+    yield from to_run(step.commands)
 
 
 def _marked(label: str, lines: Sequence[str]) -> Rows:
@@ -129,6 +131,7 @@ def _findings(plan: Plan, labels: dict[str, str], wide: bool) -> Rows:
         yield Text(label_of(finding), style=style), f"{finding.rule} {finding.message}{reason}"
         if finding.fix and not finding.ignored and finding.severity is not Severity.ASK:
             yield "", hanging(Text("→", style="dim"), Text(finding.fix, style="dim"), 1)
+            yield from to_run(finding.commands)
         if wide and finding.members:
             yield "", Text(listing([labels.get(m, m) for m in finding.members], 1000), style="dim")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rebal.cli.output import escape, shown
 from rebal.cli.render.plans.costs import cost_text, duration
 from rebal.cli.render.plans.parts import headline, is_over, label_of, state
 from rebal.cli.render.text import count
+from rebal.planner.commands import NamedCommand
 from rebal.planner.context import names
 from rebal.planner.plan import Plan, Setting, Step
 
@@ -55,6 +56,7 @@ def _lines(plan: Plan, texts: dict[int, tuple[Setting, ...]]) -> Iterator[str]:
             ignored = f" (ignored: {finding.ignored})" if finding.ignored else ""
             said = f"{label_of(finding)}: {finding.message}{ignored}{fix}"
             yield f"- **{finding.rule}** {plain(said)}"
+            yield from _to_run(finding.commands)
     if plan.assumptions:
         yield from ("", "## Assumed", "")
         yield from (f"- {plain(line)}" for line in plan.assumptions)
@@ -94,6 +96,12 @@ def _step(plan: Plan, step: Step, config: tuple[Setting, ...]) -> Iterator[str]:
     yield from ("", f"- [ ] Gate: {_code(step.gate.command)} must show: {plain(step.gate.shows)}")
     yield from (f"  - {plain(need)}" for need in step.gate.needs)
     yield f"- Rollback: {plain(step.rollback)}"
+    yield from _to_run(step.commands)
+
+
+def _to_run(found: Iterable[NamedCommand]) -> Iterator[str]:
+    for one in found:
+        yield f"  - {one.use}: {_code(one.line)}"
 
 
 def plain(text: str) -> str:

@@ -40,10 +40,11 @@ from rebal.cli.render.text import (
     path_words,
     severity_style,
     to_paste,
+    to_run,
 )
 from rebal.groups.commands import Command
 from rebal.groups.model import Tri
-from rebal.planner.commands import show
+from rebal.planner.commands import READ_MORE, show
 from rebal.planner.context import names
 from rebal.planner.plan import Brief, Finding, Plan, Setting, Severity, Step, Verdict
 from rebal.planner.rules import rules
@@ -194,6 +195,8 @@ def _blocking(plan: Plan) -> Rows:
         yield _label(finding), f"{finding.rule} {finding.message}"
         if finding.fix:
             yield "", hanging("→", finding.fix, 1)
+        runs = [one for one in finding.commands if one.use != READ_MORE]
+        yield from to_run(runs if len(runs) == 1 else ())
     rest = blocks[_BLOCKING:]
     if rest:
         rules_ = Counter(finding.rule for finding in rest)

@@ -201,9 +201,9 @@ def _text(stop: Stop, pace: Pace) -> str:
     )
 
 
-def see_it_empty(members: Sequence[Member], group_id: str) -> str:
+def see_it_empty(members: Sequence[Member]) -> str:
     """The line of an order that waits for the group to have no members."""
-    line = f"see that the group is Empty: rebal inspect {group_id}"
+    line = "see that the group is Empty"
     held = empty_after(members)
     if held:
         line += f" (static members count until their sessions end, {held:g} s after they stop)"

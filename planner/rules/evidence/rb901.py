@@ -1,6 +1,7 @@
 """RB901: a member's list is not known."""
 
 from rebal.groups.model import Knowledge
+from rebal.planner.commands import read_more
 from rebal.planner.rules.registry import (
     Context,
     Facts,
@@ -36,10 +37,9 @@ def unknown_list(context: Context) -> Findings:
 
     How to find out, any of:
     - the broker's request log, switched on across the next restart of any dynamic member: then
-      every member rejoins and shows its list. On the group's coordinator:
-      kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type broker-loggers
-        --entity-name BROKER_ID --add-config kafka.request.logger=DEBUG
-      and afterwards the same with --delete-config kafka.request.logger. Then --request-log FILE.
+      every member rejoins and shows its list. The logger kafka.request.logger of the group's
+      coordinator is set to DEBUG with kafka-configs.sh (the finding has the commands), and set back
+      afterwards. Then --request-log FILE.
       (A static member that restarts shows only itself. A quiet group shows nothing.)
     - the members' own start-up logs: Java prints its ConsumerConfig and, later, its member id.
       Then --client-log FILE.
@@ -74,6 +74,7 @@ def _finding(context: Context, unknown: list[Facts], before: int) -> Finding:
     least = f" (known: at least {', '.join(bounds)})" if bounds else ""
     one = len(unknown) == 1
     first = before == context.narrow_step
+    coordinator = context.group.coordinator
     risk = f"may lack {context.target}" if first else "may still have the old assignor"
     return found(
         f"{context.named(unknown)} {risk}: the evidence for {'its' if one else 'their'} assignor "
@@ -81,7 +82,10 @@ def _finding(context: Context, unknown: list[Facts], before: int) -> Finding:
         result=Tri.CANNOT_TELL,
         members=unknown,
         fix="Add --request-log FILE: the next restart of a dynamic member shows every list there. "
-        "Or add the members' own start-up logs: --client-log FILE. rebal explain RB901 has the "
-        "details.",
+        "Or add the members' own start-up logs: --client-log FILE.",
+        commands=(
+            *context.given.request_log(coordinator.broker_id if coordinator else None),
+            read_more("RB901"),
+        ),
         before_step=before,
     )

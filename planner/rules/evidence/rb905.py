@@ -2,6 +2,7 @@
 
 from rebal.groups.model import GroupState, GroupType
 from rebal.planner.admission.wording import START_EMPTY
+from rebal.planner.commands import NamedCommand
 from rebal.planner.context import CONSUMER
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import planning
@@ -59,5 +60,8 @@ def nothing_to_plan_from(context: Context) -> Findings:
         yield found(
             "the group's protocol type is unknown, so no path can be chosen.",
             result=Tri.CANNOT_TELL,
-            fix="Take the snapshot again: rebal inspect GROUP --save.",
+            fix="Take the snapshot again.",
+            commands=[
+                NamedCommand("take it", context.given.inspect(context.group.group_id, "--save"))
+            ],
         )

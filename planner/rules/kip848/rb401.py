@@ -1,6 +1,9 @@
 """RB401: the brokers do not convert a group between the classic and the consumer protocol."""
 
+from collections.abc import Iterator
+
 from rebal.groups.model import GroupType
+from rebal.planner.commands import NamedCommand
 from rebal.planner.kip848 import POLICY, brokers, policy
 from rebal.planner.rules.registry import Context, Findings, Severity, Tri, rule
 from rebal.planner.rules.scope import read_brokers, to_consumer, to_or_from_consumer, unless_allowed
@@ -26,10 +29,10 @@ def brokers_do_not_move(context: Context) -> Findings:
     How to find out: the broker's version, its finalised features and its settings, all of which a
     live snapshot holds; reading settings needs DESCRIBE_CONFIGS on the cluster.
 
-    How to fix it: upgrade the brokers, then kafka-features.sh --bootstrap-server HOST:PORT upgrade
-    --feature group.version=1, and set group.consumer.migration.policy on every broker. Where the
-    policy cannot be changed, the plan takes the offline path: a group without members may change in
-    any direction, and the rule then ignores the policy.
+    How to fix it: upgrade the brokers, then the feature group.version to 1 with kafka-features.sh
+    (the finding has the command), and set group.consumer.migration.policy on every broker. Where
+    the policy cannot be changed, the plan takes the offline path: a group without members may
+    change in any direction, and the rule then ignores the policy.
 
     Cannot tell: version, features or settings were not read. A scan of the offsets topic has no
     settings; where it saw groups of the new type, the brokers do have the feature.
@@ -37,14 +40,11 @@ def brokers_do_not_move(context: Context) -> Findings:
     up = to_consumer(context)
     if up:
         answer = brokers(context)
-        fix = (
-            "Upgrade the brokers to 4.0 or later, then kafka-features.sh --bootstrap-server "
-            "HOST:PORT upgrade --feature group.version=1 (kafka-features.sh describe shows the "
-            "current level)."
-        )
         if answer.allows is Tri.CANNOT_TELL and not context.asked:
-            fix = read_brokers(context)
-        yield from unless_allowed(answer, fix)
+            yield from unless_allowed(answer, read_brokers(context))
+        else:
+            fix = "Upgrade the brokers to 4.0 or later, then the feature group.version to 1."
+            yield from unless_allowed(answer, fix, _features(context))
     converted = up and context.group.type is GroupType.CONSUMER
     if context.members and not converted:
         answer = policy(context, up=up)
@@ -55,3 +55,11 @@ def brokers_do_not_move(context: Context) -> Findings:
         if answer.allows is Tri.CANNOT_TELL:
             fix = read_brokers(context)
         yield from unless_allowed(answer, fix)
+
+
+def _features(context: Context) -> Iterator[NamedCommand]:
+    """Yield the commands that show the finalised features and upgrade group.version."""
+    tool = "kafka-features.sh"
+    yield NamedCommand("show the features", context.given.kafka(tool, "describe"))
+    upgrade = context.given.kafka(tool, "upgrade", "--feature", "group.version=1")
+    yield NamedCommand("upgrade the feature", upgrade)

@@ -1,5 +1,6 @@
 """RB403: assignments with user data are not converted to KIP-848."""
 
+from rebal.planner.commands import COOPERATIVE, NamedCommand
 from rebal.planner.kip848 import user_data
 from rebal.planner.rules.registry import Context, Findings, Severity, Tri, rule
 from rebal.planner.rules.scope import classic, to_consumer, unless_allowed
@@ -30,7 +31,11 @@ def assignment_user_data(context: Context) -> Findings:
     Cannot tell: the bytes of a member were not read.
     """
     answer = user_data(context)
-    fix = "Move to one of Kafka's own assignors first: rebal plan-upgrade --to cooperative."
     if answer.allows is Tri.CANNOT_TELL:
-        fix = "Take the snapshot again, live, with DESCRIBE on the group."
-    yield from unless_allowed(answer, fix)
+        yield from unless_allowed(
+            answer, "Take the snapshot again, live, with DESCRIBE on the group."
+        )
+        return
+    fix = "Move to one of Kafka's own assignors first."
+    plan = NamedCommand("plan that move", context.replan(to=COOPERATIVE))
+    yield from unless_allowed(answer, fix, [plan])

@@ -1,5 +1,6 @@
 """RB107: the order of a mixed assignor list."""
 
+from rebal.planner.commands import read_more
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import by_lists, planning
 
@@ -46,6 +47,7 @@ def target_not_first(context: Context) -> Findings:
             "assignor first, so it stays elected, and a reload keeps only the elected one.",
             members=named,
             fix="Before you drop the old assignor, make sure that a rebalance has completed since "
-            "the coordinator loaded the group: rebal explain RB113.",
+            "the coordinator loaded the group (RB113).",
+            commands=[read_more("RB113")],
             before_step=context.narrow_step,
         )

@@ -68,7 +68,8 @@ def same_name(context: Context) -> Findings:
             members=open_,
             fix="Check again after the next rebalance: members that keep partitions prove it. Or "
             "give the new code its own name and plan to that name; or, if all members run it "
-            'already: --ignore RB111 --reason "…".',
+            "already, accept RB111.",
+            commands=[context.accepting("RB111", "all members run the new code")],
         )
 
 
@@ -91,7 +92,8 @@ def _borrowed(context: Context) -> Findings:
         result=Tri.CANNOT_TELL,
         members=named,
         fix="Check again after the next rebalance: members that keep their partitions prove it. Or "
-        "read its supportedProtocols(): if it returns COOPERATIVE and all members run it, "
-        '--ignore RB111 --reason "…". If it returns EAGER alone, give the cooperative code its own '
-        "name and plan to that name.",
+        "read its supportedProtocols(): if it returns COOPERATIVE and all members run it, accept "
+        "RB111. If it returns EAGER alone, give the cooperative code its own name and plan to that "
+        "name.",
+        commands=[context.accepting("RB111", "it supports COOPERATIVE and all members run it")],
     )

@@ -46,7 +46,8 @@ def custom_assignor(context: Context) -> Findings:
             f"members may not run EAGER at the end of this plan: it ends on {context.target}, "
             f"{_which(context, context.target)}, and its supportedProtocols() decides.",
             result=Tri.CANNOT_TELL,
-            fix='If it supports EAGER alone: --ignore RB112 --reason "it supports EAGER alone".',
+            fix="If it supports EAGER alone, accept RB112.",
+            commands=[context.accepting("RB112", "it supports EAGER alone")],
         )
     elif COOPERATIVE_STICKY in {*ends} - context.borrowed or not _not_kafkas(context, ends):
         return
@@ -55,7 +56,8 @@ def custom_assignor(context: Context) -> Findings:
             f"a client with [{', '.join(ends)}] may not start: both must support EAGER, or both "
             f"COOPERATIVE, and {_unknown(context, ends)}.",
             result=Tri.CANNOT_TELL,
-            fix='If both support EAGER: --ignore RB112 --reason "both support EAGER". '
+            commands=[context.accepting("RB112", "both support EAGER")],
+            fix="If both support EAGER, accept RB112. "
             + restart_fix(
                 context,
                 (*context.lacking, *context.unsure)[:1],

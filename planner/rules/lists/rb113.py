@@ -2,7 +2,7 @@
 
 from rebal.planner.admission.fixes import cure_fix
 from rebal.planner.rules.registry import Context, Findings, Risk, Severity, Trait, Tri, found, rule
-from rebal.planner.rules.scope import by_lists, stable
+from rebal.planner.rules.scope import by_lists, probing, stable
 
 
 @rule(
@@ -59,8 +59,9 @@ def reloaded(context: Context) -> Findings:
     yield found(
         risk,
         result=context.reloaded,
-        fix=f"{how}{cure_fix(context)} Wait until the group is Stable; then rebal inspect --probe "
-        "shows what the coordinator remembers.",
+        fix=f"{how}{cure_fix(context)} Wait until the group is Stable; then a probe shows what the "
+        "coordinator remembers.",
+        commands=[probing(context)],
         before_step=context.narrow_step,
     )
 
@@ -70,7 +71,7 @@ def _why_unknown(context: Context) -> str:
     coordinator = context.group.coordinator
     if not context.asked:
         return (
-            "Add -b HOST:PORT --probe, which reads the leader epoch of the group's partition of "
+            "Probe the live group, which reads the leader epoch of the group's partition of "
             "__consumer_offsets and the records since."
         )
     if coordinator is not None and coordinator.rebalanced_why:

@@ -1,5 +1,6 @@
 """RB501: Streams uses upgrade.from, not an assignor list."""
 
+from rebal.planner.commands import read_more
 from rebal.planner.context import CONSUMER
 from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
 from rebal.planner.rules.scope import planning, streams_program
@@ -34,6 +35,6 @@ def streams(context: Context) -> Findings:
             f"this Kafka Streams program{known} must not get an assignor list: it rebalances "
             "cooperatively from 2.4 on, unless upgrade.from keeps it EAGER.",
             members=context.members,
-            fix="Check that upgrade.from is not set (any value up to 2.3 keeps it EAGER): "
-            "rebal explain RB501.",
+            fix="Check that upgrade.from is not set (any value up to 2.3 keeps it EAGER).",
+            commands=[read_more("RB501")],
         )
