@@ -1,4 +1,4 @@
-"""`rebal groups` of 300 groups against Kafka's own `kafka-consumer-groups.sh` on the same groups.
+"""`rebal groups` and completion, with 300 groups, against Kafka's own `kafka-consumer-groups.sh`.
 
 The peer is the class that the script runs, with the script's JVM options. Both are whole processes:
 this is what an operator waits for. The peer describes every group, as rebal does.
@@ -42,4 +42,12 @@ def rows() -> Iterator[Row]:
             peer_name="kafka-consumer-groups.sh --describe --all-groups",
             limit=1.0,
             runs=3,
+        )
+        line = f"rebal inspect -b {broker.bootstrap} bench-1"
+        yield side_by_side(
+            f"completion of a group's name among {GROUPS}",
+            lambda: wall([rebal, "completion", "bash", "--complete", line]),
+            lambda: wall([*peer[:-2], "--list"]),
+            peer_name="kafka-consumer-groups.sh --list",
+            limit=1.0,
         )

@@ -12,6 +12,7 @@
     fleet scan    commands/fleet_scan_cmd.py    a cluster's history, into tables
     fleet report  commands/fleet_report_cmd.py  its groups, in the order to take them
     schema        commands/schema_cmd.py        the JSON Schema of a document
+    completion    commands/completion_cmd.py    the script that completes command lines
     demo          commands/demo_cmd.py          the main commands on bundled groups
 
 A command's module is imported when the command is typed, and not before: `rebal --help` loads
@@ -72,6 +73,7 @@ COMMANDS: Final = (
         ),
     ),
     Entry("schema", "schema_cmd", "Print the JSON Schema of a document that rebal writes."),
+    Entry("completion", "completion_cmd", "Print the script that completes commands in a shell."),
     Entry("demo", "demo_cmd", "Walk through all of it on bundled groups; needs no Kafka."),
 )
 # typer exports only the leaves of its usage errors; every version raises others of this base too.

@@ -87,10 +87,14 @@ class LazyCommand(TyperCommand):
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
         """Return the real command's context: it is parsed and run from here on."""
+        return self.load().make_context(info_name, args, parent, **extra)
+
+    def load(self) -> Any:
+        """Return the real command, whose module is imported now."""
         single = typer.Typer(rich_markup_mode=None, add_completion=False)
         module = import_module(self._module)
         single.command(self.name, cls=GreedyCommand)(module.command)
-        return get_command(single).make_context(info_name, args, parent, **extra)
+        return get_command(single)
 
 
 class GreedyCommand(TyperCommand):

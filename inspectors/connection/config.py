@@ -204,27 +204,30 @@ def _from_overrides(overrides: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def config_path(env: Mapping[str, str]) -> Path:
+    """Return the path of the user's configuration file, whether it exists or not."""
+    base = Path(env.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+    return _path(env.get("REBAL_CONFIG")) or base / "rebal" / "config.yaml"
+
+
+def profiles(env: Mapping[str, str]) -> list[str]:
+    """Return the names of the profiles in the user's configuration file; none if it has no file.
+
+    Raises:
+        SettingError: the file cannot be read, or is not YAML.
+    """
+    path = config_path(env)
+    return [str(name) for name in _sections(path, path)] if path.exists() else []
+
+
 def _profile(name: str | None, env: Mapping[str, str]) -> dict[str, str]:
     if not name:
         return {}
-    base = Path(env.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
-    path = _path(env.get("REBAL_CONFIG")) or base / "rebal" / "config.yaml"
-    try:
-        body = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingError(
-            f"--profile {name}: cannot read {path}: {error.strerror} (REBAL_CONFIG sets the path)."
-        ) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 1})" if mark else ""
-        raise SettingError(f"{path}: not valid YAML{where}.") from None
-    profiles = body.get("profiles") if isinstance(body, dict) else None
-    if not isinstance(profiles, dict):
-        raise SettingError(f"{path}: expected a section `profiles:` with one entry per profile.")
-    section = profiles.get(name)
+    path = config_path(env)
+    sections = _sections(path, f"--profile {name}")
+    section = sections.get(name)
     if not isinstance(section, dict):
-        known = ", ".join(map(str, profiles)) or "none"
+        known = ", ".join(map(str, sections)) or "none"
         raise SettingError(f"{path}: no profile {name!r}; it has: {known}.")
     found: dict[str, str] = {}
     for key, value in section.items():
@@ -233,3 +236,21 @@ def _profile(name: str | None, env: Mapping[str, str]) -> dict[str, str]:
         text = str(value).lower() if isinstance(value, bool) else str(value)
         found["bootstrap.servers" if key == "bootstrap" else str(key)] = text
     return found
+
+
+def _sections(path: Path, what: object) -> dict[object, object]:
+    """Return the section `profiles` of a configuration file; errors name `what` asked for it."""
+    try:
+        body = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingError(
+            f"{what}: cannot read {path}: {error.strerror} (REBAL_CONFIG sets the path)."
+        ) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1})" if mark else ""
+        raise SettingError(f"{path}: not valid YAML{where}.") from None
+    profiles = body.get("profiles") if isinstance(body, dict) else None
+    if not isinstance(profiles, dict):
+        raise SettingError(f"{path}: expected a section `profiles:` with one entry per profile.")
+    return profiles

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.admin.groups import ListGroupsRequest
 
@@ -14,8 +14,10 @@ from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, SelectionError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC
-from rebal.inspectors.kafka.session import Session
 from rebal.inspectors.kafka.wire import Deadline
+
+if TYPE_CHECKING:
+    from rebal.inspectors.kafka.session import Session
 
 _THREADS: Final = 8
 _SILENT: Final = frozenset({"UNREACHABLE", "DISCONNECTED", "TIMED_OUT"})
@@ -99,6 +101,20 @@ def list_groups(
         hint = f"; it lists {len(listed)}" if listed else " that you may describe"
         raise SelectionError(" ".join([f"{what}{hint}.", *(each.message for each in unlisted)]))
     return found, unlisted
+
+
+def group_names(config: ClusterConfig) -> set[str]:
+    """Return the groups that the brokers list in time; for completion, with one client alone.
+
+    Raises:
+        ConnectError: the cluster cannot be reached.
+    """
+    with RawCluster(config) as raw:
+        raw.any(raw.deadline())
+        brokers = sorted(raw.brokers)
+        pool = ThreadPoolExecutor(min(_THREADS, len(brokers)))
+        answers = list(pool.map(lambda broker: _listed_by(raw, broker, config), brokers))
+    return {name for found in answers if not isinstance(found, GroupFailure) for name in found}
 
 
 def _listed(session: Session) -> tuple[dict[str, int | None], list[GroupFailure]]:

@@ -1,0 +1,236 @@
+"""`rebal completion`: the candidates, and what the shells make of them."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rebal.cli import app, completion, files
+from rebal.cli.commands.completion_cmd import SHELLS
+from rebal.cli.commands.simulate_cmd import OF_CONSUMERS
+from rebal.groups.clients import assignors, families
+from rebal.groups.model import GroupSnapshot
+from rebal.inspectors.errors import ConnectError
+from rebal.inspectors.kafka import listing
+from rebal.planner.paths import make_plan
+from rebal.planner.plan import dump_plan
+from rebal.planner.rules import rules
+
+DEMO = Path(app.__file__).parent / "data" / "demo"
+SCRIPTS = Path(app.__file__).parent / "data" / "completion"
+REBAL = str(Path(sys.executable).with_name("rebal"))
+NAMES = ("checkout", "check-in", "it's $(date) `x`", "a:b", "with space", "evil\x1b[2J")
+Make = Callable[..., GroupSnapshot]
+Said = pytest.CaptureFixture[str]
+
+
+def words(line: str) -> list[str]:
+    return [one.value for one in completion.candidates(line)]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The connections that were asked for their groups."""
+    configs: list[Any] = []
+
+    def group_names(config: Any) -> Iterable[str]:
+        configs.append(config)
+        return NAMES
+
+    monkeypatch.setattr(listing, "group_names", group_names)
+    for name in ("REBAL_BOOTSTRAP", "REBAL_PROFILE", "REBAL_COMMAND_CONFIG", "REBAL_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    # The import of a Kafka client may take long where other tests run beside this one.
+    monkeypatch.setattr(completion, "LIVE_SECONDS", 30)
+    return configs
+
+
+def test_commands_are_offered_and_an_alias_leads_to_its_options() -> None:
+    assert words("rebal ") == [entry.name for entry in app.COMMANDS]
+    assert words("rebal pl") == ["plan-upgrade"]
+    assert words("rebal fleet re") == ["report"]
+    assert words("rebal list --ma") == words("rebal groups --ma") == ["--match"]
+    assert words("rebal nonsense ") == []
+
+
+def test_options_of_the_command_are_offered_once_unless_they_repeat() -> None:
+    assert words("rebal inspect --req") == ["--request-log"]
+    assert words("rebal inspect --wide --prob") == ["--probe"]
+    assert "--snapshot" not in words("rebal plan-upgrade --snapshot x.yaml --")
+    assert "--assignor" in words("rebal inspect --assignor range --")
+    assert words("rebal inspect -- --pro") == []
+
+
+def test_values_are_those_that_the_command_accepts() -> None:
+    assert words("rebal inspect -o ") == ["text", "json", "yaml", "sarif", "github"]
+    assert words("rebal inspect --output=j") == ["--output=json"]
+    assert words("rebal plan-upgrade --to c") == ["cooperative", "consumer", "cooperative-sticky"]
+    assert set(words("rebal plan-upgrade --assignor ")) <= set(assignors())
+    assert set(OF_CONSUMERS) <= set(words("rebal simulate --assignor "))
+    assert words("rebal show --family ") == list(families())
+    assert words("rebal schema pla") == ["plan", "plans"]
+    assert words("rebal completion z") == ["zsh"]
+
+
+@pytest.mark.parametrize("line", ["rebal explain ", "rebal plan-upgrade g --ignore "])
+def test_every_rule_id_is_offered(line: str) -> None:
+    assert words(line) == sorted(rules())
+
+
+def test_files_are_offered_by_what_is_in_them(
+    tmp_path: Path, group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "deep").mkdir()
+    files.save_snapshot(group(), tmp_path / "seen.json")
+    (tmp_path / "kept.yaml").write_text(dump_plan(make_plan(group())))
+    (tmp_path / "other.yaml").write_text("a: 1\n")
+    assert words("rebal verify ") == ["deep/", "kept.yaml"]
+    assert words("rebal show k") == ["kept.yaml"]
+    assert words("rebal simulate --snapshot ") == ["deep/", "seen.json"]
+    assert words("rebal diff ") == ["deep/", "kept.yaml", "seen.json"]
+    assert words("rebal verify deep/") == []
+    # The shell completes files by itself where any will do.
+    assert words("rebal inspect --client-log ") == []
+    assert words("rebal inspect g --client-log a.log ") == []
+
+
+def test_group_names_come_from_the_cluster_that_the_line_names(asked: list[Any]) -> None:
+    assert words("rebal inspect -b kafka-1:9092 -X no-such-key=1 check") == []
+    line = "rebal inspect -b kafka-1:9092,kafka-2:9092 -X security.protocol=PLAINTEXT check"
+    assert words(line) == ["check-in", "checkout"]
+    assert asked[-1].bootstrap == "kafka-1:9092,kafka-2:9092"
+    assert words("rebal inspect --bootstrap=k:1 checkout check") == ["check-in"]
+    assert words("rebal plan-upgrade -bk:1 check") == ["check-in", "checkout"]
+    assert words("rebal doctor -b k:1 a") == ["a:b"]
+    # A name that a terminal would act on is not offered.
+    assert len(words("rebal inspect -b k:1 ")) == len(NAMES) - 1
+
+
+def test_group_names_come_from_the_environment_and_profiles_have_theirs(
+    asked: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert words("rebal inspect ") == []
+    assert asked == []
+    config = tmp_path / "config.yaml"
+    config.write_text("profiles:\n  prod: {bootstrap: 'p:1'}\n  staging: {bootstrap: 's:1'}\n")
+    monkeypatch.setenv("REBAL_CONFIG", str(config))
+    assert words("rebal inspect --profile ") == ["prod", "staging"]
+    assert words("rebal inspect --profile staging check") == ["check-in", "checkout"]
+    monkeypatch.setenv("REBAL_BOOTSTRAP", "env:1")
+    assert words("rebal verify p.yaml ") == []
+    assert words("rebal simulate check") == ["check-in", "checkout"]
+    assert [one.bootstrap for one in asked] == ["s:1", "env:1"]
+
+
+@pytest.mark.parametrize("fault", [ConnectError("no", "unreachable"), OSError("no"), None])
+def test_cluster_that_fails_or_keeps_silent_gives_no_name_and_no_word(
+    fault: Exception | None, asked: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    never = threading.Event()
+
+    def fail(_: Any) -> Iterable[str]:
+        if fault is not None:
+            raise fault
+        never.wait(60)
+        return NAMES
+
+    monkeypatch.setattr(listing, "group_names", fail)
+    monkeypatch.setattr(completion, "LIVE_SECONDS", 0.05)
+    assert app.run(["completion", "bash", "--complete", "rebal inspect -b k:1 "]) == 0
+    never.set()
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "line", ["", "rebal", "rebal 'open", 'rebal inspect "', "rebal inspect \\", "rebal --", "x | "]
+)
+def test_odd_lines_give_an_answer(line: str) -> None:
+    assert isinstance(completion.candidates(line), list)
+
+
+def test_a_name_that_a_shell_would_read_is_matched_by_what_was_typed(asked: list[Any]) -> None:
+    assert words("rebal inspect -b k:1 'it'\\''s") == ["it's $(date) `x`"]
+    assert words('rebal inspect -b k:1 "with sp') == ["with space"]
+    assert words("rebal inspect -b k:1 with\\ sp") == ["with space"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_script_of_each_shell_is_printed(shell: str, capsys: Said) -> None:
+    assert app.run(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert script == (SCRIPTS / f"rebal.{shell}").read_text()
+    assert f"completion {shell} --complete" in script
+    if shutil.which(shell):
+        subprocess.run([shell, "-n", SCRIPTS / f"rebal.{shell}"], check=True)
+
+
+def test_an_unknown_shell_is_wrong_usage(capsys: Said) -> None:
+    assert app.run(["completion", "bsh"]) == 2
+    assert "there is bash, zsh, fish. Did you mean bash?" in capsys.readouterr().err
+
+
+def bash(line: str, path: Path) -> list[str]:
+    """Return what bash would offer at the end of `line`, with its own splitting into words."""
+    breaks = line
+    for char in ":=":
+        breaks = breaks.replace(char, f" {char} ")
+    script = (
+        f"source {shlex.quote(str(SCRIPTS / 'rebal.bash'))}; compopt() {{ :; }}\n"
+        f"COMP_LINE={shlex.quote(line)}; COMP_POINT=${{#COMP_LINE}}\n"
+        f"_rebal_completion rebal; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    )
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        capture_output=True, text=True, check=True, env={"PATH": f"{path}:/usr/bin:/bin"},
+    )  # fmt: skip
+    return done.stdout.split("\n")[:-1]
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Path:
+    """A `rebal` that offers hostile names to whoever asks."""
+    made = tmp_path / "rebal"
+    made.write_text(
+        "#!/bin/sh\nprintf '%s\\t%s\\n' 'orders:eu' 'a group' 'orders:us' '' "
+        "'$(touch pwned)' '' '*' '' \"it's; ls\" ''\n"
+    )
+    made.chmod(0o755)
+    return tmp_path
+
+
+def test_bash_offers_what_rebal_offers() -> None:
+    assert bash("rebal pl", Path(REBAL).parent) == ["plan-upgrade"]
+    assert bash("rebal inspect --snapsh", Path(REBAL).parent) == ["--snapshot"]
+
+
+def test_bash_quotes_names_and_keeps_what_stands_before_a_colon(
+    fake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(fake)
+    assert bash("rebal inspect ", fake) == [
+        "orders:eu", "orders:us", r"\$\(touch\ pwned\)", r"\*", r"it\'s\;\ ls",
+    ]  # fmt: skip
+    assert bash("rebal inspect -b kafka:9092 orders:", fake)[:2] == ["eu", "us"]
+    assert not (fake / "pwned").exists()
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_offers_names_as_they_are(fake: Path) -> None:
+    asks = f"source {SCRIPTS / 'rebal.fish'}; complete -C 'rebal inspect '"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", asks], capture_output=True, text=True, check=True,
+        env={"PATH": f"{fake}:/usr/bin:/bin", "HOME": str(fake)}, cwd=fake,
+    )  # fmt: skip
+    offered = [line.split("\t") for line in done.stdout.splitlines()]
+    assert ["orders:eu", "a group"] in offered
+    assert "it's; ls" in {each[0] for each in offered}
+    assert not (fake / "pwned").exists()
