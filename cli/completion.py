@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from rebal.cli.app import COMMANDS
 from rebal.cli.lazy import Entry, LazyCommand
-from rebal.cli.params import Connection
+from rebal.cli.params import SHELLS, Connection
 from rebal.groups.errors import RebalError
 
 LIVE_SECONDS: Final = 0.65
@@ -237,8 +237,6 @@ def _profiles(_: _Typed, __: str) -> Iterator[Candidate]:
 
 
 def _shells(_: _Typed, __: str) -> Iterator[Candidate]:
-    from rebal.cli.commands.completion_cmd import SHELLS
-
     yield from map(Candidate, SHELLS)
 
 

@@ -32,6 +32,8 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)\Z")
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
 _ADDRESSES: Final = ("bootstrap.servers", "metadata.broker.list")
 _LONGEST: Final = 365 * 86_400
+SHELLS: Final = ("bash", "zsh", "fish")
+"""Shells that `rebal completion` has a script for."""
 _BROKERS: Final = ("BOOTSTRAP", "COMMAND_CONFIG", "PROFILE", "X_BOOTSTRAP_SERVERS")
 
 Bootstrap = Annotated[

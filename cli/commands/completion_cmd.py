@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from rebal.cli import output
 from rebal.cli.errors import DONE, UsageError, did_you_mean
-
-SHELLS: Final = ("bash", "zsh", "fish")
+from rebal.cli.params import SHELLS
 
 
 def command(

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from rebal.cli import app, completion, files
-from rebal.cli.commands.completion_cmd import SHELLS
 from rebal.cli.commands.simulate_cmd import OF_CONSUMERS
+from rebal.cli.params import SHELLS
 from rebal.groups.clients import assignors, families
 from rebal.groups.model import GroupSnapshot
 from rebal.inspectors.errors import ConnectError

@@ -13,7 +13,7 @@ import pytest
 
 from tests.house.modules import ROOMS, ROOT
 
-DATA_ENDINGS = {".yaml", ".json", ".typed", ".md", ".html", ".css", ".js"}
+DATA_ENDINGS = {".yaml", ".json", ".typed", ".md", ".html", ".css", ".js", ".bash", ".zsh", ".fish"}
 
 
 def packages_in_folders() -> set[str]:
