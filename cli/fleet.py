@@ -15,6 +15,7 @@ import msgspec
 from rebal.cli.errors import FailOn, UsageError
 from rebal.cli.forked import mapped
 from rebal.cli.sources import whole_name
+from rebal.groups.commands import rebal
 from rebal.groups.model import GroupSnapshot, Record
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.tables.groups import ScannedGroups
@@ -156,8 +157,8 @@ def make_fleet_report(
     }
     if group is not None and not history:
         raise UsageError(
-            f"{folder}: the scan saw no group {group}. For those it saw: "
-            f"rebal fleet report {folder}."
+            f"{folder}: the scan saw no group {group}. Those it saw are in its report:",
+            rebal("fleet report", (str(folder),), ()),
         )
     if match is not None and not history:
         raise UsageError(f"{folder}: no group of the scan matches {match} as a whole name.")

@@ -23,7 +23,7 @@ from zoneinfo import ZoneInfo
 from rebal.cli.errors import ReadError, UsageError
 from rebal.cli.output import say
 from rebal.cli.params import Connection
-from rebal.groups.commands import option, options
+from rebal.groups.commands import option, options, rebal
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, GroupState
 from rebal.inspectors.fleet.tables.groups import read_snapshots
@@ -281,8 +281,9 @@ def scan_snapshots(
     unseen = [name for name in groups if name not in found]
     if unseen:
         raise UsageError(
-            f"--evidence {folder}: the scan saw no group {unseen[0]}. For those it "
-            f"saw: rebal fleet report {folder}. To read it live, name a broker: -b HOST:PORT."
+            f"--evidence {folder}: the scan saw no group {unseen[0]}. To read it live, name a "
+            "broker: -b HOST:PORT. The groups that the scan saw are in its report:",
+            rebal("fleet report", (str(folder),), ()),
         )
     pattern = whole_name(match)
     chosen = [

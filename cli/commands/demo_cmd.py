@@ -16,6 +16,7 @@ from rebal.cli import output
 from rebal.cli.app import run
 from rebal.cli.errors import DONE, FAILED, STOPPED, USAGE
 from rebal.cli.files import read_text
+from rebal.groups.commands import Command
 from rebal.groups.snapshot.documents import loads
 
 INDEX: Final = "index.yaml"
@@ -63,7 +64,8 @@ def walk(folder: Path) -> int:
                 codes.append(_run([*words, "--snapshot", stop.file]))
                 if codes[-1] == STOPPED:
                     return STOPPED
-    _print(["", "On your own groups: rebal inspect GROUP -b HOST:PORT --probe"])
+    own = Command("rebal", "inspect", "GROUP", "-b", "HOST:PORT", "--probe")
+    _print(["", f"On your own groups: {own}"])
     return FAILED if {FAILED, USAGE}.intersection(codes) else DONE
 
 

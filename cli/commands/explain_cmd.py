@@ -9,6 +9,7 @@ import typer
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, UsageError, did_you_mean
 from rebal.cli.render.documents import Document, document_of
+from rebal.planner.commands import explain
 from rebal.planner.plan import Severity
 
 
@@ -53,7 +54,7 @@ def command(
     elif rule is None:
         for one in chosen:
             output.write(f"{one.id}  {one.severity.value:5}  {one.title}\n")
-        output.write("\nnext: rebal explain RULE\n")
+        output.write(f"\nnext: {explain(chosen[0].id)}\n")
     else:
         one = chosen[0]
         output.write(f"{one.id}  {one.severity.value}  {one.title}\n\n{one.doc}\n\n")

@@ -12,6 +12,7 @@ import typer
 from rebal.cli import output, params
 from rebal.cli.errors import FAILED, UsageError
 from rebal.cli.output import PlanFormat
+from rebal.groups.commands import rebal
 
 RESTART: Final = 30
 
@@ -129,8 +130,9 @@ def command(
         _check_many(group, snapshot, out, assume, form)
         if evidence is not None and sources.takes_scan(connection, probe=probe):
             raise UsageError(
-                "--all and --match read live groups: name a broker with -b. For the scan's groups: "
-                f"rebal fleet report {evidence}."
+                "--all and --match read live groups: name a broker with -b. The scan's groups are "
+                "in its report:",
+                rebal("fleet report", (str(evidence),), ()),
             )
         found, failures = sources.read_live(
             connection.config(),

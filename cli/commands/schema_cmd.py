@@ -10,6 +10,7 @@ import typer
 
 from rebal.cli import output
 from rebal.cli.errors import DONE, UsageError, did_you_mean
+from rebal.groups.commands import rebal
 
 
 def command(
@@ -31,7 +32,7 @@ def command(
         for known, file in sorted(shipped.items()):
             title = json.loads(file.read_text(encoding="utf-8"))["title"]
             output.write(f"{known:17}  {title}\n")
-        output.write("\nnext: rebal schema NAME\n")
+        output.write(f"\nnext: {rebal('schema', (min(shipped),), ())}\n")
         return DONE
     asked = name.removeprefix("rebal.").partition("/")[0]
     if asked not in shipped:

@@ -295,7 +295,7 @@ class _Examination:
 
     def _request_log(self) -> str:
         self._cluster_right(_ALTER_CONFIGS, "ALTER_CONFIGS")
-        return "allowed (kafka-configs.sh --entity-type broker-loggers)"
+        return "allowed: kafka-configs.sh sets the broker's logger"
 
 
 def _no_group(error: RequestError, group: str) -> _Unavailable:

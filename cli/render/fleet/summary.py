@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from rebal.groups.commands import rebal
 from rebal.inspectors.fleet.manifest import Manifest
 
 _GROUPED: Final = (
@@ -37,7 +38,7 @@ def summary_lines(manifest: Manifest, out: Path) -> Iterator[str]:
         f"{rows.get(table, 0):,} {table.replace('_', ' ')}"
         for table in ("groups", "rebalances", "assignor_lists", "incidents", "errors")
     )
-    yield f"{made} are in {out}; next: rebal fleet report {out}"
+    yield f"{made} are in {out}; next: {rebal('fleet report', (str(out),), ())}"
 
 
 def _kinds(records: Mapping[str, int]) -> str:

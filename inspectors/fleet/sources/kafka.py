@@ -189,9 +189,9 @@ def _refused(error: RequestError) -> RequestError:
 
 
 def needed_rights() -> str:
-    """What to grant, to paste."""
+    """What to grant."""
     return (
-        "grant kafka-acls.sh --add --allow-principal User:… --operation READ "
-        f"--topic {TOPIC}, and --operation READ --group {GROUP_PREFIX} "
-        "--resource-pattern-type prefixed (Spark's consumer has such a name; no group is made)"
+        f"grant the user READ on topic {TOPIC}, and READ on the groups with the prefix "
+        f"{GROUP_PREFIX} (Spark's consumer has such a name; no group is made); kafka-acls.sh adds "
+        "both"
     )

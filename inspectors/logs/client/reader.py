@@ -315,7 +315,7 @@ class _Reader:
         if found is Lookup.AMBIGUOUS:
             self.add_note(
                 f"{source}: {who} joined, but the log does not tell several clients of that name "
-                "apart; give one log per process from its start (or `kubectl logs --prefix`)."
+                "apart; give one log per process from its start (or `kubectl logs` with --prefix)."
             )
             return None
         if not event.member_id:
