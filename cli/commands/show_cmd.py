@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, UsageError
-from rebal.cli.output import PlanFormat
 from rebal.planner.commands import show
 
 if TYPE_CHECKING:
     from rebal.planner.plan import Plan, Setting, Step
+
+ShowFormat = Literal["text", "json", "yaml", "markdown", "sarif", "github", "html"]
+"""Values of `-o`; html is for --timeline."""
 
 
 def command(
@@ -38,27 +40,50 @@ def command(
             "--as", metavar="FORMAT", help="With --set: such as spring-yaml or java-code."
         ),
     ] = None,
+    timeline: Annotated[
+        bool,
+        typer.Option("--timeline", help="Show the roll-out so far, from the plan's journal."),
+    ] = False,
+    journal: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH", help="With --timeline: the journal (default: PLAN.journal.jsonl)."
+        ),
+    ] = None,
     form: Annotated[
-        PlanFormat, typer.Option("--output", "-o", help="How to print the plan.")
+        ShowFormat, typer.Option("--output", "-o", help="How to print it; html for --timeline.")
     ] = "text",
     details: params.Details = False,
     wide: params.Wide = False,
 ) -> int:
     """Show a kept plan as it was made; nothing is read from a cluster.
 
-    With --set it prints the configuration of the next step (or of --step) and nothing else. The
-    plan says what was true when it was made: `rebal verify PLAN` says what is true now.
+    With --set it prints the configuration of the next step (or of --step) and nothing else. With
+    --timeline it prints who restarted when, what each step took, and what stood still, as the looks
+    of `rebal verify` saw it. The plan says what was true when it was made: `rebal verify PLAN` says
+    what is true now.
     """
     if (family is not None or as_ is not None) and not config:
         raise UsageError("--family and --as choose among configurations: add --set.")
+    if journal is not None and not timeline:
+        raise UsageError("--journal is what a timeline is read from: add --timeline.")
+    if timeline and (config or step is not None):
+        raise UsageError("--timeline shows all steps: leave out --step and --set.")
+    if timeline and form in ("markdown", "sarif", "github"):
+        raise UsageError(f"--timeline has no -o {form}: use text, json, yaml or html.")
+    if form == "html" and not timeline:
+        raise UsageError("-o html prints a timeline: add --timeline.")
     if form != "text" and (config or step is not None):
         raise UsageError(f"-o {form} prints the whole plan: leave out --step and --set.")
+    from rebal.cli.journal import journal_path
     from rebal.cli.planning import print_plan
     from rebal.cli.render.plans.details import step_view
     from rebal.cli.verifying import read_plan
 
     kept = read_plan(plan).kept_as(str(plan))
-    if config:
+    if timeline or form == "html":
+        _print_timeline(kept, journal or journal_path(plan), form, wide=wide)
+    elif config:
         chosen = _step(kept, step, plan)
         output.write(f"{_setting(chosen, family, as_, plan).text}\n")
         # A step before the next one was over already.
@@ -74,6 +99,24 @@ def command(
         now = datetime.now(UTC)
         print_plan(kept, form, None, now=now, details=details, wide=wide, kept=True)
     return DONE
+
+
+def _print_timeline(plan: Plan, path: Path, form: ShowFormat, *, wide: bool) -> None:
+    """Print the roll-out as the journal at `path` tells it."""
+    from rebal.cli.journal import Journal
+    from rebal.cli.render.timeline import timeline_html, timeline_view
+    from rebal.planner.verification.timeline import timeline_of
+
+    book = Journal(path, plan)
+    for note in book.notes:
+        output.say(note)
+    made = timeline_of(plan, book.entries)
+    if form == "text":
+        output.page(timeline_view(made), wide=wide)
+    elif form == "html":
+        output.write(timeline_html(made))
+    else:
+        output.write(output.envelope("timeline", made, DONE, form))
 
 
 def _step(plan: Plan, number: int | None, file: Path) -> Step:

@@ -38,6 +38,7 @@ from rebal.planner.rehearsal.whatif.holdings import Share
 from rebal.planner.rehearsal.whatif.simulation import Simulation
 from rebal.planner.rehearsal.whatif.workers import WorkersSimulation
 from rebal.planner.verification.journal import JOURNAL_SCHEMA, JournalEntry
+from rebal.planner.verification.timeline import Timeline
 
 Schema = dict[str, Any]
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -66,6 +67,7 @@ def kinds() -> dict[str, Kind]:
         Kind("rebal.plans/1", (PlansDocument,)),
         Kind("rebal.verify/1", (Watched,)),
         Kind(JOURNAL_SCHEMA, (JournalEntry,), code=False),
+        Kind("rebal.timeline/1", (Timeline,)),
         Kind("rebal.simulate/1", (Simulation, SimulationsDocument)),
         Kind("rebal.simulate-workers/1", (WorkersSimulation,)),
         Kind("rebal.rules/1", (RulesDocument,)),

@@ -1,0 +1,243 @@
+"""A roll-out as its journal tells it: who restarted when, what each step took, what stood still.
+
+A journal has looks, not events. A moment here is the first look that shows a thing, so it may have
+happened any time since the look before; spans are given with the least and the most they can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import pairwise
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups.model import GroupState, Moment, Record, Tri
+from rebal.planner.facts import natural
+from rebal.planner.plan import Plan
+from rebal.planner.verification.journal import JournalEntry, SeenMember
+
+_REST: Final = (GroupState.STABLE.value, GroupState.EMPTY.value)
+
+
+class Made(Record, frozen=True, kw_only=True):
+    """A step that a member has completed; `confirmed`: by the operator's word alone."""
+
+    step: int
+    at: Moment
+    confirmed: bool = False
+
+
+class Tenure(Record, frozen=True, kw_only=True):
+    """The time that one member id is in the group, from the first look with it to the last."""
+
+    member_id: str
+    since: Moment
+    until: Moment
+    made: tuple[Made, ...] = ()
+
+
+class MemberTimeline(Record, frozen=True, kw_only=True):
+    """One member of the service: its member ids one after another, each but the first a restart.
+
+    `away_least` and `away_most` are seconds without a member id, over all its restarts.
+    """
+
+    name: str
+    host: str
+    tenures: tuple[Tenure, ...]
+    away_least: float = 0
+    away_most: float = 0
+
+    @property
+    def made(self) -> dict[int, Made]:
+        """Return step → when it was first completed; only steps that the last id has completed."""
+        now = {made.step for made in self.tenures[-1].made}
+        every = [made for tenure in reversed(self.tenures) for made in tenure.made]
+        return {made.step: made for made in every if made.step in now}
+
+
+class StepTimeline(Record, frozen=True, kw_only=True):
+    """One step: the first look that was in it, and the first at which its gate held."""
+
+    step: int
+    title: str
+    began: Moment | None = None
+    held: Moment | None = None
+
+
+class Event(Record, frozen=True, kw_only=True):
+    """Something that the roll-out must be remembered for: a danger, a blind time, a person's
+    word.
+    """
+
+    at: Moment
+    kind: str
+    text: str = ""
+
+
+class Timeline(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """A whole roll-out; `rebalances` is the growth of the generation between the looks.
+
+    `restless_least` and `restless_most` are seconds in which the group was neither Stable nor
+    Empty. None stands for what no look shows.
+    """
+
+    group_id: str
+    began: Moment | None = None
+    ended: Moment | None = None
+    looks: int = 0
+    finished: bool = False
+    rebalances: int | None = None
+    restless_least: float = 0
+    restless_most: float = 0
+    highest_lag: int | None = None
+    steps: tuple[StepTimeline, ...] = ()
+    members: tuple[MemberTimeline, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
+def timeline_of(plan: Plan, entries: Sequence[JournalEntry]) -> Timeline:
+    """Return the roll-out of `plan` as the journal's `entries` (oldest first) show it."""
+    looks = [entry for entry in entries if entry.blind is None]
+    steps = tuple(_steps(plan, looks))
+    found = Timeline(group_id=plan.group_id, steps=steps, events=tuple(_events(entries)))
+    if not looks:
+        return found
+    least, most = _restless(looks)
+    lags = [look.lag for look in looks if look.lag is not None]
+    return replace(
+        found,
+        began=looks[0].at,
+        ended=looks[-1].at,
+        looks=len(looks),
+        finished=bool(steps) and steps[-1].held is not None,
+        rebalances=_rebalances(looks),
+        restless_least=least,
+        restless_most=most,
+        highest_lag=max(lags, default=None),
+        members=tuple(sorted(_members(looks), key=lambda one: natural(one.name))),
+    )
+
+
+def _steps(plan: Plan, looks: Sequence[JournalEntry]) -> Iterator[StepTimeline]:
+    for step in plan.steps:
+        within = [look for look in looks if look.step == step.id]
+        after = [look.at for look in looks if look.step > step.id]
+        held = [look.at for look in within if look.gate is Tri.YES]
+        yield StepTimeline(
+            step=step.id,
+            title=step.title,
+            began=within[0].at if within else None,
+            held=min((*held, *after), default=None),
+        )
+
+
+def _events(entries: Sequence[JournalEntry]) -> Iterator[Event]:
+    """Yield what happened, once where it goes on from look to look."""
+    before: set[str] = set()
+    for entry in entries:
+        if entry.blind is not None:
+            yield Event(at=entry.at, kind="blind", text=entry.blind)
+        for kind in entry.dangers:
+            if kind not in before:
+                yield Event(at=entry.at, kind="danger", text=kind)
+        before = set(entry.dangers)
+        if entry.confirmed is not None:
+            text = f"step {entry.confirmed.step}: {entry.confirmed.reason}"
+            yield Event(at=entry.at, kind="confirmed", text=text)
+
+
+def _rebalances(looks: Sequence[JournalEntry]) -> int | None:
+    seen = [look.generation for look in looks if look.generation is not None]
+    # A group whose members were all gone may begin again below.
+    return sum(max(0, after - before) for before, after in pairwise(seen)) if seen else None
+
+
+def _restless(looks: Sequence[JournalEntry]) -> tuple[float, float]:
+    """Return for how many seconds the group was not at rest, at least and at most."""
+    least = most = 0.0
+    for before, after in pairwise(looks):
+        span = (after.at - before.at).total_seconds()
+        resting = (before.state in _REST) + (after.state in _REST)
+        changed = before.generation != after.generation
+        least += span if not resting else 0
+        most += span if resting < 2 or changed else 0
+    return least, most
+
+
+def _members(looks: Sequence[JournalEntry]) -> Iterator[MemberTimeline]:
+    """Yield each place of the service; a new id takes the place of one that has left."""
+    places: list[list[tuple[SeenMember, Tenure]]] = []
+    spoken = {look.at: look.confirmed for look in looks if look.confirmed is not None}
+    for look in looks:
+        here = {member.member_id: member for member in look.members}
+        word = spoken.get(look.at)
+        free = [place for place in places if place[-1][0].member_id not in here]
+        for place in places:
+            member, tenure = place[-1]
+            if member.member_id in here:
+                place[-1] = here[member.member_id], replace(tenure, until=look.at)
+        there = {place[-1][0].member_id for place in places}
+        for member in here.values():
+            if member.member_id not in there:
+                tenure = Tenure(member_id=member.member_id, since=look.at, until=look.at)
+                taken = _place_of(member, free)
+                if taken is None:
+                    places.append([(member, tenure)])
+                else:
+                    free.remove(taken)
+                    taken.append((member, tenure))
+        for place in places:
+            member, tenure = place[-1]
+            if member.member_id in here:
+                said = word.step if word and member.member_id in word.members else None
+                place[-1] = member, _with_made(tenure, member, look.at, said)
+    for place in places:
+        yield _timeline(place, [look.at for look in looks])
+
+
+def _place_of(
+    member: SeenMember, free: Sequence[list[tuple[SeenMember, Tenure]]]
+) -> list[tuple[SeenMember, Tenure]] | None:
+    """Return the place that the member takes: of its instance id, else its client id and host."""
+    last = [(place[-1][0], place) for place in free]
+    if member.instance_id is not None:
+        return next((p for was, p in last if was.instance_id == member.instance_id), None)
+    dynamic = [(was, place) for was, place in last if was.instance_id is None]
+    same = [(was, place) for was, place in dynamic if was.client_id == member.client_id]
+    for was, place in same:
+        if was.host == member.host:
+            return place
+    return same[0][1] if same else None
+
+
+def _with_made(tenure: Tenure, member: SeenMember, at: datetime, said: int | None) -> Tenure:
+    known = {made.step for made in tenure.made}
+    new = [Made(step=step, at=at) for step in member.made if step not in known]
+    if said is not None and said not in {*known, *member.made}:
+        new.append(Made(step=said, at=at, confirmed=True))
+    return replace(tenure, made=(*tenure.made, *new)) if new else tenure
+
+
+def _timeline(
+    place: Sequence[tuple[SeenMember, Tenure]], ends: Sequence[datetime]
+) -> MemberTimeline:
+    """Return one place's timeline; `ends` are all looks, so those without the member are known."""
+    tenures = [tenure for _, tenure in place]
+    left = [tenure.until for tenure in tenures]
+    back = [*(tenure.since for tenure in tenures[1:]), None]
+    least = most = 0.0
+    for since, until in zip(left, back, strict=True):
+        without = [at for at in ends if since < at and (until is None or at < until)]
+        least += (without[-1] - without[0]).total_seconds() if without else 0
+        most += ((until or ends[-1]) - since).total_seconds()
+    member = place[-1][0]
+    return MemberTimeline(
+        name=place[0][0].name or member.member_id,
+        host=member.host,
+        tenures=tuple(tenures),
+        away_least=least,
+        away_most=most,
+    )

@@ -1,0 +1,119 @@
+"""`rebal show --timeline`: the roll-out as a screen, a document, and a page."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.cli import app
+from rebal.cli.journal import Journal, journal_path
+from rebal.cli.output import render
+from rebal.cli.render.timeline import bars, timeline_html, timeline_view
+from rebal.planner.plan import dump_plan
+from rebal.planner.verification.timeline import timeline_of
+from tests.documents import checked
+from tests.planner.test_timeline import upgrade
+
+Said = pytest.CaptureFixture[str]
+
+
+def shown(capsys: Said, *words: str) -> tuple[int, str, str]:
+    code = app.run(["show", *words])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """A plan with the journal of its whole roll-out."""
+    story = upgrade()
+    path = tmp_path / "shop.plan.yaml"
+    path.write_text(dump_plan(story.plan, "yaml"))
+    book = Journal(journal_path(path), story.plan)
+    for entry in story.entries:
+        book.append(entry)
+    return path
+
+
+def test_the_screen_fits_80_columns_and_names_what_was_seen(kept: Path, capsys: Said) -> None:
+    story = upgrade()
+    text = render(timeline_view(timeline_of(story.plan, story.entries)), width=80)
+    assert max(map(len, text.split("\n"))) <= 80
+    assert "roll-out finished" in text
+    assert "8; the group was not at rest for up to 5 min" in text
+    rows = [line.split() for line in text.split("\n") if line.startswith("app-")]
+    assert [row[:7] for row in rows] == [
+        ["app-0", "2", "up", "to", "2", "min", "09:02:00Z"],
+        ["app-1", "2", "up", "to", "3", "min", "09:04:00Z"],
+    ]
+    code, out, _ = shown(capsys, str(kept), "--timeline")
+    assert (code, "roll-out finished" in out) == (0, True)
+
+
+def test_a_bar_covers_the_time_from_the_first_look_to_the_last() -> None:
+    story = upgrade()
+    made = timeline_of(story.plan, story.entries)
+    parts = list(bars(made, made.members[0]))
+    assert parts[0].left == 0
+    assert round(parts[-1].left + parts[-1].width) == 100
+    assert [part.step for part in parts] == [0, 1, 2]
+
+
+def test_the_document_has_a_schema(kept: Path, capsys: Said) -> None:
+    _, out, _ = shown(capsys, str(kept), "--timeline", "-o", "json")
+    body = checked(out)
+    assert body["schema"] == "rebal.timeline/1"
+    assert body["rebalances"] == 8
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+
+
+def test_a_hostile_name_is_text_on_the_page() -> None:
+    story = upgrade()
+    evil = "<script>alert(1)</script>\x1b[31m"
+    entries = [
+        replace(entry, members=tuple(replace(one, name=evil, host=evil) for one in entry.members))
+        for entry in story.entries
+    ]
+    page = timeline_html(timeline_of(story.plan, entries))
+    tags = _Tags()
+    tags.feed(page)
+    assert "script" not in tags.names
+    assert "&lt;script&gt;" in page
+    assert "\x1b" not in page
+    assert "default-src 'none'" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-o", "html"], "add --timeline"),
+        (["--timeline", "-o", "sarif"], "text, json, yaml or html"),
+        (["--timeline", "--set"], "leave out --step and --set"),
+        (["--journal", "x.jsonl"], "add --timeline"),
+    ],
+)
+def test_words_that_do_not_fit_are_refused(
+    kept: Path, capsys: Said, words: list[str], said: str
+) -> None:
+    code, _, err = shown(capsys, str(kept), *words)
+    assert (code, said in err) == (2, True), err
+
+
+def test_without_a_journal_it_says_that_nothing_was_looked_at(tmp_path: Path, capsys: Said) -> None:
+    path = tmp_path / "a.plan.json"
+    path.write_text(dump_plan(upgrade().plan, "json"))
+    code, out, _ = shown(capsys, str(path), "--timeline")
+    assert (code, out.count("\n"), "no look is in the journal yet" in out) == (0, 1, True)
+    _, out, _ = shown(capsys, str(path), "--timeline", "-o", "json")
+    assert checked(out)["members"] == []

@@ -1,0 +1,138 @@
+"""A roll-out told from its journal: restarts, steps, standstill, each with what looks can show."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from rebal.planner.verification.journal import Confirmation, JournalEntry
+from rebal.planner.verification.timeline import Timeline, timeline_of
+from tests.planner.builder import AT
+from tests.planner.looks import Story, app, id_of, look, pods
+from tests.planner.plans import plan
+
+RANGE = ["range"]
+BOTH = ["cooperative-sticky", "range"]
+FINAL = ["cooperative-sticky"]
+
+
+def upgrade() -> Story:
+    """Two members go through both bounces, a look a minute; app-1 is away at one look."""
+    story = Story(plan(pods(1, 1, list=RANGE)))
+    rows = [
+        (1, [app(0, 1, list=RANGE), app(1, 1, list=RANGE)], 4, "Stable"),
+        (2, [app(0, 2, list=BOTH), app(1, 1, list=RANGE)], 6, "Stable"),
+        (3, [app(0, 2, list=BOTH)], 7, "PreparingRebalance"),
+        (4, [app(0, 2, list=BOTH), app(1, 2, list=BOTH)], 8, "Stable"),
+        (5, [app(0, 3, list=FINAL), app(1, 2, list=BOTH)], 10, "Stable"),
+        (6, [app(0, 3, list=FINAL), app(1, 3, list=FINAL)], 12, "Stable"),
+    ]
+    for minute, members, generation, state in rows:
+        elected = "range" if minute < 4 else "cooperative-sticky"
+        seen = look(minute, members, state=state, elected=elected)
+        story(replace(seen, group=replace(seen.group, generation=generation)))
+    return story
+
+
+def told(story: Story) -> Timeline:
+    return timeline_of(story.plan, story.entries)
+
+
+def at(minute: float) -> object:
+    return AT + timedelta(minutes=minute)
+
+
+def test_an_empty_journal_has_the_steps_and_nothing_else() -> None:
+    made = plan(pods(1, 1, list=RANGE))
+    found = timeline_of(made, [])
+    assert [step.step for step in found.steps] == [1, 2]
+    assert {(step.began, step.held) for step in found.steps} == {(None, None)}
+    assert (found.looks, found.members, found.rebalances, found.finished) == (0, (), None, False)
+
+
+def test_a_member_keeps_its_place_through_restarts() -> None:
+    found = told(upgrade())
+    first, second = found.members
+    assert [tenure.member_id for tenure in first.tenures] == [id_of(0, n) for n in (1, 2, 3)]
+    assert [tenure.member_id for tenure in second.tenures] == [id_of(1, n) for n in (1, 2, 3)]
+    assert [(t.since, t.until) for t in first.tenures] == [
+        (at(1), at(1)),
+        (at(2), at(4)),
+        (at(5), at(6)),
+    ]
+
+
+def test_time_away_lies_between_the_looks_without_it_and_those_with_it() -> None:
+    second = told(upgrade()).members[1]
+    # Its first restart: there at minute 2, not at 3, there at 4; its second between 5 and 6.
+    assert (second.away_least, second.away_most) == (0, 180)
+
+
+def test_steps_begin_and_hold_at_the_looks_that_show_it() -> None:
+    found = told(upgrade())
+    assert [(step.began, step.held) for step in found.steps] == [(at(1), at(4)), (at(5), at(6))]
+    assert found.finished
+    assert [{step: made.at for step, made in one.made.items()} for one in found.members] == [
+        {1: at(2), 2: at(5)},
+        {1: at(4), 2: at(6)},
+    ]
+
+
+def test_a_step_that_was_undone_is_not_told_as_made() -> None:
+    story = upgrade()
+    back = [app(0, 4, list=RANGE), app(1, 3, list=FINAL)]
+    story(look(7, back, elected="cooperative-sticky"))
+    assert [sorted(one.made) for one in told(story).members] == [[], [1, 2]]
+
+
+def test_rebalances_and_unrest_are_counted_between_looks() -> None:
+    found = told(upgrade())
+    assert found.rebalances == 12 - 4
+    assert found.restless_least == 0
+    # Every minute but those between two Stable looks of one generation.
+    assert found.restless_most == 5 * 60
+
+
+def test_a_group_that_begins_again_does_not_subtract() -> None:
+    story = upgrade()
+    last = story.entries[-1]
+    anew = replace(last, at=last.at + timedelta(minutes=1), generation=1)
+    story.entries.append(anew)
+    story.entries.append(replace(anew, at=anew.at + timedelta(minutes=1), generation=3))
+    assert told(story).rebalances == 8 + 2
+
+
+def test_a_confirmation_is_told_as_a_word_and_not_as_proof() -> None:
+    story = upgrade()
+    entry = story.entries[1]
+    word = Confirmation(step=1, reason="I looked at its pod", members=(id_of(1, 1),))
+    story.entries[1] = replace(entry, confirmed=word)
+    found = told(story)
+    made = found.members[1].tenures[0].made
+    assert [(one.step, one.confirmed) for one in made] == [(1, True)]
+    assert [(e.kind, e.text) for e in found.events] == [
+        ("confirmed", "step 1: I looked at its pod")
+    ]
+
+
+def test_dangers_are_told_when_they_begin_and_blind_looks_are_no_looks() -> None:
+    story = upgrade()
+    for n in (2, 3):
+        story.entries[n] = replace(story.entries[n], dangers=("rejected",))
+    blind = JournalEntry(at=at(4.5), plan="", group_id="g", blind="no broker answers")  # type: ignore[arg-type]
+    story.entries.insert(4, blind)
+    found = told(story)
+    assert found.looks == 6
+    assert [(e.kind, e.text, e.at) for e in found.events] == [
+        ("danger", "rejected", at(3)),
+        ("blind", "no broker answers", at(4.5)),
+    ]
+
+
+def test_a_member_that_joins_later_has_a_place_of_its_own() -> None:
+    story = upgrade()
+    grown = [app(0, 3, list=FINAL), app(1, 3, list=FINAL), app(2, 1, list=FINAL)]
+    story(look(7, grown, elected="cooperative-sticky"))
+    found = told(story)
+    assert [len(member.tenures) for member in found.members] == [3, 3, 1]
