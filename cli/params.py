@@ -34,6 +34,9 @@ _ADDRESSES: Final = ("bootstrap.servers", "metadata.broker.list")
 _LONGEST: Final = 365 * 86_400
 SHELLS: Final = ("bash", "zsh", "fish")
 """Shells that `rebal completion` has a script for."""
+_PLAIN: Final = re.compile(r"\d+(?:\.\d*)?")
+_WATCH: Final = "30m"
+_SOONEST, _LATEST = 0.1, 86_400
 _BROKERS: Final = ("BOOTSTRAP", "COMMAND_CONFIG", "PROFILE", "X_BOOTSTRAP_SERVERS")
 
 Bootstrap = Annotated[
@@ -70,10 +73,18 @@ Timeout = Annotated[
     typer.Option(
         "--timeout",
         metavar="SECONDS",
-        min=0.1,
-        max=86_400,
+        min=_SOONEST,
+        max=_LATEST,
         callback=finite,
         help="The longest wait for brokers.",
+    ),
+]
+WatchTimeout = Annotated[
+    str,
+    typer.Option(
+        "--timeout",
+        metavar="TIME",
+        help="The longest wait for brokers, in seconds; with a unit (15m), how long to watch.",
     ),
 ]
 Snapshot = Annotated[
@@ -342,6 +353,27 @@ def sentences(
         *(f"{rule} is ignored: {reason}" for rule, reason in ignore.items()),
         *([] if expect_members is None else [f"{expect_members} members are expected"]),
     )
+
+
+def waits(timeout: str, for_: str | None, *, watching: bool) -> tuple[float, float]:
+    """Return the seconds to wait for brokers, and those to watch: `--timeout 10`, `--timeout 15m`.
+
+    A `--timeout` with a unit says how long a watch lasts, as `--for` does; a plain number says how
+    long brokers may take to answer.
+
+    Raises:
+        UsageError: a value is no duration, or both options give one for the watch.
+    """
+    plain = _PLAIN.fullmatch(timeout.strip()) is not None
+    if not plain and not watching:
+        raise UsageError(f"--timeout {timeout} is how long to wait: add --until gate or done.")
+    if not plain and for_ is not None:
+        raise UsageError(f"--timeout {timeout} and --for {for_} both say how long: leave one out.")
+    watched = duration(for_ or _WATCH) if plain else duration(timeout, "--timeout")
+    answer = float(timeout) if plain else TIMEOUT
+    if not _SOONEST <= answer <= _LATEST:
+        raise UsageError(f"--timeout {timeout}: give {_SOONEST} to {_LATEST:,} seconds.")
+    return answer, watched
 
 
 def duration(text: str, option: str = "--for") -> float:

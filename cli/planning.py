@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,9 +25,12 @@ from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol
 from rebal.groups.snapshot.documents import format_of
 from rebal.planner.commands import Given
+from rebal.planner.context import COOPERATIVE
+from rebal.planner.goals import goal_back
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Plan, Verdict, dump_plan
 from rebal.planner.rehearsal.costs.cost import Speed
+from rebal.planner.verification.journal import JournalEntry, remembered
 
 if TYPE_CHECKING:
     from rebal.inspectors.kafka.listing import GroupFailure
@@ -63,12 +66,12 @@ class PlansDocument(Document, frozen=True, kw_only=True):
 class Wishes:
     """The plan that the options ask for; `batch` 0 is all at once."""
 
-    to: str
+    to: str = COOPERATIVE
     expect_members: int | None
     families: Mapping[str, str]
     ignore: Mapping[str, str]
-    restart_seconds: float
-    batch: int
+    restart_seconds: float = Speed().restart
+    batch: int = Speed().batch
     given: Given = field(default_factory=Given)
 
 
@@ -92,6 +95,32 @@ def plan_of(seen: GroupSnapshot, wishes: Wishes, assume: Sequence[str] = ()) -> 
         )
     except (NotPlannedError, AssumptionError) as error:
         raise UsageError(str(error)) from None
+
+
+def way_back(
+    plan: Plan,
+    entries: Sequence[JournalEntry],
+    seen: GroupSnapshot,
+    wishes: Wishes,
+    assume: Sequence[str] = (),
+) -> Plan:
+    """Return the plan from `seen` back to what the group ran when `plan` was made.
+
+    What the plan's journal has proven of members that are still there counts, and so do the risks
+    that the plan records as accepted.
+
+    Raises:
+        UsageError: that state cannot be planned for.
+    """
+    accepted = plan.accepted
+    wishes = replace(
+        wishes,
+        to=goal_back(plan),
+        expect_members=wishes.expect_members or plan.expected_members or len(plan.baseline.members),
+        families={**accepted.families, **wishes.families},
+        ignore={**accepted.ignore, **wishes.ignore},
+    )
+    return plan_of(remembered(plan, entries, seen), wishes, assume)
 
 
 def check_free(out: Path, given: Given, *, new_attempt: bool) -> None:

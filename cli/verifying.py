@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -23,7 +23,7 @@ from rebal.groups.snapshot.documents import format_of
 from rebal.planner.admission.advice import stop, wait
 from rebal.planner.commands import Given
 from rebal.planner.plan import Accepted, Plan, load_plan
-from rebal.planner.verdict import UNPROVEN, judged
+from rebal.planner.verdict import SAFE, UNPROVEN, judged
 from rebal.planner.verification.journal import JournalEntry, plan_key
 from rebal.planner.verification.verify import (
     ContradictedError,
@@ -34,6 +34,8 @@ from rebal.planner.verification.verify import (
     verify,
 )
 
+Until: TypeAlias = Literal["gate", "done"]
+"""What a watch waits for: the gate of the current step, or that of the last one."""
 _KEEP: Final = timedelta(seconds=30)
 """An unchanged look goes into the journal this often: it proves that lag and owners stood so."""
 
@@ -249,6 +251,7 @@ def watch_gate(
     *,
     seconds: float,
     every: float,
+    until: Until = "gate",
     lost: Callable[[Standing], None] = lambda _: None,
     watched: Callable[[], bool] = output.has_reader,
     sleep: Callable[[float], None] = time.sleep,
@@ -257,6 +260,8 @@ def watch_gate(
 ) -> Standing:
     """Return the last standing: of the look that decided, or of the last one within `seconds`.
 
+    A look decides when the gate holds, or with `until` done when the last step's gate does; a
+    danger always decides.
     If the first look fails, its error is raised, so that a wrong address is reported at once. A
     later look that fails makes the watch blind: the last successful look stays on screen with its
     time, and never decides. Each look opens new connections, so brokers may restart and tokens may
@@ -279,11 +284,17 @@ def watch_gate(
             if sighted:
                 lost(standing)
         show(standing)
-        decided = standing.blind_since is None and standing.exit_code != UNPROVEN
+        decided = standing.blind_since is None and reached(standing, until) != UNPROVEN
         left = end - clock()
         if decided or left <= 0 or not watched():
             return standing
         sleep(min(every, left))
+
+
+def reached(standing: Standing, until: Until) -> int:
+    """Return the exit code of a watch that waits for the next gate, or for the end."""
+    under_way = until == "done" and standing.exit_code == SAFE and not standing.finished
+    return UNPROVEN if under_way else standing.exit_code
 
 
 def _blind(standing: Standing, why: str, at: datetime) -> Standing:

@@ -14,6 +14,7 @@ from rebal.groups.model import (
 from rebal.groups.protocol import group_protocol, member_protocol
 from rebal.planner.clients import cooperative, custom, runs_cooperative
 from rebal.planner.context import CONSUMER, COOPERATIVE, COOPERATIVE_STICKY, EAGER
+from rebal.planner.plan import Plan
 
 
 class NotPlannedError(RebalError):
@@ -68,6 +69,16 @@ def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
         "sticky, cooperative-sticky. A custom assignor can be named once evidence (--request-log, "
         "--client-log) shows a running member that lists it before the elected assignor."
     )
+
+
+def goal_back(plan: Plan) -> str:
+    """Return the goal that leads back to what the group ran when `plan` was made, for `--to`."""
+    before = plan.baseline.group
+    if before.type is GroupType.CONSUMER:
+        return CONSUMER
+    if before.protocol_type == "consumer" and before.assignor is not None:
+        return before.assignor
+    return COOPERATIVE if plan.runs is RebalanceProtocol.COOPERATIVE else EAGER
 
 
 def _left_behind(snapshot: GroupSnapshot) -> bool:

@@ -17,6 +17,7 @@ from rebal.groups.commands import option
 
 if TYPE_CHECKING:
     from rebal.groups.model import GroupSnapshot
+    from rebal.planner.plan import Plan
 
 VerifyFormat = Literal["text", "json", "yaml", "jsonl"]
 """Values of `-o`; jsonl is one line for each change of a --watch."""
@@ -32,7 +33,7 @@ def command(
     command_config: params.CommandConfig = None,
     overrides: params.Overrides = None,
     profile: params.Profile = None,
-    timeout: params.Timeout = 10,
+    timeout: params.WatchTimeout = "10",
     probe: params.Probe = False,
     assignors: params.Assignors = None,
     request_log: params.RequestLog = None,
@@ -85,9 +86,18 @@ def command(
     watch: Annotated[
         bool, typer.Option("--watch", help="Look until the gate holds or a danger shows.")
     ] = False,
+    until: Annotated[
+        Literal["gate", "done"] | None,
+        typer.Option(
+            help="Wait for the gate of this step, or for the end of the plan; one line a change."
+        ),
+    ] = None,
     for_: Annotated[
-        str, typer.Option("--for", metavar="TIME", help="How long to watch: 90s, 30m, 2h.")
-    ] = "30m",
+        str | None,
+        typer.Option(
+            "--for", metavar="TIME", help="How long to watch: 90s, 30m, 2h (default: 30m)."
+        ),
+    ] = None,
     every: Annotated[
         float,
         typer.Option(
@@ -95,12 +105,23 @@ def command(
             min=0.2,
             max=86_400,
             callback=params.finite,
-            help="How often to look with --watch.",
+            help="How often to look with --watch or --until.",
         ),
     ] = 5,
+    abort: Annotated[
+        bool,
+        typer.Option(
+            "--abort", help="Plan the way back to what the group ran before, from this moment."
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="With --abort: write that plan here too."),
+    ] = None,
     form: Annotated[
         VerifyFormat, typer.Option("--output", "-o", help="How to print the answer.")
     ] = "text",
+    details: params.Details = False,
     wide: params.Wide = False,
     fail_on: params.Severity = "block",
     exit_zero: Annotated[
@@ -115,29 +136,44 @@ def command(
     Exits with 0 when the gate holds, 4 when it does not hold yet or cannot be proven, 3 when a
     danger shows (a rejected member, a rebalance storm, a member that owns nothing, growing lag, or
     a blocking finding; with --fail-on warning a new warning too), 1 when the first look fails.
-    A --watch that cannot read the group reports since when, and continues. Nothing is changed. Each
-    look, and each option by which you accept or confirm something, is recorded in the plan's
-    journal for later looks.
+    A --watch that cannot read the group reports since when, and continues; --until waits without
+    redrawing the screen, for scripts, and exits with 4 when the time is over. With --abort it
+    prints a plan, and exits with that plan's code. Nothing is changed. Each look, and each option
+    by which you accept or confirm something, is recorded in the plan's journal for later looks.
     """
-    seconds = params.duration(for_)
+    looking = watch or until is not None
+    seconds_to_answer, seconds = params.waits(timeout, for_, watching=looking)
     if assignors and not probe:
         raise UsageError("--assignor names an assignor to probe for: add --probe.")
-    if watch and snapshot is not None:
-        raise UsageError("--watch reads the live group: leave --snapshot out.")
-    if watch and form in ("json", "yaml"):
-        raise UsageError(f"--watch prints text or JSON lines: use -o jsonl instead of -o {form}.")
-    word = _word(confirm, reason or (), given=(watch, ignore, step))
+    option_name = "--watch" if watch else "--until"
+    if looking and snapshot is not None:
+        raise UsageError(f"{option_name} reads the live group: leave --snapshot out.")
+    if looking and form in ("json", "yaml"):
+        raise UsageError(
+            f"{option_name} prints text or JSON lines: use -o jsonl instead of -o {form}."
+        )
+    _check_abort(abort, out, form, others=(looking, confirm, step))
+    word = _word(confirm, reason or (), given=(looking, ignore, step))
     if word is None and (member or listed):
         raise UsageError("--member and --list belong to --confirm STEP.")
     ignoring = params.ignored(ignore or (), () if word else reason or ())
     families = params.families_of(assume_family or ())
     # The planner is loaded when the words of the command are in order.
-    from rebal.cli import sources
+    from rebal.cli import planning, sources
     from rebal.cli.journal import Journal, journal_path
+    from rebal.cli.render.timeline import timeline_view
     from rebal.cli.render.verification import shower
-    from rebal.cli.verifying import Verifying, check_same, print_standing, read_plan, watch_gate
+    from rebal.cli.verifying import (
+        Verifying,
+        check_same,
+        print_standing,
+        reached,
+        read_plan,
+        watch_gate,
+    )
     from rebal.groups.evidence.merge import merge
     from rebal.planner.plan import Accepted
+    from rebal.planner.verification.timeline import timeline_of
 
     made = read_plan(plan)
     for name, number in (("--step", step), ("--confirm", confirm)):
@@ -156,7 +192,7 @@ def command(
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
     probed = tuple(map(params.assignor_name, assignors or ()))
     scan = sources.scan_observations(evidence, [made.group_id])
-    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
+    connection = params.Connection(bootstrap, command_config, overrides, profile, seconds_to_answer)
 
     accepting = params.accepted_words(assume, assume_family, ignore, reason if ignore else ())
     if expect_members is not None:
@@ -165,7 +201,7 @@ def command(
         evidence=files.words(probe=probe, assignors=assignors, scan=evidence),
         wishes=accepting,
         looks=(*accepting, *(option("--journal", str(journal)) if journal else ())),
-        plan=plan,
+        plan=out if abort else plan,
     )
 
     def look() -> GroupSnapshot:
@@ -174,6 +210,12 @@ def command(
         check_same(made, seen)
         return merge(seen, (*files.observations(), *scan))
 
+    if abort:
+        wishes = planning.Wishes(
+            expect_members=expect_members, families=families, ignore=ignoring, given=given
+        )
+        back = planning.way_back(made, book.entries, look(), wishes, assume or ())
+        return _print_back(back, made, out, form, details=details, wide=wide) * (not exit_zero)
     verifying = Verifying(
         made,
         book,
@@ -181,11 +223,11 @@ def command(
         expected=expect_members,
         accepted=Accepted(families=families, ignore=ignoring),
         lists=assume or (),
-        watching=watch,
+        watching=looking,
         fail_on=fail_on,
         given=given,
     )
-    if not watch:
+    if not looking:
         standing = (
             verifying.confirm(look(), *word, member or (), listed)
             if word
@@ -196,15 +238,52 @@ def command(
         return DONE if exit_zero else standing.exit_code
     # What readers say of their files would be said at each look, and through the live view.
     with (
-        shower(seconds, jsonl=form == "jsonl", wide=wide) as show,
+        shower(seconds, jsonl=form == "jsonl", plain=wide or not watch) as show,
         redirect_stderr(io.StringIO()) as talk,
     ):
         standing = watch_gate(
-            look, verifying.judge, show, seconds=seconds, every=every, lost=verifying.lost
+            look,
+            verifying.judge,
+            show,
+            seconds=seconds,
+            every=every,
+            until=until or "gate",
+            lost=verifying.lost,
         )
     for line in dict.fromkeys(talk.getvalue().splitlines()):
         print(line, file=sys.stderr)
-    return DONE if exit_zero else standing.exit_code
+    if watch and form == "text" and standing.finished:
+        output.page(["", *timeline_view(timeline_of(made, book.entries))], wide=wide)
+    return DONE if exit_zero else reached(standing, until or "gate")
+
+
+def _check_abort(
+    abort: bool, out: Path | None, form: VerifyFormat, *, others: tuple[object, ...]
+) -> None:
+    """Reject options that --abort does not go with, and those that go with it alone."""
+    if out is not None and not abort:
+        raise UsageError("--out writes the plan of --abort: add --abort.")
+    if abort and any(others):
+        raise UsageError(
+            "--abort plans the way back: leave out --watch, --until, --confirm, --step."
+        )
+    if abort and form == "jsonl":
+        raise UsageError("--abort prints a plan: use -o text, json or yaml.")
+
+
+def _print_back(
+    back: Plan, made: Plan, out: Path | None, form: VerifyFormat, *, details: bool, wide: bool
+) -> int:
+    """Print the way back from `made`, and write it to `out`."""
+    from rebal.cli import planning
+
+    output.say(f"the way back from {made.to} to {back.to}, as the group stands now:")
+    if out is not None:
+        planning.check_free(out, back.given, new_attempt=False)
+        planning.keep(back, out)
+    assert form != "jsonl"
+    planning.print_plan(back, form, None, now=None, details=details, wide=wide)
+    return back.exit_code
 
 
 def _word(
@@ -214,7 +293,7 @@ def _word(
     if step is None:
         return None
     if any(given):
-        raise UsageError("--confirm cannot be combined with --watch, --ignore or --step.")
+        raise UsageError("--confirm cannot be combined with --watch, --until, --ignore or --step.")
     if len(reasons) != 1 or not reasons[0].strip():
         raise UsageError('--confirm STEP needs one --reason "…" that says what you checked.')
     return step, reasons[0].strip()

@@ -322,14 +322,14 @@ class _Shower:
 
 
 @contextmanager
-def shower(seconds: float, *, jsonl: bool, wide: bool) -> Iterator[Callable[[Standing], None]]:
-    """Yield a function that prints one look: it redraws a terminal, and elsewhere prints a line for
-    each change.
+def shower(seconds: float, *, jsonl: bool, plain: bool) -> Iterator[Callable[[Standing], None]]:
+    """Yield a function that prints one look: it redraws a terminal, and elsewhere, or if `plain`,
+    prints a line for each change.
     """
     told = _Shower()
     if jsonl:
         yield lambda standing: _jsonl(told, standing)
-    elif sys.stdout.isatty() and not wide and os.environ.get("TERM", "") not in ("", "dumb"):
+    elif sys.stdout.isatty() and not plain and os.environ.get("TERM", "") not in ("", "dumb"):
         until = datetime.now(UTC) + timedelta(seconds=seconds)
         yield from _live(told, until)
     else:

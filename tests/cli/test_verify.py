@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rebal.cli import app
 from rebal.cli.errors import FileError, ReadError, UsageError
@@ -17,7 +18,7 @@ from rebal.cli.files import append_line
 from rebal.cli.output import render
 from rebal.cli.params import duration
 from rebal.cli.render.verification import changes, verify_view
-from rebal.cli.verifying import watch_gate
+from rebal.cli.verifying import Until, reached, watch_gate
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.paths import make_plan
@@ -183,7 +184,10 @@ class Clock:
 
 
 def watched(
-    plan: Plan, looks: list[GroupSnapshot | ReadError], seconds: float = 60
+    plan: Plan,
+    looks: list[GroupSnapshot | ReadError],
+    seconds: float = 60,
+    until: Until = "gate",
 ) -> tuple[Standing, list[str], list[Standing]]:
     """What a watch of these looks ends with, the lines it says, and each standing shown."""
     clock, rest = Clock(), iter(looks)
@@ -206,6 +210,7 @@ def watched(
         show,
         seconds=seconds,
         every=10,
+        until=until,
         sleep=clock.sleep,
         clock=clock,
         now=lambda: AT + timedelta(seconds=clock.seconds),
@@ -254,6 +259,20 @@ def test_a_watch_that_ends_blind_or_too_early_is_not_yet(plan: Plan) -> None:
     assert len(shown) == 5
     last, _, shown = watched(plan, [HALF] * 9, seconds=25)
     assert (last.exit_code, len(shown)) == (4, 4)
+
+
+def test_until_done_goes_on_past_a_gate_and_exits_4_when_the_time_is_over(plan: Plan) -> None:
+    last, _, shown = watched(plan, [BEFORE, READY, READY], seconds=20, until="done")
+    assert (len(shown), last.exit_code, last.finished) == (3, 0, False)
+    assert reached(last, "done") == 4
+    assert reached(last, "gate") == 0
+
+
+def test_until_done_ends_when_the_last_gate_holds_and_at_once_on_danger(plan: Plan) -> None:
+    _, _, shown = watched(plan, [BEFORE, READY], seconds=10, until="done")
+    end = replace(shown[-1], finished=True)
+    assert reached(end, "done") == 0
+    assert reached(replace(shown[0], exit_code=3), "done") == 3
 
 
 def test_a_watch_ends_when_nobody_reads_it_any_longer(plan: Plan) -> None:
@@ -341,7 +360,9 @@ def test_a_watch_begun_after_the_first_gate_waits_for_the_second(
     said = capsys.readouterr().out.splitlines()
     assert "step 2 of 2" in said[0]
     assert "not yet, 0 of 2 done" in said[0]
-    assert said[-1].endswith("done, 2 of 2 done")
+    last = said.index("") - 1
+    assert said[last].endswith("done, 2 of 2 done")
+    assert "roll-out finished" in said[last + 2], "then the timeline"
 
 
 def test_a_watch_ends_with_its_time_and_is_not_yet(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def test_an_election_flips_the_probe_and_one_restart_puts_it_right(moved: Moved)
     assert answer == "no", "every list became just [range]"
     assert rebalanced != "yes"
     told = moved.stands()
-    assert told["exit_code"] == 3, told
+    assert told["exit_code"] == 3, json.dumps(told)
     assert "RB113" in {one["rule"] for one in told["findings"] if one["severity"] == "block"}
 
     moved.restart("app-0", DEFAULT)

@@ -1,0 +1,139 @@
+"""`rebal verify --abort`: the way back from exactly this moment, and `--until` as it is typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rebal.cli import app, params
+from rebal.cli.errors import UsageError
+from rebal.groups.model import GroupSnapshot
+from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.planner.goals import goal_back
+from rebal.planner.paths import make_plan
+from rebal.planner.plan import Plan, dump_plan, load_plan
+from tests.planner.looks import id_of, look, pods
+
+Said = pytest.CaptureFixture[str]
+MIXED = ["cooperative-sticky", "range"]
+FINAL = ["cooperative-sticky"]
+BEFORE = look(0, pods(1, 1, list=["range"]))
+LOOKS = {
+    "untouched": BEFORE,
+    "half": look(1, [pods(2, 1, list=MIXED)[0], pods(2, 1, list=["range"])[1]]),
+    "ready": look(2, pods(2, 2, list=MIXED), elected="cooperative-sticky"),
+    "narrowed": look(
+        3, [pods(3, 2, list=FINAL)[0], pods(3, 2, list=MIXED)[1]], elected="cooperative-sticky"
+    ),
+    "finished": look(4, pods(3, 3, list=FINAL), elected="cooperative-sticky"),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A plan of two bounces, and the group at five moments of its roll-out."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.plan.yaml").write_text(dump_plan(make_plan(BEFORE)))
+    for name, seen in LOOKS.items():
+        Path(f"{name}.yaml").write_text(dump_snapshot(seen))
+    return tmp_path
+
+
+def back(capsys: Said, name: str, *more: str) -> tuple[int, Plan]:
+    words = ["verify", "a.plan.yaml", "--snapshot", f"{name}.yaml", "--abort"]
+    code = app.run([*words, *more, "-o", "yaml"])
+    return code, load_plan(capsys.readouterr().out, "yaml")
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_the_way_back_is_the_plan_to_what_ran_before(folder: Path, capsys: Said, name: str) -> None:
+    code, found = back(capsys, name)
+    assert found == make_plan(LOOKS[name], "range", expect_members=2, given=found.given)
+    assert (found.target, found.exit_code) == ("range", code)
+    assert not any(folder.glob("*.jsonl")), "asking for the way back is no look of the roll-out"
+
+
+def test_from_the_first_bounce_the_members_take_their_old_list_again(
+    folder: Path, capsys: Said
+) -> None:
+    code, found = back(capsys, "half")
+    step = found.step(found.next_step)
+    assert step is not None
+    assert code == 0
+    assert (step.target_list, list(step.to_do)) == (("range",), [id_of(0, 2)])
+
+
+def test_from_the_second_bounce_nobody_is_sent_to_the_old_list_straight(
+    folder: Path, capsys: Said
+) -> None:
+    _, found = back(capsys, "narrowed")
+    first = next(step for step in found.steps if step.id == found.next_step)
+    assert "cooperative-sticky" in first.target_list, "what is elected stays until none needs it"
+
+
+def test_what_never_began_is_back_already(folder: Path, capsys: Said) -> None:
+    assert back(capsys, "untouched")[0] == 0
+
+
+def test_the_plan_is_kept_and_its_commands_name_it(folder: Path, capsys: Said) -> None:
+    code = app.run(
+        ["verify", "a.plan.yaml", "--snapshot", "narrowed.yaml", "--abort", "--out", "b.yaml"]
+    )
+    said = capsys.readouterr()
+    kept = load_plan(Path("b.yaml").read_text(), "yaml")
+    assert kept.exit_code == code
+    assert all("verify b.yaml" in step.gate.command for step in kept.steps)
+    assert "a.plan.yaml" not in said.out
+    assert "the way back from COOPERATIVE to EAGER" in said.err
+
+
+def test_a_roll_out_under_way_is_not_overwritten(folder: Path, capsys: Said) -> None:
+    Path("b.yaml").write_text(dump_plan(make_plan(BEFORE)))
+    Path("b.journal.jsonl").write_text("")
+    words = ["verify", "a.plan.yaml", "--snapshot", "half.yaml", "--abort", "--out", "b.yaml"]
+    assert app.run(words) == 2
+    assert load_plan(Path("b.yaml").read_text(), "yaml") == make_plan(BEFORE)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--out", "b.yaml"], "add --abort"),
+        (["--abort", "--step", "1"], "leave out --watch"),
+        (["--abort", "--until", "gate"], "leave out --watch"),
+        (["--abort", "-o", "jsonl"], "text, json or yaml"),
+        (["--until", "done", "--snapshot", "half.yaml"], "--until reads the live group"),
+        (["--until", "gate", "-o", "json"], "use -o jsonl"),
+        (["--timeout", "15m"], "add --until"),
+        (["--until", "gate", "--timeout", "15m", "--for", "2m"], "leave one out"),
+        (["--until", "gate", "--timeout", "soon"], "expected a duration"),
+        (["--timeout", "0"], "0.1 to 86,400"),
+    ],
+)
+def test_words_that_do_not_fit_are_refused(
+    folder: Path, capsys: Said, words: list[str], said: str
+) -> None:
+    assert app.run(["verify", "a.plan.yaml", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_timeout_with_a_unit_is_how_long_to_watch() -> None:
+    assert params.waits("15m", None, watching=True) == (10, 900)
+    assert params.waits("5", "2m", watching=True) == (5, 120)
+    assert params.waits("2.5", None, watching=False) == (2.5, 1800)
+    with pytest.raises(UsageError):
+        params.waits("90s", None, watching=False)
+
+
+def group(**more: object) -> GroupSnapshot:
+    return look(0, pods(1, 1, list=["range"]), **more)
+
+
+def test_the_goal_is_what_the_group_ran_when_the_plan_was_made() -> None:
+    assert goal_back(make_plan(group())) == "range"
+    assert goal_back(make_plan(group(elected="roundrobin"))) == "roundrobin"
+    ran = look(0, pods(1, 1, list=FINAL), elected="cooperative-sticky")
+    assert goal_back(make_plan(ran, "eager")) == "cooperative-sticky"
+    empty = look(0, [], elected=None, state="Empty")
+    assert goal_back(make_plan(empty)) == "eager"
