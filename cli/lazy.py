@@ -98,14 +98,11 @@ class LazyCommand(TyperCommand):
 
 
 class GreedyCommand(TyperCommand):
-    """A command whose options that take `FILE…` or `PATH…` also take what follows their value.
+    """A command whose options that take `FILE...` or `PATH...` also take what follows their value.
 
     A shell turns `--client-log pods/*.log` into one option and many words, and each word after the
-    first would be read as a group's name. Here `FILE…` takes all following words that are existing
-    files. `PATH…`, in commands without a group argument, takes all following words.
-
-    An option whose metavar is in brackets, as `[SECONDS]`, may stand without its value: the value
-    is then empty.
+    first would be read as a group's name. Here `FILE...` takes all following words that are
+    existing files. `PATH...`, in commands without a group argument, takes all following words.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -117,10 +114,10 @@ class GreedyCommand(TyperCommand):
             for name in param.opts
         }
         several = {
-            name: param.metavar == "PATH…"
+            name: param.metavar == "PATH..."
             for param in self.params
             if getattr(param, "multiple", False)
-            and getattr(param, "metavar", "") in ("FILE…", "PATH…")
+            and getattr(param, "metavar", "") in ("FILE...", "PATH...")
             for name in param.opts
         }
         return super().parse_args(ctx, list(_repeat(_filled(args, bare), several)))

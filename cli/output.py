@@ -19,6 +19,7 @@ from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from rebal.cli.errors import OutputError
+from rebal.cli.plain import is_ascii_only, shortened, spelled, spelled_view
 
 if TYPE_CHECKING:
     from msgspec import Struct
@@ -72,8 +73,9 @@ def say(message: str, *commands: Command) -> None:
     A stderr that cannot be written gets nothing.
     """
     lines = [f"rebal: {escape(' '.join(message.split()))}", *(f"  {line}" for line in commands)]
+    text = "\n".join(lines)
     try:
-        print("\n".join(lines), file=sys.stderr, flush=True)
+        print(spelled(text) if is_ascii_only(sys.stderr) else text, file=sys.stderr, flush=True)
     except OSError:
         _abandon(sys.stderr)
 
@@ -91,6 +93,14 @@ def write(text: str) -> None:
         OutputError: stdout is closed, or its disk is full.
     """
     stream([text])
+
+
+def tell(text: str) -> None:
+    """Write `text` to stdout as `write` does, in ASCII where stdout shows nothing else.
+
+    Documents are written as they are, with `write`.
+    """
+    write(spelled(text) if is_ascii_only(sys.stdout) else text)
 
 
 def stream(pieces: Iterable[str]) -> None:
@@ -165,15 +175,27 @@ def page(view: Iterable[RenderableType | Lines], *, wide: bool = False) -> None:
         width = _UNLIMITED
     else:
         width = max(40, shutil.get_terminal_size((100, 24)).columns)
-    stream(_rendered(view, width, colour=terminal and _colour_wanted()))
+    colour = terminal and _colour_wanted()
+    stream(_rendered(view, width, colour=colour, plain=is_ascii_only(sys.stdout)))
 
 
-def render(view: Iterable[RenderableType | Lines], *, width: int, colour: bool = False) -> str:
-    """Return the text of a view at `width` cells; without `colour` it holds no escape sequence."""
-    return "".join(_rendered(view, width, colour=colour))
+def render(
+    view: Iterable[RenderableType | Lines],
+    *,
+    width: int,
+    colour: bool = False,
+    plain: bool = False,
+) -> str:
+    """Return the text of a view at `width` cells; without `colour` it holds no escape sequence.
+
+    `plain`: in ASCII.
+    """
+    return "".join(_rendered(view, width, colour=colour, plain=plain))
 
 
-def _rendered(view: Iterable[RenderableType | Lines], width: int, *, colour: bool) -> Iterable[str]:
+def _rendered(
+    view: Iterable[RenderableType | Lines], width: int, *, colour: bool, plain: bool
+) -> Iterable[str]:
     """Return the text in pieces. Rendering errors are raised here, before any piece is printed."""
     from rich.console import Console
     from rich.segment import Segments
@@ -192,15 +214,20 @@ def _rendered(view: Iterable[RenderableType | Lines], width: int, *, colour: boo
     pieces: list[Iterable[str]] = []
     for part in view:
         if isinstance(part, Lines):
-            pieces.append(f"{escape(line)}\n" for line in part.lines)
+            said = map(escape, part.lines)
+            pieces.append(f"{spelled(line) if plain else line}\n" for line in said)
             continue
         console.file = made = StringIO()
-        console.print(Segments(_safe(console.render(part))), end="", crop=False)
+        console.print(
+            Segments(_safe(console.render(spelled_view(part) if plain else part), plain)),
+            end="",
+            crop=False,
+        )
         pieces.append([f"{line.rstrip()}\n" for line in made.getvalue().split("\n")[:-1]])
     return chain.from_iterable(pieces)
 
 
-def _safe(segments: Iterable[Segment]) -> Iterable[Segment]:
+def _safe(segments: Iterable[Segment], plain: bool) -> Iterable[Segment]:
     from rich.segment import Segment
 
     for segment in segments:
@@ -208,6 +235,7 @@ def _safe(segments: Iterable[Segment]) -> Iterable[Segment]:
             yield segment
         else:
             text = "\n".join(map(escape, segment.text.split("\n")))
+            text = shortened(text) if plain else text
             yield Segment(text, segment.style)
 
 

@@ -42,7 +42,7 @@ _BROKERS: Final = ("BOOTSTRAP", "COMMAND_CONFIG", "PROFILE", "X_BOOTSTRAP_SERVER
 Bootstrap = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap", "-b", metavar="HOST:PORT,…", help="Brokers to ask first (REBAL_BOOTSTRAP)."
+        "--bootstrap", "-b", metavar="HOST:PORT,...", help="Brokers to ask first (REBAL_BOOTSTRAP)."
     ),
 ]
 CommandConfig = Annotated[
@@ -94,12 +94,12 @@ Snapshot = Annotated[
 RequestLog = Annotated[
     list[Path] | None,
     typer.Option(
-        "--request-log", metavar="FILE…", help="The brokers' request logs (.gz too, - is stdin)."
+        "--request-log", metavar="FILE...", help="The brokers' request logs (.gz too, - is stdin)."
     ),
 ]
 ClientLog = Annotated[
     list[Path] | None,
-    typer.Option("--client-log", metavar="FILE…", help="The members' own logs (.gz too)."),
+    typer.Option("--client-log", metavar="FILE...", help="The members' own logs (.gz too)."),
 ]
 LogTimezone = Annotated[
     str | None,

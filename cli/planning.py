@@ -196,7 +196,7 @@ def print_plan(
         view = plan_view(plan, now=now, details=details, wide=wide, kept=kept)
         output.page(view, wide=wide)
     elif form == "markdown":
-        output.write(plan_markdown(plan))
+        output.tell(plan_markdown(plan))
     elif form in ("sarif", "github"):
         output.write(exported(form, plan, file=file))
     else:

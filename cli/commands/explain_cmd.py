@@ -53,10 +53,10 @@ def command(
         output.write(output.envelope("rules", body, DONE, form))
     elif rule is None:
         for one in chosen:
-            output.write(f"{one.id}  {one.severity.value:5}  {one.title}\n")
-        output.write(f"\nnext: {explain(chosen[0].id)}\n")
+            output.tell(f"{one.id}  {one.severity.value:5}  {one.title}\n")
+        output.tell(f"\nnext: {explain(chosen[0].id)}\n")
     else:
         one = chosen[0]
-        output.write(f"{one.id}  {one.severity.value}  {one.title}\n\n{one.doc}\n\n")
-        output.write(f"reference: {one.reference}\n")
+        output.tell(f"{one.id}  {one.severity.value}  {one.title}\n\n{one.doc}\n\n")
+        output.tell(f"reference: {one.reference}\n")
     return DONE

@@ -27,7 +27,7 @@ def command(
         list[str] | None,
         typer.Option(
             "--offsets",
-            metavar="PATH…",
+            metavar="PATH...",
             help="Captured records of __consumer_offsets: .jsonl, .jsonl.gz, Parquet, folders.",
         ),
     ] = None,
@@ -35,14 +35,14 @@ def command(
         list[str] | None,
         typer.Option(
             "--segments",
-            metavar="PATH…",
+            metavar="PATH...",
             help="Log segments copied off brokers: __consumer_offsets-N folders, or their parent.",
         ),
     ] = None,
     request_log: Annotated[
         list[str] | None,
         typer.Option(
-            "--request-log", metavar="PATH…", help="The brokers' request logs (.gz too), folders."
+            "--request-log", metavar="PATH...", help="The brokers' request logs (.gz too), folders."
         ),
     ] = None,
     bootstrap: params.Bootstrap = None,
@@ -63,7 +63,7 @@ def command(
     ] = None,
     spark_jars: Annotated[
         list[str] | None,
-        typer.Option("--spark-jars", metavar="JAR,…", help="Jars of Spark's Kafka source."),
+        typer.Option("--spark-jars", metavar="JAR,...", help="Jars of Spark's Kafka source."),
     ] = None,
     form: Annotated[
         output.Format,

@@ -49,7 +49,7 @@ def command(
     ] = None,
     topics: Annotated[
         list[str] | None,
-        typer.Option(metavar="TOPIC,…", help="Topics of added members (default: as the others)."),
+        typer.Option(metavar="TOPIC,...", help="Topics of added members (default: as the others)."),
     ] = None,
     remove_member: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="This member leaves; repeat for more.")

@@ -6,14 +6,13 @@ Members are named by `planner.context.names`, so that tables and findings use th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rich.cells import cell_len
 from rich.console import Group
-from rich.measure import Measurement
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.style import Style
@@ -44,56 +43,170 @@ LONG: Final = 20
 
 
 class Column:
-    """A table column; `rank` 0 is always shown, higher ranks go first when the width is short."""
+    """A table column; `rank` 0 is always shown, higher ranks go first when the width is short.
 
-    def __init__(self, header: str, *, right: bool = False, rank: int = 0) -> None:
+    `under` names the column below whose text this one goes, on a line of its own, instead.
+    """
+
+    def __init__(
+        self, header: str, *, right: bool = False, rank: int = 0, under: str | None = None
+    ) -> None:
         self.header = header
         self.right = right
         self.rank = rank
+        self.under = under
 
 
 class FittingTable:
-    """A table without lines that leaves out its least needed columns rather than fold its rows.
+    """A table without lines that takes another form rather than fold its rows.
 
-    A column that is left out is named under the table. `rows` hold one cell a column.
+    Where the width is short, columns go under others (`Column.under`), else the least needed ones
+    are left out and named below the table. In the narrowest form each row is a block of lines.
+    `rows` hold one cell a column.
     """
 
     def __init__(self, columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> None:
         self._columns = tuple(columns)
         self._rows = tuple(tuple(row) for row in rows)
         self._widest = [
-            max((cell_len(str(row[n])) for row in self._rows), default=0)
+            max((_cells(cell) for cell in (self._columns[n].header, *self._column(n))), default=0)
             for n in range(len(self._columns))
         ]
 
+    def with_cells(self, spell: Callable[[str | Text], str | Text]) -> FittingTable:
+        """Return the table with each cell changed by `spell`."""
+        return FittingTable(_headed(self._columns, spell), _spelled(self._rows, spell))
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the widest form that fits, or the narrowest one folded."""
-        ranks = sorted({column.rank for column in self._columns}, reverse=True)
-        unlimited = options.update(max_width=100_000)
-        for limit in ranks:
-            made = self._make(limit)
-            fits = Measurement.get(console, unlimited, made).maximum <= options.max_width
-            if fits or limit == ranks[-1]:
-                yield made
+        """Yield the widest form that fits."""
+        width = options.max_width
+        if self._width() <= width:
+            yield self._made()
+        elif any(column.under for column in self._columns):
+            folded = self._folded()
+            yield folded._made() if folded._least() <= width else self._blocks()
+        else:
+            yield from self._cut(width)
+
+    def _cut(self, width: int) -> Iterator[RenderableType]:
+        """Yield the table without its least needed columns, or in blocks."""
+        for limit in sorted({column.rank for column in self._columns}, reverse=True):
+            kept = [n for n, column in enumerate(self._columns) if column.rank <= limit]
+            part = self._of(kept)
+            if part._width() <= width or (limit == 0 and part._least() <= width):
+                yield part._made()
                 hidden = [column.header for column in self._columns if column.rank > limit]
                 if hidden:
                     yield Text(f"(no room for {listing(hidden)}: --wide)", style="dim")
                 return
+        yield self._blocks()
 
-    def _make(self, limit: int) -> Table:
-        kept = [n for n, column in enumerate(self._columns) if column.rank <= limit]
+    def _column(self, number: int) -> list[str | Text]:
+        return [row[number] for row in self._rows]
+
+    def _of(self, kept: Sequence[int]) -> FittingTable:
+        rows = [[row[n] for n in kept] for row in self._rows]
+        return FittingTable([self._columns[n] for n in kept], rows)
+
+    def _folded(self) -> FittingTable:
+        """Return the table with each column under the one that it names."""
+        by_header = {column.header: n for n, column in enumerate(self._columns)}
+        lower = {
+            by_header[column.under]: n
+            for n, column in enumerate(self._columns)
+            if column.under in by_header
+        }
+        kept = [n for n in by_header.values() if n not in lower.values()]
+        columns = [
+            Column(
+                "\n".join(self._columns[m].header for m in (n, lower.get(n)) if m is not None),
+                right=self._columns[n].right,
+            )
+            for n in kept
+        ]
+        rows = [
+            [_above(row[n], row[lower[n]]) if n in lower else row[n] for n in kept]
+            for row in self._rows
+        ]
+        return FittingTable(columns, rows)
+
+    def _width(self) -> int:
+        """Return the cells of the table where nothing is folded."""
+        return sum(self._widest) + GAP * (len(self._widest) - 1)
+
+    def _least(self) -> int:
+        """Return the cells of the table where its long columns are folded."""
+        return sum(min(n, LONG) for n in self._widest) + GAP * (len(self._widest) - 1)
+
+    def _made(self) -> Table:
         made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
-        for n in kept:
-            column = self._columns[n]
+        for column, widest in zip(self._columns, self._widest, strict=True):
             made.add_column(
                 column.header,
                 justify="right" if column.right else "left",
-                no_wrap=self._widest[n] <= LONG,
+                no_wrap=widest <= LONG,
                 overflow="fold",
             )
         for row in self._rows:
-            made.add_row(*(row[n] for n in kept))
+            made.add_row(*row)
         return made
+
+    def _blocks(self) -> Group:
+        """Return each row as a block: the first cell, and the others below it with their
+        headers.
+        """
+        parts: list[RenderableType] = []
+        label = max((cell_len(column.header) for column in self._columns[1:]), default=0)
+        for first, *rest in self._rows:
+            named = zip(self._columns[1:], rest, strict=True)
+            rows = [(column.header.lower(), cell) for column, cell in named if str(cell)]
+            parts += [first, facts(rows, label=label, indent=GAP)]
+        return Group(*parts)
+
+
+class Either:
+    """A line in its wide form where the width allows it, else in its narrow form."""
+
+    def __init__(self, wide: Text, narrow: Text) -> None:
+        self._wide = wide
+        self._narrow = narrow
+
+    def with_cells(self, spell: Callable[[str | Text], str | Text]) -> Either:
+        """Return the line with both forms changed by `spell`."""
+        return Either(*(Text.assemble(spell(form)) for form in (self._wide, self._narrow)))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the form that fits."""
+        yield self._wide if self._wide.cell_len <= options.max_width else self._narrow
+
+
+def _cells(cell: str | Text) -> int:
+    return max(map(cell_len, str(cell).split("\n")))
+
+
+def _above(upper: str | Text, lower: str | Text) -> Text:
+    """Return two cells as one, the second on a line of its own."""
+    return Text("\n" if str(lower) else "").join(
+        [cell if isinstance(cell, Text) else Text(cell) for cell in (upper, lower)]
+    )
+
+
+def _headed(columns: Sequence[Column], spell: Callable[[str | Text], str | Text]) -> list[Column]:
+    return [
+        Column(
+            str(spell(column.header)),
+            right=column.right,
+            rank=column.rank,
+            under=column.under,
+        )
+        for column in columns
+    ]
+
+
+def _spelled(
+    rows: Iterable[Sequence[str | Text]], spell: Callable[[str | Text], str | Text]
+) -> list[list[str | Text]]:
+    return [list(map(spell, row)) for row in rows]
 
 
 def facts(
@@ -295,6 +408,10 @@ class WideTable:
     def __init__(self, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> None:
         self._columns = columns
         self._rows = rows
+
+    def with_cells(self, spell: Callable[[str | Text], str | Text]) -> WideTable:
+        """Return the table with each cell changed by `spell`."""
+        return WideTable(_headed(self._columns, spell), _spelled(self._rows, spell))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the header, then line by line."""

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from rebal.cli import output
 from rebal.cli.output import View, shown
+from rebal.cli.plain import is_ascii_only
 from rebal.cli.render.plans.parts import beside
 from rebal.cli.render.text import (
     Column,
@@ -214,10 +215,10 @@ def _table(standing: Standing, members: Sequence[MemberStanding]) -> FittingTabl
     return FittingTable(
         (
             Column("MEMBER"),
-            Column("HOST", rank=2),
+            Column("HOST", rank=2, under="MEMBER"),
             Column(f"STEP {standing.step}"),
             Column("WHY", rank=0),
-            Column("EVIDENCE", rank=3),
+            Column("EVIDENCE", rank=3, under="WHY"),
             Column("PARTS", right=True, rank=1),
         ),
         (
@@ -340,7 +341,7 @@ def shower(seconds: float, *, jsonl: bool, plain: bool) -> Iterator[Callable[[St
 
 def _lines(told: _Shower, standing: Standing) -> None:
     for line in told.news(standing):
-        output.write(f"{standing.at:%H:%M:%SZ} {output.escape(line)}\n")
+        output.tell(f"{standing.at:%H:%M:%SZ} {output.escape(line)}\n")
 
 
 def _jsonl(told: _Shower, standing: Standing) -> None:
@@ -365,6 +366,7 @@ def _live(told: _Shower, until: datetime) -> Iterator[Callable[[Standing], None]
                 verify_view(standing, rows=rows),
                 width=console.width,
                 colour=console.color_system is not None and not console.no_color,
+                plain=is_ascii_only(sys.stdout),
             )
             looked = "looked" if standing.blind_since is None else "tried to look"
             foot = (

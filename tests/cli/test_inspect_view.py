@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable
 from datetime import timedelta
@@ -119,8 +120,21 @@ def test_no_line_is_wider_than_the_terminal_and_no_list_is_lost(group: Make, wid
         assert "cooperative-sticky" in "".join(made.split())
 
 
-def test_columns_that_do_not_fit_are_named(group: Make) -> None:
-    assert "(no room for HOST and EVIDENCE: --wide)" in screen(report(group()), width=80)
+def test_no_column_is_lost_on_a_narrow_terminal(group: Make) -> None:
+    one = screen(report(group()), width=140)
+    two = screen(report(group()), width=80)
+    block = screen(report(group()), width=40)
+    assert "\nMEMBER            HOST " in one
+    assert re.search(r"^MEMBER +ASSIGNORS\nHOST +CLIENT +EVIDENCE +PARTS +LAG$", two, re.M)
+    assert re.search(
+        r"^checkout-1 …0001 .*cooperative-sticky, range.*\n10\.0\.0\.1 +req", two, re.M
+    )
+    for text in (one, two, block):
+        assert "no room" not in text
+        assert all(f"10.0.0.{n}" in text for n in (1, 2, 3))
+        assert text.count("request log") == 2
+    assert "checkout-1 …0001\n  host       10.0.0.1\n  client     java 3.9.1\n" in block
+    assert "  lag        6\n" in block
     wide = screen(report(group()), width=4000, wide=True)
     assert "no room" not in wide
     assert "orders 0-3" in wide

@@ -14,6 +14,7 @@ from rich.text import Text
 from rebal.cli.output import View
 from rebal.cli.render.text import (
     Column,
+    Either,
     FittingTable,
     Rows,
     assignors_text,
@@ -70,7 +71,7 @@ def inspect_view(
     snapshot = report.snapshot
     now = now or snapshot.captured_at
     group_id = snapshot.group.group_id
-    head: list[tuple[str | Text, Text]] = [(Text(group_id, style="bold"), _state(report))]
+    head: list[tuple[str | Text, Text | Either]] = [(Text(group_id, style="bold"), _state(report))]
     above: View = []
     if cell_len(group_id) > _LONGEST_LABEL:
         above, head = [Text(group_id, style="bold")], [("", _state(report))]
@@ -230,7 +231,7 @@ def _worthless(snapshot: GroupSnapshot) -> str:
     return f"{text} ({why.rstrip('.')})" if why else text
 
 
-def _aligned(told: Iterable[tuple[str, Text, str]]) -> Iterator[tuple[str, Text]]:
+def _aligned(told: Iterable[tuple[str, Text, str]]) -> Iterator[tuple[str, Either]]:
     """Yield name, verdict and source in columns that may fold on a narrow terminal.
 
     Names of which the same is said share a line; cooperative-sticky keeps its own.
@@ -251,7 +252,14 @@ def _aligned(told: Iterable[tuple[str, Text, str]]) -> Iterator[tuple[str, Text]
         gap = " " * (verdicts - len(verdict) + 2)
         yield (
             "supports" if n == 0 else "",
-            Text.assemble(f"{name.ljust(names)}  ", verdict, gap, (source, "dim")),
+            Either(
+                Text.assemble(f"{name.ljust(names)}  ", verdict, gap, (source, "dim")),
+                Text.assemble(
+                    f"{name}: ".replace(",:", ":"),
+                    verdict,
+                    (f", {source}" if source else "", "dim"),
+                ),
+            ),
         )
 
 
@@ -354,10 +362,10 @@ def members_table(report: Report, now: datetime, *, wide: bool = False) -> Fitti
     show_runs = wide or report.runs is RebalanceProtocol.MIXED
     columns = [
         Column("MEMBER"),
-        Column("HOST", rank=3),
+        Column("HOST", rank=3, under="MEMBER"),
         Column("CLIENT"),
         Column("ASSIGNORS"),
-        Column("EVIDENCE", rank=2),
+        Column("EVIDENCE", rank=2, under="ASSIGNORS"),
         Column("RUNS", rank=0 if show_runs else 9),
         Column("PARTS", right=True),
         Column("LAG", right=True, rank=1 if known_lag(report.snapshot) else 9),
