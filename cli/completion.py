@@ -24,7 +24,7 @@ from rebal.groups.errors import RebalError
 
 LIVE_SECONDS: Final = 0.65
 """The longest wait for the names of a cluster's groups, the import of a Kafka client included."""
-_GREEDY: Final = ("FILE…", "PATH…")
+_GREEDY: Final = ("FILE...", "PATH...")
 _ENDINGS: Final = (".yaml", ".yml", ".json")
 _HEAD: Final = 200
 _CONNECTION: Final = ("bootstrap", "command_config", "overrides", "profile")

@@ -103,6 +103,9 @@ class GreedyCommand(TyperCommand):
     A shell turns `--client-log pods/*.log` into one option and many words, and each word after the
     first would be read as a group's name. Here `FILE...` takes all following words that are
     existing files. `PATH...`, in commands without a group argument, takes all following words.
+
+    An option whose metavar is in brackets, as `[SECONDS]`, may stand without its value: the value
+    is then empty.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
