@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from rebal.cli.app import COMMANDS
 from rebal.cli.lazy import Entry, LazyCommand
-from rebal.cli.params import SHELLS, Connection
+from rebal.cli.params import SHELLS, Connection, goals
 from rebal.groups.errors import RebalError
 
 LIVE_SECONDS: Final = 0.65
@@ -219,9 +219,8 @@ def _assignors(typed: _Typed, _: str) -> Iterator[Candidate]:
     yield from (Candidate(name) for name, one in assignors().items() if one.protocols != "depends")
 
 
-def _goals(typed: _Typed, prefix: str) -> Iterator[Candidate]:
-    yield from (Candidate(goal, "a goal") for goal in ("cooperative", "eager", "consumer"))
-    yield from _assignors(typed, prefix)
+def _goals(_: _Typed, __: str) -> Iterator[Candidate]:
+    yield from map(Candidate, goals())
 
 
 def _families(_: _Typed, __: str) -> Iterator[Candidate]:

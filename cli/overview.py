@@ -16,7 +16,8 @@ from msgspec import field
 from msgspec.structs import replace
 
 from rebal.cli import output
-from rebal.cli.errors import FailOn, UsageError
+from rebal.cli.errors import FailOn, UsageError, did_you_mean
+from rebal.cli.params import goals
 from rebal.cli.render.documents import Document, FailureDocument
 from rebal.cli.render.text import known_lag
 from rebal.groups.errors import RebalError
@@ -115,7 +116,7 @@ def _line(snapshot: GroupSnapshot, to: str, fail_on: FailOn, exit_zero: bool) ->
     try:
         plan = make_plan(snapshot, to)
     except NotPlannedError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(f"{error}{did_you_mean(to, goals())}") from None
     group, lag = snapshot.group, known_lag(snapshot)
     return GroupLine(
         group_id=group.group_id,

@@ -315,6 +315,15 @@ def accepted_words(
     )
 
 
+def goals() -> tuple[str, ...]:
+    """Return the goals that --to accepts of every group; custom assignors come from evidence."""
+    from rebal.groups.clients import assignors
+
+    # Assignors that depend belong to Connect workers and Streams.
+    by_name = (name for name, one in assignors().items() if one.protocols != "depends")
+    return ("cooperative", "eager", "consumer", *by_name)
+
+
 def assignor_name(text: str) -> str:
     """Return the assignor's name where `text` is one of Kafka's classes, else `text` itself."""
     if not text.endswith("Assignor"):
@@ -339,7 +348,10 @@ def families_of(texts: Sequence[str]) -> dict[str, str]:
         client_id, _, key = text.rpartition("=")
         if key not in families():
             known = ", ".join(families())
-            raise UsageError(f"--assume-family {text}: {key or 'nothing'} is not one of {known}.")
+            hint = did_you_mean(key, families())
+            raise UsageError(
+                f"--assume-family {text}: {key or 'nothing'} is not one of {known}.{hint}"
+            )
         made[client_id or "*"] = key
     return made
 

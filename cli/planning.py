@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rebal.cli import output
-from rebal.cli.errors import UsageError
+from rebal.cli.errors import UsageError, did_you_mean
 from rebal.cli.files import move, next_name, read_text, write_text
 from rebal.cli.journal import ENDING as JOURNAL
 from rebal.cli.journal import Journal, journal_path
 from rebal.cli.output import PlanFormat
+from rebal.cli.params import goals
 from rebal.cli.render.documents import Document, FailureDocument, document_of, failures_of
 from rebal.cli.render.findings import exported
 from rebal.cli.render.plans.markdown import plan_markdown
@@ -93,7 +94,9 @@ def plan_of(seen: GroupSnapshot, wishes: Wishes, assume: Sequence[str] = ()) -> 
             given=wishes.given,
             assumed=assumed,
         )
-    except (NotPlannedError, AssumptionError) as error:
+    except NotPlannedError as error:
+        raise UsageError(f"{error}{did_you_mean(wishes.to, goals())}") from None
+    except AssumptionError as error:
         raise UsageError(str(error)) from None
 
 

@@ -20,10 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
-from rebal.cli.errors import ReadError, UsageError
+from msgspec.structs import replace
+
+from rebal.cli.errors import ReadError, UsageError, did_you_mean
 from rebal.cli.output import say
 from rebal.cli.params import Connection
 from rebal.groups.commands import option, options, rebal
+from rebal.groups.errors import RebalError
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, GroupState
 from rebal.inspectors.fleet.tables.groups import read_snapshots
@@ -161,7 +164,8 @@ def snapshot_for(
         config = connection.config()
         (answer,) = read_groups(config, [group], probe=probe, assignors=tuple(assignors))
         if not isinstance(answer, GroupSnapshot):
-            raise ReadError(answer.message)
+            (failure,) = _hinted([answer], config)
+            raise ReadError(failure.message)
         found = answer
     (merged,) = with_evidence([found], files, scan)
     return merged
@@ -203,10 +207,29 @@ def read_live(
     # The pool is not waited for: Ctrl-C ends the command at once.
     pool.shutdown(wait=False)
     answers = reading.result()
+    failures = _hinted([one for one in answers if not isinstance(one, GroupSnapshot)], config)
     return (
         [answer for answer in answers if isinstance(answer, GroupSnapshot)],
-        [*(a for a in answers if not isinstance(a, GroupSnapshot)), *selected.unlisted],
+        [*failures, *selected.unlisted],
     )
+
+
+def _hinted(failures: Sequence[GroupFailure], config: ClusterConfig) -> list[GroupFailure]:
+    """Return the failures; one of a group that does not exist offers the nearest names."""
+    if not any(failure.kind == "not-found" for failure in failures):
+        return list(failures)
+    from rebal.inspectors.kafka.listing import group_names
+
+    try:
+        names = group_names(config)
+    except RebalError:
+        return list(failures)
+    return [
+        replace(one, message=one.message + did_you_mean(one.group_id, names))
+        if one.kind == "not-found" and one.group_id is not None
+        else one
+        for one in failures
+    ]
 
 
 def survey_of(
@@ -280,9 +303,11 @@ def scan_snapshots(
         found |= {one.group.group_id: one for one in read_snapshots(tables, name)}
     unseen = [name for name in groups if name not in found]
     if unseen:
+        names = [one.group.group_id for one in read_snapshots(tables, None)]
+        hint = did_you_mean(unseen[0], names)
         raise UsageError(
-            f"--evidence {folder}: the scan saw no group {unseen[0]}. To read it live, name a "
-            "broker: -b HOST:PORT. The groups that the scan saw are in its report:",
+            f"--evidence {folder}: the scan saw no group {unseen[0]}.{hint} To read it "
+            "live, name a broker: -b HOST:PORT. The groups that the scan saw are in its report:",
             rebal("fleet report", (str(folder),), ()),
         )
     pattern = whole_name(match)

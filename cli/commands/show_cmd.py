@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rebal.cli import output, params
-from rebal.cli.errors import DONE, UsageError
+from rebal.cli.errors import DONE, UsageError, did_you_mean
 from rebal.planner.commands import show
 
 if TYPE_CHECKING:
@@ -146,10 +146,13 @@ def _setting(step: Step, family: str | None, form: str | None, file: Path) -> Se
     if not chosen:
         raise UsageError(
             f"step {step.id} has no configuration for {family}: there is {', '.join(families)}."
+            f"{did_you_mean(family or '', families)}"
         )
     named = {setting.format.lower().replace(" ", "-"): setting for setting in chosen}
     if form is None:
         return chosen[0]
     if form.lower() not in named:
-        raise UsageError(f"--as {form[:100]}: there is {', '.join(named)}.")
+        raise UsageError(
+            f"--as {form[:100]}: there is {', '.join(named)}.{did_you_mean(form, named)}"
+        )
     return named[form.lower()]

@@ -42,6 +42,9 @@ def test_an_unknown_rule_is_a_usage_error(capsys: Said) -> None:
     assert "no rule RB000" in capsys.readouterr().err
 
 
+SHIPPING = ["--snapshot", str(DEMO / "shipping.rebal.yaml")]
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
@@ -51,6 +54,8 @@ def test_an_unknown_rule_is_a_usage_error(capsys: Said) -> None:
         (["simulate", "--assignor", "cooperative-stiky"], "Did you mean cooperative-sticky"),
         (["simulate", "--assignor", "com.example.RackAssignor"], "consumer:range.\n"),
         (["schema", "plam"], "Did you mean plan?"),
+        (["plan-upgrade", "--to", "cooprative", *SHIPPING], "Did you mean cooperative"),
+        (["plan-upgrade", "--assume-family", "librdkafk", *SHIPPING], "Did you mean librdkafka?"),
         (["inspct"], "Did you mean inspect?"),
     ],
 )

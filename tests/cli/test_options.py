@@ -15,7 +15,10 @@ from rebal.cli.errors import ReadError, UsageError
 from rebal.cli.params import Connection
 from rebal.cli.sources import EvidenceFiles, snapshot_for
 from rebal.groups.evidence.merge import merge
-from rebal.groups.model import GroupSnapshot, Knowledge, Record
+from rebal.groups.model import GroupSnapshot, Knowledge
+from rebal.inspectors.errors import ConnectError
+from rebal.inspectors.kafka import listing
+from rebal.inspectors.kafka.listing import GroupFailure
 
 Make = Callable[..., GroupSnapshot]
 Said = pytest.CaptureFixture[str]
@@ -66,10 +69,6 @@ def test_what_is_missing_is_said(
         snapshot_for(group_id, snapshot, probe=probe)
 
 
-class Failure(Record, frozen=True):
-    message: str
-
-
 def test_a_live_group_is_read_and_its_failure_is_the_error(
     folder: Path, group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,16 +80,26 @@ def test_a_live_group_is_read_and_its_failure_is_the_error(
         return answers
 
     module = types.ModuleType("rebal.inspectors.kafka.read")
-    vars(module).update(read_groups=read_groups, GroupFailure=Failure)
+    vars(module).update(read_groups=read_groups)
     monkeypatch.setitem(sys.modules, "rebal.inspectors.kafka.read", module)
     monkeypatch.setenv("REBAL_SNAPSHOT", "not-read.yaml")
     somewhere = Connection(bootstrap="127.0.0.1:1", timeout=2.5)
     found = snapshot_for("checkout", None, somewhere, probe=True, assignors=["x"])
     assert found.group == group().group
     assert asked == [(2500, ["checkout"], {"probe": True, "assignors": ("x",)})]
-    answers[:] = [Failure("checkout: no such group.")]
-    with pytest.raises(ReadError, match="no such group"):
-        snapshot_for("checkout", None, somewhere)
+    answers[:] = [
+        GroupFailure(group_id="chekout", message="chekout: no such group.", kind="not-found")
+    ]
+    monkeypatch.setattr(listing, "group_names", lambda _: {"checkout", "billing"})
+    with pytest.raises(ReadError, match=r"no such group\. Did you mean checkout\?"):
+        snapshot_for("chekout", None, somewhere)
+
+    def unreachable(_: Any) -> set[str]:
+        raise ConnectError("no broker", "timeout")
+
+    monkeypatch.setattr(listing, "group_names", unreachable)
+    with pytest.raises(ReadError, match=r"no such group\.$"):
+        snapshot_for("chekout", None, somewhere)
 
 
 JOIN = (
