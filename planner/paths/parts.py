@@ -143,11 +143,15 @@ def list_settings(
     some are meant.
     """
     by_family: dict[str, list[Facts]] = defaultdict(list)
+    ranks: dict[str, int] = {}
     for facts in members:
-        for key in (facts.family,) if facts.family is not None else facts.candidates:
+        for n, key in enumerate(facts.candidates if facts.family is None else (facts.family,)):
             by_family[key].append(facts)
+            # A known client comes before a guess, and the likelier guess before the other.
+            rank = 0 if facts.family is not None else n + 1
+            ranks[key] = min(rank, ranks.get(key, rank))
     made: list[Setting] = []
-    for key in sorted(by_family):
+    for key in sorted(by_family, key=lambda key: (ranks[key], key)):
         mine = by_family[key]
         whole = len(mine) == len(context.members)
         named = [facts.name for facts in mine]

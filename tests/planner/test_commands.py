@@ -1,0 +1,220 @@
+"""Every printed command repeats what the user typed, names what is known, and survives bash."""
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rebal.groups import commands
+from rebal.groups.commands import Command, options
+from rebal.groups.model import Tri
+from rebal.groups.snapshot.documents import load_snapshot
+from rebal.planner.commands import OFFLINE, Given
+from rebal.planner.paths import NotPlannedError, make_plan
+from rebal.planner.plan import Advice, Plan, dump_plan, load_plan
+from rebal.planner.verification.verify import verify
+from tests.planner.builder import group_of
+from tests.planner.plans import m as java
+from tests.planner.plans import plan
+
+BASH = shutil.which("bash")
+RULES = Path(__file__).parents[1] / "data" / "rules"
+DEMO = Path(__file__).parents[2] / "cli" / "data" / "demo"
+RANGE = ["range"]
+TYPED = Given(
+    connection=("-b", "h:1", "-X", "a.b=c d"),
+    evidence=("--probe", "--client-log", "my logs/a.log"),
+    plan="my plan.yaml",
+    brokers="h:1",
+    properties="client properties",
+)
+PLACEHOLDERS = re.compile(r"HOST:PORT|\bGROUP\b|\bPLAN\b|\bTEXT\b|\bSTEP\b|FILE\b|…|COORDINATOR_ID")
+WORDS = st.text(
+    st.one_of(
+        st.sampled_from(list("-$`'\"\\ !*#~\n\u202e漢")),
+        st.characters(exclude_characters="\0", exclude_categories=("Cs",)),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def words_of(line: str) -> list[str]:
+    """The words that bash makes of the line, for whatever program it begins with."""
+    assert BASH
+    script = f"printf '%s\\0' {line}"
+    done = subprocess.run([BASH, "-c", script], capture_output=True, check=True)
+    return done.stdout.decode().split("\0")[:-1]
+
+
+def check(group: str, file: str, log: str, setting: str) -> None:
+    """Check that the commands for these names arrive whole: no option lost, no word split."""
+    typed = Given(
+        connection=("-b", "h:1", *options("-X", [setting])),
+        evidence=options("--client-log", [log]),
+        plan=file,
+    )
+    own = [*typed.connection, *typed.evidence]
+    for line, name in (
+        (typed.inspect(group), group),
+        (typed.plan_upgrade(group), group),
+        (typed.verify(), file),
+    ):
+        program, _, *rest = words_of(line)
+        assert program == "rebal"
+        assert rest == ([*own, "--", name] if name.startswith("-") else [name, *own])
+    simulated = words_of(typed.simulate(group, "--assignor", "range"))
+    assert group in simulated
+    assert simulated.index("-b") > 0
+
+
+@given(WORDS, WORDS, WORDS, WORDS)
+@example("-g", "--plan.yaml", "-log", "-x=y")
+@example("a b", "it's.yaml", "$HOME/`id`", 'q="\n"')
+def test_commands_arrive_whole_whatever_things_are_called(
+    group: str, file: str, log: str, setting: str
+) -> None:
+    check(group, file, log, setting)
+
+
+def _no_evidence(self: Given, more: tuple[str, ...]) -> tuple[str, ...]:
+    return (*more, *self.connection)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "mutant"),
+    [
+        (commands, "quoted", str),
+        (commands, "quoted", lambda word: f"'{word}'"),
+        (Given, "_with", _no_evidence),
+        (Given, "_where", lambda self: ()),
+    ],
+    ids=["no quoting", "naive quoting", "no evidence", "no connection"],
+)
+def test_the_check_fails_when_quoting_or_an_option_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, where: object, name: str, mutant: Callable[..., object]
+) -> None:
+    monkeypatch.setattr(where, name, mutant)
+    with pytest.raises((AssertionError, ValueError, subprocess.CalledProcessError)):
+        check("it's a group", "a plan.yaml", "a log", "a=b c")
+
+
+def lines_of(made: Plan) -> Iterator[str]:
+    """Every command that a plan carries."""
+    for step in made.steps:
+        yield step.gate.command
+        yield from (one.line for one in step.commands)
+    for finding in made.findings:
+        yield from (one.line for one in finding.commands)
+    for advice in (made.advice, *made.withheld):
+        if advice.command:
+            yield advice.command
+
+
+def plans(typed: Given) -> Iterator[Plan]:
+    """A plan of each case of the rules, and of the demo's groups, to each goal."""
+    for file in sorted(RULES.glob("*.yaml")):
+        cases = yaml.safe_load(file.read_text(encoding="utf-8")).get("fires")
+        for case in cases if isinstance(cases, list) else ():
+            for goal in ("cooperative", "eager", "consumer"):
+                try:
+                    yield make_plan(group_of(case["group"]), goal, expect_members=9, given=typed)
+                except NotPlannedError:
+                    continue
+    for file in sorted(DEMO.glob("*.rebal.yaml")):
+        yield make_plan(load_snapshot(file.read_text(encoding="utf-8"), "yaml"), given=typed)
+
+
+@pytest.mark.slow
+def test_no_command_of_a_plan_has_a_placeholder_or_loses_the_connection() -> None:
+    seen = set()
+    for made in plans(TYPED):
+        known = made.baseline.group.coordinator is not None
+        for line in lines_of(made):
+            program, first, *rest = shlex.split(line)
+            seen.add((program, first))
+            assert "\n" not in line
+            assert known or "COORDINATOR_ID" in line or not PLACEHOLDERS.search(line), line
+            if program == "kubectl" or first == "explain":
+                continue
+            assert "h:1" in rest or "h:1" in first, line
+            if program == "rebal":
+                assert "a.b=c d" in rest, line
+            else:
+                assert "client properties" in rest, line
+    assert {p for p, _ in seen} >= {"rebal", "kafka-configs.sh", "kafka-features.sh"}
+    assert {w for p, w in seen if p == "rebal"} >= {"verify", "plan-upgrade", "inspect", "explain"}
+
+
+def test_a_gate_repeats_the_evidence_and_adds_the_probe_where_there_is_none() -> None:
+    def gate(**typed: object) -> str:
+        one = Given(plan="p.yaml", **typed)  # type: ignore[arg-type]
+        return make_plan(plan([java("a", RANGE)]).baseline, given=one).steps[0].gate.command
+
+    assert gate() == "rebal verify p.yaml --probe"
+    assert gate(evidence=("--client-log", "a.log")) == "rebal verify p.yaml --client-log a.log"
+    assert gate(evidence=("--inventory", "k8s")) == "rebal verify p.yaml --inventory k8s"
+    assert gate(connection=("-b", "h:1")) == "rebal verify p.yaml -b h:1 --probe"
+
+
+def test_an_offline_plan_names_the_coordinator_that_the_snapshot_knows() -> None:
+    snapshot = load_snapshot((DEMO / "checkout.rebal.yaml").read_text(encoding="utf-8"), "yaml")
+    coordinator = snapshot.group.coordinator
+    assert coordinator is not None
+    offline = Given(variables=(OFFLINE,), plan="p.yaml", snapshot="checkout.rebal.yaml")
+    command = make_plan(snapshot, given=offline).steps[0].gate.command
+    assert f"-b {coordinator.host}:{coordinator.port}" in command
+    assert "--snapshot" not in command
+    hidden = make_plan(replace(snapshot, redacted=True), given=offline).steps[0].gate.command
+    assert coordinator.host not in hidden
+
+
+def test_a_plan_that_was_kept_aside_names_the_file_it_is_read_from() -> None:
+    for made in islice(plans(TYPED), 0, None, 7):
+        again = load_plan(dump_plan(made), "yaml").kept_as("old plan.1.yaml")
+        kept = replace(again, advice=Advice(), withheld=())
+        assert all("my plan.yaml" not in line for line in lines_of(kept))
+        assert all("'old plan.1.yaml'" in step.gate.command for step in again.steps)
+
+
+def test_verify_prints_the_command_of_its_own_command_line() -> None:
+    made = plan([java("a", RANGE), java("b", RANGE)])
+    typed = replace(TYPED, looks=("--expect-members", "2"))
+    standing = verify(made, [], made.baseline, given=typed)
+    assert standing.gate is Tri.NO
+    assert words_of(standing.advice.command) == [
+        "rebal", "verify", "my plan.yaml", "-b", "h:1", "-X", "a.b=c d", "--probe",
+        "--client-log", "my logs/a.log", "--expect-members", "2",
+    ]  # fmt: skip
+
+
+def test_a_note_names_what_carries_the_secrets_and_asks_for_stdin_again() -> None:
+    assert Given().note == ""
+    typed = Given(variables=("REBAL_X_SASL_PASSWORD",), evidence=("--client-log", "-"))
+    assert "set REBAL_X_SASL_PASSWORD" in typed.note
+    assert "pipe the log into it again" in typed.note
+    assert Given(variables=(OFFLINE,)).note == ""
+
+
+def test_a_client_that_is_guessed_comes_after_one_that_is_known() -> None:
+    between = "java >= 3.4 or franz-go"
+    snapshot = plan([java("a", RANGE)]).baseline
+    member = snapshot.members[0]
+    assert member.software is not None
+    guessed = replace(member.software, family=None, version=None, name=None, version_range=between)
+    unknown = replace(snapshot, members=(replace(member, software=guessed),))
+    families = [setting.family for setting in make_plan(unknown).steps[0].config]
+    assert list(dict.fromkeys(families)) == ["java", "franz-go"]
+
+
+def test_commands_are_printed_as_commands() -> None:
+    assert isinstance(TYPED.verify(), Command)
