@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 # Links that show the rooms as rebal.*, as an installed rebal does: for mypy, pyright and editors.
 LINKS  := build/typing/rebal
 
-.PHONY: help demo test test-fast test-full coverage lint types schemas bench lock clean
+.PHONY: help demo screens test test-fast test-full coverage lint types schemas bench lock clean
 
 help:
 	@echo "make demo       the main job on bundled, really captured groups (no Kafka, no Java)"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-full  every path and version, long stories included: two to three hours"
 	@echo "make coverage   the share of the statements that the fast tests run"
 	@echo "make schemas    the JSON Schemas of the documents, anew from their records"
+	@echo "make screens    the kept screens of the tests anew: read the difference"
 	@echo "make lint types bench lock clean"
 
 $(READY): pyproject.toml requirements.lock | $(LINKS)
@@ -72,6 +73,10 @@ bench: $(READY)
 # Refuses to change what a reader of the same major version relies on.
 schemas: $(READY)
 	$(BIN)/python -m rebal.cli.render.schemas cli/data/schemas
+
+# Each kept screen (tests/data/screens) as it is printed now.
+screens: $(READY)
+	REBAL_SCREENS=renew $(PYTEST) -q tests/cli/test_screens.py
 
 lock: $(READY)
 	$(PYTHON) -m venv build/lock

@@ -13,7 +13,6 @@ from rebal.cli.render.plans.screen import plan_view
 from rebal.groups.model import (
     DeclaredAssignors,
     Evidence,
-    GroupSnapshot,
     KubernetesWorkload,
     Source,
 )
@@ -21,52 +20,14 @@ from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, Severity
 from tests.planner.builder import group_of
-from tests.planner.plans import BOTH, DONE, RANGE, m, plan
-from tests.planner.worker_groups import workers
+from tests.planner.every_path import PLANS, java, pods
+from tests.planner.plans import BOTH, RANGE, plan
 
 FAMILIES = ("java", "franz-go", "sarama")
-JAVA = {"version": "4.1.1", "topics": ["orders"]}
-ON_848 = {"cluster": {"version": "4.1", "settings": {"group.consumer.migration.policy": "upgrade"}}}
 
 
 def screen(made: Plan, width: int = 80, **more: Any) -> str:
     return render(plan_view(made, **more), width=width)
-
-
-def java(name: str, names: list[str] | None = RANGE, **more: Any) -> dict[str, Any]:
-    return m(name, names, **{**JAVA, **more})
-
-
-def pods(number: int, names: list[str] | None = RANGE, **more: Any) -> list[dict[str, Any]]:
-    return [java(f"shipping-{n}", names, **more) for n in range(number)]
-
-
-def kip848(members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
-    return group_of({"members": members, **ON_848, **more})
-
-
-PLANS = {
-    "two bounces": lambda: plan(pods(4)),
-    "two bounces, half-way": lambda: plan([*pods(3, BOTH), java("late")]),
-    "two bounces, second": lambda: plan(pods(4, BOTH), elected=DONE[0], reloaded=False),
-    "two bounces down": lambda: plan(pods(4, DONE), "eager", elected=DONE[0]),
-    "one bounce": lambda: plan(pods(4, ["range", "cooperative-sticky"]), reloaded=False),
-    "one bounce, reloaded": lambda: plan(pods(4, ["range", "cooperative-sticky"]), reloaded=True),
-    "static": lambda: plan([java(f"a-{n}", instance=f"a-{n}") for n in range(4)]),
-    "unknown lists": lambda: plan(pods(4, None)),
-    "cut-over": lambda: plan(pods(4, family="librdkafka", version="2.6.0")),
-    "mixed families": lambda: plan([*pods(3), java("c", family="librdkafka", version="2.6.0")]),
-    "streams": lambda: plan(pods(4, ["stream"], family="streams"), elected="stream"),
-    "connect": lambda: make_plan(workers("default"), "cooperative"),
-    "connect down": lambda: make_plan(workers("sessioned"), "eager"),
-    "to kip-848": lambda: make_plan(kip848(pods(4)), "consumer"),
-    "to kip-848, offline": lambda: make_plan(
-        kip848(pods(4), cluster={"settings": {"group.consumer.migration.policy": "disabled"}}),
-        "consumer",
-    ),
-    "no path": lambda: plan(pods(4), state="PreparingRebalance"),
-    "done": lambda: plan(pods(4, DONE), elected=DONE[0]),
-}
 
 
 @pytest.mark.parametrize("path", PLANS)

@@ -241,7 +241,10 @@ def _folded(plan: Plan) -> Iterator[RenderableType]:
     lead = "After the last step" if plan.verdict is Verdict.DONE else "Check before you start"
     file = plan.given.plan
     where = show(file, "--details") if file is not None else "--details"
-    yield Text(f"{lead}: {', '.join(parts)}: {where}", no_wrap=True, overflow="ignore")
+    whole = file is not None
+    text = Text(f"{lead}: {', '.join(parts)}: {where}", no_wrap=whole)
+    text.overflow = "ignore" if whole else "fold"
+    yield text
 
 
 def plan_list_view(plans: Sequence[Plan], one: Command) -> View:

@@ -1,0 +1,150 @@
+"""Snapshots of screens at 40, 80 and 140 columns: tests/data/screens.
+
+`make screens` writes them again; read the difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from difflib import unified_diff
+from pathlib import Path
+
+import pytest
+
+from rebal.cli import app, output
+from rebal.cli.output import View
+from rebal.cli.render.doctor import doctor_view
+from rebal.cli.render.inspection.screen import inspect_view
+from rebal.cli.render.plans.screen import plan_view
+from rebal.cli.render.verification import verify_view
+from rebal.cli.report import make_report
+from rebal.groups.commands import Command
+from rebal.groups.model import Tri
+from rebal.inspectors.kafka.doctor import DoctorReport, DoctorRow
+from rebal.planner.paths import make_plan
+from tests.planner.builder import group_of
+from tests.planner.every_path import BOTH, DONE, PLANS, RANGE, java, pods
+from tests.planner.looks import Story, look
+from tests.planner.looks import pods as apps
+
+KEPT = Path(__file__).parents[1] / "data" / "screens"
+WIDTHS = (40, 80, 140)
+RENEW = os.environ.get("REBAL_SCREENS") == "renew"
+NEXT = Command("rebal", "plan-upgrade", "checkout", "-b", "kafka-1:9092", "--probe")
+
+
+def inspected(members: list[dict[str, object]], **more: object) -> View:
+    report = make_report(group_of({"members": members, **more}))
+    return inspect_view(output.shown(report), NEXT)
+
+
+def half(number: int) -> list[dict[str, object]]:
+    return [*pods(number - 1, BOTH), java("late", RANGE, version="2.8.2")]
+
+
+def verified(*looks: tuple[float, list[dict[str, object]]], **more: object) -> View:
+    story = Story(make_plan(look(0, apps(1, 1, 1, list=RANGE))))
+    *_, last = [story(look(minutes, members, **more)) for minutes, members in looks]
+    return verify_view(last)
+
+
+def rejected() -> View:
+    return verified(
+        (5, apps(1, 1, list=RANGE)), refusals=[{"client": "app-2", "list": ["sticky"], "at": 4}]
+    )
+
+
+def examined() -> View:
+    acl = (
+        "kafka-acls.sh --bootstrap-server kafka-1:9092 --add --allow-principal User:me "
+        "--operation Read --group checkout"
+    )
+    rows = (
+        DoctorRow(source="members", available=Tri.YES, why="listed", adds="members"),
+        DoctorRow(
+            source="probe",
+            available=Tri.NO,
+            why="the user may not Read the group",
+            adds="which assignors every member supports",
+            grant=acl,
+        ),
+    )
+    report = DoctorReport(
+        bootstrap="kafka-1:9092", principal="User:me", group_id="checkout", rows=rows
+    )
+    return doctor_view(report, NEXT)
+
+
+def finished() -> View:
+    widened = apps(2, 2, 2, list=BOTH)
+    narrowed = apps(3, 3, 3, list=DONE)
+    return verified((5, widened), (9, narrowed), elected=DONE[0])
+
+
+SCREENS: dict[str, Callable[[], View]] = {
+    **{f"plan {path}": lambda make=make: plan_view(make()) for path, make in PLANS.items()},
+    **{
+        f"plan {path} --details": lambda make=PLANS[path]: plan_view(make(), details=True)
+        for path in ("two bounces", "cut-over", "to kip-848")
+    },
+    "plan of 200 members": lambda: plan_view(
+        make_plan(group_of({"members": half(200), "topics": {"orders": 400}}))
+    ),
+    "inspect healthy": lambda: inspected(pods(4), probe={"range": True}),
+    "inspect half-way": lambda: inspected(half(4), probe={"cooperative-sticky": False}),
+    "inspect rejected": lambda: inspected(pods(3), refusals=[{"client": "c", "list": DONE}]),
+    "inspect 200 members": lambda: inspected(half(200)),
+    "inspect unknown lists": lambda: inspected(pods(4, None)),
+    "verify not yet": lambda: verified((5, apps(2, 1, 1, list=RANGE))),
+    "verify gate holds": lambda: verified((5, apps(2, 2, 2, list=BOTH)), elected=DONE[0]),
+    "verify danger": rejected,
+    "verify finished": finished,
+    "doctor": examined,
+}
+
+
+def compare(name: str, made: str) -> None:
+    """Compare a screen with the kept one, or keep it."""
+    file = KEPT / f"{name.replace(' ', '_').replace(',', '')}.txt"
+    if RENEW:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(made)
+    kept = file.read_text() if file.exists() else ""
+    change = unified_diff(kept.splitlines(), made.splitlines(), "kept", "now", lineterm="")
+    assert made == kept, "`make screens` keeps the new screen:\n" + "\n".join(change)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", SCREENS)
+def test_a_screen_is_as_it_was_kept(name: str, width: int) -> None:
+    made = output.render(SCREENS[name](), width=width)
+    compare(f"{name} {width}", made)
+    for line in made.splitlines():
+        whole = ("partition.assignment", "group.", "rebal ", "kafka-", "# ", "upgrade.from")
+        assert len(line) <= width or any(word in line for word in whole), line
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("explain RB102", ["explain", "RB102"]),
+        ("error no snapshot", ["inspect", "--snapshot", "absent.yaml"]),
+        ("error no option", ["plan-upgrade", "--snapshots", "x.yaml"]),
+        ("error no goal", ["plan-upgrade", "checkout", "--to", "fastest", "-b", "h:1"]),
+        ("error no rule", ["explain", "RB999"]),
+    ],
+)
+def test_a_printed_text_is_as_it_was_kept(
+    name: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = app.run(words)
+    said = capsys.readouterr()
+    compare(name, f"$ rebal {' '.join(words)}\n{said.out}{said.err}(exit code {code})\n")
+
+
+def test_every_kept_screen_is_compared() -> None:
+    names = {f"{name} {width}" for name in SCREENS for width in WIDTHS}
+    files = {name.replace(" ", "_").replace(",", "") + ".txt" for name in names}
+    kept = {file.name for file in KEPT.glob("*.txt")}
+    assert {name for name in kept if not name.startswith(("error_", "explain_"))} == files
