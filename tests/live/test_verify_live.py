@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,11 +42,13 @@ class Rollout(PlannedGroup):
         self.rebal("plan-upgrade", self.group, "--out", str(self.file), *more)
 
     @contextmanager
-    def watched(self, heard: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+    def watched(
+        self, heard: Path, *more: str, by: Sequence[str] = ("--watch",)
+    ) -> Iterator[subprocess.Popen[bytes]]:
         """A watch in a process of its own, from its first "not yet" on; `heard` gets its words."""
         words = [
             str(Path(sys.executable).with_name("rebal")), "verify", str(self.file),
-            "-b", self.broker.bootstrap, "--timeout", "2", "--watch", "--every", "0.5",
+            "-b", self.broker.bootstrap, "--timeout", "2", *by, "--every", "0.5",
             "--for", "90s", *more,
         ]  # fmt: skip
         with heard.open("w") as out, subprocess.Popen(words, stdout=out) as watching:
@@ -245,7 +247,8 @@ def test_a_watch_goes_blind_with_its_broker_and_sees_the_gate_hold(
 
             # The next watch waits for the next step, and ends when somebody is refused.
             broker.log_requests(True)
-            with rollout.watched(heard, *rollout.log, "-o", "jsonl") as watching:
+            by = ("--until", "done")
+            with rollout.watched(heard, *rollout.log, "-o", "jsonl", by=by) as watching:
                 wrong = rollout.start("app-9", ["roundrobin"])
                 wrong.wait_for("error")
                 code = watching.wait(60)
