@@ -99,7 +99,11 @@ RequestLog = Annotated[
 ]
 ClientLog = Annotated[
     list[Path] | None,
-    typer.Option("--client-log", metavar="FILE...", help="The members' own logs (.gz too)."),
+    typer.Option(
+        "--client-log",
+        metavar="FILE...",
+        help="The members' own logs: files, folders, patterns (.gz too, - is stdin).",
+    ),
 ]
 LogTimezone = Annotated[
     str | None,

@@ -27,12 +27,14 @@ from rebal.cli.output import say
 from rebal.cli.params import Connection
 from rebal.groups.commands import option, options, rebal
 from rebal.groups.errors import RebalError
+from rebal.groups.evidence.logs import log_coverage
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, GroupState
 from rebal.inspectors.fleet.tables.groups import read_snapshots
 from rebal.inspectors.fleet.tables.reader import open_tables
 from rebal.inspectors.fleet.tables.seen import read_observations
 from rebal.inspectors.logs.text_input import files_in
+from rebal.planner.facts import listed, names
 
 if TYPE_CHECKING:
     from rebal.groups.evidence.observations import Observation
@@ -55,6 +57,28 @@ class EvidenceFiles:
     log_timezone: str | None = None
     _read_of: object = field(default=None, init=False)
     _observations: tuple[Observation, ...] = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a second reader of standard input: it can be read once.
+
+        Raises:
+            UsageError: two options read it.
+        """
+        readers = [
+            name
+            for name, paths in (
+                ("--request-log", self.request_log),
+                ("--client-log", self.client_log),
+                ("--inventory", [self.inventory] if self.inventory else None),
+            )
+            for path in paths or ()
+            if str(path) == "-"
+        ]
+        if len(readers) > 1:
+            raise UsageError(
+                f"{' - and '.join(readers)} -: standard input can be read once; write one of them "
+                "to a file."
+            )
 
     def words(
         self,
@@ -81,8 +105,9 @@ class EvidenceFiles:
         Raises:
             UsageError: `log_timezone` is no time zone.
         """
-        logs = [*(self.request_log or ()), *(self.client_log or ())]
-        read_of = tuple(map(_version, logs))
+        read_of = tuple(
+            map(_version, files_in([*(self.request_log or ()), *(self.client_log or ())]))
+        )
         if read_of != self._read_of:
             self._observations = tuple(self._read())
             self._read_of = read_of
@@ -124,6 +149,22 @@ class EvidenceFiles:
             for note in files.notes:
                 say(note)
         return seen
+
+    def tell_coverage(self, seen: GroupSnapshot) -> None:
+        """Say which members of a group the client logs show, and which they do not."""
+        if not self.client_log or not seen.members:
+            return
+        labels = names(seen.members)
+        found = log_coverage(seen)
+        shown, rest = ([labels[each] for each in ids] for ids in (found.covered, found.not_covered))
+        group = seen.group.group_id
+        if not shown:
+            say(f"--client-log: shows no start of a member that is in {group} now.")
+        elif rest:
+            say(f"--client-log: shows the start of {listed(shown)}, but not of {listed(rest)}.")
+        else:
+            every = "the only member" if len(shown) == 1 else f"all {len(shown)} members"
+            say(f"--client-log: shows the start of {every} of {group}.")
 
 
 def snapshot_for(
@@ -177,7 +218,11 @@ def with_evidence(
     """Return the groups with the evidence of `files`, and of the scan in the folder `scan`."""
     observations = files.observations() if files is not None else ()
     observations += scan_observations(scan, [one.group.group_id for one in found])
-    return [merge(one, observations) for one in found]
+    merged = [merge(one, observations) for one in found]
+    if files is not None:
+        for one in merged:
+            files.tell_coverage(one)
+    return merged
 
 
 def read_live(
@@ -366,13 +411,11 @@ def _age(manifest: Manifest) -> str:
 
 
 def _version(path: Path) -> object:
-    """Return what differs when a file has grown, or a folder has another file."""
+    """Return what differs when a file has grown."""
     try:
         found = path.stat()
     except OSError:
         return path
-    if path.is_dir():
-        return sorted((each.name, each.stat().st_mtime_ns) for each in path.iterdir())
     return path, found.st_size, found.st_mtime_ns
 
 

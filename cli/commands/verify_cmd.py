@@ -208,7 +208,9 @@ def command(
         group = made.group_id if snapshot is None else None
         seen = sources.snapshot_for(group, snapshot, connection, probe=probe, assignors=probed)
         check_same(made, seen)
-        return merge(seen, (*files.observations(), *scan))
+        merged = merge(seen, (*files.observations(), *scan))
+        files.tell_coverage(merged)
+        return merged
 
     if abort:
         wishes = planning.Wishes(

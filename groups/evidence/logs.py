@@ -31,10 +31,36 @@ from rebal.groups.evidence.observations import (
     Rebalanced,
     Seen,
 )
-from rebal.groups.model import Evidence, GroupSnapshot
+from rebal.groups.model import Evidence, GroupSnapshot, Member, Record, Source
 
 # A log that ends so shortly before the group was read, or after it, is of now.
 _NOW: Final = timedelta(minutes=5)
+
+
+class LogCoverage(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The members (ids) whose start the members' own logs show, and the others."""
+
+    covered: tuple[str, ...] = ()
+    not_covered: tuple[str, ...] = ()
+
+
+def log_coverage(snapshot: GroupSnapshot) -> LogCoverage:
+    """Return which members of the group are shown by client logs."""
+    shown = {member.member_id: _in_client_log(member) for member in snapshot.members}
+    return LogCoverage(
+        covered=tuple(each for each, covered in shown.items() if covered),
+        not_covered=tuple(each for each, covered in shown.items() if not covered),
+    )
+
+
+def _in_client_log(member: Member) -> bool:
+    facts = (member.assignors, member.software, member.ran)
+    return any(
+        item.source is Source.CLIENT_LOG
+        for fact in facts
+        if fact is not None
+        for item in fact.evidence
+    )
 
 
 def own(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import gzip
 import io
 import os
@@ -111,11 +112,14 @@ class TextInput:
 def files_in(paths: Sequence[Path]) -> tuple[Path, ...]:
     """Return `paths` with each directory replaced by its files, sorted, without hidden ones.
 
+    A pattern such as `pods/*.log`, which the shell did not expand, is replaced by what it matches.
+
     Raises:
-        DocumentError: a path is missing, or a directory cannot be listed or contains no file.
+        DocumentError: a path is missing, a pattern matches nothing, or a directory cannot be listed
+            or contains no file.
     """
     found: list[Path] = []
-    for path in paths:
+    for path in _expanded(paths):
         if str(path) == _STDIN or not path.is_dir():
             found.append(path)
             continue
@@ -131,6 +135,18 @@ def files_in(paths: Sequence[Path]) -> tuple[Path, ...]:
             raise DocumentError(f"{path}: the directory holds no file; name one that does.")
         found += inside
     return tuple(found)
+
+
+def _expanded(paths: Sequence[Path]) -> Iterator[Path]:
+    """Yield `paths` with each pattern replaced by what it matches, sorted."""
+    for path in paths:
+        if not glob.has_magic(str(path)) or path.exists():
+            yield path
+            continue
+        matches = sorted(glob.glob(str(path), recursive=True))
+        if not matches:
+            raise DocumentError(f"{path}: no file matches this pattern; check the path.")
+        yield from map(Path, matches)
 
 
 def cannot_read(name: str, error: Exception) -> DocumentError:

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from rebal.groups.errors import RebalError
+from rebal.groups.evidence.logs import LogCoverage, log_coverage
 from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
 from rebal.planner.admission.next_action import comes_before, next_action
 from rebal.planner.admission.wording import CUT_OVER, NONE, RESTART, START, sentence
@@ -100,9 +101,10 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     `withheld` are the restarts that are not recommended. `config` is the configuration text of the
     step that a recommended restart carries out. `drift` lists facts of the plan's baseline that
     have changed. `findings` are the rules' findings for the next restart. `unverified` are the
-    names of the members that have completed the step by the operator's statement alone. `exit_code`
-    is 0 where the gate holds, 3 for a danger, 4 otherwise. `blind_since` is the time of the last
-    successful look, while the group cannot be read.
+    names of the members that have completed the step by the operator's statement alone.
+    `client_log` are the members that this look's client logs show. `exit_code` is 0 where the gate
+    holds, 3 for a danger, 4 otherwise. `blind_since` is the time of the last successful look, while
+    the group cannot be read.
     """
 
     group_id: str
@@ -129,6 +131,7 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     findings: tuple[Finding, ...] = ()
     accepted: tuple[str, ...] = ()
     unverified: tuple[str, ...] = ()
+    client_log: LogCoverage = LogCoverage()
     notes: tuple[str, ...] = ()
     blind_since: Moment | None = None
     blind_why: str | None = None
@@ -229,6 +232,7 @@ def verify(
         dangers=tuple(found),
         findings=findings,
         accepted=current.accepted if current else (),
+        client_log=log_coverage(snapshot),
         unverified=tuple(one.name for one in views.get(number or 0, ()) if one.vouched),
         notes=tuple(_notes(plan, snapshot, late, first_seconds(seen, context))),
         exit_code=exit_code(Tri.NO if danger else Tri.YES if holds else Tri.CANNOT_TELL),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import sys
 import types
 from collections.abc import Callable
@@ -14,6 +16,8 @@ from rebal.cli import app, files
 from rebal.cli.errors import ReadError, UsageError
 from rebal.cli.params import Connection
 from rebal.cli.sources import EvidenceFiles, snapshot_for
+from rebal.groups.errors import DocumentError
+from rebal.groups.evidence.logs import log_coverage
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, Knowledge
 from rebal.inspectors.errors import ConnectError
@@ -149,6 +153,58 @@ def test_a_client_log_and_an_inventory_are_read(folder: Path, group: Make) -> No
     assert third.declared.list == ("roundrobin",)
     (folder / "c3.log").write_text("no consumer here\n")
     assert snapshot_for(None, saved, files=EvidenceFiles(client_log=[folder / "c3.log"])).members
+
+
+LOG = Path(__file__).parent.parent / "data" / "client_logs" / "java-4.1.1-joined.log"
+
+
+def start_log(of: GroupSnapshot, number: int) -> bytes:
+    """A real start-up log, as if this member of the group had written it."""
+    one = of.members[number]
+    text = LOG.read_text().replace(
+        "consumer-g411-1-3be7fe78-a9f9-4b72-989b-53e080f2bf2b", one.member_id
+    )
+    return (
+        text.replace("g411", of.group.group_id).replace("consumer-g411-1", one.client_id).encode()
+    )
+
+
+def test_client_logs_in_folders_and_patterns_say_whom_they_cover(
+    folder: Path, group: Make, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = files.save_snapshot(group(), folder / "g.rebal.yaml")
+    pods = folder / "logs" / "pods"
+    (pods / "three").mkdir(parents=True)
+    (pods / "three" / "old.log.gz").write_bytes(gzip.compress(start_log(group(), 2)))
+
+    def told(*logs: Path) -> tuple[GroupSnapshot, str]:
+        found = snapshot_for(None, saved, files=EvidenceFiles(client_log=logs))
+        return found, capsys.readouterr().err
+
+    found, said = told(folder / "logs")
+    assert found.members[2].assignors.knowledge is Knowledge.EXACT
+    assert "the start of checkout-3, but not of checkout-1, checkout-2." in said
+    assert log_coverage(found).covered == (found.members[2].member_id,)
+    assert told(folder / "logs" / "*" / "*" / "*.gz")[0] == found
+    assert told(folder / "logs" / "**" / "*.gz")[0] == found
+    with pytest.raises(DocumentError, match="no file matches this pattern"):
+        told(folder / "logs" / "*.txt")
+    for number in range(2):
+        (pods / f"{number}.log").write_bytes(start_log(group(), number))
+    assert "the start of all 3 members of checkout." in told(folder / "logs")[1]
+    # Another group's log is never passed over in silence.
+    (folder / "other.log").write_bytes(start_log(group(group_id="billing"), 0))
+    assert "no start of a member that is in checkout now" in told(folder / "other.log")[1]
+    stdin = io.TextIOWrapper(io.BytesIO(start_log(group(), 2)))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert told(Path("-"))[0].members[2].assignors.list == ("range", "cooperative-sticky")
+
+
+def test_two_readers_of_standard_input_are_refused(folder: Path, group: Make, capsys: Said) -> None:
+    saved = files.save_snapshot(group(), folder)
+    words = ["plan-upgrade", "--snapshot", str(saved), "--client-log", "-", "--request-log", "-"]
+    assert app.run(words) == 2
+    assert "standard input can be read once" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
