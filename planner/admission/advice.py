@@ -51,6 +51,7 @@ _FEW: Final = 2
 _EVIDENCE: Final = {
     Needs.PROBE: ("probe", "client log", "request log"),
     Needs.LISTS: ("client log", "request log"),
+    Needs.DECLARED: ("client log", "inventory", "request log"),
     Needs.RELOAD: ("probe",),
     Needs.BROKER: ("broker settings", "probe"),
     Needs.STATE: (),

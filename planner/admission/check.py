@@ -81,6 +81,7 @@ class Needs(StrEnum):
 
     PROBE = "probe"
     LISTS = "lists"
+    DECLARED = "declared lists"
     RELOAD = "reload"
     BROKER = "broker settings"
     STATE = "state"

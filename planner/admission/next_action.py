@@ -248,7 +248,8 @@ def _in_step(
         rest = [each for each in current.unknown if each not in current.by_hand]
         labels = [by_id[each].name for each in rest if each in by_id]
         why = f"the list of {listed(labels)} was not seen"
-        return advised.show(context, Needs.LISTS, why, step=step.id), ()
+        needs = Needs.DECLARED if current.by_hand_list else Needs.LISTS
+        return advised.show(context, needs, why, step=step.id), ()
     if later is not None and context.members and later.aim is Aim.NARROW:
         return _or_outdated(plan, context, _begin(plan, later, context, ignore), outdated)
     return advised.wait(current.why[0] if current.why else "no member is in the group"), ()

@@ -33,6 +33,7 @@ _VERBS: Final = {
 _HOW: Final = {
     "probe": "--probe",
     "client log": "--client-log of their start",
+    "inventory": "--inventory with their configuration (you then confirm it)",
     "request log": "--request-log across a rebalance",
     "broker settings": "-b HOST:PORT with the right to DESCRIBE_CONFIGS",
 }

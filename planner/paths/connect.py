@@ -146,8 +146,8 @@ def _step(
             needs=(
                 f"the elected protocol: {' or '.join(INCREMENTAL)}, which every worker then offers"
                 if up
-                else "every worker seen joining with default alone: --request-log across a "
-                "rebalance, or --client-log of its start",
+                else "every worker seen joining with default alone: --client-log of its start, or "
+                "--request-log across a rebalance",
                 *expected_line(context),
             ),
             holds=Tri.NO,

@@ -117,6 +117,9 @@ def drop_old(context: Context, number: int, cost: CostModel) -> Step:
                 f"every member proven to have no {kind} assignor",
                 f"do not rely on the probe for {context.keep or 'the old assignor'}: it turns "
                 "negative after the first restart",
+                "each member is proven by its own log (--client-log), by partitions that it owns "
+                "after its restart (a Java client), or by the request log; without them it needs "
+                "its configuration (--inventory) and your confirmation (--confirm)",
                 *expected_line(context),
             ),
             holds=gate_answer(context, rest, to_do),

@@ -51,7 +51,7 @@ def streams(context: Context, cost: CostModel) -> PlannedPath:
     if unknown:
         reasons = (
             f"the versions of {context.named(unknown)} are not known: below 2.4 upgrade.from must "
-            "be set first (--request-log across a restart, or --client-log, shows them)",
+            "be set first (--client-log, or --request-log across a restart, shows them)",
         )
     return PlannedPath(
         name="streams_one_bounce",
@@ -207,7 +207,7 @@ def _down(context: Context, cost: CostModel) -> PlannedPath:
     elif unknown:
         reasons = (
             f"the versions of {context.named(unknown)} are not known: 4.0 and later do not start "
-            "with upgrade.from=2.3 (--request-log across a restart, or --client-log, shows them)",
+            "with upgrade.from=2.3 (--client-log, or --request-log across a restart, shows them)",
         )
     return PlannedPath(
         name="streams_down",
@@ -241,7 +241,7 @@ def _bridge(context: Context, cost: CostModel, new: Sequence[Facts]) -> Step:
             context,
             shows=f"exit code 0, and no step that goes back to {BRIDGE}",
             needs=(
-                "every instance's exact version (--request-log across a restart, or --client-log)",
+                "every instance's exact version (--client-log, or --request-log across a restart)",
                 *expected_line(context),
             ),
             holds=Tri.NO,

@@ -212,7 +212,7 @@ def _version(facts: Facts, done: Tri) -> Proof:
         shown = f"of a version that runs {ran.value}"
     if done is Tri.CANNOT_TELL:
         why = f"its version is not known exactly ({shown or 'no evidence'})"
-        return Proof(done=done, why=f"{why}: add --request-log or --client-log", by_hand=True)
+        return Proof(done=done, why=f"{why}: add --client-log or --request-log", by_hand=True)
     return Proof(done=done, why=f"runs Kafka Streams {shown}")
 
 
@@ -228,7 +228,7 @@ def _worker(context: Context, facts: Facts, done: Tri) -> Proof:
     if done is Tri.CANNOT_TELL:
         why = (
             f"its protocols are not known ({context.group.assignor} is elected, which every worker "
-            "offers): add --request-log across a rebalance, or its --client-log"
+            "offers): add its --client-log, or --request-log across a rebalance"
         )
         return Proof(done=done, why=why, by_hand=True)
     shown = f"offers [{', '.join(known)}]" if known else f"{context.group.assignor} is elected"

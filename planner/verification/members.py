@@ -317,8 +317,9 @@ def _why(proof: Proof, done: Tri, where: str) -> str:
 def _unknown(context: Context, aim: Aim) -> str:
     if aim is Aim.CONSUMER:
         return "its protocol is not known"
-    more = "" if context.snapshot.probe is not None or aim is not Aim.WIDEN else ", --probe"
-    return f"new member id, its list is not known (--request-log, --client-log{more})"
+    more = ", --probe" if aim is Aim.WIDEN and context.snapshot.probe is None else ""
+    more += ", --inventory" if aim in (Aim.NARROW, Aim.CLASSIC) else ""
+    return f"new member id, its list is not known (--client-log{more}, --request-log)"
 
 
 def missing_from(

@@ -36,15 +36,19 @@ def unknown_list(context: Context) -> Findings:
     them.
 
     How to find out, any of:
+    - the members' own start-up logs: Java prints its ConsumerConfig and, later, its member id.
+      Then --client-log with a file, a folder, or - for kubectl logs.
+    - --probe: shows whether ALL members support an assignor. That is enough to begin the second
+      bounce, not to call it finished.
+    - --inventory: the configuration of the next start. Once a member has restarted in the second
+      bounce, it counts as declared, and you confirm its list with the command that verify prints
+      then (--confirm, --member, --list, --reason). The journal keeps that for this member id; the
+      end is "finished; confirmed, not verified".
     - the broker's request log, switched on across the next restart of any dynamic member: then
       every member rejoins and shows its list. The logger kafka.request.logger of the group's
       coordinator is set to DEBUG with kafka-configs.sh (the finding has the commands), and set back
       afterwards. Then --request-log FILE.
       (A static member that restarts shows only itself. A quiet group shows nothing.)
-    - the members' own start-up logs: Java prints its ConsumerConfig and, later, its member id.
-      Then --client-log FILE.
-    - --probe: shows whether ALL members support an assignor. That is enough to begin the second
-      bounce, not to call it finished.
 
     How to fix it: add that evidence and make the plan again. Or state what you know of the member
     with --assume 'client-id=NAME:range,cooperative-sticky', or accept the risk by name with
@@ -52,7 +56,7 @@ def unknown_list(context: Context) -> Findings:
 
     It does not fire where bounds decide: a librdkafka member cannot hold eager and cooperative
     assignors together, and a Java member that kept its partitions when it rejoined has no eager
-    assignor. A configuration file does not count: it shows what the next start will use.
+    assignor. A configuration file alone does not count: it shows what the next start will use.
     """
     for before, asks in (
         (context.narrow_step, lambda facts: context.supports(facts, context.target)),
@@ -81,11 +85,23 @@ def _finding(context: Context, unknown: list[Facts], before: int) -> Finding:
         f"{'list' if one else 'lists'} is missing{least}.",
         result=Tri.CANNOT_TELL,
         members=unknown,
-        fix="Add --request-log FILE: the next restart of a dynamic member shows every list there. "
-        "Or add the members' own start-up logs: --client-log FILE.",
+        fix=_fix(context, first=first),
         commands=(
             *context.given.request_log(coordinator.broker_id if coordinator else None),
             read_more("RB901"),
         ),
         before_step=before,
+    )
+
+
+def _fix(context: Context, *, first: bool) -> str:
+    """Return the evidence to add, in the order in which most teams can get it."""
+    logs = "Add the members' own start-up logs: --client-log PATH."
+    if first:
+        other = " Or --probe." if context.can_probe else ""
+    else:
+        other = " Or add their configuration (--inventory PATH), and confirm it after the restart."
+    return (
+        f"{logs}{other} Or --request-log FILE: the next restart of a dynamic member shows every "
+        "list there."
     )

@@ -43,7 +43,7 @@ def changed_not_restarted(context: Context) -> Findings:
     Java member's own log (ConsumerConfig values, with its time) shows that it was started after the
     file was last written.
 
-    How to find out: --inventory beside --request-log or --client-log. Cannot tell: the file is
+    How to find out: --inventory beside --client-log or --request-log. Cannot tell: the file is
     there, and the running list is not known.
 
     How to fix it: restart the member when its step comes, not before; or change the file back until
@@ -87,7 +87,7 @@ def changed_not_restarted(context: Context) -> Findings:
             "start: the configuration is known, and the running list is not.",
             result=Tri.CANNOT_TELL,
             members=unknown,
-            fix="Add --request-log or --client-log, which show what runs.",
+            fix="Add --client-log or --request-log, which show what runs.",
         )
 
 

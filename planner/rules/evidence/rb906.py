@@ -21,8 +21,8 @@ def unknown_family(context: Context) -> Findings:
     no cooperative assignor. So the first bounce can be planned without the members' assignor lists,
     but not without their clients.
 
-    How to find out: the broker's request log names the software of each member that joins
-    (--request-log), and so does a Java member's own log (--client-log). Or ask its developers.
+    How to find out: a Java member's own log names its software (--client-log), and so does
+    the broker's request log for each member that joins (--request-log). Or ask its developers.
 
     How to fix it: add that evidence, or state what you know, which the plan records:
     --assume-family java, or for one client id --assume-family CLIENT_ID=java.
@@ -40,8 +40,8 @@ def unknown_family(context: Context) -> Findings:
             "accepted, is unknown.",
             result=Tri.CANNOT_TELL,
             members=unknown,
-            fix="Add --request-log across a restart or --client-log, or ask the developers and use "
-            "--assume-family FAMILY (java, librdkafka, kafka-python, …).",
+            fix="Add --client-log, or --request-log across a restart, or ask the developers and "
+            "use --assume-family FAMILY (java, librdkafka, kafka-python, …).",
         )
     by_id = [facts for facts in named if facts.family is not None]
     if by_id:
@@ -52,7 +52,7 @@ def unknown_family(context: Context) -> Findings:
             "cooperative assignors together.",
             result=Tri.CANNOT_TELL,
             members=by_id,
-            fix="Add --request-log across a restart or --client-log, or state the client: "
+            fix="Add --client-log, or --request-log across a restart, or state the client: "
             f"{context.assume(by_id)}.",
         )
 

@@ -20,7 +20,7 @@ def guessed_family(context: Context) -> Findings:
     configuration text is for another client: that member will not start, or will ignore the
     setting. Nothing that rebal calls proven depends on it.
 
-    How to find out: --request-log or --client-log names the software; or ask its developers.
+    How to find out: --client-log or --request-log names the software; or ask its developers.
 
     How to fix it: restart one member first and check it, or settle it with --assume-family.
     """

@@ -65,7 +65,8 @@ def forgotten_member(context: Context) -> Findings:
             f"shows that {'one or more of ' if len(context.unsure) > 1 else ''}"
             f"{context.named(context.unsure)} does not support it.",
             members=context.unsure,
-            fix="Find out which: --request-log across the next restart, or --client-log.",
+            fix="Find out which: --client-log of their start, or --request-log across the next "
+            "restart.",
             before_step=context.narrow_step,
         )
     elif not named and context.unsure and _void_no(context):

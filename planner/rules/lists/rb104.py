@@ -130,8 +130,9 @@ def _question(context: Context, named: Sequence[Facts], undecided: Sequence[Fact
 def _settle(context: Context, guessed: Sequence[Facts]) -> str:
     """Return what proves the clients of these members."""
     return (
-        "Add the broker's request log, which names the client at its next join (--request-log "
-        f"FILE), or state the right client family: {context.assume(guessed)}."
+        "Add a Java client's own log (--client-log PATH), or the broker's request log, which names "
+        "the client at its next join (--request-log FILE). Or state the right client family: "
+        f"{context.assume(guessed)}."
     )
 
 
