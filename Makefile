@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# The environment of the demo alone, which `make test` and the others complete.
+SHOWN  := $(VENV)/.demo
 PYTEST := $(BIN)/python -m pytest
 # Links that show the rooms as rebal.*, as an installed rebal does: for mypy, pyright and editors.
 LINKS  := build/typing/rebal
@@ -10,7 +12,7 @@ LINKS  := build/typing/rebal
 .PHONY: help demo screens test test-fast test-full coverage lint types schemas bench lock clean
 
 help:
-	@echo "make demo       the main job on bundled, really captured groups (no Kafka, no Java)"
+	@echo "make demo       the main job in four chapters, on captured groups (no Kafka, no Java)"
 	@echo "make test       the tests; the live ones start Kafka on loopback and need Java 17"
 	@echo "make test-fast  the tests without Java, under a minute"
 	@echo "make test-full  every path and version, long stories included: two to three hours"
@@ -31,7 +33,21 @@ $(LINKS):
 	@mkdir -p $@
 	@for room in cli groups inspectors planner; do ln -sfn ../../../$$room $@/$$room; done
 
-demo: $(READY)
+# Only what the demo needs, in the locked versions: no Spark, no tests' and lint tools.
+$(SHOWN): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "rebal needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 2; }
+	@mkdir -p build
+	@grep -oE '^[A-Za-z0-9._-]+==[^ ;]+' requirements.lock >build/locked.txt
+	@echo "1/3  a virtual environment"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "2/3  rebal and what it needs"
+	@$(BIN)/python -m pip install --disable-pip-version-check --constraint build/locked.txt -e . | \
+		grep -E '^(Collecting|Installing|Successfully)' || { echo "pip failed" >&2; exit 1; }
+	@echo "3/3  the demo"
+	@touch $@
+
+demo: $(if $(wildcard $(READY)),$(READY),$(SHOWN))
 	@$(BIN)/rebal demo
 
 # What the live tests need is fetched while the others run.

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from jinja2 import Environment, StrictUndefined
 from rich.text import Text
 
+from rebal.cli.errors import UsageError
 from rebal.cli.output import View, escape, shown
 from rebal.cli.render.text import Column, FittingTable, Rows, count, facts, span_text
 from rebal.groups.model import Record
@@ -58,7 +58,16 @@ def headline(timeline: Timeline) -> str:
 
 
 def timeline_html(timeline: Timeline) -> str:
-    """Return the roll-out as a page that needs no other file; all values are escaped."""
+    """Return the roll-out as a page that needs no other file; all values are escaped.
+
+    Raises:
+        UsageError: jinja2 is not installed.
+    """
+    # The page alone needs jinja2, which comes with the extra `fleet`.
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError:
+        raise UsageError("-o html needs jinja2: pip install 'rebal[fleet]'.") from None
     folder = files("rebal.cli").joinpath("data/timeline")
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rebal.cli import app
+from rebal.cli.commands import demo_cmd
 from rebal.cli.commands.demo_cmd import INDEX, Index, walk
 from rebal.cli.files import read_snapshot, read_text, save_snapshot
 from rebal.groups.errors import DocumentError
@@ -74,7 +76,7 @@ def test_an_index_that_is_wrong_is_a_sentence(folder: Path) -> None:
 def test_the_bundled_groups_are_all_there_and_readable() -> None:
     with as_file(files("rebal.cli") / "data" / "demo") as bundled:
         index = loads(read_text(bundled / INDEX), "yaml", INDEX, "rebal.demo/1", Index)
-        named = {stop.file for stop in index.stops}
+        named = {group.file for group in (*index.stops, *index.more)}
         assert named | {INDEX} == {path.name for path in bundled.iterdir()}
         snapshots = {name: read_snapshot(bundled / name) for name in named}
     assert len(snapshots) >= 4
@@ -93,7 +95,56 @@ def test_rebal_demo_runs_every_command_of_the_index(
     assert app.run(["demo"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    for command in ("inspect", "plan-upgrade", "simulate"):
+    for command in ("inspect", "plan-upgrade", "verify"):
         assert f"$ rebal {command}" in out
     assert "bundled" in out
-    assert "really captured" in " ".join(out.split())
+    assert "captured by rebal from real members" in " ".join(out.split())
+
+
+def test_each_chapter_fits_a_screen_and_the_last_is_a_verify(
+    capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert app.run(["demo"]) == 0
+    chapters = re.split(r"^─+$", capsys.readouterr().out, flags=re.MULTILINE)[1:]
+    assert [chapter.split()[0] for chapter in chapters] == ["1/4", "2/4", "3/4", "4/4"]
+    assert all(chapter.strip().count("\n") + 1 <= 40 for chapter in chapters)
+    assert "$ rebal verify checkout.plan.yaml" in chapters[-1]
+    assert "not done: checkout-3" in chapters[-1]
+    assert re.search(r"next: +restart checkout-3 with \[cooperative-sticky, range\]", chapters[-1])
+
+
+@pytest.mark.parametrize("pause", [True, False])
+def test_it_waits_between_chapters_only_where_it_is_told(
+    folder: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch, pause: bool
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or "")
+    assert walk(folder, pause=pause) == 0
+    assert len(asked) == (1 if pause else 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "stdout", "waits"),
+    [
+        ([], True, True, True),
+        (["--no-pause"], True, True, False),
+        ([], False, True, False),
+        ([], True, False, False),
+    ],
+)
+def test_it_waits_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], stdin: bool, stdout: bool, waits: bool
+) -> None:
+    given: list[bool] = []
+    monkeypatch.setattr(demo_cmd, "walk", lambda _folder, *, pause: given.append(pause) or 0)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: stdin, raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: stdout, raising=False)
+    assert app.run(["demo", *words]) == 0
+    assert given == [waits]
+
+
+def test_the_demo_writes_nothing_into_its_folder(folder: Path) -> None:
+    before = {path.name for path in folder.iterdir()}
+    assert walk(folder) == 0
+    assert {path.name for path in folder.iterdir()} == before
