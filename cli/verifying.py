@@ -15,7 +15,7 @@ from rebal.cli.errors import FailOn, FileError, UsageError
 from rebal.cli.files import read_text
 from rebal.cli.journal import Journal
 from rebal.cli.render.plans.parts import config_view
-from rebal.cli.render.verification import verify_line, verify_view
+from rebal.cli.render.verification import next_command, verify_line, verify_view
 from rebal.groups.errors import AssumptionError, RebalError
 from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Tri
@@ -73,7 +73,7 @@ def print_standing(standing: Standing, form: str, *, wide: bool) -> None:
     """Print one standing in the format of `-o`."""
     if form == "text":
         view = [*verify_view(standing, wide=wide), *config_view(standing.config, wide=wide)]
-        output.page(view, wide=wide)
+        output.page([*view, next_command(standing)], wide=wide)
     elif form == "jsonl":
         output.write(verify_line(standing))
     else:

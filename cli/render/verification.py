@@ -281,10 +281,16 @@ def _rows(standing: Standing) -> Rows:
         yield Text("note", style="dim"), Text(note, style="dim")
     yield Text("next:", style="bold"), standing.next
     yield from (("", Text(line, style="dim")) for line in beside(standing.advice))
-    if standing.advice.command:
-        if standing.advice.action == STOP:
-            yield "", "when that is dealt with:"
-        yield "", Command.read(standing.advice.command)
+
+
+def next_command(standing: Standing) -> Group:
+    """Return the command that comes after the advice; it is printed last, to be copied."""
+    advice = shown(standing).advice
+    rows: list[tuple[str, str]] = []
+    if advice.command:
+        then = "when that is dealt with:" if advice.action == STOP else "then:"
+        rows = [("", then), ("", Command.read(advice.command))]
+    return facts(rows)
 
 
 def _missing(standing: Standing) -> str:

@@ -198,6 +198,8 @@ def verify(
         outdated=next((change.text for change in drift if change.outdates), None),
         ignore=accepted.ignore,
     )
+    if not advice.command and advice.action != NONE and context.given.plan is not None:
+        advice = replace(advice, command=context.given.verify())
     if advice.action == START:
         findings = tuple(_with_its_start(each, advice, snapshot) for each in findings)
     danger = bool(found) or any(decides(finding, Tri.YES) for finding in findings)

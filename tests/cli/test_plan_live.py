@@ -5,7 +5,6 @@ On both coordinators: Kafka 4.1.1's, and that of 3.9.1 (Scala).
 
 from __future__ import annotations
 
-import re
 import shlex
 import subprocess
 from typing import Any
@@ -58,10 +57,10 @@ def rollout(broker: Broker, members: Members, group_id: str, topic_name: str) ->
 
 
 def kafka_configs(broker: Broker, command: str) -> None:
-    """Kafka's own tool, with the words that a plan says after `kafka-configs.sh`."""
+    """Kafka's own tool, with the words of a plan's command."""
     java = jars.tool("java")
     assert java is not None
-    words = shlex.split(command.replace("HOST:PORT", broker.bootstrap))
+    words = shlex.split(command)
     assert words[0] == "kafka-configs.sh"
     classpath = jars.classpath(f"broker-{broker.version}")
     memory = ("-Xmx96m", "-XX:TieredStopAtLevel=1")
@@ -88,13 +87,12 @@ def test_the_first_restart_is_the_measurement_that_names_the_forgotten_member(
     (finding,) = (f for f in body["findings"] if f["rule"] == "RB102")
     assert finding["result"] == ("cannot tell" if doubtful else "yes")
     assert len(finding["members"]) == 3, "that somebody lacks it is known, not who"
-    (hint,) = (line for line in first["order"] if "kafka.request.logger" in line)
-    (said,) = re.findall(r"kafka-configs\.sh [^)]*", hint)
-    assert "--add-config kafka.request.logger=DEBUG" in said
+    lines = {one["use"]: one["line"] for one in first["commands"]}
+    assert "--add-config kafka.request.logger=DEBUG" in lines["request log on"]
     # The coordinator's records hold the members' timeouts, and the probe reads them.
     own = "session timeout 6 s, rebalance timeout up to 300 s (offsets topic)"
     assert own in first["cost"]["text"]
-    kafka_configs(rollout.broker, said)
+    kafka_configs(rollout.broker, lines["request log on"])
     try:
         rollout.restart(renewed, first["target_list"])
         body = rollout.plan(capsys, "--probe", *rollout.log)
@@ -112,10 +110,7 @@ def test_the_first_restart_is_the_measurement_that_names_the_forgotten_member(
         assert (body["next_step"], body["exit_code"]) == (2, 0)
         assert body["assignor"] == "cooperative-sticky"
     finally:
-        off = said.replace(
-            "--add-config kafka.request.logger=DEBUG", "--delete-config kafka.request.logger"
-        )
-        kafka_configs(rollout.broker, off)
+        kafka_configs(rollout.broker, lines["request log off"])
     size = rollout.broker.request_log_path.stat().st_size
     rollout.restart(renewed, FINAL)
     assert rollout.broker.request_log_path.stat().st_size == size

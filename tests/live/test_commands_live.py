@@ -2,19 +2,28 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.kafka.rolling import Rolling
 
 REBAL = str(Path(sys.executable).with_name("rebal"))
 MIXED = ["cooperative-sticky", "range"]
+# Kafka's own tools, as its scripts start them.
+TOOLS = {
+    "kafka-configs.sh": ("broker-4.1.1", "kafka.admin.ConfigCommand"),
+    "kafka-acls.sh": ("tools-4.1.1", "org.apache.kafka.tools.AclCommand"),
+    "kafka-features.sh": ("tools-4.1.1", "org.apache.kafka.tools.FeatureCommand"),
+}
 
 
 class Shell:
@@ -123,3 +132,138 @@ def test_reading_a_group_leaves_it_as_it_was(
     assert seen() == before
     said = kafka41.coordinator_log().removeprefix(quiet)
     assert group_id not in said
+
+
+class Terminal(Shell):
+    """Runs printed lines as they stand, in bash, with rebal and Kafka's own tools on the PATH."""
+
+    def __init__(self, folder: Path, broker: Broker) -> None:
+        super().__init__(folder, broker)
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        (self.bin / "rebal").symlink_to(REBAL)
+        java = jars.tool("java")
+        assert java is not None
+        for name, (artifacts, tool) in TOOLS.items():
+            script = self.bin / name
+            words = shlex.join([java, "-Xmx96m", "-XX:TieredStopAtLevel=1", "-cp"])
+            classes = shlex.quote(jars.classpath(artifacts))
+            script.write_text(f'#!/bin/sh\nexec {words} {classes} {tool} "$@"\n')
+            script.chmod(0o755)
+
+    def run(self, line: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run a printed line; rebal must not call it wrong, and Kafka's tools must take it."""
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("REBAL_")}
+        clean |= {"PATH": f"{self.bin}:{os.environ['PATH']}", "COLUMNS": "40"} | env
+        done = subprocess.run(
+            ["bash", "-c", line], cwd=self.folder, env=clean, capture_output=True, text=True,
+            check=False, timeout=60,
+        )  # fmt: skip
+        good = (0, 3, 4) if line.startswith("rebal ") else (0,)
+        assert done.returncode in good, f"{line}\n{done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+        return done
+
+    def last(self, line: str, **env: str) -> str:
+        """Run a line, and return the command on the last line of its screen."""
+        screen = self.run(line, **env).stdout.rstrip().splitlines()
+        return screen[-1].partition("rebal ")[1] + screen[-1].partition("rebal ")[2]
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, kafka41: Broker) -> Terminal:
+    return Terminal(tmp_path, kafka41)
+
+
+@pytest.fixture
+def hostile(kafka41: Broker, members: Members, group_id: str, topic_name: str) -> Rolling:
+    """Two Java members of a group whose name is a trap for a shell; app-1 was forgotten."""
+    name = f'-it\'s $HOME; `touch {group_id}` "{group_id}"'
+    service = Rolling(kafka41, members, name, topic_name, partitions=4, software="java-3.9.1")
+    service.place("app-0", MIXED)
+    service.place("app-1", ["range"])
+    service.settle()
+    return service
+
+
+def commands_of(plan: dict[str, Any]) -> Iterator[str]:
+    """Every command of a plan in JSON, each once."""
+    found = [step["gate"]["command"] for step in plan["steps"]]
+    for part in (*plan["steps"], *plan["findings"]):
+        found += [one["line"] for one in part["commands"]]
+    found += [one["command"] for one in (plan["advice"], *plan["withheld"])]
+    yield from dict.fromkeys(line for line in found if line)
+
+
+def test_every_printed_command_runs_as_it_is_printed(terminal: Terminal, hostile: Rolling) -> None:
+    group, at = shlex.quote(hostile.group), terminal.broker.bootstrap
+    first = terminal.last(f"rebal inspect -b {at} -X client.rack='a b' -- {group}")
+    assert "--probe" in first
+    second = terminal.last(first)
+    assert second.startswith("rebal plan-upgrade ")
+    made = json.loads(terminal.run(f"rebal plan-upgrade -b {at} --probe -o json -- {group}").stdout)
+    assert made["group_id"] == hostile.group
+    kept = json.loads(
+        terminal.run(
+            f"rebal plan-upgrade -b {at} --out 'my plan.yaml' --probe -o json -- {group}"
+        ).stdout
+    )
+    lines = list(dict.fromkeys([second, *commands_of(made), *commands_of(kept)]))
+    kinds = {tuple(line.split()[:2]) for line in lines}
+    assert {("rebal", w) for w in ("verify", "plan-upgrade", "explain")} <= kinds
+    assert any(line.startswith("kafka-configs.sh ") for line in lines)
+    for line in lines:
+        terminal.run(line)
+    # What verify, show and simulate print leads on, and so do the commands of an error.
+    for begin in (
+        "rebal verify 'my plan.yaml' --probe -b " + at,
+        "rebal show 'my plan.yaml'",
+        f"rebal simulate --assignor sticky -b {at} -- {group}",
+        f"rebal doctor -b {at} -- {group}",
+    ):
+        following = terminal.last(begin)
+        assert following.startswith("rebal "), begin
+        terminal.run(following)
+    anew = subprocess.run(
+        [REBAL, "plan-upgrade", "-b", at, "--out", "my plan.yaml", "--", hostile.group],
+        cwd=terminal.folder, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert anew.returncode == 2
+    terminal.run(anew.stderr.splitlines()[-1].strip())
+    assert not [path for path in terminal.folder.iterdir() if path.name.startswith("rebal-")]
+    assert sorted(path.name for path in terminal.folder.iterdir()) == [
+        "bin", "my plan.journal.jsonl", "my plan.yaml",
+    ], "no name was run as a command"  # fmt: skip
+
+
+@pytest.mark.usefixtures("without_rights")
+def test_acls_are_granted_and_a_secret_comes_from_the_environment(
+    terminal: Terminal, hostile: Rolling
+) -> None:
+    broker, group = terminal.broker, shlex.quote(hostile.group)
+    settings = broker.client_properties("SCRAM-SHA-256", "limited")
+    password = settings.pop("sasl.password", None)
+    if password is None:
+        jaas = settings.pop("sasl.jaas.config")
+        secret = ("REBAL_X_SASL_JAAS_CONFIG", f"sasl.jaas.config={jaas}", jaas)
+    else:
+        secret = ("REBAL_X_SASL_PASSWORD", f"sasl.password={password}", password)
+    variable, pair, value = secret
+    plain = " ".join(shlex.join(["-X", f"{key}={text}"]) for key, text in settings.items())
+    typed = f"{plain} {shlex.join(['-X', pair])} -- {group}"
+    asked = terminal.run(f"rebal doctor -o json {typed}")
+    assert value not in asked.stdout
+    admin = broker.write_properties(
+        "printed.properties", broker.client_properties("SCRAM-SHA-512", "admin")
+    )
+    granted = [row["grant"] for row in json.loads(asked.stdout)["rows"] if row["grant"]]
+    described = [line for line in granted if "Describe " in line and "--group" in line]
+    assert described
+    terminal.run(f"{described[0]} --command-config {shlex.quote(str(admin))}")
+    screen = terminal.run(f"rebal doctor {typed}")
+    assert f"set {variable}" in screen.stderr
+    assert value not in screen.stdout + screen.stderr
+    following = screen.stdout.rstrip().splitlines()[-1]
+    line = following[following.index("rebal ") :]
+    found = terminal.run(line, **{variable: value})
+    assert "app-0" in found.stdout
