@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 # Links that show the rooms as rebal.*, as an installed rebal does: for mypy, pyright and editors.
 LINKS  := build/typing/rebal
 
-.PHONY: help demo screens test test-fast test-full coverage lint types schemas bench lock clean
+.PHONY: help demo pictures screens test test-fast test-full coverage lint types schemas bench lock clean
 
 help:
 	@echo "make demo       the main job in four chapters, on captured groups (no Kafka, no Java)"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-full  every path and version, long stories included: two to three hours"
 	@echo "make coverage   the share of the statements that the fast tests run"
 	@echo "make schemas    the JSON Schemas of the documents, anew from their records"
+	@echo "make pictures   the pictures of docs/, from what rebal prints now"
 	@echo "make screens    the kept screens of the tests anew: read the difference"
 	@echo "make lint types bench lock clean"
 
@@ -89,6 +90,9 @@ bench: $(READY)
 # Refuses to change what a reader of the same major version relies on.
 schemas: $(READY)
 	$(BIN)/python -m rebal.cli.render.schemas cli/data/schemas
+
+pictures: $(READY)
+	$(BIN)/python -m bench.pictures docs
 
 # Each kept screen (tests/data/screens) as it is printed now.
 screens: $(READY)

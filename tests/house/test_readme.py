@@ -16,10 +16,11 @@ TIMES = re.compile(r"just now|\d+ min ago|(?:[A-Z][a-z]{2} \d{1,2} |\d{4}-\d\d-\
 
 
 def indented_blocks() -> Iterator[list[str]]:
-    """The indented code blocks, without their indentation."""
+    """The indented code blocks, those of lists too, without their indentation."""
     for block in re.findall(r"(?:^(?: {4}.*)?\n)+", README, re.MULTILINE):
-        if lines := [line[4:] for line in block.strip("\n").splitlines()]:
-            yield lines
+        if lines := block.strip("\n").splitlines():
+            indent = 7 if lines[0].startswith(" " * 7) else 4
+            yield [line[indent:] for line in lines]
 
 
 def typed_commands() -> list[str]:

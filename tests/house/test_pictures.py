@@ -1,0 +1,28 @@
+"""The pictures in docs show what rebal prints now."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bench.pictures import pictures
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def test_the_pictures_are_those_of_the_screens_now() -> None:
+    made = pictures()
+    kept = {path.name: path.read_text(encoding="utf-8") for path in DOCS.glob("*.svg")}
+    assert sorted(made) == sorted(kept)
+    stale = [name for name, svg in made.items() if kept[name] != svg]
+    assert stale == [], "`make pictures` makes them anew"
+
+
+def test_two_runs_make_the_same_pictures() -> None:
+    assert pictures() == pictures()
+
+
+def test_the_readme_shows_every_picture() -> None:
+    named = set(re.findall(r"docs/([a-z-]+\.svg)", (ROOT / "README.md").read_text()))
+    assert named == {path.name for path in DOCS.glob("*.svg")}
