@@ -123,7 +123,8 @@ class Verifying:
         self._book.refresh()
         seen = self._with_lists(seen)
         standing = self._verify(seen, self._step)
-        begun = standing
+        # Asking for another step's gate does not move the group into that step.
+        begun = standing if self._step is None else self._verify(seen, None)
         if self._step is None and self._first is not None and (standing.step or 0) < self._first:
             standing = self._verify(seen, self._first)
         entry = self._entry(begun, seen)
@@ -153,7 +154,8 @@ class Verifying:
             output.say(str(error))
             self._book.append(self._entry(now, seen))
             return self._strict(asked)
-        worded = replace(self._entry(asked, seen), confirmed=word)
+        earlier = now.step is not None and step < now.step
+        worded = replace(self._entry(now if earlier else asked, seen), confirmed=word)
         standing = verify(
             self._plan,
             [*self._book.entries, worded],
@@ -163,7 +165,8 @@ class Verifying:
             accepted=self._accepted,
             given=self._words,
         )
-        self._book.append(replace(self._entry(standing, seen), confirmed=word))
+        said = worded if earlier else replace(self._entry(standing, seen), confirmed=word)
+        self._book.append(said)
         return self._strict(standing)
 
     def lost(self, standing: Standing) -> None:

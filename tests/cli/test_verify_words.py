@@ -90,6 +90,25 @@ def test_a_family_and_a_count_can_be_given_again(folder: Path, capsys: Said) -> 
     assert looks()[-1]["accepted"] == ["client id * is java", "3 members are expected"]
 
 
+def test_a_look_at_another_steps_gate_moves_nobody_into_that_step(
+    folder: Path, capsys: Said
+) -> None:
+    assert run("plan.yaml", "--snapshot", "half.yaml", *BOOK, "--step", "2") == 4
+    assert run("plan.yaml", "--snapshot", "half.yaml", *BOOK) == 4
+    assert [each.get("step", 1) for each in looks()] == [1, 1]
+    mixed, final = pods(2, 2, list=MIXED), pods(3, 2)
+    save("ready.yaml", look(2, mixed, elected="cooperative-sticky"))
+    save("second.yaml", look(3, [final[0], mixed[1]], elected="cooperative-sticky"))
+    assert run("plan.yaml", "--snapshot", "ready.yaml", *BOOK) == 0
+    for more in ([], ["--step", "1"], []):
+        capsys.readouterr()
+        run("plan.yaml", "--snapshot", "second.yaml", *BOOK, *more, "-o", "json")
+    told = body(capsys)
+    assert told["step"] == 2
+    restarted = {one["name"]: one["restarted"] for one in told["members"]}
+    assert restarted == {"app-0": True, "app-1": False}, "app-0 came in step 2"
+
+
 STREAMS = {"elected": "stream"}
 
 
