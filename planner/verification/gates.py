@@ -17,7 +17,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from rebal.groups.model import GroupState, GroupType, RebalanceProtocol, Record, Source, Tri
+from rebal.groups.model import (
+    GroupState,
+    GroupType,
+    Knowledge,
+    RebalanceProtocol,
+    Record,
+    Source,
+    Tri,
+)
 from rebal.planner.context import CONSUMER, COOPERATIVE, Context, Facts
 from rebal.planner.plan import Aim, Plan, Step
 from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, offers
@@ -131,8 +139,9 @@ def _by_hand(_: Context, __: Step, ___: Facts) -> Proof:
 
 
 def _list(facts: Facts) -> str:
-    known = facts.member.assignors.list
-    return f"[{', '.join(known)}]" if known else ""
+    """Return the list that the member is proven to run; empty for one that its file declares."""
+    known = facts.member.assignors
+    return f"[{', '.join(known.list)}]" if known.knowledge is Knowledge.EXACT else ""
 
 
 def _new(context: Context, _: Step, facts: Facts) -> Proof:

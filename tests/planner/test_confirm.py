@@ -223,6 +223,17 @@ def test_one_bounce_ends_by_word() -> None:
     assert tell(restarted(3)).finished
 
 
+def test_a_declared_list_is_never_told_as_the_list_that_runs(second: Story) -> None:
+    """The probe refutes the file: the reason is the evidence, not the list of the file."""
+    seen = restarted(3, probe={TARGET: True, "range": True})
+    declared = replace(seen.members[0].assignors, knowledge=Knowledge.DECLARED, list=tuple(FINAL))
+    members = (replace(seen.members[0], assignors=declared), *seen.members[1:])
+    standing = second(merge(replace(seen, members=members), ()))
+    told = next(one for one in standing.members if one.name == "app-0")
+    assert told.done is Tri.NO
+    assert told.why.startswith("still holds an assignor that the step drops, restarted although")
+
+
 LISTS: list[list[str] | None] = [None, FINAL, MIXED, BACK, ["range"]]
 
 
