@@ -31,6 +31,7 @@ from rebal.planner.goals import goal_back
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Plan, Verdict, dump_plan
 from rebal.planner.rehearsal.costs.cost import Speed
+from rebal.planner.rules import rules
 from rebal.planner.verification.journal import JournalEntry, remembered
 
 if TYPE_CHECKING:
@@ -109,8 +110,9 @@ def way_back(
 ) -> Plan:
     """Return the plan from `seen` back to what the group ran when `plan` was made.
 
-    What the plan's journal has proven of members that are still there counts, and so do the risks
-    that the plan records as accepted.
+    What the plan's journal has proven of members that are still there counts, and so do the rules
+    that the plan ignores. A risk that was accepted for the plan's own restarts is not accepted for
+    those of the way back.
 
     Raises:
         UsageError: that state cannot be planned for.
@@ -121,9 +123,17 @@ def way_back(
         to=goal_back(plan),
         expect_members=wishes.expect_members or plan.expected_members or len(plan.baseline.members),
         families={**accepted.families, **wishes.families},
-        ignore={**accepted.ignore, **wishes.ignore},
+        ignore={**_lasting(accepted.ignore), **wishes.ignore},
     )
     return plan_of(remembered(plan, entries, seen), wishes, assume)
+
+
+def _lasting(ignore: Mapping[str, str]) -> dict[str, str]:
+    """Return the ignored rules that accept no risk of a plan's own restarts."""
+    known = rules()
+    return {
+        rule: why for rule, why in ignore.items() if rule in known and known[rule].accepts is None
+    }
 
 
 def check_free(out: Path, given: Given, *, new_attempt: bool) -> None:

@@ -77,8 +77,19 @@ def goal_back(plan: Plan) -> str:
     if before.type is GroupType.CONSUMER:
         return CONSUMER
     if before.protocol_type == "consumer" and before.assignor is not None:
-        return before.assignor
+        return _old_one(plan.baseline) if _ran_eager_below(plan) else before.assignor
     return COOPERATIVE if plan.runs is RebalanceProtocol.COOPERATIVE else EAGER
+
+
+def _ran_eager_below(plan: Plan) -> bool:
+    """Return whether the group ran EAGER although it had elected a COOPERATIVE assignor.
+
+    Mixed lists do so: the first bounce of an upgrade was over when the plan was made.
+    """
+    elected = plan.baseline.group.assignor
+    upward = plan.to == "COOPERATIVE" and plan.runs is not RebalanceProtocol.COOPERATIVE
+    eager = upward or plan.runs is RebalanceProtocol.EAGER
+    return eager and elected is not None and cooperative(elected) is Tri.YES
 
 
 def _left_behind(snapshot: GroupSnapshot) -> bool:

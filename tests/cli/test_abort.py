@@ -12,7 +12,7 @@ from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.goals import goal_back
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Plan, dump_plan, load_plan
+from rebal.planner.plan import Aim, Plan, dump_plan, load_plan
 from tests.planner.looks import id_of, look, pods
 
 Said = pytest.CaptureFixture[str]
@@ -137,3 +137,28 @@ def test_the_goal_is_what_the_group_ran_when_the_plan_was_made() -> None:
     assert goal_back(make_plan(ran, "eager")) == "cooperative-sticky"
     empty = look(0, [], elected=None, state="Empty")
     assert goal_back(make_plan(empty)) == "eager"
+
+
+def test_back_from_a_plan_that_began_at_the_second_bounce_is_not_forward() -> None:
+    """Mixed lists had elected the target already, and every member ran EAGER."""
+    mixed = look(0, pods(1, 1, list=["cooperative-sticky", "sticky"]), elected=FINAL[0])
+    made = make_plan(mixed)
+    assert (made.next_step, goal_back(made)) == (2, "sticky")
+    unknown = look(0, pods(1, 1, declared=MIXED), elected=FINAL[0])
+    assert goal_back(make_plan(unknown)) == "range"
+    assert goal_back(make_plan(mixed, "range")) == "sticky"
+
+
+def test_a_risk_taken_on_the_way_is_not_taken_on_the_way_back(folder: Path, capsys: Said) -> None:
+    """The coordinator may hold [cooperative-sticky] alone: it would reject [range] (RB113)."""
+    ignore = {"RB113": "restarts were timed", "RB115": "no joins"}
+    Path("a.plan.yaml").write_text(dump_plan(make_plan(BEFORE, ignore=ignore)))
+    loaded = look(2, pods(2, 2, list=MIXED), elected="cooperative-sticky", reloaded=True)
+    Path("ready.yaml").write_text(dump_snapshot(loaded))
+    _, found = back(capsys, "ready")
+    assert found.accepted.ignore == {"RB115": "no joins"}
+    first = found.step(found.next_step)
+    assert first is not None
+    assert first.aim is Aim.REFRESH
+    _, again = back(capsys, "ready", "--ignore", "RB113", "--reason", "timed again")
+    assert again.accepted.ignore == {"RB115": "no joins", "RB113": "timed again"}
