@@ -112,13 +112,19 @@ def timeline_of(plan: Plan, entries: Sequence[JournalEntry]) -> Timeline:
         began=looks[0].at,
         ended=looks[-1].at,
         looks=len(looks),
-        finished=bool(steps) and steps[-1].held is not None,
+        finished=_over(plan, looks[-1]),
         rebalances=_rebalances(looks),
         restless_least=least,
         restless_most=most,
         highest_lag=max(lags, default=None),
         members=tuple(sorted(_members(looks), key=lambda one: natural(one.name))),
     )
+
+
+def _over(plan: Plan, last: JournalEntry) -> bool:
+    """Return whether the last look still shows the end: a later one may show a step undone."""
+    holds = last.gate is Tri.YES and not (last.dangers or last.findings)
+    return bool(plan.steps) and last.step == plan.steps[-1].id and holds
 
 
 def _steps(plan: Plan, looks: Sequence[JournalEntry]) -> Iterator[StepTimeline]:
@@ -161,7 +167,7 @@ def _restless(looks: Sequence[JournalEntry]) -> tuple[float, float]:
     for before, after in pairwise(looks):
         span = (after.at - before.at).total_seconds()
         resting = (before.state in _REST) + (after.state in _REST)
-        changed = before.generation != after.generation
+        changed = before.generation is None or before.generation != after.generation
         least += span if not resting else 0
         most += span if resting < 2 or changed else 0
     return least, most
@@ -170,10 +176,9 @@ def _restless(looks: Sequence[JournalEntry]) -> tuple[float, float]:
 def _members(looks: Sequence[JournalEntry]) -> Iterator[MemberTimeline]:
     """Yield each place of the service; a new id takes the place of one that has left."""
     places: list[list[tuple[SeenMember, Tenure]]] = []
-    spoken = {look.at: look.confirmed for look in looks if look.confirmed is not None}
     for look in looks:
         here = {member.member_id: member for member in look.members}
-        word = spoken.get(look.at)
+        word = look.confirmed
         free = [place for place in places if place[-1][0].member_id not in here]
         for place in places:
             member, tenure = place[-1]
@@ -214,6 +219,10 @@ def _place_of(
 
 
 def _with_made(tenure: Tenure, member: SeenMember, at: datetime, said: int | None) -> Tenure:
+    void = {*member.contradicted} - {said}
+    if any(made.confirmed and made.step in void for made in tenure.made):
+        left = (made for made in tenure.made if not (made.confirmed and made.step in void))
+        tenure = replace(tenure, made=tuple(left))
     known = {made.step for made in tenure.made}
     new = [Made(step=step, at=at) for step in member.made if step not in known]
     if said is not None and said not in {*known, *member.made}:

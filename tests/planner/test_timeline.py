@@ -136,3 +136,41 @@ def test_a_member_that_joins_later_has_a_place_of_its_own() -> None:
     story(look(7, grown, elected="cooperative-sticky"))
     found = told(story)
     assert [len(member.tenures) for member in found.members] == [3, 3, 1]
+
+
+def test_a_roll_out_that_went_back_after_its_end_is_not_told_as_finished() -> None:
+    story = upgrade()
+    story(look(7, [app(0, 4, list=BOTH), app(1, 3, list=FINAL)], elected=FINAL[0]))
+    assert not told(story).finished
+    story = upgrade()
+    story.entries[-1] = replace(story.entries[-1], dangers=("refused",))
+    assert not told(story).finished, "verify exits with 3 there"
+
+
+def test_a_word_that_evidence_overruled_is_told_no_longer() -> None:
+    story = upgrade()
+    last = story.entries[-1]
+    bare = tuple(replace(member, made=()) for member in last.members)
+    word = Confirmation(step=2, reason="its pod", members=(id_of(1, 3),))
+    story.entries[-1] = replace(last, members=bare, confirmed=word)
+    assert told(story).members[1].made[2].confirmed
+    void = tuple(replace(member, contradicted=(2,)) for member in bare)
+    story.entries.append(replace(last, at=last.at + timedelta(minutes=1), members=void))
+    assert 2 not in told(story).members[1].made
+
+
+def test_two_words_on_one_saved_look_are_both_told() -> None:
+    story = upgrade()
+    last = story.entries[-1]
+    unproven = (replace(member, made=()) for member in last.members)
+    bare = replace(last, members=tuple(unproven))
+    words = [Confirmation(step=2, reason="its pod", members=(id_of(n, 3),)) for n in range(2)]
+    story.entries = [replace(bare, confirmed=word) for word in words]
+    assert [one.made[2].confirmed for one in told(story).members] == [True, True]
+
+
+def test_looks_without_a_generation_do_not_prove_that_nothing_moved() -> None:
+    story = upgrade()
+    story.entries = [replace(entry, generation=None) for entry in story.entries]
+    found = told(story)
+    assert (found.rebalances, found.restless_most) == (None, 5 * 60)
