@@ -120,7 +120,7 @@ def _of_aim(
         made, withheld = advised.cutting_over(
             context, to_do, step.target_list, wide_list(plan, context), step=step.id
         )
-        return _accepted(made, withheld, ignore)
+        return _accepted(_with_setting(made, step), withheld, ignore)
     if aim is Aim.REFRESH:
         return advised.cure_of(context, step=step.id), ()
     if aim is Aim.CONSUMER:
@@ -132,7 +132,16 @@ def _of_aim(
         return _accepted(made, withheld, ignore)
     if not to_do:
         return advised.nothing("no member is left to restart in this step", step=step.id), ()
-    return advised.restart_of(context, to_do[0], step=step.id), ()
+    return _with_setting(advised.restart_of(context, to_do[0], step=step.id), step), ()
+
+
+def _with_setting(made: Advice, step: Step) -> Advice:
+    """Return the advice with what `step` brings, where that is no assignor list but a setting."""
+    if step.target_list or not step.config or made.action not in (texts.RESTART, texts.CUT_OVER):
+        return made
+    versions = (Aim.STREAMS_NEW, Aim.STREAMS_BRIDGE, Aim.STREAMS_OLD)
+    brings = "version and configuration" if step.aim in versions else "configuration"
+    return advised.worded(replace(made, change=f"the {brings} of step {step.id}"))
 
 
 def _accepted(made: Advice, withheld: tuple[Advice, ...], ignore: Mapping[str, str]) -> Actions:

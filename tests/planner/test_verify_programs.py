@@ -86,6 +86,20 @@ def test_a_new_version_is_proven_by_its_bytes_and_cooperative_by_what_it_does() 
     assert (done(later), later.finished) == ({"s-0": "yes", "s-1": "yes"}, True)
 
 
+def test_a_restart_brings_what_its_step_changes() -> None:
+    """Restarted as they were, the members would never make the step."""
+    old = streams(0, one(0, 1, "2.3.1"), one(1, 1, "2.3.1"))
+    made = make_plan(old, expect_members=2)
+    brings = "restart s-0 with the version and configuration of step 1; one member at a time"
+    told = verify(made, [], old)
+    assert (made.advice.text, told.next, told.config) == (brings, brings, made.steps[0].config)
+    new = streams(1, one(0, 2, "3.9.1", ran="EAGER"), one(1, 2, "3.9.1", ran="EAGER"))
+    assert "with the configuration of step 2" in verify(made, [], new).next
+    down = workers(0, "sessioned", worker(0, 1), worker(1, 1))
+    back = make_plan(down, "eager", expect_members=2)
+    assert "then start them with the configuration of step 1" in back.advice.text
+
+
 def test_an_instance_that_was_not_restarted_may_be_right_already() -> None:
     plan = make_plan(streams(0, one(0, 1, "3.9.1"), one(1, 1, "3.9.1", ran="EAGER")))
     told = verify(plan, [], streams(1, one(0, 1, "3.9.1"), one(1, 1, "3.9.1", ran="EAGER")))
