@@ -76,7 +76,8 @@ def goal_back(plan: Plan) -> str:
     before = plan.baseline.group
     if before.type is GroupType.CONSUMER:
         return CONSUMER
-    if before.protocol_type == "consumer" and before.assignor is not None:
+    streams = before.assignor == "stream"
+    if before.protocol_type == "consumer" and before.assignor is not None and not streams:
         return _old_one(plan.baseline) if _ran_eager_below(plan) else before.assignor
     return COOPERATIVE if plan.runs is RebalanceProtocol.COOPERATIVE else EAGER
 

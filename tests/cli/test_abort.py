@@ -135,6 +135,10 @@ def test_the_goal_is_what_the_group_ran_when_the_plan_was_made() -> None:
     assert goal_back(make_plan(group(elected="roundrobin"))) == "roundrobin"
     ran = look(0, pods(1, 1, list=FINAL), elected="cooperative-sticky")
     assert goal_back(make_plan(ran, "eager")) == "cooperative-sticky"
+    for version, before in (("2.3.1", "eager"), ("4.1.1", "cooperative")):
+        instances = pods(1, 1, list=["stream"], family="streams", version=version)
+        made = make_plan(look(0, instances, elected="stream"), "cooperative")
+        assert goal_back(made) == before, "the assignor of Kafka Streams is no goal"
     empty = look(0, [], elected=None, state="Empty")
     assert goal_back(make_plan(empty)) == "eager"
 
