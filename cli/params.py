@@ -23,6 +23,7 @@ from rebal.groups.errors import RebalError
 
 if TYPE_CHECKING:
     from rebal.inspectors.connection.config import ClusterConfig
+    from rebal.inspectors.connection.origins import Origins
     from rebal.planner.commands import Given
 
 TIMEOUT: Final = 10
@@ -217,6 +218,22 @@ class Connection:
             profile=self.profile,
             env=os.environ,
             timeout_ms=round(self.timeout * 1000),
+        )
+
+    def origins(self) -> Origins:
+        """Return the files, profile, variables and options that the settings come from.
+
+        Raises:
+            RebalError: a file that cannot be used.
+        """
+        from rebal.inspectors.connection.origins import origins_of
+
+        return origins_of(
+            bootstrap=self.bootstrap,
+            overrides=tuple(self.overrides or ()),
+            command_config=self.command_config,
+            profile=self.profile,
+            env=os.environ,
         )
 
     def names_broker(self) -> bool:

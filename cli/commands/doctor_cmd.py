@@ -29,22 +29,29 @@ def command(
     """Show the evidence you can get here, what is missing, and the ACL that would grant it.
 
     Each source is tried, or judged by the ACLs you have; only describe requests are sent to a
-    group. Exits with 0 when a client can log in, else with 1.
+    group. It names the settings that were read, without their values, and keeps nothing. Exits
+    with 0 when a client can log in, else with 1.
     """
     from rebal.cli.render.doctor import DoctorDocument, doctor_view
     from rebal.cli.render.documents import document_of
+    from rebal.inspectors.connection.managed import managed_by
     from rebal.inspectors.kafka.doctor import examine
 
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
-    report = examine(connection.config(), group)
+    config = connection.config()
+    settings = connection.origins()
+    report = examine(config, group)
+    managed = managed_by(host for host, _ in config.servers)
     code = DONE if _logged_in(report) else FAILED
     if form == "text":
         given = connection.given()
         again = given.inspect(group, "--probe")
-        output.page(doctor_view(output.shown(report), again), wide=wide)
+        view = doctor_view(output.shown(report), output.shown(settings), managed, again)
+        output.page(view, wide=wide)
         output.hint(given.note)
     else:
-        output.write(output.envelope("doctor", document_of(DoctorDocument, report), code, form))
+        body = document_of(DoctorDocument, report, settings=settings, managed=managed)
+        output.write(output.envelope("doctor", body, code, form))
     return code
 
 

@@ -11,8 +11,11 @@ from rebal.cli.render.documents import Document
 from rebal.cli.render.text import facts, to_paste
 from rebal.groups.commands import Command
 from rebal.groups.model import Tri
+from rebal.inspectors.connection.managed import Allowance
+from rebal.inspectors.connection.origins import Origins
 
 if TYPE_CHECKING:
+    from rebal.inspectors.connection.managed import ManagedService
     from rebal.inspectors.kafka.doctor import DoctorReport, DoctorRow
 
 _STYLES: Final = {Tri.YES: "green", Tri.NO: "bold red", Tri.CANNOT_TELL: "yellow"}
@@ -29,27 +32,53 @@ class SourceDocument(Document, frozen=True, kw_only=True):
     grant: str | None
 
 
+class ManagedDocument(Document, frozen=True, kw_only=True):
+    """The managed service that the host names look like, and what its documents say it allows."""
+
+    name: str
+    allows: tuple[Allowance, ...]
+
+
 class DoctorDocument(Document, frozen=True, kw_only=True):
-    """The body of `rebal.doctor/1`."""
+    """The body of `rebal.doctor/1`; `managed` is a guess by host name (null: no service known)."""
 
     bootstrap: str
     principal: str
     group_id: str | None
+    settings: Origins
+    managed: ManagedDocument | None
     rows: tuple[SourceDocument, ...]
 
 
-def doctor_view(report: DoctorReport, next_command: Command) -> View:
-    """Return the screen of one examination."""
+def doctor_view(
+    report: DoctorReport,
+    settings: Origins,
+    managed: ManagedService | None,
+    next_command: Command,
+) -> View:
+    """Return the screen of one examination; `settings` say where the connection came from."""
     view: View = [
         Text.assemble(
             (report.group_id or "no group named", "bold" if report.group_id else ""),
             f" on {report.bootstrap}, as {report.principal}",
+        ),
+        facts(
+            [
+                (Text("settings", style="dim"), Text(_settings(settings))),
+                (Text("profiles", style="dim"), Text(_profiles(settings))),
+            ]
         ),
         Text(""),
         facts(
             [(Text(row.available, style=_STYLES[row.available]), _said(row)) for row in report.rows]
         ),
     ]
+    if managed is not None:
+        view += [
+            Text(""),
+            Text(f"{managed.name}, guessed from the host name; its documents say:", style="bold"),
+            facts([(one.source, f"{one.what} ({one.page})") for one in managed.allows], label=18),
+        ]
     missing = [row for row in report.rows if row.available is not Tri.YES and row.grant]
     if missing:
         view += [Text(""), Text("to get what is missing, an administrator runs:", style="bold")]
@@ -60,6 +89,25 @@ def doctor_view(report: DoctorReport, next_command: Command) -> View:
             view += [to_paste(f"# {', '.join(row.source for row in rows)}"), to_paste(grant)]
     view += [Text(""), facts([(Text("next:", style="bold"), next_command)], label=0)]
     return view
+
+
+def _settings(settings: Origins) -> str:
+    """Return the options, files and variables that were read, without their values."""
+    found = [*settings.options]
+    if settings.profile:
+        found.append(f"profile {settings.profile} of {settings.config_file}")
+    if settings.properties:
+        found.append(f"{settings.properties} (named by {settings.named_by})")
+    return ", ".join([*found, *settings.variables])
+
+
+def _profiles(settings: Origins) -> str:
+    """Return the profiles of the user's configuration file."""
+    if not settings.exists:
+        return f"none: there is no {settings.config_file}"
+    known = ", ".join(settings.profiles) or "none"
+    read = "" if settings.profile else "; none was read (--profile NAME)"
+    return f"{known} in {settings.config_file}{read}"
 
 
 def _said(row: DoctorRow) -> Text:

@@ -31,7 +31,7 @@ from rebal.inspectors.connection.settings import Pem, Settings, layer, merge, ty
 from rebal.inspectors.errors import SettingError
 
 CLIENT_ID: Final = "rebal"
-_ENV_PREFIX: Final = "REBAL_X_"
+ENV_PREFIX: Final = "REBAL_X_"
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 
@@ -114,7 +114,7 @@ def resolve(  # noqa: PLR0917 - the sources of settings, in no order of rank
     """
     if timeout_ms < 1:
         raise SettingError("--timeout: expected a time above zero.")
-    section = _profile(profile or env.get("REBAL_PROFILE") or None, env)
+    section = profile_of(profile or env.get("REBAL_PROFILE") or None, env)
     from_profile = section.pop("command-config", None)
     path = command_config or _path(env.get("REBAL_COMMAND_CONFIG")) or _path(from_profile)
     layers: list[Settings] = []
@@ -184,9 +184,9 @@ def _read(path: Path, what: str) -> dict[str, str]:
 
 def _from_env(env: Mapping[str, str]) -> dict[str, str]:
     found = {
-        name.removeprefix(_ENV_PREFIX).lower().replace("_", "."): value
+        name.removeprefix(ENV_PREFIX).lower().replace("_", "."): value
         for name, value in sorted(env.items())
-        if name.startswith(_ENV_PREFIX)
+        if name.startswith(ENV_PREFIX)
     }
     if env.get("REBAL_BOOTSTRAP"):
         found["bootstrap.servers"] = env["REBAL_BOOTSTRAP"]
@@ -220,7 +220,12 @@ def profiles(env: Mapping[str, str]) -> list[str]:
     return [str(name) for name in _sections(path, path)] if path.exists() else []
 
 
-def _profile(name: str | None, env: Mapping[str, str]) -> dict[str, str]:
+def profile_of(name: str | None, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a profile in the user's configuration file; none without a name.
+
+    Raises:
+        SettingError: the file cannot be read, or has no such profile.
+    """
     if not name:
         return {}
     path = config_path(env)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import unicodedata
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from rebal.cli import app
 from rebal.groups.model import Tri
+from rebal.inspectors.connection.managed import SERVICES
 from rebal.inspectors.kafka.doctor import DoctorReport, DoctorRow
 
 Said = pytest.CaptureFixture[str]
@@ -46,6 +49,9 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[object
             )
 
         monkeypatch.setattr("rebal.inspectors.kafka.doctor.examine", examine)
+        for name in [name for name in os.environ if name.startswith("REBAL_")]:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("REBAL_CONFIG", "no/config.yaml")
         return asked
 
     return start
@@ -60,6 +66,8 @@ def test_the_screen_shows_each_source_and_how_to_grant_the_missing_ones(
     assert err == ""
     assert out.splitlines() == [
         "checkout on kafka-1:9092, as User:alice",
+        "settings    -b, REBAL_CONFIG",
+        "profiles    none: there is no no/config.yaml",
         "",
         "yes          login (kafka-python)  logged in",
         "no           login (confluent-kafka)  wrong password; it would show what "
@@ -125,3 +133,86 @@ def test_a_hostile_name_shows_as_text(
     out, _ = capsys.readouterr()
     assert "[red]boss[/red] :boom:" in out
     assert not {c for c in out if c != "\n" and unicodedata.category(c) in ("Cc", "Cf")}
+
+
+def test_settings_are_named_by_their_source_without_their_values(
+    examined: Callable[..., object],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Said,
+) -> None:
+    examined(*ROWS)
+    properties = tmp_path / "prod.properties"
+    properties.write_text("sasl.mechanism=PLAIN\nsecurity.protocol=SASL_PLAINTEXT\n")
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "profiles:\n"
+        f"  prod: {{bootstrap: 'p:1', command-config: {properties}}}\n"
+        "  lab: {a.b: c}\n"
+    )
+    monkeypatch.setenv("REBAL_CONFIG", str(config))
+    monkeypatch.setenv("REBAL_X_SASL_PASSWORD", "s3cret-in-env")
+    words = ["doctor", "--profile", "prod", "-X", "sasl.username=s3cret-name"]
+    assert app.run([*words, "--wide"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == (
+        f"settings    --profile, -X sasl.username, profile prod of {config}, {properties} (named "
+        "by the profile prod), REBAL_CONFIG, REBAL_X_SASL_PASSWORD"
+    )
+    assert lines[2] == f"profiles    prod, lab in {config}"
+    assert "s3cret-in-env" not in "\n".join(lines)
+    assert app.run([*words, "-o", "json"]) == 0
+    out = capsys.readouterr().out
+    settings = json.loads(out)["settings"]
+    assert (settings["profile"], settings["named_by"]) == ("prod", "the profile prod")
+    assert settings["properties"] == str(properties)
+    assert settings["profiles"] == ["prod", "lab"]
+    assert "s3cret" not in json.dumps(settings)
+
+
+def test_profiles_that_were_not_read_are_named(
+    examined: Callable[..., object],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Said,
+) -> None:
+    examined(*ROWS)
+    config = tmp_path / "config.yaml"
+    config.write_text("profiles: {prod: {bootstrap: 'p:1'}}\n")
+    monkeypatch.setenv("REBAL_CONFIG", str(config))
+    assert app.run(["doctor", "-b", "k:1"]) == 0
+    assert f"prod in {config}; none was read (--profile NAME)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("address", "service"),
+    [
+        ("b-1.shop.123z8u.c2.kafka.us-west-1.amazonaws.com:9096", "Amazon MSK"),
+        ("boot-ab.c1.kafka-serverless.eu-west-1.amazonaws.com:9098", "Amazon MSK"),
+        ("pkc-12576z.us-west2.gcp.confluent.cloud:9092", "Confluent Cloud"),
+        ("KAFKA-shop.aivencloud.com.:21699", "Aiven for Apache Kafka"),
+        ("kafka-1:9092", None),
+        ("kafka.us-west-1.amazonaws.com.evil.example:9092", None),
+        ("notconfluent.cloud:9092", None),
+    ],
+)
+def test_managed_service_is_guessed_by_name_and_its_sources_are_cited(
+    address: str, service: str | None, examined: Callable[..., object], capsys: Said
+) -> None:
+    examined(*ROWS)
+    assert app.run(["doctor", "-b", address, "-o", "json"]) == 0
+    managed = json.loads(capsys.readouterr().out)["managed"]
+    assert (managed and managed["name"]) == service
+    assert app.run(["doctor", "-b", address]) == 0
+    out = capsys.readouterr().out
+    assert ("guessed from the host name" in out) is (service is not None)
+    for one in managed["allows"] if managed else ():
+        assert one["page"] in " ".join(out.split())
+
+
+def test_page_on_managed_kafka_cites_every_source_that_doctor_names() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "managed-kafka.md").read_text()
+    for service in SERVICES:
+        assert f"| {service.name} |" in page or f"{service.name} |" in page
+        for one in service.allows:
+            assert f'"{one.page}"' in page
