@@ -113,7 +113,7 @@ def _member(one: MemberChange, wide: bool) -> Text:
     text = Text.assemble(_SIGNS[one.event], " ", (one.name, "bold"), f"  {one.event}")
     if one.was is None or one.now is None:
         known = (f"{each.what} {_short(each.before or each.after, wide)}" for each in one.changes)
-        return text.append(f"  {', '.join(known)}", style="dim")
+        return text.append(f"\n    {', '.join(known)}", style="dim")
     for change in one.changes:
         text.append(f"\n    {change.what}: {_values(change, wide)}")
     return text

@@ -93,7 +93,7 @@ def doctor_view(
 
 def _settings(settings: Origins) -> str:
     """Return the options, files and variables that were read, without their values."""
-    found = [*settings.options]
+    found = [name for name in settings.options if name not in ("--profile", "--command-config")]
     if settings.profile:
         found.append(f"profile {settings.profile} of {settings.config_file}")
     if settings.properties:

@@ -156,7 +156,7 @@ def test_settings_are_named_by_their_source_without_their_values(
     assert app.run([*words, "--wide"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == (
-        f"settings    --profile, -X sasl.username, profile prod of {config}, {properties} (named "
+        f"settings    -X sasl.username, profile prod of {config}, {properties} (named "
         "by the profile prod), REBAL_CONFIG, REBAL_X_SASL_PASSWORD"
     )
     assert lines[2] == f"profiles    prod, lab in {config}"

@@ -11,17 +11,27 @@ from difflib import unified_diff
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rebal.cli import app, output
 from rebal.cli.output import View
+from rebal.cli.overview import overview_of
+from rebal.cli.render.difference import SideDocument, diff_view
 from rebal.cli.render.doctor import doctor_view
+from rebal.cli.render.documents import failures_of
 from rebal.cli.render.inspection.screen import inspect_view
+from rebal.cli.render.overview import overview_view
 from rebal.cli.render.plans.screen import plan_view
 from rebal.cli.render.verification import verify_view
 from rebal.cli.report import make_report
 from rebal.groups.commands import Command
 from rebal.groups.model import Tri
+from rebal.inspectors.connection.managed import SERVICES
+from rebal.inspectors.connection.origins import Origins
 from rebal.inspectors.kafka.doctor import DoctorReport, DoctorRow
+from rebal.inspectors.kafka.listing import GroupFailure
+from rebal.planner.commands import Given
+from rebal.planner.difference import difference
 from rebal.planner.paths import make_plan
 from tests.planner.builder import group_of
 from tests.planner.every_path import BOTH, DONE, PLANS, RANGE, java, pods
@@ -73,7 +83,54 @@ def examined() -> View:
     report = DoctorReport(
         bootstrap="kafka-1:9092", principal="User:me", group_id="checkout", rows=rows
     )
-    return doctor_view(report, NEXT)
+    settings = Origins(
+        config_file="/home/me/.config/rebal/config.yaml",
+        exists=True,
+        profiles=("prod", "staging"),
+        profile="prod",
+        options=("--profile",),
+        variables=("REBAL_X_SASL_PASSWORD",),
+    )
+    return doctor_view(report, settings, SERVICES[0], NEXT)
+
+
+def groups() -> View:
+    """A list of three groups, one of them rejected clients', and one that cannot be read."""
+    ready = group_of({"members": pods(3, list=RANGE)})
+    done = group_of({"members": pods(2, list=DONE), "elected": DONE[0]})
+    failure = GroupFailure(
+        group_id="hidden", kind="authorization", message="hidden: no right to describe it."
+    )
+    snapshots = [
+        replace(each, group=replace(each.group, group_id=name))
+        for name, each in (("orders-10", ready), ("orders-9", ready), ("payments", done))
+    ]
+    overview = overview_of(
+        snapshots,
+        failures_of([failure]),
+        (),
+        to="cooperative",
+        fail_on="block",
+        exit_zero=False,
+    )
+    return overview_view(overview, Given(connection=("-b", "kafka-1:9092")))
+
+
+def diff() -> View:
+    before = group_of({"members": pods(3, list=RANGE)})
+    after = group_of({"members": pods(2, list=BOTH)})
+    first, second = (
+        SideDocument(
+            source=source,
+            name=name,
+            group_id="checkout",
+            captured_at=before.captured_at,
+            members=3,
+        )
+        for source, name in (("plan", "checkout.plan.yaml"), ("live", "checkout"))
+    )
+    found = difference(before, after)
+    return diff_view(first, second, found, (), now=before.captured_at)
 
 
 def finished() -> View:
@@ -101,6 +158,8 @@ SCREENS: dict[str, Callable[[], View]] = {
     "verify danger": rejected,
     "verify finished": finished,
     "doctor": examined,
+    "groups": groups,
+    "diff": diff,
 }
 
 
