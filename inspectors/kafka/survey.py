@@ -58,7 +58,7 @@ class Survey(NamedTuple):
 
 
 class _Answers(NamedTuple):
-    """What one coordinator said of its groups; `moved` are those that it does not hold now."""
+    """Answers of one coordinator on its groups; `moved` are those that it does not hold now."""
 
     described: list[Described]
     offsets: Mapping[str, Offsets | _Error]
