@@ -20,6 +20,7 @@ from rebal.groups.model import (
     RebalanceProtocol,
     Record,
     TopicPartitions,
+    Tri,
 )
 from rebal.groups.protocol import group_protocol, member_protocol
 from rebal.planner.facts import names, natural
@@ -147,6 +148,27 @@ def _group_facts(before: GroupSnapshot, after: GroupSnapshot) -> Iterator[Change
     if was.coordinator is not None and now.coordinator is not None:
         here, there = was.coordinator.broker_id, now.coordinator.broker_id
         yield from _differs("coordinator", f"broker {here}", f"broker {there}")
+        epochs = was.coordinator.leader_epoch, now.coordinator.leader_epoch
+        yield from _differs("coordinator's leader epoch", *epochs, known=True)
+        loads = was.coordinator.rebalanced_since_load, now.coordinator.rebalanced_since_load
+        if Tri.CANNOT_TELL not in loads:
+            yield from _differs("rebalanced since the coordinator's load", *loads)
+    yield from _of_the_coordinator(before, after)
+
+
+def _of_the_coordinator(before: GroupSnapshot, after: GroupSnapshot) -> Iterator[Changed]:
+    """Yield what the coordinator answers otherwise, and whom it has rejected since."""
+    answers = {one.assignor: one.supported for one in before.probe_answers}
+    for one in after.probe_answers:
+        both = answers.get(one.assignor, Tri.CANNOT_TELL), one.supported
+        if Tri.CANNOT_TELL not in both:
+            yield from _differs(f"probe: every list holds {one.assignor}", *both)
+    for who in dict.fromkeys(
+        f"{refusal.instance_id or refusal.client_id} {_list(refusal.list)}"
+        for refusal in after.refusals
+        if refusal.at is not None and refusal.at > before.captured_at
+    ):
+        yield Changed(what="rejected since", after=who)
 
 
 def _member_facts(

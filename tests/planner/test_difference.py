@@ -157,5 +157,27 @@ def test_group_topics_and_brokers_are_compared(seen: GroupSnapshot) -> None:
     }
 
 
+def test_what_the_coordinator_holds_is_compared_and_whom_it_rejected() -> None:
+    """The members are the same, and a restart that was admitted before would be rejected now."""
+    before = group_of({**GROUP, "reloaded": False, "probe": {"range": True, "sticky": None}})
+    again = {"client": "d", "list": ["sticky"], "at": 1}
+    news = {"reloaded": True, "probe": {"range": False, "sticky": False}}
+    after = group_of({**GROUP, **news, "refusals": [again, again, {**again, "at": -1}]})
+    coordinator = after.group.coordinator
+    assert coordinator is not None
+    after = replace(after, captured_at=after.captured_at + timedelta(minutes=2))
+    assert difference(before, after).group == (
+        Changed(what="rebalanced since the coordinator's load", before="yes", after="no"),
+        Changed(what="probe: every list holds range", before="yes", after="no"),
+        Changed(what="rejected since", after="d [sticky]"),
+    )
+    epochs = [
+        replace(after, group=replace(after.group, coordinator=replace(coordinator, leader_epoch=n)))
+        for n in (5, 7)
+    ]
+    (load,) = difference(*epochs).group
+    assert (load.before, load.after) == ("5", "7")
+
+
 def exact(*names: str) -> AssignorList:
     return AssignorList(knowledge=Knowledge.EXACT, list=names)
