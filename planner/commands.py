@@ -20,6 +20,8 @@ COOPERATIVE: Final = "cooperative"
 """The goal of a plan where `--to` names none."""
 READ_MORE: Final = "read more"
 """The use of a command that prints a rule's documentation."""
+ACCEPT: Final = "accept "
+"""What the use of a command begins with that records the user's answer to a rule."""
 OFFLINE: Final = "REBAL_BOOTSTRAP"
 """The variable that names the brokers where nothing else does."""
 

@@ -27,7 +27,7 @@ from rebal.planner.clients import (
     runs_cooperative,
     without_mixed,
 )
-from rebal.planner.commands import COOPERATIVE, Given, NamedCommand
+from rebal.planner.commands import ACCEPT, COOPERATIVE, Given, NamedCommand
 from rebal.planner.facts import Facts, GroupFacts, ids, listed, names
 from rebal.planner.rehearsal.costs.cost import Speed
 from rebal.planner.rehearsal.costs.timeouts import back_in_time, of_family
@@ -128,7 +128,7 @@ class Context(GroupFacts):
         """Return the command that records the user's answer to a rule."""
         words = ("--ignore", rule, "--reason", reason)
         line = self.given.verify(*words) if self.anew else self.replan(*words)
-        return NamedCommand(f"accept {rule}", line)
+        return NamedCommand(f"{ACCEPT}{rule}", line)
 
     @cached_property
     def memory(self) -> CoordinatorMemory:

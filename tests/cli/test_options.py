@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import sys
 import types
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rebal.cli import app, files
 from rebal.cli.errors import ReadError, UsageError
@@ -132,6 +134,28 @@ def test_a_request_log_makes_a_bounded_list_exact(folder: Path, group: Make, cap
     assert found.members[2].assignors.knowledge is Knowledge.EXACT
     assert found.members[2].assignors.list == ("cooperative-sticky", "range")
     assert capsys.readouterr().err == ""
+
+
+def test_a_saved_group_keeps_the_clients_that_its_logs_named(
+    folder: Path, group: Make, capsys: Said
+) -> None:
+    nameless = [replace(member, software=None) for member in group().members]
+    saved = files.save_snapshot(group(members=tuple(nameless)), folder)
+    (folder / "r.log").write_text("".join(JOIN % {"id": m.member_id} for m in nameless))
+    words = ["inspect", "--snapshot", str(saved), "--request-log", "r.log", "--save-to", "b.yaml"]
+    assert app.run(words) in (0, 3)
+    screen = capsys.readouterr().out
+    assert screen.splitlines()[-1].endswith(f"--snapshot {saved} --request-log r.log")
+    named = files.read_snapshot(folder / "b.yaml")
+    assert {m.software.version for m in named.members if m.software} == {"3.9.1"}
+    plans = {}
+    for name, more in (("b.yaml", []), (str(saved), ["--request-log", "r.log"]), (str(saved), [])):
+        app.run(["plan-upgrade", "--snapshot", name, *more, "-o", "json"])
+        steps = json.loads(capsys.readouterr().out)["steps"]
+        families = [setting["family"] for step in steps for setting in step["config"]]
+        plans[name, bool(more)] = list(dict.fromkeys(families))
+    assert plans["b.yaml", False] == plans[str(saved), True] == ["java"]
+    assert plans[str(saved), False][0] == "java", "a guess: the likelier client first"
 
 
 def test_a_log_without_a_join_says_what_to_do(folder: Path, group: Make, capsys: Said) -> None:

@@ -44,7 +44,7 @@ from rebal.cli.render.text import (
 )
 from rebal.groups.commands import Command
 from rebal.groups.model import Tri
-from rebal.planner.commands import READ_MORE, show
+from rebal.planner.commands import ACCEPT, READ_MORE, show
 from rebal.planner.context import names
 from rebal.planner.plan import Brief, Finding, Plan, Setting, Severity, Step, Verdict
 from rebal.planner.rules import rules
@@ -149,6 +149,7 @@ def _members(plan: Plan, step: Step, as_in: int | None, *, wide: bool) -> Rows:
         yield "to do", "; ".join(parts)
     if step.id == plan.next_step and step.precondition_holds is not Tri.YES:
         yield "needs", _brief(step).needs or step.precondition
+        yield from to_run(one for one in step.commands if one.use.startswith(ACCEPT))
 
 
 def _settings(config: Sequence[Setting]) -> Iterator[RenderableType]:
