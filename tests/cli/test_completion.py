@@ -223,6 +223,7 @@ def test_bash_quotes_names_and_keeps_what_stands_before_a_colon(
     assert not (fake / "pwned").exists()
 
 
+@pytest.mark.full
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
 def test_fish_offers_names_as_they_are(fake: Path) -> None:
     asks = f"source {SCRIPTS / 'rebal.fish'}; complete -C 'rebal inspect '"
