@@ -259,7 +259,8 @@ def _in_step(
         why = f"the list of {listed(labels)} was not seen"
         needs = Needs.DECLARED if current.by_hand_list else Needs.LISTS
         return advised.show(context, needs, why, step=step.id), ()
-    if later is not None and context.members and later.aim is Aim.NARROW:
+    at_odds = any(one.member_id in (None, *by_id) for one in context.snapshot.contradictions)
+    if later is not None and context.members and later.aim is Aim.NARROW and not at_odds:
         return _or_outdated(plan, context, _begin(plan, later, context, ignore), outdated)
     return advised.wait(current.why[0] if current.why else "no member is in the group"), ()
 

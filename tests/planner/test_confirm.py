@@ -223,6 +223,16 @@ def test_one_bounce_ends_by_word() -> None:
     assert tell(restarted(3)).finished
 
 
+def test_no_restart_of_the_next_step_while_the_evidence_is_at_odds(plan: Plan) -> None:
+    """The gate does not hold, and the plan asks for other evidence first (RB902)."""
+    wide = pods(2, declared=None, list=MIXED)
+    seen = look(1, wide, elected=TARGET, contradictions=[{"what": "two logs differ"}], **YES)
+    standing = verify(plan, [], seen)
+    assert (standing.step, standing.gate) == (1, Tri.CANNOT_TELL)
+    assert not standing.advice.recommended
+    assert "contradicts itself" in standing.next
+
+
 def test_a_declared_list_is_never_told_as_the_list_that_runs(second: Story) -> None:
     """The probe refutes the file: the reason is the evidence, not the list of the file."""
     seen = restarted(3, probe={TARGET: True, "range": True})
