@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 EAGER: Final = "eager"
+_BY_NAME: Final = ("range", "roundrobin", "sticky")
 CONSUMER: Final = "consumer"
 COOPERATIVE_STICKY: Final = "cooperative-sticky"
 
@@ -116,7 +117,10 @@ class Context(GroupFacts):
 
         A plan of the same goal is written to the plan's own file. `more` are further options.
         """
-        goal = to or (self.target if self.only_target else self.goal)
+        # From a COOPERATIVE assignor, `--to eager` finds the old one only while a list shows it.
+        left = self.elected is not None and cooperative(self.elected) is Tri.YES
+        by_name = self.goal == EAGER and left and self.target in _BY_NAME
+        goal = to or (self.target if self.only_target or by_name else self.goal)
         count = self.expected or len(self.members)
         out = () if to or not self.given.plan else option("--out", self.given.plan)
         anew = self.anew if out else ()

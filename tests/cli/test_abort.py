@@ -166,3 +166,13 @@ def test_a_risk_taken_on_the_way_is_not_taken_on_the_way_back(folder: Path, caps
     assert first.aim is Aim.REFRESH
     _, again = back(capsys, "ready", "--ignore", "RB113", "--reason", "timed again")
     assert again.accepted.ignore == {"RB115": "no joins", "RB113": "timed again"}
+
+
+def test_the_printed_command_plans_the_same_way_back(folder: Path, capsys: Said) -> None:
+    """No list shows sticky any longer, so `--to eager` would lead to range."""
+    before = look(0, pods(1, 1, list=["sticky"]), elected="sticky")
+    Path("a.plan.yaml").write_text(dump_plan(make_plan(before)))
+    _, found = back(capsys, "finished")
+    assert found.target == "sticky"
+    assert " --to sticky " in found.advice.command
+    assert make_plan(LOOKS["finished"], "eager").target == "range"
