@@ -183,6 +183,21 @@ def test_it_speaks_of_members_exactly_when_another_order_gives_another_result(gi
     assert bool(members) == (len(results) > 1)
 
 
+def test_three_members_at_one_place_are_tried_in_every_order() -> None:
+    """Turned round they get the same; only with another one first the result differs."""
+    both = ("a", "b")
+    group = Spec(
+        members=(
+            SpecMember(member_id="a", topics=both),
+            SpecMember(member_id="q", topics=both),
+            SpecMember(member_id="\x81", topics=("b",)),
+        ),
+        partitions={"a": 1, "b": 2},
+    )
+    results, members = every_result(group)
+    assert (len(results), members) == (4, {"a", "q", "\x81"})
+
+
 @examples(300 if os.environ.get("REBAL_FULL") == "1" else 80)
 @given(groups(mixed=True))
 def test_it_speaks_of_members_with_different_topics_too(given_: Spec) -> None:

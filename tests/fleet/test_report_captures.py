@@ -96,7 +96,7 @@ def test_what_a_scan_cannot_tell_says_who_can(report: FleetReport) -> None:
     ready = group_of(report, "reports").readiness
     assert ready is not None
     (one,) = (missing for missing in ready.missing if missing.rule == "RB113")
-    assert one.how.startswith("Add -b HOST:PORT --probe")
+    assert one.how.startswith("Probe the live group")
     assert "with its CURRENT list (no change of configuration)" in one.how
 
 

@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, compress, permutations, repeat
+from math import factorial
 from typing import Final
 
 from rebal.groups.assignors.server.server import ServerProblem, Slots, Targets
@@ -172,7 +173,7 @@ def _is_parted(borders: list[int], begin: int, end: int) -> bool:
 
 
 _MOST_PASSES: Final = 16
-_PLACES_TRIED: Final = 16
+_ORDERS_TRIED: Final = 32
 
 
 def assign_mixed(problem: ServerProblem) -> Targets:
@@ -184,18 +185,28 @@ def assign_mixed(problem: ServerProblem) -> Targets:
 def _undecided(problem: ServerProblem, lists: list[list[int]]) -> Iterator[int]:
     """Yield members at one place of the coordinator's table where their order matters.
 
-    Each such place is tried with its members turned round; where many do, it is taken to matter.
+    Each such place is tried with its members in every order; where that is too many, their order
+    is taken to matter.
     """
     slots = problem.shared_places
-    if len(slots) > _PLACES_TRIED:
+    if sum(factorial(len(slot)) for slot in slots) > _ORDERS_TRIED:
         yield from chain.from_iterable(slots)
         return
     for slot in slots:
-        order = list(range(len(problem.members)))
-        order[slot[0] : slot[-1] + 1] = reversed(slot)
-        other = _Deal(problem.reordered(order)).targets().lists
-        if any(set(other[place]) != set(lists[member]) for place, member in enumerate(order)):
+        if any(_matters(problem, lists, slot, order) for order in permutations(slot)):
             yield from slot
+
+
+def _matters(
+    problem: ServerProblem, lists: list[list[int]], slot: Sequence[int], turned: Sequence[int]
+) -> bool:
+    """Return whether the members of the place get something else in the order `turned`."""
+    if turned == tuple(slot):
+        return False
+    order = list(range(len(problem.members)))
+    order[slot[0] : slot[-1] + 1] = turned
+    other = _Deal(problem.reordered(order)).targets().lists
+    return any(set(other[place]) != set(lists[member]) for place, member in enumerate(order))
 
 
 class _Deal:
