@@ -125,7 +125,10 @@ def way_back(
         families={**accepted.families, **wishes.families},
         ignore={**_lasting(accepted.ignore), **wishes.ignore},
     )
-    return plan_of(remembered(plan, entries, seen), wishes, assume)
+    try:
+        return plan_of(remembered(plan, entries, seen), wishes, assume)
+    except UsageError as error:
+        raise UsageError(f"no way back to {wishes.to} can be planned: {error}") from None
 
 
 def _lasting(ignore: Mapping[str, str]) -> dict[str, str]:

@@ -152,7 +152,7 @@ def command(
         raise UsageError(
             f"{option_name} prints text or JSON lines: use -o jsonl instead of -o {form}."
         )
-    _check_abort(abort, out, form, others=(looking, confirm, step))
+    _check_abort(plan, abort, out, form, others=(looking, confirm, step))
     word = _word(confirm, reason or (), given=(looking, ignore, step))
     if word is None and (member or listed):
         raise UsageError("--member and --list belong to --confirm STEP.")
@@ -260,7 +260,7 @@ def command(
 
 
 def _check_abort(
-    abort: bool, out: Path | None, form: VerifyFormat, *, others: tuple[object, ...]
+    plan: Path, abort: bool, out: Path | None, form: VerifyFormat, *, others: tuple[object, ...]
 ) -> None:
     """Reject options that --abort does not go with, and those that go with it alone."""
     if out is not None and not abort:
@@ -269,6 +269,8 @@ def _check_abort(
         raise UsageError(
             "--abort plans the way back: leave out --watch, --until, --confirm, --step."
         )
+    if out is not None and out.resolve() == plan.resolve():
+        raise UsageError("--out names the plan that --abort leaves: give it another name.")
     if abort and form == "jsonl":
         raise UsageError("--abort prints a plan: use -o text, json or yaml.")
 

@@ -134,10 +134,17 @@ class Ledger:
 
     `answers(step, id)` are the distinct answers, each with its source. `before(step)` are the ids
     that were there before the step began; `opened` are the steps whose beginning a look shows.
-    `words` are the user's own answers, by step and id.
+    `words` are the user's own answers, by step and id. Entries `later` than this look prove nothing
+    of it, but what they say against the user's word stands: clocks differ.
     """
 
-    def __init__(self, plan: Plan, entries: Sequence[JournalEntry], context: Context) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        entries: Sequence[JournalEntry],
+        context: Context,
+        later: Sequence[JournalEntry] = (),
+    ) -> None:
         self._plan = plan
         self._said: dict[tuple[int, str], dict[Tri, str]] = defaultdict(dict)
         self._before: dict[int, set[str]] = defaultdict(set)
@@ -145,6 +152,8 @@ class Ledger:
         self.words: dict[tuple[int, str], str] = {}
         self._from_baseline()
         self._from_journal(entries)
+        for entry in later:
+            self._void(entry)
         self.now = self._add(context, "")
 
     def _from_baseline(self) -> None:
@@ -160,6 +169,11 @@ class Ledger:
         if not any(map(assumed, baseline.members)):
             self._add(context_of(self._plan, baseline), "the plan's baseline")
 
+    def _void(self, entry: JournalEntry) -> None:
+        for member in entry.members:
+            for number in member.contradicted:
+                self.words.pop((number, member.member_id), None)
+
     def _from_journal(self, entries: Iterable[JournalEntry]) -> None:
         for entry in entries:
             if entry.blind is not None:
@@ -169,8 +183,7 @@ class Ledger:
                 for answer, steps in ((Tri.YES, member.made), (Tri.NO, member.lacks)):
                     for number in steps:
                         self._said[number, member.member_id][answer] = where
-                for number in member.contradicted:
-                    self.words.pop((number, member.member_id), None)
+            self._void(entry)
             for step in self._plan.steps:
                 if step.id > entry.step:
                     self._before[step.id] |= entry.ids

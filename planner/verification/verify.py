@@ -154,7 +154,7 @@ def verify(
     plan's number, `accepted` is added to the risks that the plan records as accepted. `given` are
     the words of this command line; without them printed commands repeat the plan's.
     """
-    late = sum(entry.at > snapshot.captured_at for entry in entries)
+    ahead = [entry for entry in entries if entry.at > snapshot.captured_at]
     entries = [entry for entry in entries if entry.at <= snapshot.captured_at]
     seen = [entry for entry in entries if entry.blind is None]
     accepted = _both(plan.accepted, accepted)
@@ -162,7 +162,7 @@ def verify(
     known = remembered(plan, entries, snapshot)
     context = context_of(plan, known, expected, accepted, given)
     missing = missing_from(plan, entries, snapshot, expected)
-    ledger = Ledger(plan, entries, context)
+    ledger = Ledger(plan, entries, context, ahead)
     views = {each.id: standing_of(context, each, ledger) for each in plan.steps}
     gates = {
         each.id: step_standing(
@@ -236,7 +236,7 @@ def verify(
         accepted=current.accepted if current else (),
         client_log=log_coverage(snapshot),
         unverified=tuple(one.name for one in views.get(number or 0, ()) if one.vouched),
-        notes=tuple(_notes(plan, snapshot, late, first_seconds(seen, context))),
+        notes=tuple(_notes(plan, snapshot, len(ahead), first_seconds(seen, context))),
         exit_code=exit_code(Tri.NO if danger else Tri.YES if holds else Tri.CANNOT_TELL),
     )
 

@@ -39,6 +39,7 @@ from tests.planner.looks import Story, look
 from tests.planner.looks import pods as apps
 
 KEPT = Path(__file__).parents[1] / "data" / "screens"
+DEMO = Path(__file__).parents[2] / "cli" / "data" / "demo"
 WIDTHS = (40, 80, 140)
 RENEW = os.environ.get("REBAL_SCREENS") == "renew"
 NEXT = Command("rebal", "plan-upgrade", "checkout", "-b", "kafka-1:9092", "--probe")
@@ -190,13 +191,17 @@ def test_a_screen_is_as_it_was_kept(name: str, width: int) -> None:
         ("explain RB102", ["explain", "RB102"]),
         ("error no snapshot", ["inspect", "--snapshot", "absent.yaml"]),
         ("error no option", ["plan-upgrade", "--snapshots", "x.yaml"]),
-        ("error no goal", ["plan-upgrade", "checkout", "--to", "fastest", "-b", "h:1"]),
+        ("error no goal", ["plan-upgrade", "--snapshot", "shipping.rebal.yaml", "--to", "fastest"]),
         ("error no rule", ["explain", "RB999"]),
     ],
 )
 def test_a_printed_text_is_as_it_was_kept(
-    name: str, words: list[str], capsys: pytest.CaptureFixture[str]
+    name: str,
+    words: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(DEMO)
     code = app.run(words)
     said = capsys.readouterr()
     compare(name, f"$ rebal {' '.join(words)}\n{said.out}{said.err}(exit code {code})\n")

@@ -148,6 +148,14 @@ def test_later_evidence_overrules_the_word_for_good(second: Story) -> None:
     assert done(exact)["app-0"] == "no"
 
 
+def test_a_clock_set_back_does_not_revive_a_word(second: Story) -> None:
+    word(second, restarted(3), "app-0", "app-1", "app-2")
+    against = {"probe": {TARGET: False, "range": True}, "elected": "range"}
+    assert not second(restarted(8, **against)).finished
+    early = verify(second.plan, second.entries, restarted(5))
+    assert (early.finished, early.unverified) == (False, ())
+
+
 def test_a_word_needs_a_look_at_the_beginning_of_the_step(plan: Plan) -> None:
     tell = Story(plan)
     between = look(2, pods(2), elected=TARGET, **YES)
