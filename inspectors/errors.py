@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Final, Literal
 
+from rebal.groups.commands import Command
 from rebal.groups.errors import RebalError
 
 # Kafka's protocol errors from code 1 on (org.apache.kafka.common.protocol.Errors, Kafka 4.1).
@@ -97,8 +98,8 @@ class RequestError(RebalError):
     other sentences to embed; the message is that clause with a full stop.
     """
 
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"{reason}.")
+    def __init__(self, name: str, reason: str, *commands: Command) -> None:
+        super().__init__(f"{reason}.", *commands)
         self.name = name
         self.reason = reason
 

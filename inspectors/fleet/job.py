@@ -64,7 +64,7 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
             except Exception as error:
                 if os.environ.get("REBAL_DEBUG"):
                     raise
-                raise SparkError(_in_words(error, order)) from None
+                raise _in_words(error, order) from None
 
 
 def _look(order: ScanOrder, run: Run) -> Any:
@@ -173,14 +173,24 @@ _KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (
 _NO_TOKEN: Final = ("LoginException", "OAuth configuration", "SaslAuthenticationException")
 
 
-def _in_words(error: Exception, order: ScanOrder) -> str:
-    text = f"{error} {getattr(error, 'java_exception', '')}"
-    if order.config is not None:
-        text = order.config.scrub(text)
-        if "AuthorizationException" in text:
-            from rebal.inspectors.fleet.sources.kafka import needed_rights
+def _in_words(error: Exception, order: ScanOrder) -> SparkError:
+    """Return the error in one sentence, with the commands that help."""
+    if order.config is not None and "AuthorizationException" in _text(error, order):
+        from rebal.inspectors.fleet.sources.kafka import NEEDED, grants
 
-            return f"this user may not read the records of __consumer_offsets: {needed_rights()}."
+        said = f"this user may not read the records of __consumer_offsets: {NEEDED}."
+        return SparkError(said, *grants(order.config))
+    return SparkError(_sentence(error, order))
+
+
+def _text(error: Exception, order: ScanOrder) -> str:
+    text = f"{error} {getattr(error, 'java_exception', '')}"
+    return text if order.config is None else order.config.scrub(text)
+
+
+def _sentence(error: Exception, order: ScanOrder) -> str:
+    text = _text(error, order)
+    if order.config is not None:
         if order.config.oauth is not None and any(sign in text for sign in _NO_TOKEN):
             return no_token(order.config.oauth)
         if "SaslAuthenticationException" in text:

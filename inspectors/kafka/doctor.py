@@ -6,12 +6,12 @@ receives nothing but descriptions. A missing right comes with the ACL that grant
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from kafka.protocol.consumer.group import JoinGroupRequest
 
+from rebal.groups.commands import Command
 from rebal.groups.model import GroupType, Record, Tri
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, SettingError
@@ -82,7 +82,7 @@ class _Examination:
         self._admin: Admin | None = None
         self._described: Described | None = None
         self._raw_is_in = False
-        self.principal = _principal(config)
+        self.principal = principal_of(config)
 
     def rows(self) -> Iterator[DoctorRow]:
         """Yield the rows in order; later ones use the results of earlier ones."""
@@ -145,10 +145,7 @@ class _Examination:
         return DoctorRow(source=source, available=available, why=why, adds=adds, grant=line)
 
     def _acl(self, operation: str, *resource: str) -> str:
-        return shlex.join(
-            ["kafka-acls.sh", "--bootstrap-server", self._config.bootstrap, "--add",
-             "--allow-principal", self.principal, "--operation", operation, *resource]
-        )  # fmt: skip
+        return acl(self._config, operation, *resource)
 
     def _log_in_raw(self) -> str:
         self._raw.any(self._raw.deadline())
@@ -312,7 +309,16 @@ def _topic(name: str, error: RequestError) -> _Unavailable:
     return _Unavailable(Tri.CANNOT_TELL, f"{name}: {error.reason}")
 
 
-def _principal(config: ClusterConfig) -> str:
+def acl(config: ClusterConfig, operation: str, *resource: str) -> Command:
+    """Return the command that allows this user `operation` on a resource."""
+    return Command(
+        "kafka-acls.sh", "--bootstrap-server", config.bootstrap, "--add",
+        "--allow-principal", principal_of(config), "--operation", operation, *resource,
+    )  # fmt: skip
+
+
+def principal_of(config: ClusterConfig) -> str:
+    """Return Kafka's name of the user that the connection logs in as, as far as it is known."""
     if config.oauth is not None:
         return "User:NAME-IN-YOUR-TOKEN"
     if config.sasl:

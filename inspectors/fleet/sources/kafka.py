@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import Consumer, TopicPartition
 
+from rebal.groups.commands import Command
 from rebal.groups.model import Record
 from rebal.inspectors.connection.auth import token_of
 from rebal.inspectors.connection.config import ClusterConfig
@@ -24,6 +25,7 @@ from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source
 from rebal.inspectors.kafka.admin import Admin
 from rebal.inspectors.kafka.brokers import ClusterReading
 from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.kafka.doctor import acl
 from rebal.inspectors.kafka.read import read_brokers
 from rebal.inspectors.kafka.wire import Deadline
 
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GROUP_PREFIX: Final = "rebal-fleet"
+NEEDED: Final = (
+    f"grant READ on it, and READ on the groups with the prefix {GROUP_PREFIX}: Spark's consumer "
+    "has such a name; no group is made"
+)
 
 
 class KafkaRange(Record, frozen=True, kw_only=True):
@@ -63,7 +69,7 @@ def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
     admin = Admin(config)
     found, failed = admin.topics([TOPIC], deadline)
     if TOPIC in failed:
-        raise _refused(failed[TOPIC])
+        raise _refused(failed[TOPIC], config)
     edges = admin.edges(TOPIC, found[0].partitions, deadline)
     read = previous.offsets if previous else {}
     wanted: dict[int, tuple[int, int]] = {}
@@ -177,21 +183,22 @@ def _reach(config: ClusterConfig) -> None:
         cluster.close()
 
 
-def _refused(error: RequestError) -> RequestError:
+def _refused(error: RequestError, config: ClusterConfig) -> RequestError:
+    if error.name == "TOPIC_AUTHORIZATION_FAILED":
+        why = f"{TOPIC}: this user may not describe it: {NEEDED}"
+        return RequestError(error.name, why, *grants(config))
     words = {
         "UNKNOWN_TOPIC_OR_PART": (
             f"the cluster has no topic {TOPIC}: no group has ever joined or committed there"
         ),
-        "TOPIC_AUTHORIZATION_FAILED": f"{TOPIC}: this user may not describe it: {needed_rights()}",
     }
     words["UNKNOWN_TOPIC_OR_PARTITION"] = words["UNKNOWN_TOPIC_OR_PART"]
     return RequestError(error.name, words.get(error.name, f"{TOPIC}: {error.reason}"))
 
 
-def needed_rights() -> str:
-    """What to grant."""
+def grants(config: ClusterConfig) -> tuple[Command, Command]:
+    """Return the commands that allow this user to read what a scan reads."""
     return (
-        f"grant the user READ on topic {TOPIC}, and READ on the groups with the prefix "
-        f"{GROUP_PREFIX} (Spark's consumer has such a name; no group is made); kafka-acls.sh adds "
-        "both"
+        acl(config, "READ", "--topic", TOPIC),
+        acl(config, "READ", "--group", GROUP_PREFIX, "--resource-pattern-type", "prefixed"),
     )
