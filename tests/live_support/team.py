@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +93,8 @@ class Team:
             elif advice["action"] == "restart":
                 assert advice["verdict"] == "yes", self.report(body)
                 self._restart(advice)
+            elif advice["action"] == "wait":
+                time.sleep(1)
             else:
                 assert advice["action"] == "none", self.report(body)
             body = self._printed(advice.get("command") or body["steps"][0]["gate"]["command"])
