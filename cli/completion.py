@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rebal.cli.app import COMMANDS
+from rebal.cli.commands.simulate_cmd import OF_CONSUMERS, OF_WORKERS
 from rebal.cli.lazy import Entry, LazyCommand
-from rebal.cli.params import SHELLS, Connection, goals
+from rebal.cli.params import ENDINGS, SHELLS, Connection, goals
 from rebal.groups.errors import RebalError
 
 LIVE_SECONDS: Final = 0.65
 """The longest wait for the names of a cluster's groups, the import of a Kafka client included."""
 _GREEDY: Final = ("FILE...", "PATH...")
-_ENDINGS: Final = (".yaml", ".yml", ".json")
 _HEAD: Final = 200
 _CONNECTION: Final = ("bootstrap", "command_config", "overrides", "profile")
 
@@ -177,7 +177,7 @@ def _documents(*kinds: str) -> Callable[[_Typed, str], Iterator[Candidate]]:
         for path in sorted(Path(folder or ".").expanduser().iterdir()):
             if path.is_dir() and not path.name.startswith("."):
                 yield Candidate(f"{folder}{path.name}/")
-            elif path.suffix.lower() in _ENDINGS and schemas.search(_head(path)):
+            elif path.suffix.lower() in ENDINGS and schemas.search(_head(path)):
                 yield Candidate(f"{folder}{path.name}")
 
     return source
@@ -208,7 +208,6 @@ def _rules(_: _Typed, __: str) -> Iterator[Candidate]:
 
 def _assignors(typed: _Typed, _: str) -> Iterator[Candidate]:
     if typed.command == "simulate":
-        from rebal.cli.commands.simulate_cmd import OF_CONSUMERS, OF_WORKERS
         from rebal.cli.custom import custom_names
 
         yield from map(Candidate, (*OF_CONSUMERS, *OF_WORKERS, *custom_names()))

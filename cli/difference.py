@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from rebal.cli import sources
 from rebal.cli.errors import FileError, UsageError
 from rebal.cli.files import read_snapshot, read_text
-from rebal.cli.params import Connection
+from rebal.cli.params import ENDINGS, Connection
 from rebal.cli.render.difference import SideDocument
 from rebal.cli.verifying import check_same, read_plan
 from rebal.groups.model import GroupSnapshot
@@ -20,7 +20,6 @@ from rebal.planner.verification.verify import Change, changes_since
 
 _PLAN: Final = re.compile(r"rebal\.plan/\d")
 _HEAD: Final = 200
-_ENDINGS: Final = (".yaml", ".yml", ".json")
 
 
 class Side(NamedTuple):
@@ -76,7 +75,7 @@ def other_side(first: Side, word: str | None, reading: Reading) -> Side:
     file = Path(word) if word is not None else None
     if file is not None and file.is_file():
         made = side_of(file)
-    elif file is not None and file.suffix.lower() in _ENDINGS:
+    elif file is not None and file.suffix.lower() in ENDINGS:
         raise UsageError(f"there is no file {word}; give a plan, a snapshot, or a group's name.")
     else:
         group = word if word is not None else first.seen.group.group_id

@@ -33,6 +33,8 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)\Z")
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
 _ADDRESSES: Final = ("bootstrap.servers", "metadata.broker.list")
 _LONGEST: Final = 365 * 86_400
+ENDINGS: Final = (".yaml", ".yml", ".json")
+"""Endings of the files of plans and snapshots; plans of one name share a journal."""
 SHELLS: Final = ("bash", "zsh", "fish")
 """Shells that `rebal completion` has a script for."""
 _PLAIN: Final = re.compile(r"\d+(?:\.\d*)?")
@@ -386,6 +388,16 @@ def sentences(
         *(f"{rule} is ignored: {reason}" for rule, reason in ignore.items()),
         *([] if expect_members is None else [f"{expect_members} members are expected"]),
     )
+
+
+def check_ending(out: Path | None) -> None:
+    """Check that the name of a plan's file says its format.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if out is not None and out.suffix.lower() not in ENDINGS:
+        raise UsageError(f"--out {out}: the ending says the format: use .yaml, .yml or .json.")
 
 
 def waits(timeout: str, for_: str | None, *, watching: bool) -> tuple[float, float]:

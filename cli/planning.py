@@ -14,7 +14,7 @@ from rebal.cli.files import move, next_name, read_text, write_text
 from rebal.cli.journal import ENDING as JOURNAL
 from rebal.cli.journal import Journal, journal_path
 from rebal.cli.output import PlanFormat
-from rebal.cli.params import goals
+from rebal.cli.params import ENDINGS, goals
 from rebal.cli.render.documents import Document, FailureDocument, document_of, failures_of
 from rebal.cli.render.findings import exported
 from rebal.cli.render.plans.markdown import plan_markdown
@@ -37,8 +37,6 @@ from rebal.planner.verification.journal import JournalEntry, remembered
 if TYPE_CHECKING:
     from rebal.inspectors.kafka.listing import GroupFailure
 
-ENDINGS: Final = (".yaml", ".yml", ".json")
-"""Endings of a plan's file; plans of one name share a journal."""
 _ORDER: Final = ("blocked", "unproven", "ready", "done")
 
 
@@ -139,15 +137,14 @@ def _lasting(ignore: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def check_free(out: Path, given: Given, *, new_attempt: bool) -> None:
+def check_free(out: Path | None, given: Given, *, new_attempt: bool) -> None:
     """Check that no roll-out rests on the plan in the file `out`, or that it may be set aside.
 
     Raises:
         UsageError: the plan has a journal; the message names the step and the last look. Or the
             journal is that of another file.
     """
-    journal = journal_path(out)
-    if not journal.exists():
+    if out is None or not (journal := journal_path(out)).exists():
         return
     plans = [out.with_suffix(ending) for ending in ENDINGS if out.with_suffix(ending).exists()]
     if plans and out not in plans:

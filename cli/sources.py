@@ -23,6 +23,7 @@ from zoneinfo import ZoneInfo
 from msgspec.structs import replace
 
 from rebal.cli.errors import ReadError, UsageError, did_you_mean
+from rebal.cli.files import read_snapshot, the_one_snapshot
 from rebal.cli.output import say
 from rebal.cli.params import Connection
 from rebal.groups.commands import option, options, rebal
@@ -59,7 +60,7 @@ class EvidenceFiles:
     _observations: tuple[Observation, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
-        """Refuse a second reader of standard input: it can be read once.
+        """Check that one option at most reads standard input, which can be read once.
 
         Raises:
             UsageError: two options read it.
@@ -150,10 +151,18 @@ class EvidenceFiles:
                 say(note)
         return seen
 
-    def tell_coverage(self, seen: GroupSnapshot) -> None:
-        """Say which members of a group the client logs show, and which they do not."""
-        if not self.client_log or not seen.members:
+    def tell_coverage(self, groups: Sequence[GroupSnapshot]) -> None:
+        """Say which members of a group the client logs show, and which they do not; of several
+        groups, of how many they show a member.
+        """
+        groups = [one for one in groups if one.members]
+        if not self.client_log or not groups:
             return
+        if len(groups) > 1:
+            met = sum(bool(log_coverage(one).covered) for one in groups)
+            say(f"--client-log: shows the start of members of {met:,} of {len(groups):,} groups.")
+            return
+        (seen,) = groups
         labels = names(seen.members)
         found = log_coverage(seen)
         shown, rest = ([labels[each] for each in ids] for ids in (found.covered, found.not_covered))
@@ -193,8 +202,6 @@ def snapshot_for(
         raise UsageError("--probe reads a live group: give GROUP and -b HOST:PORT.")
     connection = connection or Connection()
     if group is None:
-        from rebal.cli.files import read_snapshot
-
         found = read_snapshot(snapshot or default_snapshot())
     elif scan is not None and takes_scan(connection, probe=probe):
         (found,) = scan_snapshots(scan, [group])
@@ -220,8 +227,7 @@ def with_evidence(
     observations += scan_observations(scan, [one.group.group_id for one in found])
     merged = [merge(one, observations) for one in found]
     if files is not None:
-        for one in merged:
-            files.tell_coverage(one)
+        files.tell_coverage(merged)
     return merged
 
 
@@ -429,8 +435,6 @@ def default_snapshot() -> Path:
     if named:
         say(f"reading {named}, as REBAL_SNAPSHOT says.")
         return Path(named)
-    from rebal.cli.files import the_one_snapshot
-
     found = the_one_snapshot(Path.cwd())
     say(f"reading {found.name}, the snapshot in this folder.")
     return found

@@ -15,6 +15,7 @@ from rebal.cli.errors import FailOn, FileError, UsageError
 from rebal.cli.files import read_text
 from rebal.cli.journal import Journal
 from rebal.cli.render.plans.parts import config_view
+from rebal.cli.render.text import FACTS
 from rebal.cli.render.verification import next_command, verify_line, verify_view
 from rebal.groups.errors import AssumptionError, RebalError
 from rebal.groups.evidence.assume import apply_assumptions
@@ -72,7 +73,10 @@ def check_same(plan: Plan, seen: GroupSnapshot) -> None:
 def print_standing(standing: Standing, form: str, *, wide: bool) -> None:
     """Print one standing in the format of `-o`."""
     if form == "text":
-        view = [*verify_view(standing, wide=wide), *config_view(standing.config, wide=wide)]
+        view = [
+            *verify_view(standing, wide=wide),
+            *config_view(standing.config, wide=wide, indent=0, label=FACTS),
+        ]
         output.page([*view, next_command(standing)], wide=wide)
     elif form == "jsonl":
         output.write(verify_line(standing))

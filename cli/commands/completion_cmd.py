@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rebal.cli import output
+from rebal.cli.completion import candidates
 from rebal.cli.errors import DONE, UsageError, did_you_mean
 from rebal.cli.params import SHELLS
 
@@ -39,7 +40,5 @@ def _script(shell: str) -> str:
 
 def _answer(line: str) -> str:
     """Return the candidates for the end of `line`, one a line: the word, a tab, its help."""
-    from rebal.cli.completion import candidates
-
     found = candidates(line)
     return "".join(f"{one.value}\t{' '.join(one.help.split())}\n" for one in found)

@@ -94,7 +94,7 @@ def command(
     """
     if assignors and not probe:
         raise UsageError("--assignor names an assignor to probe for: add --probe.")
-    _check_ending(out)
+    params.check_ending(out)
     if new_attempt and out is None:
         raise UsageError("--new-attempt sets the plan of --out aside: add --out FILE.")
     # The planner is loaded when the words of the command are in order.
@@ -115,8 +115,7 @@ def command(
         snapshot=snapshot,
         plan=out,
     )
-    if out is not None:
-        planning.check_free(out, given, new_attempt=new_attempt)
+    planning.check_free(out, given, new_attempt=new_attempt)
     wishes = planning.Wishes(
         to=params.assignor_name(to),
         expect_members=expect_members,
@@ -198,8 +197,3 @@ def _batch(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise UsageError(f"--batch {text}: give a number of members to restart at a time, or all.")
     return int(text)
-
-
-def _check_ending(out: Path | None) -> None:
-    if out is not None and out.suffix.lower() not in (".yaml", ".yml", ".json"):
-        raise UsageError(f"--out {out}: the ending says the format: use .yaml, .yml or .json.")

@@ -85,7 +85,7 @@ def command(
         _print_timeline(kept, journal or journal_path(plan), form, wide=wide)
     elif config:
         chosen = _step(kept, step, plan)
-        output.tell(f"{_setting(chosen, family, as_, plan).text}\n")
+        output.write(f"{_setting(chosen, family, as_, plan).text}\n")
         # A step before the next one was over already.
         if chosen.id > (kept.next_step or 0) or (chosen.id == kept.next_step and chosen.exit_code):
             output.say(

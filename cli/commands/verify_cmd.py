@@ -209,10 +209,11 @@ def command(
         seen = sources.snapshot_for(group, snapshot, connection, probe=probe, assignors=probed)
         check_same(made, seen)
         merged = merge(seen, (*files.observations(), *scan))
-        files.tell_coverage(merged)
+        files.tell_coverage([merged])
         return merged
 
     if abort:
+        planning.check_free(out, given, new_attempt=False)
         wishes = planning.Wishes(
             expect_members=expect_members, families=families, ignore=ignoring, given=given
         )
@@ -271,6 +272,7 @@ def _check_abort(
         )
     if out is not None and out.resolve() == plan.resolve():
         raise UsageError("--out names the plan that --abort leaves: give it another name.")
+    params.check_ending(out)
     if abort and form == "jsonl":
         raise UsageError("--abort prints a plan: use -o text, json or yaml.")
 
@@ -283,7 +285,6 @@ def _print_back(
 
     output.say(f"the way back from {made.to} to {back.to}, as the group stands now:")
     if out is not None:
-        planning.check_free(out, back.given, new_attempt=False)
         planning.keep(back, out)
     assert form != "jsonl"
     planning.print_plan(back, form, None, now=None, details=details, wide=wide)

@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
+from rich.console import Console, Group
+from rich.live import Live
 from rich.segment import Segment
 from rich.text import Text
 
@@ -23,7 +25,7 @@ from rebal.planner.commands import COOPERATIVE, Given
 from rebal.planner.plan import Verdict
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.console import ConsoleOptions, RenderResult
 
 _COLUMNS: Final = (
     Column("VERDICT"),
@@ -158,9 +160,6 @@ def overview_shower(
 
 
 def _live(until: datetime, given: Given, to: str) -> Iterator[Callable[[Overview], None]]:
-    from rich.console import Console, Group
-    from rich.live import Live
-
     console = Console(markup=False, emoji=False, highlight=False)
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
 

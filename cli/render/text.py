@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "Iterator[tuple[str | Text, RenderableType]]"
 """Lines of a label and a text."""
 GAP: Final = 2
+FACTS: Final = 10
+"""Cells that the labels of `facts` have at least."""
 LONG: Final = 20
 """Cells up to which a column is never folded."""
 
@@ -210,7 +212,7 @@ def _spelled(
 
 
 def facts(
-    rows: Iterable[tuple[str | Text, RenderableType]], *, label: int = 10, indent: int = 0
+    rows: Iterable[tuple[str | Text, RenderableType]], *, label: int = FACTS, indent: int = 0
 ) -> Group:
     """Return lines of a label and a text; a long text wraps under itself, a command never."""
     kept = [(Text(name) if isinstance(name, str) else name, text) for name, text in rows]

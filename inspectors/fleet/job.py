@@ -33,7 +33,7 @@ _LONGEST: Final = 300
 
 @dataclass(frozen=True)
 class ScanOrder:
-    """What to scan: one of `config`, `offsets` and `segments`, or none with `request_logs` only."""
+    """The sources of one scan: `config`, `offsets` or `segments`, or `request_logs` alone."""
 
     out: Path
     config: ClusterConfig | None = None
@@ -68,7 +68,7 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
 
 
 def _look(order: ScanOrder, run: Run) -> Any:
-    """What can be said to be wrong before Spark is started."""
+    """Look at the sources before Spark is started; return what the source needs to be read."""
     from rebal.inspectors.fleet.sources.source import is_remote
 
     for path in order.request_logs:

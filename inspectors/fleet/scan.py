@@ -51,7 +51,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass
 class _Totals:
-    """What the tasks of this scan reported."""
+    """The sum of what the tasks of this scan reported."""
 
     counts: Counter[str] = field(default_factory=Counter)
     last: dict[int, int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class _Totals:
 
     @property
     def ended(self) -> dict[str, int]:
-        """What became of the records, by the names of their kinds."""
+        """Return the number of records of each kind, by its name."""
         return {n: c for n, c in self.counts.items() if n != ROWS and not n.startswith(SKIPPED)}
 
     def take(self, run: Run, reports: DataFrame) -> None:
@@ -167,7 +167,7 @@ def _each_once(source: Source) -> tuple[Source, Observation]:
 
 
 def _broken_lines(run: Run) -> frozenset[tuple[str, bytes]]:
-    """What earlier scans could not read and has no offset that says that it was read before."""
+    """Return what earlier scans could not read, of sources whose records have no offset."""
     found: set[tuple[str, bytes]] = set()
     for path in _parquet_in(run.inputs("broken")):
         rows = pq.read_table(path, columns=["offset", "source", "value"])
@@ -297,7 +297,7 @@ def _manifest(
 
 
 def _breaks(run: Run, totals: _Totals) -> dict[int, tuple[int, ...]]:
-    """As in the manifest: an earlier scan's last offsets, where not all that followed was read."""
+    """Return the last offsets of earlier scans after which records are missing, by partition."""
     before = run.previous
     found = dict(before.breaks) if before else {}
     for number, last in totals.last.items():

@@ -88,7 +88,7 @@ class SparkError(RebalError):
 
 
 class SparkSettings(Record, frozen=True, kw_only=True):
-    """How to run Spark: `--master`, `--spark-conf` (later ones win) and `--spark-jars`.
+    """The settings of Spark: `--master`, `--spark-conf` (later ones win) and `--spark-jars`.
 
     `tokens` is the one address that Kafka's client in the JVMs may get tokens from.
     """
@@ -100,7 +100,7 @@ class SparkSettings(Record, frozen=True, kw_only=True):
 
     @property
     def local(self) -> bool:
-        """Whether the executors are threads of this machine's one JVM."""
+        """Return whether the executors are threads of one JVM on this machine."""
         return self.url.startswith("local")
 
     @property
@@ -181,7 +181,7 @@ def _set_up(session: SparkSession, settings: SparkSettings) -> SparkSession:
 
 
 def require() -> None:
-    """Whether the extra and Java are there.
+    """Check that the extra `fleet` and Java are installed.
 
     Raises:
         SparkError: one of them is missing or too old; says how to get it.

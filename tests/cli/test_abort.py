@@ -101,6 +101,7 @@ def test_a_roll_out_under_way_is_not_overwritten(folder: Path, capsys: Said) -> 
     [
         (["--out", "b.yaml"], "add --abort"),
         (["--abort", "--out", "a.plan.yaml"], "give it another name"),
+        (["--abort", "--out", "back.txt"], "use .yaml, .yml or .json"),
         (["--abort", "--step", "1"], "leave out --watch"),
         (["--abort", "--until", "gate"], "leave out --watch"),
         (["--abort", "-o", "jsonl"], "text, json or yaml"),

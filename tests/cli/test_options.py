@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from rebal.cli import app, files
 from rebal.cli.errors import ReadError, UsageError
 from rebal.cli.params import Connection
-from rebal.cli.sources import EvidenceFiles, snapshot_for
+from rebal.cli.sources import EvidenceFiles, snapshot_for, with_evidence
 from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.logs import log_coverage
 from rebal.groups.evidence.merge import merge
@@ -219,6 +219,12 @@ def test_client_logs_in_folders_and_patterns_say_whom_they_cover(
     # Another group's log is never passed over in silence.
     (folder / "other.log").write_bytes(start_log(group(group_id="billing"), 0))
     assert "no start of a member that is in checkout now" in told(folder / "other.log")[1]
+    # Of many groups one line is said, not one each.
+    files_of = EvidenceFiles(client_log=[folder / "other.log"])
+    with_evidence([group(), group(group_id="billing")], files_of, None)
+    assert capsys.readouterr().err == (
+        "rebal: --client-log: shows the start of members of 1 of 2 groups.\n"
+    )
     stdin = io.TextIOWrapper(io.BytesIO(start_log(group(), 2)))
     monkeypatch.setattr(sys, "stdin", stdin)
     assert told(Path("-"))[0].members[2].assignors.list == ("range", "cooperative-sticky")

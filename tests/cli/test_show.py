@@ -66,6 +66,17 @@ def test_a_kept_plan_is_shown_whole_and_its_advice_is_not(plan: Path, capsys: Sa
     assert text.rstrip().splitlines()[-1].split(maxsplit=1)[1].startswith("rebal verify a.plan")
 
 
+def test_a_configuration_is_printed_as_it_is_in_any_locale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("g.yaml").write_text(dump_snapshot(look(0, pods(1, 1), group_id="commandé")))
+    app.run(["plan-upgrade", "--snapshot", "g.yaml", "--out", "a.plan.yaml"])
+    capsys.readouterr()
+    monkeypatch.setenv("LC_ALL", "C")
+    assert shown(capsys, "a.plan.yaml", "--set").startswith("# group commandé")
+
+
 def test_a_step_is_shown_alone(plan: Path, capsys: Said) -> None:
     text = shown(capsys, str(plan), "--step", "2")
     assert text.startswith("2  Every member drops range")

@@ -30,8 +30,7 @@ VERDICT_STYLES: Final = {
 }
 STATE_STYLES: Final = {SAFE: "green", BLOCKED: "red", UNPROVEN: "yellow"}
 _STATES: Final = {SAFE: "can start", BLOCKED: "blocked", UNPROVEN: "cannot be proven yet"}
-# Where the second column of a step's details begins.
-_MARGIN: Final = 3 + LABEL + GAP
+_INDENT: Final = 3
 
 
 def heading(plan: Plan, now: datetime) -> View:
@@ -93,15 +92,20 @@ def beside(advice: Advice) -> tuple[str, ...]:
     return (*advice.after, *advice.risks)
 
 
-def config_view(config: Sequence[Setting], *, wide: bool) -> Iterator[RenderableType]:
-    """Yield each family's text, never folded, so that it can be pasted."""
+def config_view(
+    config: Sequence[Setting], *, wide: bool, indent: int = _INDENT, label: int = LABEL
+) -> Iterator[RenderableType]:
+    """Yield each family's text, never folded, so that it can be pasted.
+
+    It stands as the second column beside labels of that width, as far indented as they are.
+    """
     by_family: dict[str, list[Setting]] = defaultdict(list)
     for setting in config:
         by_family[setting.family].append(setting)
-    margin = " " * _MARGIN
+    margin = " " * (indent + label + GAP)
     for settings in by_family.values():
         for setting in settings if wide else settings[:1]:
-            yield Text(f"   {'set':{LABEL}}  {setting.format}")
+            yield Text(f"{' ' * indent}{'set':{label + GAP}}{setting.format}")
             lines = [margin + escape(line) for line in setting.text.split("\n")]
             yield Text("\n".join(lines), style="cyan", no_wrap=True, overflow="ignore")
         others = settings[1:]

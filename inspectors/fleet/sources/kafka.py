@@ -40,7 +40,7 @@ NEEDED: Final = (
 
 
 class KafkaRange(Record, frozen=True, kw_only=True):
-    """What is to be read: from the first offset up to, not including, the second, by partition.
+    """The offsets to read of each partition: from the first up to, not including, the second.
 
     `notes` say what cannot be read; `subject` is the claim that names the user in OAUTHBEARER's
     tokens; `brokers` is what the brokers say beside records.
@@ -142,7 +142,7 @@ def read_kafka(spark: SparkSession, config: ClusterConfig, what: KafkaRange) -> 
 
 
 def _holds_records(config: ClusterConfig, what: KafkaRange) -> bool:
-    """Whether librdkafka finds a record in `what`; offsets alone may be markers of transactions."""
+    """Return whether `what` holds a record; offsets alone may be those of transaction markers."""
     settings = to_confluent(config) | {
         "group.id": GROUP_PREFIX,
         "enable.auto.commit": False,
