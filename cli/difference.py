@@ -15,7 +15,7 @@ from rebal.cli.verifying import check_same, read_plan
 from rebal.groups.model import GroupSnapshot
 from rebal.planner.difference import Difference, difference
 from rebal.planner.plan import Plan
-from rebal.planner.verification.members import context_of
+from rebal.planner.verification.plan_context import context_of
 from rebal.planner.verification.verify import Change, changes_since
 
 _PLAN: Final = re.compile(r"rebal\.plan/\d")

@@ -50,18 +50,17 @@ from rebal.planner.verification.journal import (
     proven_software,
     remembered,
 )
+from rebal.planner.verification.ledger import Ledger
 from rebal.planner.verification.members import (
-    GOALS,
-    Ledger,
     MemberStanding,
     Missing,
     StepStanding,
     begun_step,
-    context_of,
     missing_from,
     standing_of,
     step_standing,
 )
+from rebal.planner.verification.plan_context import GOALS, context_of
 
 _T = TypeVar("_T")
 OLD: Final = timedelta(days=7)

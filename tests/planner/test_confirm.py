@@ -16,7 +16,7 @@ from rebal.planner.admission.check import admitted, restart
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
 from rebal.planner.verification.journal import remembered
-from rebal.planner.verification.members import context_of
+from rebal.planner.verification.plan_context import context_of
 from rebal.planner.verification.verify import (
     ContradictedError,
     NothingToConfirmError,

@@ -1,0 +1,60 @@
+"""A plan's group as a context with the plan's own goal and step numbers."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+from rebal.groups.model import GroupSnapshot
+from rebal.planner.commands import Given
+from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
+from rebal.planner.plan import Accepted, Aim, Plan
+from rebal.planner.rules import Risk, own_class_risk
+
+GOALS: Final = {"COOPERATIVE": COOPERATIVE, "EAGER": EAGER, "KIP-848": CONSUMER}
+
+
+class PlanContext(Context):
+    """A group and the goal of an existing plan, with the plan's own step numbers."""
+
+    anew = ("--new-attempt",)
+
+    def __init__(
+        self,
+        plan: Plan,
+        snapshot: GroupSnapshot,
+        expected: int | None,
+        accepted: Accepted,
+        given: Given | None = None,
+    ) -> None:
+        goal = GOALS.get(plan.to, COOPERATIVE)
+        super().__init__(
+            snapshot,
+            goal=goal,
+            target=plan.target,
+            only_target=plan.only_target,
+            planning=True,
+            expect_members=expected,
+            families=accepted.families,
+            given=given or plan.given,
+            remembers=Risk.FORGOTTEN_LISTS.accepted_in(accepted.ignore),
+            own_classes=own_class_risk(goal).accepted_in(accepted.ignore),
+        )
+        self._plan = plan
+
+    @cached_property
+    def narrow_step(self) -> int:
+        """Return the number of the step that drops the old assignor (else of the last step)."""
+        found = (s.id for s in self._plan.steps if s.aim is Aim.NARROW)
+        return next(found, len(self._plan.steps) or 1)
+
+
+def context_of(
+    plan: Plan,
+    snapshot: GroupSnapshot,
+    expected: int | None = None,
+    accepted: Accepted | None = None,
+    given: Given | None = None,
+) -> PlanContext:
+    """Return `snapshot` as a context of the plan's goal, with the words of the command line."""
+    return PlanContext(plan, snapshot, expected, accepted or plan.accepted, given)
