@@ -176,7 +176,8 @@ class DeclaredAssignors(Record, frozen=True, kw_only=True):
     `classic_only` names other settings of the file that KIP-848 clients reject. `max_surge` is the
     maxSurge of a Kubernetes Deployment (None: not known, or no Deployment). The timeouts are in
     milliseconds (None: the file leaves them unset); `Timeouts` explains them. `upgrade_from` is
-    Kafka Streams' upgrade.from (None: unset).
+    Kafka Streams' upgrade.from (None: unset). `created_at` is when the newest of the Kubernetes
+    objects that declare it was created (None: none of them says): no text of theirs is older.
     """
 
     list: tuple[str, ...] = ()
@@ -187,6 +188,7 @@ class DeclaredAssignors(Record, frozen=True, kw_only=True):
     held_back_ms: int | None = None
     max_surge: str | None = None
     upgrade_from: str | None = None
+    created_at: Moment | None = None
     evidence: Evidence
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -252,6 +253,7 @@ def _says(one: Declared) -> tuple[object, ...]:
 def _declared(claimed: Sequence[Declared]) -> DeclaredAssignors:
     """Return the declaration that these files, which agree on the list, make for one member."""
     one = claimed[0]
+    written = {other.evidence.at for other in claimed}
     surges = [other.max_surge for other in claimed if other.max_surge is not None]
     return DeclaredAssignors(
         list=one.list if one.list_set else (),
@@ -262,8 +264,13 @@ def _declared(claimed: Sequence[Declared]) -> DeclaredAssignors:
         held_back_ms=_same_in_all(other.held_back_ms for other in claimed),
         max_surge=next((surge for surge in surges if surge != "0"), next(iter(surges), None)),
         upgrade_from=one.upgrade_from,
-        evidence=one.evidence,
+        created_at=_latest(other.created_at for other in claimed),
+        evidence=replace(one.evidence, at=_latest(written) if None not in written else None),
     )
+
+
+def _latest(times: Iterable[datetime | None]) -> datetime | None:
+    return max((time for time in times if time is not None), default=None)
 
 
 def _same_in_all(values: Iterable[int | None]) -> int | None:

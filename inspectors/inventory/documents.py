@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -37,6 +39,14 @@ def span_ms(text: str) -> int | None:
     match = _SPAN.fullmatch(text.strip())
     found = _UNIT.findall(match[1].lower()) if match else []
     return sum(int(number) * _UNITS[unit] for number, unit in found) or None
+
+
+def file_written(file: Path) -> datetime | None:
+    """Return the time of the file's last change, in whole seconds; None if it is no file."""
+    try:
+        return datetime.fromtimestamp(int(file.stat().st_mtime), UTC)
+    except OSError:
+        return None
 
 
 def words(key: str) -> tuple[str, ...]:

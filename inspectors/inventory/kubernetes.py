@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
@@ -25,6 +27,7 @@ from rebal.inspectors.inventory.documents import (
     Tree,
     UnreadableDocument,
     documents,
+    file_written,
 )
 
 Resource = dict[str, Tree]
@@ -74,8 +77,9 @@ def _workload(
         reading = _Container(container, pod, namespace, maps, place)
         layers = reading.layers()
         used |= reading.used
+        objects = [(source, resource), *(maps[key] for key in sorted(reading.used))]
         for client in clients_in(layers, reading.environment(), place):
-            yield from _instances(client, resource, spec)
+            yield from _instances(_dated(client, objects), resource, spec)
 
 
 def _instances(client: Declared, resource: Resource, spec: Resource) -> Iterator[Declared]:
@@ -131,7 +135,47 @@ def _loose_map(source: str, resource: Resource, notes: list[str]) -> Iterator[De
             place.note(f"cannot be read: {found.reason}")
             continue
         layers = [document.settings for document in found if document.profile is None]
-        yield from clients_in(layers, Environment(), place)
+        for client in clients_in(layers, Environment(), place):
+            yield _dated(client, [(source, resource)])
+
+
+def _dated(client: Declared, objects: Sequence[tuple[str, Resource]]) -> Declared:
+    """Return the consumer with the times of the objects that declare it."""
+    written = [_written(source, resource) for source, resource in objects]
+    created = [_time(_object(each.get("metadata")).get("creationTimestamp")) for _, each in objects]
+    known = [time for time in written if time is not None]
+    at = max(known) if known and len(known) == len(written) else None
+    return replace(
+        client,
+        created_at=max((time for time in created if time is not None), default=None),
+        evidence=replace(client.evidence, at=at),
+    )
+
+
+def _written(source: str, resource: Resource) -> datetime | None:
+    """Return when the object's text last changed; None where the input does not show it.
+
+    An object of a cluster shows it with `kubectl get --show-managed-fields`; changes of its status
+    and its number of replicas do not count. An object that was never in a cluster is as old as its
+    file.
+    """
+    metadata = _object(resource.get("metadata"))
+    if _text(metadata.get("creationTimestamp")) is None:
+        return file_written(Path(source))
+    changes = [
+        _time(entry.get("time"))
+        for entry in _objects(metadata.get("managedFields"))
+        if _text(entry.get("subresource")) not in ("status", "scale")
+    ]
+    return max((time for time in changes if time is not None), default=None)
+
+
+def _time(value: Tree) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(_text(value) or "")
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def _settings_files(

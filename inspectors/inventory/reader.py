@@ -9,7 +9,6 @@ no other value of a file reaches the result or a message.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +18,14 @@ from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import Record
 from rebal.inspectors.inventory.clients import Place, clients_in
-from rebal.inspectors.inventory.documents import ENDINGS, Document, Environment, Flat, documents
+from rebal.inspectors.inventory.documents import (
+    ENDINGS,
+    Document,
+    Environment,
+    Flat,
+    documents,
+    file_written,
+)
 from rebal.inspectors.inventory.kubernetes import Resource, workloads_in
 from rebal.inspectors.logs.text_input import TextInput, files_in
 
@@ -120,17 +126,9 @@ def _clients(
         return []
     where = layers[-1][0] + (f" (profile {profile})" if profile else "")
     clients = clients_in([flat for _, flat in layers], Environment(), Place(where, notes))
-    written = [at for name, _ in layers if (at := _written(name)) is not None]
+    written = [at for name, _ in layers if (at := file_written(Path(name))) is not None]
     at = max(written, default=None)
     return [replace(one, evidence=replace(one.evidence, at=at)) for one in clients]
-
-
-def _written(name: str) -> datetime | None:
-    """Return the time of the file's last change; None if it is no file."""
-    try:
-        return datetime.fromtimestamp(int(Path(name).stat().st_mtime), UTC)
-    except OSError:
-        return None
 
 
 def _identity(one: Declared) -> tuple[object, ...]:

@@ -246,6 +246,11 @@ def _in_step(
         to_do = [by_id[member_id] for member_id in current.to_do if member_id in by_id]
         actions = step_action(plan, step, context, to_do, ignore=ignore)
         return _or_outdated(plan, context, actions, outdated)
+    if current.changed_since:
+        again = [by_id[each] for each in current.changed_since if each in by_id]
+        return _or_outdated(
+            plan, context, step_action(plan, step, context, again, ignore=ignore), outdated
+        )
     if current.by_hand and len(current.by_hand) == len(current.unknown):
         open_members = [by_id[each] for each in current.by_hand if each in by_id]
         names = current.by_hand_list

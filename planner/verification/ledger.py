@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 from rebal.groups.model import Tri
 from rebal.planner.context import Context, Facts
@@ -19,6 +20,7 @@ class Ledger:
 
     `answers(step, id)` are the distinct answers, each with its source. `before(step)` are the ids
     that were there before the step began; `opened` are the steps whose beginning a look shows.
+    `first_seen(id)` is the time of the first look with the id.
     `words` are the user's own answers, by step and id. Entries `later` than this look prove nothing
     of it, but what they say against the user's word stands: clocks differ.
     """
@@ -35,6 +37,8 @@ class Ledger:
         self._before: dict[int, set[str]] = defaultdict(set)
         self.opened: set[int] = set()
         self.words: dict[tuple[int, str], str] = {}
+        self._first_seen: dict[str, datetime] = {}
+        self._at = context.snapshot.captured_at
         self._from_baseline()
         self._from_journal(entries)
         for entry in later:
@@ -65,6 +69,7 @@ class Ledger:
                 continue
             where = f"the journal, {entry.at:%b %d %H:%MZ}"
             for member in entry.members:
+                self._first_seen.setdefault(member.member_id, entry.at)
                 for answer, steps in ((Tri.YES, member.made), (Tri.NO, member.lacks)):
                     for number in steps:
                         self._said[number, member.member_id][answer] = where
@@ -100,6 +105,10 @@ class Ledger:
     def answer(self, step: int, member_id: str) -> Tri:
         """Return the answer; cannot tell if there is none, or if several answers differ."""
         return agreed(self.answers(step, member_id))
+
+    def first_seen(self, member_id: str) -> datetime:
+        """Return the time of the first look with this member id, which may be this look."""
+        return self._first_seen.get(member_id, self._at)
 
     def before(self, step: int) -> frozenset[str]:
         """Return the ids that were in the group before the step began."""

@@ -31,7 +31,12 @@ from rebal.planner.rules import Risk
 from rebal.planner.verification.gates import Proof
 from rebal.planner.verification.journal import JournalEntry, assumed, known_before
 from rebal.planner.verification.ledger import Ledger
-from rebal.planner.verification.words import confirmable_list, contrary_evidence, not_declared
+from rebal.planner.verification.words import (
+    confirmable_list,
+    contrary_evidence,
+    not_declared,
+    written_later,
+)
 
 # Two machines' clocks differ; what is older than the plan by more than this was seen before it.
 _CLOCKS: Final = timedelta(minutes=1)
@@ -43,9 +48,10 @@ class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     `concerned` is False if the step does not concern its client. `restarted` is False if its member
     id is older than the step; `proven` is False if that is all that is known. `by_hand`: only the
-    operator can answer. `vouched`: the answer is yes on the user's statement alone;
-    `contradicted`: evidence overrules that statement. `runs` is its rebalance protocol, as `rebal
-    inspect` shows it.
+    operator can answer. `changed_since`: its configuration file names the step's list, but was
+    written after the member was first seen. `vouched`: the answer is yes on the user's statement
+    alone; `contradicted`: evidence overrules that statement. `runs` is its rebalance protocol, as
+    `rebal inspect` shows it.
     """
 
     member_id: str
@@ -61,6 +67,7 @@ class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     restarted: bool = True
     proven: bool = False
     by_hand: bool = False
+    changed_since: bool = False
     vouched: bool = False
     contradicted: bool = False
     evidence: tuple[Evidence, ...] = ()
@@ -99,7 +106,11 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
     done = ledger.answer(step.id, member.member_id)
     by_hand = False
     names = confirmable_list(step)
-    doubt = not_declared(facts, step, restarted=not there, opened=step.id in ledger.opened)
+    newer = written_later(facts, ledger.first_seen(member.member_id))
+    doubt = not_declared(
+        facts, step, restarted=not there, opened=step.id in ledger.opened, newer=newer
+    )
+    changed_since = False
     claimed = names and not found and (word is not None or doubt is None)
     against = contrary_evidence(context, facts, names) if claimed else None
     if len(found) > 1:
@@ -110,7 +121,7 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
         why = "takes no part in this step"
     elif found:
         why = _why(proof, done, found[done])
-        if done is Tri.NO and not there:
+        if done is Tri.NO and not there and newer is None:
             why += _against_its_file(step, facts)
         if there and done is Tri.NO:
             why = f"not restarted since the step began: {why}"
@@ -126,7 +137,9 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
         )
     else:
         by_hand = proof.by_hand
-        why = against or proof.why or _unknown(context, step.aim)
+        changed_since = doubt is not None and doubt is newer and against is None
+        file = newer if changed_since else None
+        why = against or proof.why or file or _unknown(context, step.aim)
     return MemberStanding(
         member_id=member.member_id,
         name=facts.name,
@@ -141,6 +154,7 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
         restarted=not there,
         proven=bool(found),
         by_hand=by_hand,
+        changed_since=changed_since,
         vouched=done is Tri.YES and word is not None and (not found or assumed(member)),
         contradicted=word is not None and (against is not None or done is Tri.NO),
         evidence=member.assignors.evidence,
@@ -264,6 +278,7 @@ class StepStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One step of the plan now: member ids by answer, whether its gate holds, and why not.
 
     `not_restarted` are the members of `to_do` that still have the id they had before the step.
+    `changed_since` are the members of `unknown` whose configuration file is newer than they are.
     `by_hand` are the members of `unknown` for which only the operator can answer; `by_hand_why` is
     the entry of `why` that the operator's confirmation removes, `by_hand_list` the assignor list to
     confirm (empty: the step changes another setting). `of_members` are the entries of `why` on
@@ -282,6 +297,7 @@ class StepStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     to_do: tuple[str, ...] = ()
     not_restarted: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    changed_since: tuple[str, ...] = ()
     by_hand: tuple[str, ...] = ()
     by_hand_why: str = ""
     by_hand_list: tuple[str, ...] = ()
@@ -354,6 +370,7 @@ def step_standing(
         to_do=_ids(by[Tri.NO]),
         not_restarted=_ids([member for member in by[Tri.NO] if not member.proven]),
         unknown=_ids(by[Tri.CANNOT_TELL]),
+        changed_since=_ids([one for one in by[Tri.CANNOT_TELL] if one.changed_since]),
         by_hand=_ids(by_hand),
         by_hand_why=by_hand_why,
         by_hand_list=confirmable_list(step),

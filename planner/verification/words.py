@@ -1,14 +1,17 @@
 """The operator's word for a member's assignor list, where no evidence shows the list.
 
 A configuration file and an observed restart make a member *declared*: the file names the list of
-the step, and the member id is new since the step began. That proves nothing of the running process,
-so the gate waits for the operator, who confirms the list of each member (`rebal verify --confirm`).
+the step, and the member id is new since the step began. A file that was written after the member
+was first seen does not count: the process read an earlier text. That proves nothing of the running
+process, so the gate waits for the operator, who confirms the list of each member (`rebal verify
+--confirm`).
 The confirmation is bound to the member id, and evidence overrules it at every later look.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
@@ -33,11 +36,13 @@ def confirmable_list(step: Step) -> tuple[str, ...]:
     return step.target_list if step.aim in (Aim.NARROW, Aim.CLASSIC) else ()
 
 
-def not_declared(facts: Facts, step: Step, *, restarted: bool, opened: bool) -> str | None:
+def not_declared(
+    facts: Facts, step: Step, *, restarted: bool, opened: bool, newer: str | None
+) -> str | None:
     """Return why this member does not count as declared in `step`; None where it does.
 
     `restarted`: its member id is new. `opened`: a look at the beginning of the step shows which
-    member ids are new since.
+    member ids are new since. `newer` is the answer of `written_later`.
     """
     names = confirmable_list(step)
     if not names:
@@ -54,6 +59,26 @@ def not_declared(facts: Facts, step: Step, *, restarted: bool, opened: bool) -> 
         return (
             f"{declared.evidence.detail} says [{shown}], and the step brings [{', '.join(names)}]"
         )
+    return newer
+
+
+def written_later(facts: Facts, first_seen: datetime) -> str | None:
+    """Return the reason where the member's configuration file is newer than its process; else None.
+
+    Both times are of whole seconds, so the same second does not show that the file was there first.
+    """
+    declared = facts.member.declared
+    if declared is None:
+        return None
+    times = ((declared.evidence.at, "written"), (declared.created_at, "created"))
+    begun = first_seen.replace(microsecond=0)
+    for at, what in times:
+        if at is not None and at >= begun:
+            return (
+                f"{declared.evidence.detail} was {what} at {at:%b %d %H:%M:%SZ}, after this member "
+                f"was first seen at {first_seen:%b %d %H:%M:%SZ}: the file does not show what the "
+                "process was started with"
+            )
     return None
 
 

@@ -3,6 +3,8 @@
 import gzip
 import io
 import json
+import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -134,3 +136,51 @@ def test_equal_groups_of_one_container_are_one_consumer(tmp_path):
     }
     declared, _ = one(write(tmp_path, "d.json", json.dumps(_deployment(container))))
     assert (declared.group_id, declared.list) == ("g", ("range",))
+
+
+def _deployed(times: dict[str, str | None], *, exported: bool) -> str:
+    """A Deployment and its ConfigMap, each with the time of its last change."""
+
+    def metadata(name: str) -> dict[str, object]:
+        made: dict[str, object] = {"name": name}
+        if exported:
+            fields = [{"manager": "x", "subresource": "status", "time": "2026-11-20T23:00:00Z"}]
+            if times[name] is not None:
+                fields.append({"manager": "kubectl", "time": times[name]})
+            made |= {"creationTimestamp": "2026-11-01T08:00:00Z", "managedFields": fields}
+        return made
+
+    container = {"name": "app", "envFrom": [{"configMapRef": {"name": "settings"}}]}
+    objects = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("settings"),
+         "data": {"SPRING_KAFKA_CONSUMER_GROUP_ID": "orders"}},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata("orders"),
+         "spec": {"replicas": 1, "template": {"spec": {"containers": [container]}}}},
+    ]  # fmt: skip
+    return yaml.safe_dump_all(objects)
+
+
+@pytest.mark.parametrize(
+    ("times", "written"),
+    [
+        (("2026-11-20T09:00:00Z", "2026-11-20T08:00:00Z"), 9),
+        (("2026-11-20T09:00:00Z", "2026-11-20T10:00:00Z"), 10),
+        (("2026-11-20T09:00:00Z", None), None),
+    ],
+)
+def test_objects_of_a_cluster_are_as_old_as_their_last_change(
+    tmp_path: Path, times: tuple[str, str | None], written: int | None
+) -> None:
+    changed = dict(zip(("orders", "settings"), times, strict=True))
+    declared, _ = one(write(tmp_path, "kube.yaml", _deployed(changed, exported=True)))
+    at = None if written is None else datetime(2026, 11, 20, written, tzinfo=UTC)
+    assert declared.evidence.at == at
+    assert declared.created_at == datetime(2026, 11, 1, 8, tzinfo=UTC)
+
+
+def test_a_manifest_is_as_old_as_its_file(tmp_path: Path) -> None:
+    file = write(tmp_path, "kube.yaml", _deployed({}, exported=False))
+    os.utime(file, (0, 1_700_000_000))
+    declared, _ = one(file)
+    assert declared.evidence.at == datetime.fromtimestamp(1_700_000_000, UTC)
+    assert declared.created_at is None

@@ -51,8 +51,8 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
 
     `members`: `{id, list | at_least | lacks, family, version, guess, instance, owned, declared,
     topics, protocol_type, rack, regex, bytes (version of the subscription; null: not read),
-    mislabelled (v0 bytes marked as v1), since (when it was built), written (its file) and
-    joined, in minutes after `AT`,
+    mislabelled (v0 bytes marked as v1), since (when it was built), written and created (its file)
+    and joined, in minutes after `AT`,
     assigned_data, sticky (the generation in its user data), surge, upgrade_from, ran, classic_only,
     idle, timeouts: [session, rebalance] in ms}`;
     `cluster: {version, settings, features}`;
@@ -174,6 +174,7 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
             classic_only=tuple(m.get("classic_only", ())),
             max_surge=m.get("surge"),
             upgrade_from=m.get("upgrade_from"),
+            created_at=_minutes(m.get("created")),
             evidence=replace(
                 seen(Source.CONFIG_FILE, "app.properties"), at=_minutes(m.get("written"))
             ),
