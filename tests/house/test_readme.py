@@ -1,37 +1,49 @@
-"""The README stays true: its screen, its commands and its example are run."""
+"""The README stays true: its shell lines, its screens, its tables and its library example are run.
 
+A live cluster is a stand-in here, which shows the bundled group `checkout` on its way through the
+roll-out; tests/live/test_readme_live.py runs the same lines on a broker.
+"""
+
+from __future__ import annotations
+
+import io
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
-REBAL = str(Path(sys.executable).with_name("rebal"))
+from rebal.cli import app
+from rebal.groups.model import GroupSnapshot, Probe, ProbeAnswer, Tri
+from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
+from rebal.inspectors.kafka.doctor import DoctorReport, DoctorRow
+from rebal.planner.admission import wording
+from tests import readme
+from tests.fleet.synthetic import fleet, group_named
+from tests.fleet.tablefiles import write_tables
+from tests.planner.builder import group_of
+from tests.readme import README, ROOT, Example
+
+REBAL: Final = Path(sys.executable).with_name("rebal")
+DEMO: Final = ROOT / "cli" / "data" / "demo"
 TIMES = re.compile(r"just now|\d+ min ago|(?:[A-Z][a-z]{2} \d{1,2} |\d{4}-\d\d-\d\d )?\d\d:\d\dZ")
-
-
-def indented_blocks() -> Iterator[list[str]]:
-    """The indented code blocks, those of lists too, without their indentation."""
-    for block in re.findall(r"(?:^(?: {4}.*)?\n)+", README, re.MULTILINE):
-        if lines := block.strip("\n").splitlines():
-            indent = 7 if lines[0].startswith(" " * 7) else 4
-            yield [line[indent:] for line in lines]
-
-
-def typed_commands() -> list[str]:
-    return sorted(
-        {
-            line.removeprefix("$ ").split("#")[0].strip()
-            for lines in indented_blocks()
-            for line in lines
-            if line.removeprefix("$ ").startswith("rebal ")
-        }
-    )
+MIXED, LAST = ("cooperative-sticky", "range"), ("cooperative-sticky",)
+VALUES: Final = {
+    "GROUP…": "checkout", "GROUP": "checkout", "[GROUP]": "checkout", "[RULE]": "RB102",
+    "PLAN": "checkout.plan.yaml", "A": "before.yaml", "[B]": "after.yaml", "[NAME]": "plan",
+    "SHELL": "bash", "NAME": "range",
+}  # fmt: skip
+"""What stands for the placeholders of the README's prose."""
 
 
 def without_times(text: str) -> list[str]:
@@ -40,44 +52,280 @@ def without_times(text: str) -> list[str]:
     return [line for line in lines if line]
 
 
+@cache
+def command(name: str) -> Any:
+    """The real typer command: `fleet scan`."""
+    found = app.build()
+    for word in name.split():
+        found = found.commands[word]
+    return found.load()
+
+
+def command_of(words: Sequence[str]) -> tuple[str, list[str]]:
+    """The name of a command, and the words that follow it."""
+    count = 2 if words[0] == "fleet" else 1
+    return " ".join(words[:count]), list(words[count:])
+
+
+def options_of(name: str) -> set[str]:
+    return {option for param in command(name).params for option in (*param.opts, "--help")}
+
+
+@dataclass
+class Stand:
+    """A cluster with the group `checkout` as `group`, and a shell in a folder with its logs."""
+
+    capsys: pytest.CaptureFixture[str]
+    group: GroupSnapshot
+
+    def run(self, example: Example, *, stdin: str = "") -> tuple[int, str]:
+        """The exit code of a line of the README, and what it prints."""
+        *_, typed = example.line.split("| ")
+        assert typed.startswith("rebal "), example
+        sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
+        self.capsys.readouterr()
+        code = app.run(Example(example.section, example.item, typed).words)
+        said = self.capsys.readouterr()
+        assert "fault of rebal" not in said.err
+        return code, said.out
+
+    def runs(self, *lists: Sequence[str] | None, elected: str) -> None:
+        """Members rejoin with these lists, as the request log shows; None: it did not restart."""
+        generation = (self.group.group.generation or 0) + 1
+        members = [
+            member
+            if names is None
+            else replace(
+                member,
+                member_id=f"{member.client_id}-generation-{generation}",
+                assignors=replace(member.assignors, list=tuple(names)),
+            )
+            for member, names in zip(self.group.members, lists, strict=True)
+        ]
+        now = datetime.now(UTC)
+        answers = tuple(
+            ProbeAnswer(
+                assignor=name,
+                supported=Tri.YES if all(name in m.assignors.list for m in members) else Tri.NO,
+                at=now,
+            )
+            for name in MIXED
+        )
+        self.group = replace(
+            self.group,
+            probe=Probe(answers=answers),
+            group=replace(self.group.group, generation=generation, assignor=elected),
+            members=tuple(members),
+            captured_at=now,
+        )
+
+
+@pytest.fixture
+def stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Stand:
+    made = Stand(capsys, load_snapshot((DEMO / "checkout.rebal.yaml").read_text(), "yaml"))
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "tests" / "data" / "client_logs", "logs")
+
+    def read_groups(config: Any, names: Sequence[str], **more: Any) -> list[GroupSnapshot]:
+        assert config.bootstrap == readme.BROKER
+        assert list(names) == [made.group.group.group_id]
+        return [made.group]
+
+    def examine(config: Any, group: str | None) -> DoctorReport:
+        row = DoctorRow(source="login", available=Tri.YES, why="logged in", adds="all")
+        return DoctorReport(bootstrap=config.bootstrap, principal="me", group_id=group, rows=(row,))
+
+    for module, stub in (("read", read_groups), ("doctor", examine)):
+        monkeypatch.setattr(f"rebal.inspectors.kafka.{module}.{stub.__name__}", stub)
+    monkeypatch.setattr(sys, "stdin", sys.stdin)
+    return made
+
+
+def section(name: str, *items: int) -> list[Example]:
+    found = [one for one in readme.examples() if one.section == name]
+    return [one for one in found if not items or one.item in items]
+
+
+def test_every_example_has_a_test_that_runs_it() -> None:
+    """A new section with examples needs a test below, and a line in the live test."""
+    examples = readme.examples()
+    assert {one.section for one in examples} == {"A roll-out", "One screen", "A whole cluster"}
+    assert {one.item for one in section("A roll-out")} == {0, 1, 2, 3, 4, 5, 6}
+    assert sum("| rebal " in one.line for one in examples) == 1
+
+
+def test_the_roll_out_runs_as_it_is_printed(stand: Stand) -> None:
+    texts = {}
+    for example in section("A roll-out", 1, 2):
+        code, texts[example.words[0]] = stand.run(example)
+        assert code == 0, example
+    assert Path("checkout.plan.yaml").is_file()
+    assert "now:   restart checkout-3 with" in texts["plan-upgrade"]
+    assert "questions" in texts["plan-upgrade"]
+    assert texts["show"].count("RB114 ") == 1, "--details has the questions"
+
+    (settings,) = section("A roll-out", 3)
+    code, text = stand.run(settings)
+    assert (code, "CooperativeStickyAssignor," in text) == (0, True)
+
+    (verify,) = section("A roll-out", 4)
+    code, text = stand.run(verify)
+    assert code == 4
+    assert "restart checkout-3 with [cooperative-sticky, range]" in text
+    stand.runs(None, None, None, MIXED, elected=LAST[0])
+    code, text = stand.run(verify)
+    assert (code, "holds for step 1" in text) == (0, True)
+
+    last, watch = section("A roll-out", 5)
+    code, text = stand.run(last)
+    assert (code, text.count("Assignor")) == (0, 1)
+    stand.runs(LAST, LAST, LAST, LAST, elected=LAST[0])
+    code, text = stand.run(watch)
+    assert code == 0
+    ends, says = re.findall(
+        r"`--watch` ends with `(.*?)` [^`]*`verify` then says\s+`(.*?)`", README
+    )[0]
+    assert f"checkout: {ends}" in text
+    code, text = stand.run(verify)
+    assert (code, f"next:       {says}\n" in text) == (0, True)
+
+    back, timeline = section("A roll-out", 6)
+    code, text = stand.run(back)
+    assert code == 0
+    assert "now:   restart checkout-0 with [range, cooperative-sticky]" in text
+    assert Path("back.plan.yaml").is_file()
+    code, text = stand.run(timeline)
+    assert (code, "checkout-3" in text) == (0, True)
+
+
+def test_evidence_is_piped_and_a_snapshot_is_read_offline(stand: Stand) -> None:
+    pipe, save, simulate = section("A roll-out", 0)
+    assert pipe.line.startswith("kubectl logs ")
+    stand.group = replace(stand.group, group=replace(stand.group.group, group_id="checkout"))
+    code, text = stand.run(pipe, stdin=Path("logs/java-4.1.1-joined.log").read_text())
+    assert (code, "checkout-3" in text) == (0, True)
+    assert stand.run(save)[0] == 0
+    code, text = stand.run(simulate)
+    assert code == 0
+    assert "checkout-3" in text
+
+
 def test_the_screen_is_what_rebal_prints() -> None:
-    (shown,) = [lines for lines in indented_blocks() if lines[0].startswith("$ rebal inspect")]
-    words = shown[0].removeprefix("$ rebal ").split()
+    ((example, shown),) = readme.screens()
     done = subprocess.run(
-        [REBAL, *words], cwd=ROOT / "cli" / "data" / "demo", capture_output=True, text=True,
-        check=False, env=os.environ | {"COLUMNS": "130"},
+        [REBAL, *example.words], cwd=DEMO, capture_output=True, text=True, check=False,
+        env=os.environ | {"COLUMNS": "130"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert without_times("\n".join(shown[1:])) == without_times(done.stdout)
+    assert without_times("\n".join(shown)) == without_times(done.stdout)
 
 
-@pytest.mark.parametrize("typed", typed_commands())
-def test_every_command_and_option_named_exists(typed: str) -> None:
-    _, command, *words = typed.split()
-    command_words = [command, words.pop(0)] if command == "fleet" else [command]
-    helped = subprocess.run(
-        [REBAL, *command_words, "--help"], capture_output=True, text=True, check=False
+def test_a_screens_last_command_runs(stand: Stand) -> None:
+    ((_, shown),) = readme.screens()
+    following = Example("", 0, shown[-1].removeprefix("next:").strip())
+    shutil.copy(DEMO / following.words[-1], following.words[-1])
+    assert stand.run(following)[0] == 0
+
+
+def test_the_advice_is_printed_for_static_members_after_a_reload(stand: Stand) -> None:
+    (block,) = [one for one in readme.blocks() if one.section == "Advice"]
+    names = ["range", "cooperative-sticky"]
+    members = [{"id": name, "list": names, "instance": name} for name in "abc"]
+    probe = {"cooperative-sticky": False, "range": True}
+    stand.group = group_of({"members": members, "reloaded": True, "probe": probe})
+    Path("checkout.rebal.yaml").write_text(dump_snapshot(stand.group))
+    _, text = stand.run(Example("", 0, "rebal plan-upgrade --snapshot checkout.rebal.yaml"))
+    assert [line for line in block.lines if line not in text.splitlines()] == []
+
+
+def test_the_cluster_is_read_from_the_tables_of_a_scan(stand: Stand) -> None:
+    _, report, plan = section("A whole cluster")
+    old = group_named("eager")
+    tables = {
+        name: [
+            {**row, "group_id": "checkout"} if row.get("group_id") == old else row for row in rows
+        ]
+        for name, rows in fleet(20).items()
+    }
+    write_tables(Path("fleet"), tables)
+    code, _ = stand.run(report)
+    assert code == 3, "some group of this fleet is blocked"
+    assert "checkout" in Path("fleet.html").read_text()
+    code, text = stand.run(plan)
+    assert code == 0
+    assert text.startswith("checkout: ")
+
+
+@pytest.mark.parametrize("example", readme.examples(), ids=lambda one: one.line)
+def test_every_command_line_is_parsed_by_the_real_command(example: Example) -> None:
+    """Wrong options, values and missing arguments fail here, those for a broker too."""
+    *_, typed = example.line.split("| ")
+    name, words = command_of(Example("", 0, typed).words)
+    command(name).make_context(name, words)
+
+
+@pytest.mark.parametrize("span", readme.spans())
+def test_every_command_of_the_text_is_parsed_by_the_real_command(span: str) -> None:
+    (typed,) = re.findall(r"rebal ([^|)]+)", span) or ["--help"]
+    if typed.startswith("-"):
+        app.build().make_context("rebal", [typed], resilient_parsing=True)
+        return
+    name, words = command_of(typed.split())
+    if name not in {each for each, _ in readme.rows()} or words[:1] == ["--save"]:
+        words = ["checkout", *words]
+    needed = {"fleet scan": ["--out", "x"], "fleet report": ["x"]}.get(name, [])
+    needed = ["--assignor", "range"] if name == "simulate" and not words else needed
+    command(name).make_context(name, [*(VALUES.get(word, word) for word in words), *needed])
+
+
+@pytest.mark.parametrize(("name", "says"), list(readme.rows()))
+def test_options_in_the_table_are_those_of_their_command(name: str, says: str) -> None:
+    named = set(
+        re.findall(r"(?<![\w-])(--?[a-z][a-z-]*|-X)", " ".join(re.findall(r"`(.*?)`", says)))
     )
-    assert helped.returncode == 0, helped.stderr
-    options = {word.split("=")[0] for word in words if word.startswith("-")}
-    assert {option for option in options if option not in helped.stdout} == set()
+    assert named - options_of(name) == set()
 
 
-def test_options_named_in_the_tables_exist() -> None:
-    helped = "".join(
-        subprocess.run(
-            [REBAL, *name.split(), "--help"], capture_output=True, text=True, check=True
-        ).stdout
-        for name in re.findall(r"^\| `rebal ([a-z-]+(?: [a-z]+)?)", README, re.MULTILINE)
-    )
-    named = set(re.findall(r"`(--[a-z-]+)", README))
-    assert named
-    assert {option for option in named if option not in helped} == set()
+def test_options_in_the_text_exist() -> None:
+    commands = [name for name, _ in readme.rows()]
+    known = set().union(*map(options_of, commands))
+    code = re.findall(r"`([^`\n]+)`", README)
+    ours = [one for one in code if one.startswith(("-", "rebal ", *commands))]
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join(ours)))
+    assert len(named) > 20
+    assert named - known == set()
 
 
-def test_the_example_runs() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    exec(compile(code, "README.md", "exec"), {})
+def test_the_formats_of_a_configuration_are_those_of_show(stand: Stand) -> None:
+    assert stand.run(section("A roll-out", 2)[0])[0] == 0
+    (says,) = [says for name, says in readme.rows() if name == "show"]
+    named = re.findall(r"`(?:--as )?([a-z]+-[a-z]+)`", says)
+    assert len(named) == 6
+    for form in named:
+        code, text = stand.run(Example("", 0, f"rebal show checkout.plan.yaml --set --as {form}"))
+        assert (code, "CooperativeStickyAssignor" in text) == (0, True), form
+
+
+def test_the_fields_of_advice_are_those_of_the_documents(stand: Stand) -> None:
+    assert stand.run(section("A roll-out", 2)[0])[0] == 0
+    verify = section("A roll-out", 4)[0]
+    asked = verify._replace(line=f"{verify.line} -o json")
+    made = json.loads(stand.run(asked)[1])
+    cells = re.findall(r"^\| (`(?:advice\.|withheld).*?) \| (.*) \|$", README, re.MULTILINE)
+    fields = [name for cell, _ in cells for name in re.findall(r"`(?:advice\.)?([a-z_]+)`", cell)]
+    assert len(fields) > 10
+    assert set(fields) <= {*made["advice"], "withheld"}
+    assert "withheld" in made
+    actions = set(re.findall(r"`([a-z-]+)`", dict(cells)["`advice.action`"]))
+    words = [value for name, value in vars(wording).items() if re.fullmatch("[A-Z_]+", name)]
+    assert actions == {word for word in words if isinstance(word, str) and " " not in word}
+
+
+def test_the_library_example_runs() -> None:
+    (code,) = [one.lines for one in readme.blocks() if one.language == "python"]
+    exec(compile("\n".join(code), "README.md", "exec"), {})
 
 
 def test_the_two_commands_are_targets() -> None:
@@ -85,3 +333,16 @@ def test_the_two_commands_are_targets() -> None:
     targets = set(re.findall(r"\bmake ([a-z-]+)", README))
     assert {"demo", "test"} <= targets
     assert {target for target in targets if f"\n{target}:" not in makefile} == set()
+
+
+@pytest.mark.parametrize(
+    "line", ["source <(rebal completion bash)", "rebal demo", "rebal schema", "rebal schema plan"]
+)
+def test_commands_of_the_text_that_need_nothing_run(line: str, tmp_path: Path) -> None:
+    assert any(line.startswith(span) for span in readme.spans())
+    path = f"{REBAL.parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True,
+        text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
