@@ -1,57 +1,20 @@
 """The three commands as an operator types them, on a real group with one forgotten member."""
 
 import json
-import os
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.kafka.rolling import Rolling
+from tests.live_support.terminal import REBAL, Shell, Terminal
 
-REBAL = str(Path(sys.executable).with_name("rebal"))
 MIXED = ["cooperative-sticky", "range"]
-# Kafka's own tools, as its scripts start them.
-TOOLS = {
-    "kafka-configs.sh": ("broker-4.1.1", "kafka.admin.ConfigCommand"),
-    "kafka-acls.sh": ("tools-4.1.1", "org.apache.kafka.tools.AclCommand"),
-    "kafka-features.sh": ("tools-4.1.1", "org.apache.kafka.tools.FeatureCommand"),
-}
-
-
-class Shell:
-    """Runs rebal in a folder of its own, without the environment's own settings."""
-
-    def __init__(self, folder: Path, broker: Broker) -> None:
-        self.folder = folder
-        self.broker = broker
-
-    def __call__(self, *words: str, code: int, **env: str) -> str:
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("REBAL_")}
-        done = subprocess.run(
-            [REBAL, *words],
-            cwd=self.folder,
-            env=clean | {"REBAL_BOOTSTRAP": self.broker.bootstrap} | env,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-        assert "Traceback" not in done.stderr
-        return done.stdout
-
-    def json(self, *words: str, code: int) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self(*words, "-o", "json", code=code))
-        assert answer["exit_code"] == code
-        return answer
 
 
 @pytest.fixture
@@ -132,42 +95,6 @@ def test_reading_a_group_leaves_it_as_it_was(
     assert seen() == before
     said = kafka41.coordinator_log().removeprefix(quiet)
     assert group_id not in said
-
-
-class Terminal(Shell):
-    """Runs printed lines as they stand, in bash, with rebal and Kafka's own tools on the PATH."""
-
-    def __init__(self, folder: Path, broker: Broker) -> None:
-        super().__init__(folder, broker)
-        self.bin = folder / "bin"
-        self.bin.mkdir()
-        (self.bin / "rebal").symlink_to(REBAL)
-        java = jars.tool("java")
-        assert java is not None
-        for name, (artifacts, tool) in TOOLS.items():
-            script = self.bin / name
-            words = shlex.join([java, "-Xmx96m", "-XX:TieredStopAtLevel=1", "-cp"])
-            classes = shlex.quote(jars.classpath(artifacts))
-            script.write_text(f'#!/bin/sh\nexec {words} {classes} {tool} "$@"\n')
-            script.chmod(0o755)
-
-    def run(self, line: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """Run a printed line; rebal must not call it wrong, and Kafka's tools must take it."""
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("REBAL_")}
-        clean |= {"PATH": f"{self.bin}:{os.environ['PATH']}", "COLUMNS": "40"} | env
-        done = subprocess.run(
-            ["bash", "-c", line], cwd=self.folder, env=clean, capture_output=True, text=True,
-            check=False, timeout=60,
-        )  # fmt: skip
-        good = (0, 3, 4) if line.startswith("rebal ") else (0,)
-        assert done.returncode in good, f"{line}\n{done.returncode}\n{done.stdout}\n{done.stderr}"
-        assert "Traceback" not in done.stderr
-        return done
-
-    def last(self, line: str, **env: str) -> str:
-        """Run a line, and return the command on the last line of its screen."""
-        screen = self.run(line, **env).stdout.rstrip().splitlines()
-        return screen[-1].partition("rebal ")[1] + screen[-1].partition("rebal ")[2]
 
 
 @pytest.fixture

@@ -131,9 +131,14 @@ class Team:
             self.told.append(f"forgot {pod.name}")
             self.refused = self._claims(advice)
             return
-        self.running[pod.name].stop()
-        if advice["assignors"]:
-            self._deploy(pod, self._shown(advice["step"]))
+        self.restart(pod.name, self._shown(advice["step"]) if advice["assignors"] else None)
+
+    def restart(self, name: str, settings: str | None = None) -> None:
+        """Restart a process, with these lines in its configuration file if there are any."""
+        pod = self.pods[name]
+        self.running[name].stop()
+        if settings is not None:
+            self._deploy(pod, settings)
         self._start(pod)
 
     def _id(self, pod: Pod) -> str | None:

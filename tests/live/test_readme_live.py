@@ -1,0 +1,149 @@
+"""The examples of the README on a broker: its numbered roll-out from the first line to the last."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests import readme
+from tests.kafka.broker import Broker
+from tests.kafka.members import Members
+from tests.live_support.team import Pod, Team
+from tests.live_support.terminal import Terminal
+from tests.readme import Example
+
+PODS = (Pod("checkout-0", "java-3.9.1"), Pod("checkout-1", "java-3.9.1", static=True))
+RESTART = re.compile(r"^(?:now|next): +(?:begin step 2: )?restart (\S+) with \[", re.MULTILINE)
+
+
+_LOOKS = 10
+
+
+class Reader:
+    """Somebody who types the lines of the README: the brokers' address and paths are replaced."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self.terminal = terminal
+        self.read: list[Example] = []
+        self._replaced = {
+            readme.BROKER: terminal.broker.bootstrap,
+            "/var/log/kafka": shlex.quote(str(terminal.broker.request_log_path)),
+        }
+
+    def line(self, example: Example) -> str:
+        """The line to type."""
+        if example not in self.read:
+            self.read.append(example)
+        typed = example.line
+        for old, new in self._replaced.items():
+            typed = typed.replace(old, new)
+        return typed
+
+    def types(self, example: Example, *, codes: Sequence[int] = (0,)) -> str:
+        """What a line prints; it ends with one of the exit codes."""
+        done = self.terminal.run(self.line(example), COLUMNS="100")
+        assert done.returncode in codes, f"{example.line}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+
+def item(number: int) -> list[Example]:
+    """The lines of one item of the roll-out."""
+    return [one for one in readme.examples() if (one.section, one.item) == ("A roll-out", number)]
+
+
+@pytest.fixture
+def reader(tmp_path: Path, kafka41: Broker) -> Reader:
+    return Reader(Terminal(tmp_path, kafka41))
+
+
+@pytest.mark.timeout(120)
+def test_the_roll_out_ends_by_the_printed_lines_alone(  # noqa: PLR0917 - fixtures
+    reader: Reader,
+    kafka41: Broker,
+    members: Members,
+    topic_name: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    team = Team(
+        kafka41, members, "checkout", topic_name, pods=PODS, begins=["range"], folder=tmp_path,
+        capsys=capsys,
+    )  # fmt: skip
+    for example in item(1):
+        assert "checkout" in reader.types(example)
+    plan, show = item(2)
+    text = reader.types(plan)
+    assert "Check before you start: " in text
+    assert "\nask " in reader.types(show)
+
+    (settings,) = item(3)
+    (verify,) = item(4)
+    first = reader.types(settings)
+    text = carries_out(reader, team, verify, text, first)
+    assert "holds for step 1" in text
+    assert team.lists() == {name: ["cooperative-sticky", "range"] for name in team.pods}
+
+    settings, watch = item(5)
+    last = reader.types(settings)
+    with subprocess.Popen(
+        ["bash", "-c", reader.line(watch)], cwd=tmp_path, env=reader.terminal.env(),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as watching:  # fmt: skip
+        try:
+            text = carries_out(reader, team, verify, text, last)
+            watched, _ = watching.communicate(timeout=30)
+        finally:
+            watching.kill()
+    assert watching.returncode == 0, watched
+    assert "roll-out finished" in watched
+    assert "the plan is carried out" in text
+    assert team.lists() == {name: ["cooperative-sticky"] for name in team.pods}
+
+    back, timeline = item(6)
+    assert "restart " in reader.types(back)
+    assert (tmp_path / "back.plan.yaml").is_file()
+    assert "roll-out finished" in reader.types(timeline)
+    offline(reader, team)
+    assert {one.line for one in readme.examples()} - {one.line for one in reader.read} == {
+        "rebal inspect --snapshot checkout.rebal.yaml"
+    }, "it is run by tests/house/test_readme.py"
+
+
+def carries_out(reader: Reader, team: Team, verify: Example, text: str, settings: str) -> str:
+    """Restart whom the text names with the settings of a step, until verify exits with 0."""
+    for _ in range(_LOOKS):
+        if found := RESTART.search(text):
+            team.restart(found[1], settings)
+        else:
+            assert "next:       wait: " in text, text
+            time.sleep(1)
+        text = reader.types(verify, codes=(0, 4))
+        if re.search("^gate +holds", text, re.MULTILINE):
+            return text
+    raise AssertionError(text)
+
+
+def offline(reader: Reader, team: Team) -> None:
+    """The lines that follow the roll-out: a piped log, a snapshot, and a scan of the cluster."""
+    kubectl = reader.terminal.bin / "kubectl"
+    prefixed = 'sed "s|^|[pod/$(basename "$log" .log)/app] |" "$log"'
+    kubectl.write_text(f"#!/bin/sh\nfor log in logs/*; do {prefixed}; done\n")
+    kubectl.chmod(0o755)
+    pipe, save, simulate = item(0)
+    assert "client log" in reader.types(pipe)
+    reader.types(save)
+    assert "checkout-0" in reader.types(simulate)
+    team.broker.log_requests(True)
+    team.restart("checkout-0")
+    team.broker.log_requests(False)
+    scan, report, plan = [one for one in readme.examples() if one.section == "A whole cluster"]
+    reader.types(scan)
+    reader.types(report, codes=(0, 3, 4))
+    assert "checkout" in (reader.terminal.folder / "fleet.html").read_text()
+    assert reader.types(plan, codes=(0, 3, 4)).startswith("checkout: ")
