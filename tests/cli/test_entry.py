@@ -133,3 +133,11 @@ def test_a_closed_stdout_lends_its_number_to_no_file(saved: str, tmp_path: Path)
     assert done.returncode == 1
     assert plan.read_text().startswith("schema: rebal.plan/1")
     assert plan.read_text().endswith("\n...\n")
+
+
+def test_the_end_of_the_process_searches_no_garbage(saved: str) -> None:
+    code = (
+        "import atexit, gc\natexit.register(lambda: print(len(gc.get_objects()) < 1000))\n" + ENTRY
+    )
+    done = rebal("inspect", "--snapshot", saved, code=code, capture_output=True)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "True")
