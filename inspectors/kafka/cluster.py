@@ -11,10 +11,9 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from rebal.inspectors.connection.config import ClusterConfig
@@ -45,8 +44,16 @@ def broker_version(connection: Connection) -> str | None:
     known = connection.supported_features.get("metadata.version")
     if known in _BY_METADATA_VERSION:
         return _BY_METADATA_VERSION[known]
-    numbers = BrokerVersionData(api_versions=connection.versions).broker_version
+    numbers = _inferred_release(connection.versions)
     return f"{'.'.join(map(str, numbers))} or later" if numbers else None
+
+
+def _inferred_release(versions: Mapping[int, tuple[int, int]]) -> tuple[int, ...]:
+    """Return the newest release whose requests a broker with these `versions` supports."""
+    # Its table is as large as all messages that are used here, and KRaft brokers do not need it.
+    from kafka.protocol.broker_version_data import BrokerVersionData
+
+    return tuple(BrokerVersionData(api_versions=versions).broker_version)
 
 
 class RawCluster:
@@ -212,8 +219,11 @@ class RawCluster:
 
     def release(self, deadline: Deadline) -> tuple[int, ...]:
         """Return the newest Kafka release whose requests the broker supports, such as (4, 1)."""
-        versions = self.any(deadline).versions
-        return tuple(BrokerVersionData(api_versions=versions).broker_version)
+        connection = self.any(deadline)
+        known = _BY_METADATA_VERSION.get(connection.supported_features.get("metadata.version", 0))
+        return (
+            tuple(map(int, known.split("."))) if known else _inferred_release(connection.versions)
+        )
 
     def _read_brokers(self, connection: Connection, deadline: Deadline) -> None:
         response = connection.send(
