@@ -75,8 +75,15 @@ class Wishes:
     given: Given = field(default_factory=Given)
 
 
-def plan_of(seen: GroupSnapshot, wishes: Wishes, assume: Sequence[str] = ()) -> Plan:
+def plan_of(
+    seen: GroupSnapshot,
+    wishes: Wishes,
+    assume: Sequence[str] = (),
+    before: GroupSnapshot | None = None,
+) -> Plan:
     """Return the plan that `wishes` ask for; `assume` are texts of `--assume`.
+
+    `before` is what the group ran when the plan was made that this one leads back from.
 
     Raises:
         UsageError: there is no such goal, or an assumption does not fit the group.
@@ -92,6 +99,7 @@ def plan_of(seen: GroupSnapshot, wishes: Wishes, assume: Sequence[str] = ()) -> 
             speed=Speed(restart=wishes.restart_seconds, batch=wishes.batch),
             given=wishes.given,
             assumed=assumed,
+            before=before,
         )
     except NotPlannedError as error:
         raise UsageError(f"{error}{did_you_mean(wishes.to, goals())}") from None
@@ -124,7 +132,7 @@ def way_back(
         ignore={**_lasting(accepted.ignore), **wishes.ignore},
     )
     try:
-        return plan_of(remembered(plan, entries, seen), wishes, assume)
+        return plan_of(remembered(plan, entries, seen), wishes, assume, plan.baseline)
     except UsageError as error:
         raise UsageError(f"no way back to {wishes.to} can be planned: {error}") from None
 

@@ -50,7 +50,8 @@ def first_action(plan: Plan, context: Context) -> Actions:
     if not context.members:
         if step.exit_code:
             return _hindered(plan, step, context), ()
-        return advised.start_of(context, ["the members"], [step.target_list], step=step.id), ()
+        made = advised.start_of(context, ["the members"], [step.target_list], step=step.id)
+        return _with_setting(made, step), ()
     by_id = {facts.member.member_id: facts for facts in context.members}
     left = [by_id[each] for each in (*step.to_do, *step.unknown) if each in by_id]
     made, withheld = step_action(plan, step, context, left, ignore=plan.accepted.ignore)
@@ -137,7 +138,8 @@ def _of_aim(
 
 def _with_setting(made: Advice, step: Step) -> Advice:
     """Return the advice with what `step` brings, where that is no assignor list but a setting."""
-    if step.target_list or not step.config or made.action not in (texts.RESTART, texts.CUT_OVER):
+    changed = (texts.RESTART, texts.CUT_OVER, texts.START)
+    if step.target_list or not step.config or made.action not in changed:
         return made
     versions = (Aim.STREAMS_NEW, Aim.STREAMS_BRIDGE, Aim.STREAMS_OLD)
     brings = "version and configuration" if step.aim in versions else "configuration"
@@ -371,9 +373,15 @@ def _missing(
 ) -> Advice:
     """Return the start of missing members; most of them are just restarting."""
     sure = [one for one in missing if one.sure][: context.missing]
+    if not sure and not context.members and step.kind is StepKind.CUT_OVER:
+        sure = [Missing(name="the members")]
     if not sure:
         few = f"{context.missing} of {context.expected} expected members"
         return advised.wait(f"{few} are not in the group", step=step.id)
+    if not context.members and not step.target_list:
+        # All start alike, so the first one decides, and no list of another is in its way.
+        started = advised.start_of(context, ["the members"], [()], step=step.id)
+        return _with_setting(replace(started, names=tuple(one.name for one in sure)), step)
     wide = step.aim in (Aim.WIDEN, Aim.NARROW)
     lists = _lists(plan, step, context)[: None if wide else -1]
     families = [one.family for one in sure]

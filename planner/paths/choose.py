@@ -22,6 +22,7 @@ from rebal.planner.paths.from_kip848 import from_consumer
 from rebal.planner.paths.mixed_families import mixed_families, next_step
 from rebal.planner.paths.one_bounce import one_bounce
 from rebal.planner.paths.parts import PlannedPath
+from rebal.planner.paths.start_again import start_again, starts_again
 from rebal.planner.paths.streams import streams
 from rebal.planner.paths.to_kip848 import to_consumer
 from rebal.planner.paths.two_bounces import two_bounces
@@ -58,6 +59,7 @@ def make_plan(
     speed: Speed | None = None,
     given: Given | None = None,
     assumed: Sequence[str] = (),
+    before: GroupSnapshot | None = None,
 ) -> Plan:
     """Return the plan of this group to `target`: cooperative, eager, consumer or an assignor's
     name.
@@ -67,7 +69,8 @@ def make_plan(
     `made_at` defaults to the snapshot's time: equal input gives an equal plan. `speed` is how fast
     members restart, for the cost. `given` are the words of the command line: every gate's command
     repeats them. `assumed` are sentences on assumed lists (groups/evidence/assume.py); the plan
-    records them.
+    records them. `before` is what the group ran when a plan was made that this one leads back from:
+    a group without members starts with that.
 
     Raises:
         NotPlannedError: this version plans no path to this target.
@@ -86,7 +89,10 @@ def make_plan(
         own_classes=own_class_risk(goal.kind).accepted_in(ignore or {}),
         speed=speed,
     )
-    path = _path(context, cost, goal.back)
+    ran = None
+    if before is not None:
+        ran = Context(before, goal=goal.kind, target=goal.target, families=families, given=given)
+    path = _path(context, cost, goal.back, ran)
     findings = _findings(context, path, ignore)
     steps = tuple(_judged(context, path, step, findings, ignore or {}) for step in path.steps)
     code = _exit_code(context, path, findings, steps)
@@ -141,9 +147,11 @@ def _with_advice(plan: Plan, context: Context, path: PlannedPath) -> Plan:
     )
 
 
-def _path(context: Context, cost: CostModel, back: bool) -> PlannedPath:
-    """Return the path that this group can take."""
+def _path(context: Context, cost: CostModel, back: bool, before: Context | None) -> PlannedPath:
+    """Return the path that this group can take; `before` is what it ran before another plan."""
     group = context.group
+    if before is not None and starts_again(context, before):
+        return start_again(context, before)
     if group.type is GroupType.CONSUMER and (back or context.goal == CONSUMER):
         return _over_kip848(context, back)
     if group.type in (GroupType.CONSUMER, GroupType.STREAMS):
@@ -243,7 +251,7 @@ def _target(context: Context, path: PlannedPath) -> str:
         return CONSUMER
     if path.name.startswith("streams"):
         return "stream"
-    return "sessioned" if path.name == "connect" else context.target
+    return "sessioned" if path.name in ("connect", "connect_start") else context.target
 
 
 def _assumptions(families: Mapping[str, str], ignore: Mapping[str, str]) -> tuple[str, ...]:

@@ -178,3 +178,15 @@ def test_the_printed_command_plans_the_same_way_back(folder: Path, capsys: Said)
     assert found.target == "sticky"
     assert " --to sticky " in found.advice.command
     assert make_plan(LOOKS["finished"], "eager").target == "range"
+
+
+def test_a_group_that_was_stopped_starts_with_its_old_list(folder: Path, capsys: Said) -> None:
+    """In the middle of a cut-over the group is Empty, and admits any list."""
+    client = {"family": "librdkafka", "version": "2.6.0", "list": ["range", "roundrobin"]}
+    before = look(0, pods(1, 1, **client))
+    Path("a.plan.yaml").write_text(dump_plan(make_plan(before)))
+    Path("stopped.yaml").write_text(dump_snapshot(look(1, [], elected=None, state="Empty")))
+    code, found = back(capsys, "stopped")
+    assert (code, found.path) == (0, "start")
+    assert found.advice.text == "start the members with [range, roundrobin], if they are down"
+    assert "partition.assignment.strategy=range,roundrobin" in found.steps[0].config[0].text

@@ -1,0 +1,130 @@
+"""The way back of a group that has no members: start them with what they ran before.
+
+An Empty group admits any assignor list and any protocol, so nothing has to be proven of the
+coordinator's memory. The first member that joins decides which lists are admitted after it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rebal.groups.model import GroupState, GroupType, Knowledge, Tri
+from rebal.planner.admission.wording import back_over_stop, start_all
+from rebal.planner.clients import is_mixed
+from rebal.planner.context import CONSUMER, COOPERATIVE, Context
+from rebal.planner.facts import listed
+from rebal.planner.paths.parts import PlannedPath, everyone, expected_line, gate_of, list_settings
+from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
+from rebal.planner.programs import below_cooperative
+from rebal.planner.settings import program_settings
+
+_FIRST: Final = (
+    "a member that joins first with the new configuration decides what is admitted after it"
+)
+
+
+def starts_again(context: Context, before: Context) -> bool:
+    """Return whether `context` has no members, and `before` shows what they ran."""
+    here = context.group
+    return (
+        bool(before.members)
+        and not context.members
+        and here.state is GroupState.EMPTY
+        and here.type in (GroupType.CLASSIC, GroupType.UNKNOWN)
+        and context.goal != CONSUMER
+    )
+
+
+def start_again(context: Context, before: Context) -> PlannedPath:
+    """Return the path of one step: the members start with what they ran in `before`."""
+    program = "connect" if before.group.protocol_type == "connect" else "streams"
+    consumers = not before.streams and program != "connect"
+    assignors = _list(context, before) if consumers else ()
+    what = f"[{', '.join(assignors)}]" if assignors else _what(before)
+    how = start_all(what, _FIRST)
+    who = listed([facts.name for facts in before.members], 20)
+    step = Step(
+        id=1,
+        title="The group has no members: " + start_all(what),
+        kind=StepKind.CUT_OVER,
+        precondition="the group is Empty: it admits any assignor list",
+        precondition_holds=Tri.YES,
+        config=list_settings(before, assignors, before.members)
+        if consumers
+        else _settings(before, program),
+        target_list=assignors,
+        why=("an Empty group has no list to fit, so nothing is rejected; committed offsets stay",),
+        order=(f"{how}: {who}",),
+        gate=_gate(context, before, what, consumers=consumers),
+        rollback=back_over_stop("the new configuration"),
+        brief=Brief(
+            how=(how,),
+            gate=f"{everyone(context)} runs {what}",
+            rollback=back_over_stop("the new configuration"),
+        ),
+        cost=Cost(
+            rebalances=1,
+            partitions_stopped=0,
+            partitions_moved=0,
+            text="nothing is consumed until the first members have joined",
+        ),
+    )
+    return PlannedPath(
+        name="start" if consumers else f"{program}_start",
+        title="back to what the members ran",
+        progress="the group has no members",
+        steps=(step,),
+        next_step=1,
+    )
+
+
+def _list(context: Context, before: Context) -> tuple[str, ...]:
+    """Return the list that every member ran, where evidence shows it; else the old assignor alone.
+
+    A list of eager and cooperative assignors was a step of the roll-out, and is not gone back to.
+    """
+    lists = {facts.member.assignors.list for facts in before.members}
+    exact = all(f.member.assignors.knowledge is Knowledge.EXACT for f in before.members)
+    old = next(iter(lists))
+    same = exact and len(lists) == 1 and context.target in old and not is_mixed(old)
+    return old if same else (context.target,)
+
+
+def _what(before: Context) -> str:
+    if before.group.protocol_type == "connect":
+        return f"connect.protocol={_protocol(before)}"
+    return "the old version and its configuration"
+
+
+def _protocol(before: Context) -> str:
+    """Return the value of connect.protocol that elects what the workers ran."""
+    elected = before.group.assignor
+    return "eager" if elected in (None, "default") else elected
+
+
+def _settings(before: Context, program: str) -> tuple[Setting, ...]:
+    group = before.group.group_id
+    if program == "connect":
+        wanted = {"connect.protocol": _protocol(before)}
+        return program_settings(program, wanted, f"worker configuration, group {group}")
+    return program_settings(program, {}, f"group {group}: the old version and its configuration")
+
+
+def _gate(context: Context, before: Context, what: str, *, consumers: bool) -> Gate:
+    return gate_of(
+        context,
+        shows="exit code 0, and nothing left to do",
+        needs=(f"every member runs {what}", *expected_line(context)),
+        holds=Tri.NO,
+        aim=Aim.NARROW if consumers else _aim(context, before),
+        by_hand="" if consumers else f"check in the log of each member's start: {what}",
+    )
+
+
+def _aim(context: Context, before: Context) -> Aim:
+    up = context.goal == COOPERATIVE
+    if not before.streams:
+        return Aim.CONNECT_INCREMENTAL if up else Aim.CONNECT_EAGER
+    if all(below_cooperative(before, facts) is Tri.YES for facts in before.members):
+        return Aim.STREAMS_OLD
+    return Aim.STREAMS_COOPERATIVE if up else Aim.STREAMS_EAGER

@@ -1,0 +1,123 @@
+"""A group without members in the middle of a roll-out: the way back, and the start of a step."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.cli.planning import Wishes, way_back
+from rebal.groups.model import GroupSnapshot, GroupState, Tri
+from rebal.planner.plan import Plan
+from rebal.planner.verification.verify import verify
+from tests.planner.builder import AT
+from tests.planner.every_path import PLANS
+from tests.planner.looks import Story, look, pods
+from tests.planner.plans import plan
+
+RDKAFKA = {"family": "librdkafka", "version": "2.6.0"}
+RANGE = ["range", "roundrobin"]
+
+
+def empty(made: Plan) -> GroupSnapshot:
+    """The group of the plan after every member was stopped."""
+    group = replace(made.baseline.group, state=GroupState.EMPTY, assignor=None)
+    at = AT + timedelta(minutes=2)
+    return replace(
+        made.baseline, group=group, members=(), captured_at=at, lag=(), probe=None, refusals=()
+    )
+
+
+def back_from(made: Plan, seen: GroupSnapshot, **more: Any) -> Plan:
+    wishes = Wishes(expect_members=None, families={}, ignore={}, **more)
+    return way_back(made, [], seen, wishes)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_group_without_members_can_start_with_what_it_ran(name: str) -> None:
+    made = PLANS[name]()
+    back = back_from(made, empty(made))
+    step = back.step(back.next_step)
+    assert step is not None
+    assert (back.exit_code, back.verdict) == (0, "ready")
+    assert (back.advice.action, back.advice.verdict) == ("start", Tri.YES)
+    assert "CURRENT list" not in back.advice.text
+    assert back.expected_members == len(made.baseline.members)
+    if name != "two bounces, second":
+        assert not step.target_list or made.baseline.group.assignor in step.target_list
+    assert step.config
+    # The plan that was kept gives the same start, from the group as it is.
+    again = verify(back, [], empty(made))
+    assert (again.advice.action, again.advice.recommended) == ("start", True)
+    assert again.advice.assignors == step.target_list
+    assert again.exit_code == 4
+
+
+def test_the_cut_over_is_undone_with_the_list_that_every_member_ran() -> None:
+    made = plan(pods(1, 1, 1, list=RANGE, **RDKAFKA), expect_members=3)
+    assert made.path == "cut_over"
+    back = back_from(made, empty(made))
+    assert [step.target_list for step in back.steps] == [("range", "roundrobin")]
+    assert {each.family for each in back.steps[0].config} == {"librdkafka"}
+    tell = Story(back)
+    started = look(3, pods(2, 2, list=RANGE, **RDKAFKA))
+    assert "1 of 3 expected members is not in the group" in tell(started).why[0]
+    end = tell(look(4, pods(2, 2, 2, list=RANGE, **RDKAFKA)))
+    assert (end.finished, end.exit_code) == (True, 0)
+    wrong = tell(look(5, pods(3, 3, 3, list=["cooperative-sticky"], **RDKAFKA)))
+    assert not wrong.finished
+
+
+def test_lists_that_differ_or_are_mixed_give_way_to_the_old_assignor() -> None:
+    both = ["cooperative-sticky", "range"]
+    made = plan(pods(1, 1, list=both), elected="cooperative-sticky", reloaded=False)
+    assert back_from(made, empty(made)).steps[0].target_list == ("range",)
+    differ = plan([*pods(1, list=RANGE), {"id": "b", "list": ["range"]}])
+    assert back_from(differ, empty(differ)).steps[0].target_list == ("range",)
+
+
+@pytest.mark.parametrize(
+    ("name", "aim"),
+    [
+        ("connect", "connect-eager"),
+        ("connect down", "connect-incremental"),
+        ("streams", "streams-cooperative"),
+        ("cut-over", "narrow"),
+    ],
+)
+def test_the_gate_is_that_of_the_program(name: str, aim: str) -> None:
+    made = PLANS[name]()
+    assert back_from(made, empty(made)).steps[0].aim == aim
+
+
+@pytest.mark.parametrize("name", ["connect down", "to kip-848, offline", "connect"])
+def test_a_stopped_program_never_starts_with_its_current_configuration(name: str) -> None:
+    """Started unchanged, the members would undo the step."""
+    made = PLANS[name]()
+    standing = verify(made, [], empty(made))
+    assert standing.advice.action == "start"
+    assert standing.advice.verdict is Tri.YES
+    assert "with the configuration of step 1, if they are down" in standing.next
+    assert "CURRENT" not in str(standing)
+
+
+def test_streams_starts_with_the_step_or_with_the_old_version() -> None:
+    instances = [
+        {"id": f"s-{n}", "list": ["stream"], "family": "streams", "version": "2.3.1"}
+        for n in range(2)
+    ]
+    made = plan(instances, elected="stream", expect_members=2)
+    forward = verify(made, [], empty(made))
+    said = "start s-0, s-1 with the version and configuration of step 1, if they are down"
+    assert forward.next == said
+    back = back_from(made, empty(made))
+    assert (back.path, back.target, back.steps[0].aim) == ("streams_start", "stream", "streams-old")
+    assert "the old version and its configuration" in back.steps[0].config[0].text
+
+
+def test_a_plan_that_saw_no_member_knows_no_way_back() -> None:
+    made = plan([], state="Empty", elected=None)
+    back = back_from(made, empty(made))
+    assert (back.path, back.exit_code) == ("none", 4)
