@@ -1,0 +1,1 @@
+"""Discrete-event model of a consumer group: coordinator, members, ownership of partitions."""

@@ -1,0 +1,45 @@
+"""Agenda of a simulation: what happens next, and what time it is."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Final
+
+
+class Agenda:
+    """Events in the order of their time; those of one time in the order in which they were added.
+
+    Times are seconds since the simulation began. Nothing here reads a clock or draws a number, so
+    two agendas that are given the same events run alike.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._numbers: Final = count()
+
+    def at(self, when: float, event: Callable[..., None], *args: Any) -> None:
+        """Have `event(*args)` happen at `when`, or now if that time is over."""
+        heapq.heappush(self._events, (max(when, self.now), next(self._numbers), event, args))
+
+    def after(self, seconds: float, event: Callable[..., None], *args: Any) -> None:
+        """Have `event(*args)` happen in so many seconds."""
+        heapq.heappush(self._events, (self.now + seconds, next(self._numbers), event, args))
+
+    def run(self, until: float, done: Callable[[], bool] | None = None) -> bool:
+        """Let events happen up to the time `until`, and return whether `done` ended it before.
+
+        `done` is asked before each event. Where it never holds, the time afterwards is `until`.
+        """
+        events = self._events
+        while True:
+            if done is not None and done():
+                return True
+            if not events or events[0][0] > until:
+                break
+            self.now, _, event, args = heapq.heappop(events)
+            event(*args)
+        self.now = max(self.now, until)
+        return False

@@ -1,0 +1,549 @@
+"""Coordinator of a classic group: members, generations, the vote, session and rebalance timeouts.
+
+Written from Kafka's GroupMetadataManager and ClassicGroup (4.1) and GroupCoordinator.scala (2.3 to
+3.9), apart from `planner/admission` on purpose: each is the other's check. Sources of single rules:
+KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members), KIP-389
+(group.max.size), KIP-394 (MEMBER_ID_REQUIRED), KIP-814 (skipAssignment).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups.assignors import Owned
+from rebal.groups.jvmhash import string_hash
+from rebal.groups.vote import elect
+from rebal.planner.rehearsal.engine.agenda import Agenda
+from rebal.planner.rehearsal.engine.memory import Brokers, ClassicMember, Stored, Watcher
+from rebal.planner.rehearsal.engine.messages import (
+    Assigned,
+    Client,
+    Error,
+    GroupPhase,
+    JoinAnswer,
+    JoinRequest,
+    SyncAnswer,
+)
+
+_NEW_MEMBER: Final = 300.0
+"""Seconds for which a new member's join may wait before its session counts."""
+
+
+class ClassicGroup:
+    """One group and its coordinator.
+
+    Requests are methods; their answers go to the client, at once or when a rebalance has gone on.
+    """
+
+    def __init__(
+        self,
+        agenda: Agenda,
+        brokers: Brokers,
+        watcher: Watcher,
+        random: Random,
+        generation: int = 0,
+    ) -> None:
+        self.phase = GroupPhase.EMPTY
+        self.number = generation
+        self.assignor: str | None = None
+        self.leader: str | None = None
+        self._agenda, self._brokers, self._watcher, self._random = agenda, brokers, watcher, random
+        self._members: dict[str, ClassicMember] = {}
+        self._static: dict[str, str] = {}
+        self._pending: dict[str, float] = {}
+        self._away = 0.0
+        self._timer = 0
+        self._first = self._more = False
+        self._table = 16
+        self._stored = Stored(generation, None, None, ())
+
+    @property
+    def size(self) -> int:
+        """Number of members, those included that are gone without having left."""
+        return len(self._members)
+
+    def lists(self) -> dict[str, tuple[str, ...]]:
+        """Return each member's assignor list as the coordinator remembers it."""
+        return {id_: member.request.assignors for id_, member in self._members.items()}
+
+    def partitions(self) -> dict[str, Owned]:
+        """Return each member's partitions by the last assignment."""
+        return {id_: member.partitions for id_, member in self._members.items()}
+
+    def seat(
+        self, stable: Iterable[tuple[JoinRequest, Client, Owned]], assignor: str, leader: str | None
+    ) -> None:
+        """Begin with a Stable group of these members, as a snapshot shows it."""
+        for request, client, partitions in stable:
+            member = self._add(request, client)
+            member.new, member.partitions = False, partitions
+        self.phase, self.assignor = GroupPhase.STABLE, assignor
+        self.leader = leader if leader in self._members else next(iter(self._members))
+        self._store()
+
+    # Requests
+
+    def join(self, request: JoinRequest, client: Client) -> None:
+        """JoinGroup; checks in the order of the coordinators' source."""
+        error = self._refuses(request)
+        if error:
+            client.joined(JoinAnswer(error))
+        elif not request.member_id:
+            self._join_new(request, client)
+        elif request.member_id in self._pending:
+            del self._pending[request.member_id]
+            self._enter(request, client)
+        else:
+            self._join_again(request, client)
+
+    def _refuses(self, request: JoinRequest) -> Error:
+        brokers = self._brokers
+        if self._away:
+            return Error.NOT_COORDINATOR
+        if not brokers.min_session <= request.session <= brokers.max_session:
+            return Error.INVALID_SESSION_TIMEOUT
+        if not self._has_room(request.member_id):
+            self._pending.pop(request.member_id, None)
+            if request.member_id in self._members:
+                self._remove(request.member_id)
+            return Error.GROUP_MAX_SIZE_REACHED
+        if not self._admits(request.assignors):
+            return Error.INCONSISTENT_GROUP_PROTOCOL
+        if not request.member_id or request.member_id in self._pending:
+            return Error.NONE
+        if request.instance_id is not None and request.instance_id in self._static:
+            if self._static[request.instance_id] != request.member_id:
+                return Error.FENCED_INSTANCE_ID
+        elif request.member_id not in self._members:
+            return Error.UNKNOWN_MEMBER_ID
+        return Error.NONE
+
+    def _has_room(self, member_id: str) -> bool:
+        most = self._brokers.max_size
+        if self.phase is GroupPhase.EMPTY:
+            return True
+        known = self._members.get(member_id)
+        if self.phase is GroupPhase.PREPARING_REBALANCE:
+            waiting = sum(member.joining for member in self._members.values())
+            return (known is not None and known.joining) or waiting < most
+        return known is not None or len(self._members) < most
+
+    def _admits(self, assignors: tuple[str, ...]) -> bool:
+        """Return whether every remembered list holds one of these, the joiner's own old one too."""
+        if self.phase is GroupPhase.EMPTY or not self._members:
+            return bool(assignors)
+        lists = {member.request.assignors for member in self._members.values()}
+        return any(all(name in each for each in lists) for name in assignors)
+
+    def _join_new(self, request: JoinRequest, client: Client) -> None:
+        member_id = self._new_id(request)
+        instance = request.instance_id
+        request = request._replace(member_id=member_id)
+        if instance is None:
+            self._pending[member_id] = deadline = self._agenda.now + request.session
+            self._agenda.at(deadline, self._forget_pending, member_id, deadline)
+            client.joined(JoinAnswer(Error.MEMBER_ID_REQUIRED, member_id))
+        elif instance in self._static:
+            self._replace_static(self._static[instance], request, client)
+        else:
+            self._enter(request, client)
+
+    def _new_id(self, request: JoinRequest) -> str:
+        digits = f"{self._random.getrandbits(128):032x}"
+        text = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+        return f"{request.instance_id or request.client_id}-{text}"
+
+    def _enter(self, request: JoinRequest, client: Client) -> None:
+        member = self._add(request, client)
+        member.joining = True
+        self._more = True
+        if self.leader is None:
+            self.leader = request.member_id
+        self._rebalance_or_go_on("a member joined")
+
+    def _join_again(self, request: JoinRequest, client: Client) -> None:
+        member = self._members[request.member_id]
+        same = member.request.stamp == request.stamp
+        leads = request.member_id == self.leader
+        if self.phase is GroupPhase.COMPLETING_REBALANCE and same:
+            self._answer_current(member, client)
+            return
+        if self.phase is GroupPhase.STABLE and same and not leads:
+            self._answer_current(member, client)
+            return
+        member.request, member.client, member.joining = request, client, True
+        member.heard, member.silent = self._agenda.now, False
+        self._rebalance_or_go_on("the leader joined again" if leads else "a member joined again")
+
+    def _answer_current(self, member: ClassicMember, client: Client) -> None:
+        member.client, member.heard, member.silent = client, self._agenda.now, False
+        leads = member.request.member_id == self.leader
+        client.joined(
+            JoinAnswer(
+                Error.NONE,
+                member.request.member_id,
+                self.number,
+                self.assignor or "",
+                leads,
+                self._requests() if leads else (),
+            )
+        )
+
+    def _replace_static(self, old_id: str, request: JoinRequest, client: Client) -> None:
+        """KIP-345: the process that comes back takes over the place of its old self."""
+        old = self._members[old_id]
+        place = self._add(request, client)
+        place.new, place.partitions = False, old.partitions
+        del self._members[old_id]
+        if old.joining:
+            old.client.joined(JoinAnswer(Error.FENCED_INSTANCE_ID))
+        elif old.syncing:
+            old.client.synced(SyncAnswer(Error.FENCED_INSTANCE_ID))
+        elif not old.silent:
+            old.client.wake()
+        leads = self.leader == old_id
+        if leads:
+            self.leader = request.member_id
+        if self.phase is GroupPhase.STABLE and self._vote() == self.assignor:
+            self._store(keep=request.member_id, subscription_of=old.request)
+            skips = leads and client.skips_assignment
+            client.joined(
+                JoinAnswer(
+                    Error.NONE,
+                    request.member_id,
+                    self.number,
+                    self.assignor or "",
+                    skips,
+                    self._requests() if skips else (),
+                    skip_assignment=skips,
+                )
+            )
+            return
+        place.joining = True
+        self._rebalance_or_go_on("the list of a static member changed the vote")
+
+    def sync(
+        self, member_id: str, generation: int, client: Client, assigned: Assigned | None = None
+    ) -> None:
+        """SyncGroup; `assigned` is the leader's."""
+        member = self._members.get(member_id)
+        if self._away:
+            client.synced(SyncAnswer(Error.NOT_COORDINATOR))
+        elif member is None or member.client is not client:
+            fenced = member is None and self._is_fenced(client)
+            error = Error.FENCED_INSTANCE_ID if fenced else Error.UNKNOWN_MEMBER_ID
+            client.synced(SyncAnswer(error))
+        elif generation != self.number:
+            client.synced(SyncAnswer(Error.ILLEGAL_GENERATION))
+        elif self.phase is GroupPhase.PREPARING_REBALANCE:
+            client.synced(SyncAnswer(Error.REBALANCE_IN_PROGRESS))
+        elif self.phase is GroupPhase.STABLE:
+            member.heard = self._agenda.now
+            client.synced(SyncAnswer(Error.NONE, member.partitions))
+        else:
+            member.syncing, member.unsynced = True, False
+            if assigned is not None and member_id == self.leader:
+                self._hand_out(assigned)
+
+    def heartbeat(self, member_id: str, generation: int, client: Client) -> Error:
+        """Heartbeat."""
+        member = self._members.get(member_id)
+        if self._away:
+            return Error.NOT_COORDINATOR
+        if member is None or member.client is not client:
+            fenced = self._is_fenced(client)
+            return Error.FENCED_INSTANCE_ID if fenced else Error.UNKNOWN_MEMBER_ID
+        if generation != self.number:
+            return Error.ILLEGAL_GENERATION
+        member.heard = self._agenda.now
+        if self.phase is GroupPhase.PREPARING_REBALANCE:
+            return Error.REBALANCE_IN_PROGRESS
+        return Error.NONE
+
+    def commit(self, member_id: str, generation: int) -> Error:
+        """OffsetCommit: rejected while members wait for the leader's assignment."""
+        if self._away:
+            return Error.NOT_COORDINATOR
+        if member_id not in self._members:
+            return Error.UNKNOWN_MEMBER_ID
+        if generation != self.number:
+            return Error.ILLEGAL_GENERATION
+        if self.phase is GroupPhase.COMPLETING_REBALANCE:
+            return Error.REBALANCE_IN_PROGRESS
+        return Error.NONE
+
+    def leave(self, member_id: str, why: str = "a member left") -> None:
+        """LeaveGroup; of a member that is not known nothing comes."""
+        if self._away:
+            return
+        if self._pending.pop(member_id, None) is not None:
+            self._complete_if_all_joined()
+        elif member_id in self._members:
+            self._remove(member_id)
+            self._rebalance_or_go_on(why)
+
+    def silent(self, member_id: str, last: float) -> None:
+        """Learn that a member sends no heartbeat any more; its last one was at `last`."""
+        member = self._members.get(member_id)
+        if member is not None:
+            member.silent, member.heard = True, max(member.heard, last)
+            self._watch(member)
+
+    def awake(self, member_id: str) -> None:
+        """Learn that a silent member sends heartbeats again."""
+        member = self._members.get(member_id)
+        if member is not None:
+            member.silent, member.heard = False, self._agenda.now
+
+    def waits_for(self, member_id: str) -> bool:
+        """Return whether the coordinator still counts this member."""
+        return member_id in self._members or member_id in self._pending
+
+    def move(self, seconds: float) -> None:
+        """Have another broker take the group over, which loads it in so many seconds."""
+        self._away = max(seconds, 1e-9)
+        self._timer += 1
+        for member in self._members.values():
+            if member.joining:
+                member.client.joined(JoinAnswer(Error.NOT_COORDINATOR))
+            elif member.syncing:
+                member.client.synced(SyncAnswer(Error.NOT_COORDINATOR))
+        self._agenda.after(seconds, self._load)
+
+    def _load(self) -> None:
+        """Know only what the record in __consumer_offsets holds: of each list the elected name."""
+        stored = self._stored
+        self._away = 0.0
+        silent = {id_ for id_, member in self._members.items() if member.silent}
+        here = self._members
+        self._members, self._static, self._pending = {}, {}, {}
+        self.number, self.assignor, self.leader = stored.generation, stored.assignor, stored.leader
+        for request, client, partitions in stored.members:
+            kept = request._replace(assignors=(stored.assignor or "",), stamp=None)
+            member = self._add(kept, client)
+            member.new, member.partitions = False, partitions
+            member.silent = request.member_id in silent or request.member_id not in here
+            if member.silent:
+                self._watch(member)
+            else:
+                client.wake()
+        self.phase = GroupPhase.STABLE if self._members else GroupPhase.EMPTY
+        for id_ in here.keys() - self._members.keys():
+            if not here[id_].silent:
+                here[id_].client.wake()
+
+    # Rebalances
+
+    def _rebalance_or_go_on(self, why: str) -> None:
+        if self.phase is GroupPhase.PREPARING_REBALANCE:
+            self._complete_if_all_joined()
+        else:
+            self._prepare(why)
+
+    def _prepare(self, why: str) -> None:
+        agenda = self._agenda
+        self._first = self.phase is GroupPhase.EMPTY
+        waiting = [member for member in self._members.values() if member.syncing]
+        self.phase = GroupPhase.PREPARING_REBALANCE
+        self._timer += 1
+        self._watcher.preparing(why)
+        for member in self._members.values():
+            member.unsynced = member.syncing = False
+            if not (member.joining or member.silent):
+                member.client.wake()
+        for member in waiting:
+            member.client.synced(SyncAnswer(Error.REBALANCE_IN_PROGRESS))
+        if self._first:
+            self._more = False
+            delay = self._brokers.initial_delay
+            left = max(self._longest() - delay, 0.0)
+            agenda.after(delay, self._first_join_over, self._timer, left)
+        else:
+            agenda.after(self._longest(), self._join_over, self._timer)
+            self._complete_if_all_joined()
+
+    def _longest(self) -> float:
+        return max((member.request.rebalance for member in self._members.values()), default=0.0)
+
+    def _first_join_over(self, timer: int, left: float) -> None:
+        """KIP-134: an Empty group waits on while members come, up to the rebalance timeout."""
+        if timer != self._timer:
+            return
+        if self._more and left > 0:
+            self._more = False
+            delay = min(self._brokers.initial_delay, left)
+            self._agenda.after(delay, self._first_join_over, timer, left - delay)
+        else:
+            self._complete()
+
+    def _join_over(self, timer: int) -> None:
+        if timer == self._timer:
+            self._complete()
+
+    def _complete_if_all_joined(self) -> None:
+        if self.phase is not GroupPhase.PREPARING_REBALANCE or self._pending:
+            return
+        # The first generation of an Empty group is complete when its delay is over.
+        if not self._first and all(member.joining for member in self._members.values()):
+            self._complete()
+
+    def _complete(self) -> None:
+        missing = [id_ for id_, m in self._members.items() if not m.joining]
+        for id_ in missing:
+            if self._members[id_].request.instance_id is None:
+                self._remove(id_)
+                self._watcher.removed(id_, "it did not join in time")
+        if self._members and not self._elect_leader():
+            # Only static members are left, and none has joined: they are waited for once more.
+            self._timer += 1
+            self._agenda.after(self._longest(), self._join_over, self._timer)
+            return
+        self._timer += 1
+        self.number += 1
+        if not self._members:
+            self.phase, self.assignor, self.leader = GroupPhase.EMPTY, None, None
+            self._store()
+            self._watcher.generation(self.number, None, 0)
+            return
+        self.assignor = self._vote()
+        self.phase = GroupPhase.COMPLETING_REBALANCE
+        self._watcher.generation(self.number, self.assignor, len(self._members))
+        self._agenda.after(self._longest(), self._sync_over, self._timer)
+        self._answer_joins()
+
+    def _answer_joins(self) -> None:
+        timer = self._timer
+        for member in list(self._members.values()):
+            if not member.joining:
+                continue
+            leads = member.request.member_id == self.leader
+            member.joining, member.new, member.unsynced = False, False, True
+            member.heard = self._agenda.now
+            if member.silent:
+                self._watch(member)
+            member.client.joined(
+                JoinAnswer(
+                    Error.NONE,
+                    member.request.member_id,
+                    self.number,
+                    self.assignor or "",
+                    leads,
+                    self._requests() if leads else (),
+                )
+            )
+            if timer != self._timer:
+                return
+
+    def _elect_leader(self) -> bool:
+        """Keep the leader that has joined again, or take the first of Java's table that has."""
+        leader = self._members.get(self.leader or "")
+        if leader is not None and leader.joining:
+            return True
+        joined = [id_ for id_, member in self._members.items() if member.joining]
+        if not joined:
+            return False
+        self.leader = min(joined, key=self._place)
+        return True
+
+    def _place(self, member_id: str) -> int:
+        hashed = string_hash(member_id)
+        return (hashed ^ hashed >> 16) & (self._table - 1)
+
+    def _vote(self) -> str | None:
+        return elect(
+            [m.request.assignors for m in self._members.values()], self._brokers.kind
+        ).assignor
+
+    def _requests(self) -> list[JoinRequest]:
+        return [member.request for member in self._members.values()]
+
+    def _hand_out(self, assigned: Assigned) -> None:
+        for id_, member in self._members.items():
+            member.partitions = assigned.get(id_, ())
+        self.phase = GroupPhase.STABLE
+        self._store()
+        self._watcher.stable(self.number)
+        for member in list(self._members.values()):
+            if member.syncing:
+                member.syncing = False
+                member.heard = self._agenda.now
+                if member.silent:
+                    self._watch(member)
+                member.client.synced(SyncAnswer(Error.NONE, member.partitions))
+
+    def _sync_over(self, timer: int) -> None:
+        """Members that joined and never asked for their partitions are removed."""
+        if timer != self._timer:
+            return
+        late = [id_ for id_, member in self._members.items() if member.unsynced]
+        for id_ in late:
+            self._remove(id_)
+            self._watcher.removed(id_, "it did not sync in time")
+        if late:
+            self._rebalance_or_go_on("a member did not sync in time")
+
+    # Members
+
+    def _add(self, request: JoinRequest, client: Client) -> ClassicMember:
+        sent = request.subscription
+        if sent.member_id != request.member_id:
+            request = request._replace(subscription=replace(sent, member_id=request.member_id))
+        member = self._members[request.member_id] = ClassicMember(request, client, self._agenda.now)
+        if request.instance_id is not None:
+            self._static[request.instance_id] = request.member_id
+        while len(self._members) > self._table * 3 // 4:
+            self._table *= 2
+        return member
+
+    def _remove(self, member_id: str) -> None:
+        member = self._members.pop(member_id)
+        instance = member.request.instance_id
+        if instance is not None and self._static.get(instance) == member_id:
+            del self._static[instance]
+        if self.leader == member_id:
+            self.leader = None
+        if member.joining:
+            member.client.joined(JoinAnswer(Error.UNKNOWN_MEMBER_ID))
+        elif member.syncing:
+            member.client.synced(SyncAnswer(Error.UNKNOWN_MEMBER_ID))
+        elif not member.silent:
+            member.client.wake()
+
+    def _is_fenced(self, client: Client) -> bool:
+        instance = getattr(client, "instance_id", None)
+        return instance is not None and instance in self._static
+
+    def _watch(self, member: ClassicMember) -> None:
+        """Have a silent member's session end in time; a new one's join may wait for longer."""
+        waits = _NEW_MEMBER if member.new and member.joining else member.request.session
+        member.deadline = member.heard + waits
+        self._agenda.at(member.deadline, self._session_over, member, member.deadline)
+
+    def _session_over(self, member: ClassicMember, deadline: float) -> None:
+        id_ = member.request.member_id
+        if self._members.get(id_) is not member or not member.silent or self._away:
+            return
+        if member.deadline != deadline or ((member.joining or member.syncing) and not member.new):
+            return
+        self._remove(id_)
+        self._watcher.removed(id_, "its session timed out")
+        self._rebalance_or_go_on("a session timed out")
+
+    def _forget_pending(self, member_id: str, deadline: float) -> None:
+        if self._pending.get(member_id) == deadline:
+            del self._pending[member_id]
+            self._complete_if_all_joined()
+
+    def _store(self, keep: str = "", subscription_of: JoinRequest | None = None) -> None:
+        """Write the group's record; a static member's return keeps its old subscription there."""
+        members = []
+        for id_, member in self._members.items():
+            request = member.request
+            if id_ == keep and subscription_of is not None:
+                request = subscription_of._replace(member_id=id_)
+            members.append((request, member.client, member.partitions))
+        self._stored = Stored(self.number, self.assignor, self.leader, tuple(members))

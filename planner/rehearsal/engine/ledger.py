@@ -1,0 +1,186 @@
+"""Who owns which partition, second by second, and what the gaps and overlaps add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+TopicPartition = tuple[str, int]
+
+
+class Span(NamedTuple):
+    """One owner of one partition; times in seconds since the start, `end` None while it lasts."""
+
+    owner: str
+    start: float
+    end: float | None
+
+
+class Totals(NamedTuple):
+    """Sums over a time; seconds are partition-seconds, counts are partitions, each time counted.
+
+    `unowned` is how long partitions had no owner, `longest` the longest gap of one partition.
+    `twice` is how long partitions had two owners, `twice_past` the part of it in which one of them
+    was past its session or poll timeout. `stopped` counts how often a partition lost its owner,
+    `moved` how often it got another one than it had before.
+    """
+
+    unowned: float
+    longest: float
+    twice: float
+    twice_past: float
+    stopped: int
+    moved: int
+
+
+class Ledger:
+    """Partitions by number, 0 to n-1, and their owners by name.
+
+    `spans` is filled only where `keep` asks for it: a large group has millions.
+    """
+
+    def __init__(self, numbers: Mapping[TopicPartition, int], *, keep: bool) -> None:
+        self.numbers: Final = dict(numbers)
+        size = len(self.numbers)
+        self._owners: list[tuple[str, ...]] = [()] * size
+        self._since = [0.0] * size
+        self._last = [""] * size
+        self._gaps = [0.0] * size
+        self._longest = [0.0] * size
+        self._longest_before: list[float] = []
+        self._past: set[str] = set()
+        self._twice = self._twice_past = 0.0
+        self._stopped = self._moved = 0
+        self._keep = keep
+        self._open: dict[tuple[int, str], float] = {}
+        self.spans: dict[int, list[Span]] = {}
+
+    def grow(self, topic: str, count: int, now: float) -> None:
+        """Add partitions to a topic, which then has `count`; nobody owns them yet."""
+        for partition in range(count):
+            if (topic, partition) not in self.numbers:
+                self.numbers[topic, partition] = len(self.numbers)
+                self._owners.append(())
+                self._since.append(now)
+                self._last.append("")
+                self._gaps.append(0.0)
+                self._longest.append(0.0)
+
+    def drop(self, topic: str, now: float) -> None:
+        """Count no more of a deleted topic."""
+        for pair, number in self.numbers.items():
+            if pair[0] == topic:
+                for owner in self._owners[number]:
+                    self.release(owner, (number,), now)
+                self._since[number] = float("inf")
+
+    def own(self, owner: str, partitions: Iterable[int], now: float) -> None:
+        """Have `owner` begin to consume these."""
+        owners, since = self._owners, self._since
+        for number in partitions:
+            before = owners[number]
+            if before:
+                self._close_overlap(number, now)
+                owners[number] = (*before, owner)
+            else:
+                gap = now - since[number]
+                if gap > 0:
+                    self._gaps[number] += gap
+                    self._longest[number] = max(self._longest[number], gap)
+                owners[number] = (owner,)
+            since[number] = now
+            if self._last[number] != owner:
+                if self._last[number]:
+                    self._moved += 1
+                self._last[number] = owner
+            if self._keep:
+                self._open[number, owner] = now
+
+    def release(self, owner: str, partitions: Iterable[int], now: float) -> None:
+        """Have `owner` stop to consume these."""
+        owners, since = self._owners, self._since
+        for number in partitions:
+            before = owners[number]
+            if len(before) > 1:
+                self._close_overlap(number, now)
+                owners[number] = tuple(each for each in before if each != owner)
+            else:
+                owners[number] = ()
+                self._stopped += 1
+            since[number] = now
+            if self._keep:
+                start = self._open.pop((number, owner))
+                if now > start:
+                    self.spans.setdefault(number, []).append(Span(owner, start, now))
+
+    def past(self, owner: str, *, now: float, over: bool) -> None:
+        """Learn that an owner is past its session or poll timeout, or (`over`) no longer."""
+        for number, owners in enumerate(self._owners):
+            if len(owners) > 1 and owner in owners:
+                self._close_overlap(number, now)
+                self._since[number] = now
+        if over:
+            self._past.discard(owner)
+        else:
+            self._past.add(owner)
+
+    def owners(self) -> dict[TopicPartition, tuple[str, ...]]:
+        """Return who owns each partition now: nobody, one, or several."""
+        return {pair: self._owners[number] for pair, number in self.numbers.items()}
+
+    def totals(self, now: float) -> Totals:
+        """Return the sums up to now, open gaps and overlaps included."""
+        unowned, longest = sum(self._gaps), max(self._longest, default=0.0)
+        twice, past = self._twice, self._twice_past
+        for number, owners in enumerate(self._owners):
+            open_for = now - self._since[number]
+            if open_for <= 0:
+                continue
+            if not owners:
+                unowned += open_for
+                longest = max(longest, open_for)
+            elif len(owners) > 1:
+                twice += open_for
+                past += open_for if self._past.intersection(owners) else 0.0
+        return Totals(unowned, longest, twice, past, self._stopped, self._moved)
+
+    def gaps(self, now: float) -> dict[TopicPartition, tuple[float, float]]:
+        """Return how long each partition had no owner, in all and at the longest."""
+        found, before = {}, self._before()
+        for pair, number in self.numbers.items():
+            late = max(now - self._since[number], 0.0) if not self._owners[number] else 0.0
+            longest = max(self._longest[number], before[number], late)
+            found[pair] = self._gaps[number] + late, longest
+        return found
+
+    def close(self) -> dict[int, list[Span]]:
+        """Return the spans of each partition, those that last included."""
+        spans = {number: list(found) for number, found in self.spans.items()}
+        for (number, owner), start in self._open.items():
+            spans.setdefault(number, []).append(Span(owner, start, None))
+        return spans
+
+    def _close_overlap(self, number: int, now: float) -> None:
+        owners = self._owners[number]
+        if len(owners) > 1:
+            lasted = now - self._since[number]
+            self._twice += lasted
+            if self._past.intersection(owners):
+                self._twice_past += lasted
+
+    def begin_phase(self, now: float) -> Totals:
+        """Return the sums up to now, and measure the longest gap anew from here on."""
+        totals = self.totals(now)
+        self._longest_before = [
+            max(pair) for pair in zip(self._longest, self._before(), strict=True)
+        ]
+        self._longest = [0.0] * len(self._longest)
+        return totals
+
+    def _before(self) -> list[float]:
+        """Return each partition's longest gap before this phase; new partitions had none."""
+        return self._longest_before + [0.0] * (len(self._longest) - len(self._longest_before))
+
+    def counts(self) -> tuple[int, int]:
+        """Return how often partitions have lost their owner, and got another one."""
+        return self._stopped, self._moved

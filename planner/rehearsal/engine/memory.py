@@ -1,0 +1,74 @@
+"""What a coordinator holds: settings of its brokers, its members, the group's stored record."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from rebal.groups.assignors import Owned
+from rebal.groups.model import CoordinatorKind, Record
+from rebal.planner.rehearsal.engine.messages import Client, JoinRequest
+
+
+class Brokers(Record, frozen=True, kw_only=True):
+    """Settings of the brokers; times in seconds.
+
+    `initial_delay` is group.initial.rebalance.delay.ms, `max_size` group.max.size; `min_session`
+    and `max_session` are group.min.session.timeout.ms and group.max.session.timeout.ms.
+    """
+
+    kind: CoordinatorKind = CoordinatorKind.JAVA
+    initial_delay: float = 3.0
+    max_size: int = 2**31 - 1
+    min_session: float = 6.0
+    max_session: float = 1800.0
+
+
+class Watcher(Protocol):
+    """Anybody who wants to know how the group's rebalances go."""
+
+    def preparing(self, why: str) -> None:
+        """A rebalance has begun: the group waits for its members."""
+
+    def generation(self, number: int, assignor: str | None, members: int) -> None:
+        """All that were waited for have joined; `assignor` is None for an Empty group."""
+
+    def stable(self, number: int) -> None:
+        """The leader's assignment has arrived."""
+
+    def removed(self, member_id: str, why: str) -> None:
+        """The coordinator has removed a member by itself."""
+
+
+class ClassicMember:
+    """One member in the coordinator's memory."""
+
+    __slots__ = (
+        "client",
+        "deadline",
+        "heard",
+        "joining",
+        "new",
+        "partitions",
+        "request",
+        "silent",
+        "syncing",
+        "unsynced",
+    )
+
+    def __init__(self, request: JoinRequest, client: Client, now: float) -> None:
+        self.request = request
+        self.client = client
+        self.heard = now
+        self.joining = self.syncing = self.unsynced = self.silent = False
+        self.new = True
+        self.partitions: Owned = ()
+        self.deadline = 0.0
+
+
+class Stored(NamedTuple):
+    """The group's record in __consumer_offsets: what a coordinator that loads it knows."""
+
+    generation: int
+    assignor: str | None
+    leader: str | None
+    members: tuple[tuple[JoinRequest, Client, Owned], ...]

@@ -1,0 +1,95 @@
+"""What members and their coordinator say to each other: requests, answers and error codes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+from rebal.groups.assignors import Owned, SpecMember
+
+
+class Error(IntEnum):
+    """Kafka's error codes that a coordinator answers members with."""
+
+    NONE = 0
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    MEMBER_ID_REQUIRED = 79
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+
+
+class GroupPhase(IntEnum):
+    """State of a classic group."""
+
+    EMPTY = 0
+    PREPARING_REBALANCE = 1
+    COMPLETING_REBALANCE = 2
+    STABLE = 3
+    DEAD = 4
+
+
+class JoinRequest(NamedTuple):
+    """JoinGroup: the assignor list in order of preference, and the subscription.
+
+    `subscription` holds what the member owned before; an `eager` member has given it up and sends
+    no owned partitions. `stamp` is what the coordinator compares to see whether the metadata of a
+    member changed. Timeouts are in seconds.
+    """
+
+    member_id: str
+    client_id: str
+    instance_id: str | None
+    assignors: tuple[str, ...]
+    subscription: SpecMember
+    eager: bool
+    stamp: object
+    session: float
+    rebalance: float
+
+
+class JoinAnswer(NamedTuple):
+    """Answer to a JoinGroup; `members` are the leader's alone (requests of the generation)."""
+
+    error: Error
+    member_id: str = ""
+    generation: int = -1
+    assignor: str = ""
+    leader: bool = False
+    members: Sequence[JoinRequest] = ()
+    skip_assignment: bool = False
+
+
+class SyncAnswer(NamedTuple):
+    """Answer to a SyncGroup: the member's partitions of this generation."""
+
+    error: Error
+    partitions: Owned = ()
+
+
+class Client(Protocol):
+    """A member's process, as its coordinator knows it."""
+
+    @property
+    def skips_assignment(self) -> bool:
+        """True if it sends JoinGroup v9, whose answer may tell a leader not to assign."""
+
+    def joined(self, answer: JoinAnswer) -> None:
+        """Take in the answer to its JoinGroup."""
+
+    def synced(self, answer: SyncAnswer) -> None:
+        """Take in the answer to its SyncGroup."""
+
+    def wake(self) -> None:
+        """Let its next heartbeat find something new; until then it need not send any."""
+
+
+Assigned = Mapping[str, Owned]
+"""Member id → its partitions, in the order of the leader's assignor."""

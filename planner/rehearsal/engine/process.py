@@ -1,0 +1,112 @@
+"""A consumer's process as it is set up, and what its client family makes of that."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rebal.groups.assignors import Owned
+from rebal.groups.clients import family, protocols_of, version_tuple
+from rebal.groups.model import RebalanceProtocol, Record, Tri
+
+_COOPERATIVE: Final = RebalanceProtocol.COOPERATIVE
+_EAGER: Final = RebalanceProtocol.EAGER
+_RETRIES: Final = ("librdkafka", "franz-go", "sarama")
+_WITHOUT_POLL: Final = ("franz-go", "kafkajs", "sarama", "segmentio-kafka-go")
+
+
+class Process(Record, frozen=True, kw_only=True):
+    """One consumer: its settings, its client and its habits; times in seconds.
+
+    `name` is what scripts and results call it. `assignors` is partition.assignment.strategy,
+    `session`, `rebalance` and `heartbeat` are session.timeout.ms, max.poll.interval.ms and
+    heartbeat.interval.ms. It polls every `poll` seconds. Its listener takes `on_revoked`,
+    `on_assigned` and `on_lost` seconds; `fails_in` names callbacks that throw. `protocol` is
+    group.protocol: classic or consumer.
+    """
+
+    name: str
+    client_id: str = ""
+    instance_id: str | None = None
+    family: str = "java"
+    version: str | None = None
+    protocol: str = "classic"
+    assignors: tuple[str, ...] = ("range", "cooperative-sticky")
+    topics: tuple[str, ...] = ()
+    rack: str | None = None
+    session: float = 45.0
+    rebalance: float = 300.0
+    heartbeat: float = 3.0
+    poll: float = 0.5
+    on_revoked: float = 0.0
+    on_assigned: float = 0.0
+    on_lost: float = 0.0
+    fails_in: tuple[str, ...] = ()
+
+
+class Running(Record, frozen=True, kw_only=True):
+    """A process that is in the group when a simulation begins, and what it owns then."""
+
+    process: Process
+    member_id: str
+    owned: Owned = ()
+    generation: int | None = None
+
+
+def refusal(process: Process) -> str:
+    """Return why the client itself refuses these settings; empty if it starts."""
+    client = family(process.family)
+    kinds = {_in_client(process, name) for name in process.assignors}
+    cooperative = any(kind is not None and _COOPERATIVE in kind for kind in kinds)
+    eager = any(kind == frozenset({_EAGER}) for kind in kinds)
+    if client is not None and cooperative and client.cooperative(process.version) is Tri.NO:
+        return f"{client.title} of this version has no cooperative assignor"
+    if client is not None and client.mixed is Tri.NO and cooperative and eager:
+        return f"{client.title} refuses a list of eager and cooperative assignors"
+    return ""
+
+
+def fixed_protocol(process: Process) -> RebalanceProtocol | None:
+    """Return the rebalance protocol that the client fixes when it is built; None: by the vote."""
+    client = family(process.family)
+    if client is not None and client.follows_vote:
+        return None
+    supported = [_in_client(process, name) or frozenset({_EAGER}) for name in process.assignors]
+    return _COOPERATIVE if all(_COOPERATIVE in each for each in supported) else _EAGER
+
+
+def voted_protocol(process: Process, elected: str) -> RebalanceProtocol:
+    """Return the protocol of a client that follows the vote."""
+    supported = _in_client(process, elected) or frozenset({_EAGER})
+    return _COOPERATIVE if _COOPERATIVE in supported else _EAGER
+
+
+def retries(process: Process) -> bool:
+    """Return whether a client whose join was rejected tries again and again, and does not end."""
+    return process.family in _RETRIES
+
+
+def rejoins_in_poll(process: Process) -> bool:
+    """Return whether the client joins again only when the application polls."""
+    return process.family not in _WITHOUT_POLL
+
+
+def leaves_on_close(process: Process) -> bool:
+    """Return whether a clean stop leaves the group: static members and Streams do not (KIP-345)."""
+    client = family(process.family)
+    return process.instance_id is None and (client is None or client.leaves_on_close)
+
+
+def sends_generation(process: Process) -> bool:
+    """Return whether its subscription holds the generation (version 2 and later, KIP-792)."""
+    version = version_tuple(process.version)
+    return process.family == "java" and (version is None or version >= (3, 4))
+
+
+def skips_assignment(process: Process) -> bool:
+    """Return whether it understands skipAssignment (JoinGroup v9, KIP-814)."""
+    version = version_tuple(process.version)
+    return process.family == "java" and (version is None or version >= (3, 2))
+
+
+def _in_client(process: Process, name: str) -> frozenset[RebalanceProtocol] | None:
+    return protocols_of(name, process.family)

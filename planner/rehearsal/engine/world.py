@@ -1,0 +1,309 @@
+"""A whole group in simulated time: processes that start and stop, their coordinator, the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from rebal.groups.assignors import (
+    Assignment,
+    Assignor,
+    LeaderWouldFail,
+    Spec,
+    SpecMember,
+    UnknownAssignorError,
+    get,
+)
+from rebal.groups.assignors.client.kafka import KafkaAssignor
+from rebal.groups.errors import RebalError
+from rebal.groups.model import RebalanceProtocol
+from rebal.planner.rehearsal.engine.agenda import Agenda
+from rebal.planner.rehearsal.engine.consumer import Consumer, Surroundings
+from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
+from rebal.planner.rehearsal.engine.ledger import Ledger
+from rebal.planner.rehearsal.engine.memory import Brokers
+from rebal.planner.rehearsal.engine.messages import GroupPhase, JoinRequest
+from rebal.planner.rehearsal.engine.process import Process, Running, refusal
+
+_REST: Final = (GroupPhase.STABLE, GroupPhase.EMPTY)
+
+
+class Happened(NamedTuple):
+    """Something that happened to one member (`who` empty: to the group), at `at` seconds."""
+
+    at: float
+    who: str
+    what: str
+    detail: str = ""
+
+
+class RebalanceRun:
+    """One rebalance: from the first that the coordinator knew of it until its members went on.
+
+    Times are seconds; `ended` is None while it lasts. `members` were in the generation it gave
+    (0: the group became Empty); `stopped` and `moved` count partitions since the one before.
+    """
+
+    __slots__ = ("assignor", "began", "ended", "generation", "members", "moved", "stopped", "why")
+
+    def __init__(self, began: float, why: str) -> None:
+        self.began, self.why = began, why
+        self.ended: float | None = None
+        self.generation, self.members = -1, 0
+        self.assignor: str | None = None
+        self.stopped = self.moved = 0
+
+
+class World:
+    """A group whose members run, with all that happens to them.
+
+    `topics` has partition counts, `replicas` and `racks` are as in `Spec`. One world is a function
+    of what it is given: `random` is its only source of chance.
+    """
+
+    def __init__(
+        self,
+        topics: Mapping[str, int],
+        brokers: Brokers,
+        random: Random,
+        *,
+        replicas: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        racks: Mapping[int, str | None] | None = None,
+        assignors: Mapping[str, Assignor] | None = None,
+        keep: bool = False,
+        generation: int = 0,
+    ) -> None:
+        self.agenda = Agenda()
+        self.happened: list[Happened] = []
+        self.rebalances: list[RebalanceRun] = []
+        self.consumers: dict[str, Consumer] = {}
+        self.ended: list[Consumer] = []
+        pairs = ((topic, number) for topic, count in topics.items() for number in range(count))
+        self.ledger = Ledger({pair: number for number, pair in enumerate(pairs)}, keep=keep)
+        self.group = ClassicGroup(self.agenda, brokers, self, random, generation)
+        self._around = Surroundings(self.group, self.agenda, self.ledger, self, self, random)
+        self._topics = dict(topics)
+        self._spec = Spec(
+            members=(), partitions=self._topics, replicas=replicas or {}, racks=racks or {}
+        )
+        self._custom = assignors or {}
+        self._moving: set[Consumer] = set()
+        self._coming = 0
+        self._silent: dict[str, Consumer] = {}
+        self._stopped = self._moved = 0
+
+    # Set-up and running
+
+    def seat(self, running: Iterable[Running], assignor: str, leader: str | None = None) -> None:
+        """Begin with these in a Stable group that elected `assignor`."""
+        seats = []
+        for one in running:
+            consumer = self._consumer(one.process)
+            request = consumer.seat(one.member_id, one.owned, one.generation)
+            seats.append((request, consumer, one.owned))
+        if seats:
+            self.group.seat(seats, assignor, leader)
+
+    def run(self, seconds: float) -> None:
+        """Let so much time go by."""
+        self.agenda.run(self.agenda.now + seconds)
+
+    def settle(self, most: float) -> bool:
+        """Let time go by until the group is at rest, and return whether it is within `most`."""
+        return self.agenda.run(self.agenda.now + most, self.at_rest)
+
+    def at_rest(self) -> bool:
+        """Return whether nothing is under way: no rebalance, no start, no session that runs out."""
+        if self._coming or self._moving or self.group.phase not in _REST:
+            return False
+        if self.rebalances and self.rebalances[-1].ended is None:
+            return False
+        if self._silent:
+            self._silent = {
+                id_: gone for id_, gone in self._silent.items() if self.group.waits_for(id_)
+            }
+        return not self._silent
+
+    # What happens to processes
+
+    def start(self, process: Process, delay: float = 0.0) -> None:
+        """Have a process start and join in `delay` seconds."""
+        self._coming += 1
+        self.agenda.after(delay, self._start, process)
+
+    def stop(self, name: str) -> None:
+        """Close a process cleanly."""
+        consumer = self.consumers[name]
+        consumer.stop()
+        self._note_silent(consumer)
+
+    def kill(self, name: str) -> None:
+        """End a process without a word."""
+        consumer = self.consumers[name]
+        consumer.kill()
+        self._note_silent(consumer)
+
+    def restart(self, name: str, takes: float, process: Process | None = None) -> None:
+        """Close a process and start it again (or `process` in its place) `takes` seconds later."""
+        consumer = self.consumers[name]
+        consumer.stop()
+        self.start(process or consumer.process, takes)
+
+    def move_coordinator(self, seconds: float) -> None:
+        """Have another broker load the group, in so many seconds."""
+        self.happened.append(Happened(self.agenda.now, "", "coordinator moved"))
+        self.group.move(seconds)
+
+    def add_partitions(self, topic: str, count: int, noticed: float = 0.0) -> None:
+        """Have a topic of `count` partitions; leaders see it `noticed` seconds later."""
+        self._topics[topic] = count
+        self.ledger.grow(topic, count, self.agenda.now)
+        self.happened.append(Happened(self.agenda.now, "", "partitions", f"{topic}: {count}"))
+        self._coming += 1
+        self.agenda.after(noticed, self._metadata_seen)
+
+    def delete_topic(self, topic: str, noticed: float = 0.0) -> None:
+        """Delete a topic; leaders see it `noticed` seconds later."""
+        self._topics.pop(topic, None)
+        self.ledger.drop(topic, self.agenda.now)
+        self.happened.append(Happened(self.agenda.now, "", "topic deleted", topic))
+        self._coming += 1
+        self.agenda.after(noticed, self._metadata_seen)
+
+    # What the coordinator and the members report
+
+    def preparing(self, why: str) -> None:
+        """A rebalance has begun."""
+        if self.rebalances:
+            self._close(self.rebalances[-1])
+        self.rebalances.append(RebalanceRun(self.agenda.now, why))
+
+    def generation(self, number: int, assignor: str | None, members: int) -> None:
+        """All have joined."""
+        now = self.rebalances[-1]
+        now.generation, now.assignor, now.members = number, assignor, members
+        if not members:
+            self._close(now)
+
+    def stable(self, number: int) -> None:
+        """The assignment has arrived: members take it over at this moment."""
+        assert self.rebalances[-1].generation == number
+        self.agenda.after(0.0, self._close, self.rebalances[-1])
+
+    def removed(self, member_id: str, why: str) -> None:
+        """The coordinator has removed a member by itself."""
+        name = next(
+            (
+                c.process.name
+                for c in (*self.consumers.values(), *self.ended)
+                if c.member_id == member_id
+            ),
+            member_id,
+        )
+        self.happened.append(Happened(self.agenda.now, name, "removed", why))
+
+    def tell(self, consumer: Consumer, what: str, detail: str = "") -> None:
+        """Something happened to a member."""
+        self.happened.append(Happened(self.agenda.now, consumer.process.name, what, detail))
+        if what == "ended" and self.group.waits_for(consumer.member_id):
+            self._note_silent(consumer)
+
+    def unrest(self, consumer: Consumer, *, moving: bool) -> None:
+        """A member is not at rest any more, or it is again."""
+        if moving:
+            self._moving.add(consumer)
+        else:
+            self._moving.discard(consumer)
+
+    def assign(
+        self, assignor: str, members: Sequence[JoinRequest], leader: Consumer
+    ) -> tuple[Assignment, float] | str:
+        """Compute what the leader sends; the time that it takes is not modelled."""
+        try:
+            chosen = self._custom.get(assignor) or get(assignor)
+            sent = tuple(_sent(chosen, request) for request in members)
+            spec = replace(self._spec, members=sent, partitions=self._topics)
+            own = isinstance(chosen, KafkaAssignor)
+            result = _remembering(chosen, spec)
+        except (LeaderWouldFail, UnknownAssignorError, RebalError) as error:
+            return str(error)
+        validates = leader.protocol is RebalanceProtocol.COOPERATIVE
+        if validates and not own and (twice := _handed_over(members, result)):
+            return f"{twice[0]}-{twice[1]} would be owned twice (ConsumerCoordinator validates it)"
+        return result, 0.0
+
+    # Inside
+
+    def _consumer(self, process: Process) -> Consumer:
+        consumer = Consumer(process, self._around)
+        if process.name in self.consumers:
+            self.ended.append(self.consumers[process.name])
+        self.consumers[process.name] = consumer
+        return consumer
+
+    def _start(self, process: Process) -> None:
+        self._coming -= 1
+        why = refusal(process)
+        if why:
+            self.happened.append(Happened(self.agenda.now, process.name, "did not start", why))
+            return
+        consumer = self._consumer(process)
+        self.tell(consumer, "started")
+        consumer.start()
+
+    def _note_silent(self, consumer: Consumer) -> None:
+        if self.group.waits_for(consumer.member_id):
+            self._silent[consumer.member_id] = consumer
+
+    def _metadata_seen(self) -> None:
+        self._coming -= 1
+        leader = next(
+            (c for c in self.consumers.values() if c.alive and c.member_id == self.group.leader),
+            None,
+        )
+        if leader is not None:
+            leader.enforce_rebalance()
+
+    def _close(self, now: RebalanceRun) -> None:
+        if now.ended is not None:
+            return
+        now.ended = self.agenda.now
+        totals = self.ledger.counts()
+        now.stopped, now.moved = totals[0] - self._stopped, totals[1] - self._moved
+        self._stopped, self._moved = totals
+
+
+def _remembering(assignor: Assignor, spec: Spec) -> Assignment:
+    """Assign as if each member sent the user data that it remembers."""
+    if isinstance(assignor, KafkaAssignor):
+        return assignor.assign_remembered(spec)
+    return assignor.assign(spec)
+
+
+def _sent(assignor: Assignor, request: JoinRequest) -> SpecMember:
+    """Return what the leader sees of a member: an EAGER one owns nothing when it joins."""
+    sent = request.subscription
+    if assignor.name == "sticky":
+        return sent
+    if request.eager and sent.owned:
+        sent = replace(sent, owned=())
+    if isinstance(assignor, KafkaAssignor):
+        return sent
+    return replace(sent, user_data=assignor.subscription_user_data(sent))
+
+
+def _handed_over(members: Sequence[JoinRequest], result: Assignment) -> tuple[str, int] | None:
+    """Return a partition that goes to a member while another one has not revoked it."""
+    owner = {
+        pair: request.member_id
+        for request in members
+        if not request.eager
+        for pair in request.subscription.owned
+    }
+    return next(
+        (pair for id_, pairs in result.items() for pair in pairs if owner.get(pair, id_) != id_),
+        None,
+    )

@@ -1,0 +1,151 @@
+"""What came of a rehearsal: times, rebalances, owners of partitions, members' metrics."""
+
+from __future__ import annotations
+
+from rebal.groups.model import Record
+
+
+class Measures(Record, frozen=True, kw_only=True):
+    """What one story, or one part of it, cost.
+
+    `seconds` is how long it took, `unowned` how long partitions had no owner, `twice` how long they
+    had two, `twice_past` the part of that in which one owner was past its session or poll timeout
+    (it gives up what it has at its next poll); all three in partition-seconds. `longest` is the
+    longest gap of one partition in seconds. `rebalances` counts generations that members joined,
+    `stopped` each time that a partition lost its owner, `moved` each time that it got another one.
+    `rejected` counts members whose join the coordinator rejected or fenced.
+    """
+
+    seconds: float
+    unowned: float
+    longest: float
+    twice: float
+    twice_past: float
+    rebalances: int
+    stopped: int
+    moved: int
+    rejected: int
+
+
+class Phase(Record, frozen=True, kw_only=True):
+    """One part of the story; `began` in seconds since the start."""
+
+    name: str
+    began: float
+    measures: Measures
+
+
+class Rebalance(Record, frozen=True, kw_only=True):
+    """One rebalance; times in seconds since the start, counts in partitions.
+
+    `ended` is None where it has not ended. `members` were in its generation.
+    """
+
+    why: str
+    began: float
+    ended: float | None
+    generation: int
+    assignor: str | None
+    members: int
+    stopped: int
+    moved: int
+
+
+class Note(Record, frozen=True, kw_only=True):
+    """Something that happened to a member (`who` empty: to the group)."""
+
+    at: float
+    who: str
+    what: str
+    detail: str = ""
+
+
+class Ownership(Record, frozen=True, kw_only=True):
+    """One partition's owners in order; `end` is None while it lasts. Spans may overlap."""
+
+    owner: str
+    start: float
+    end: float | None
+
+
+class PartitionStory(Record, frozen=True, kw_only=True):
+    """One partition: how long it had no owner, in all and at the longest, and who had it when."""
+
+    topic: str
+    partition: int
+    unowned: float
+    longest: float
+    owners: tuple[Ownership, ...] = ()
+
+
+class CallbackTimes(Record, frozen=True, kw_only=True):
+    """KIP-429's latencies of one callback in seconds: average and longest over `count` calls."""
+
+    count: int
+    average: float
+    longest: float
+
+
+class MemberStory(Record, frozen=True, kw_only=True):
+    """One member at the end, and KIP-429's metrics of its process that ran last.
+
+    `state` is running, rejected, stopped or did-not-start. `owned` are its partitions. The metrics
+    are rebalance-total, rebalance-rate-per-hour, rebalance-latency (average, maximum, total), the
+    failed ones, last-rebalance-seconds-ago (None: never), and the callbacks' latencies.
+    """
+
+    name: str
+    state: str
+    protocol: str
+    owned: int
+    rebalance_total: int
+    rebalance_rate_per_hour: float
+    rebalance_latency_avg: float
+    rebalance_latency_max: float
+    rebalance_latency_total: float
+    failed_rebalance_total: int
+    failed_rebalance_rate_per_hour: float
+    last_rebalance_seconds_ago: float | None
+    revoked: CallbackTimes
+    assigned: CallbackTimes
+    lost: CallbackTimes
+
+
+class Rehearsal(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """A whole story as it would go, by one seed.
+
+    `at_rest` says whether the group came to rest at the end; `owned_twice` names partitions that
+    two members had at once although neither was past a timeout: the danger of a wrong step.
+    """
+
+    about: str
+    seed: int
+    at_rest: bool
+    state: str
+    assignor: str | None
+    measures: Measures
+    phases: tuple[Phase, ...] = ()
+    rebalances: tuple[Rebalance, ...] = ()
+    notes: tuple[Note, ...] = ()
+    partitions: tuple[PartitionStory, ...] = ()
+    members: tuple[MemberStory, ...] = ()
+    assumes: tuple[str, ...] = ()
+
+
+class Range(Record, frozen=True, kw_only=True):
+    """One figure over several seeds: the median, and the values that 5 % and 95 % stay below."""
+
+    p5: float
+    median: float
+    p95: float
+
+
+class Distribution(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The figures of many runs that differ in their seed."""
+
+    runs: int
+    seconds: Range
+    unowned: Range
+    longest: Range
+    rebalances: Range
+    moved: Range

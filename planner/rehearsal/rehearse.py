@@ -1,0 +1,328 @@
+"""Rehearsals: run a script on a scene once, or many times with other seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups.assignors import Assignor
+from rebal.planner.rehearsal.engine.consumer import Consumer, Latency
+from rebal.planner.rehearsal.engine.ledger import Totals
+from rebal.planner.rehearsal.engine.process import Process
+from rebal.planner.rehearsal.engine.world import Happened, World
+from rebal.planner.rehearsal.outcome import (
+    CallbackTimes,
+    Distribution,
+    Measures,
+    MemberStory,
+    Note,
+    Ownership,
+    PartitionStory,
+    Phase,
+    Range,
+    Rebalance,
+    Rehearsal,
+)
+from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+
+_HOUR: Final = 3600.0
+_REJECTED: Final = "rejected"
+
+
+def rehearse(
+    scene: Scene,
+    script: Script,
+    *,
+    seed: int = 0,
+    keep: bool = True,
+    assignors: Mapping[str, Assignor] | None = None,
+) -> Rehearsal:
+    """Return what happens to the group of `scene` when the events of `script` happen.
+
+    The result depends on the arguments alone. `keep` keeps each partition's owners over time, of
+    which a large group has millions. `assignors` are custom ones by name.
+    """
+    return _Run(scene, script, seed, keep=keep, assignors=assignors).result()
+
+
+def rehearse_often(scene: Scene, script: Script, *, runs: int, seed: int = 0) -> Distribution:
+    """Return the figures of so many runs; their seeds follow from `seed`."""
+    found = [
+        rehearse(scene, script, seed=seed + number, keep=False).measures for number in range(runs)
+    ]
+    return Distribution(
+        runs=runs,
+        seconds=_range([one.seconds for one in found]),
+        unowned=_range([one.unowned for one in found]),
+        longest=_range([one.longest for one in found]),
+        rebalances=_range([one.rebalances for one in found]),
+        moved=_range([one.moved for one in found]),
+    )
+
+
+class _Run:
+    """One run."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        script: Script,
+        seed: int,
+        *,
+        keep: bool,
+        assignors: Mapping[str, Assignor] | None,
+    ) -> None:
+        self._scene, self._script, self._seed, self._keep = scene, script, seed, keep
+        self._random = Random(seed)
+        self._world = World(
+            scene.topics,
+            scene.brokers,
+            self._random,
+            replicas=scene.replicas,
+            racks=scene.racks,
+            assignors=assignors,
+            keep=keep,
+            generation=scene.generation,
+        )
+        self._world.seat(scene.running, scene.assignor, scene.leader)
+        self._set = {one.process.name: one.process for one in scene.running}
+        self._at_rest = True
+        self._phases: list[Phase] = []
+        self._open = ("", 0.0, Totals(0.0, 0.0, 0.0, 0.0, 0, 0), 0, 0)
+        self._longest = 0.0
+        for event in script.events:
+            self._take(event)
+        self._at_rest = self._world.settle(script.rests)
+        self._close_phase()
+
+    def result(self) -> Rehearsal:
+        """Return what happened."""
+        world, group = self._world, self._world.group
+        return Rehearsal(
+            about=self._script.about,
+            seed=self._seed,
+            at_rest=self._at_rest,
+            state=_CALLED[group.phase],
+            assignor=group.assignor,
+            measures=self._measures(),
+            phases=tuple(phase for phase in self._phases if phase.name),
+            rebalances=tuple(
+                Rebalance(
+                    why=one.why,
+                    began=one.began,
+                    ended=one.ended,
+                    generation=one.generation,
+                    assignor=one.assignor,
+                    members=one.members,
+                    stopped=one.stopped,
+                    moved=one.moved,
+                )
+                for one in world.rebalances
+            ),
+            notes=tuple(_note(one) for one in world.happened),
+            partitions=self._partitions(),
+            members=tuple(
+                _member(consumer, self._set[name], world.agenda.now)
+                for name, consumer in world.consumers.items()
+            ),
+        )
+
+    def _take(self, event: Event) -> None:
+        world = self._world
+        if event.at is not None:
+            world.agenda.run(event.at)
+        else:
+            self._at_rest = world.settle(self._script.rests)
+        if event.phase:
+            self._close_phase()
+            totals = world.ledger.totals(world.agenda.now)
+            rebalances = self._joined()
+            self._open = (event.phase, world.agenda.now, totals, rebalances, self._rejections())
+        _DEEDS[event.do](self, event)
+
+    def _restart(self, event: Event) -> None:
+        for name in event.members:
+            process = self._set[name]
+            process = replace(
+                process,
+                assignors=event.assignors or process.assignors,
+                protocol=event.protocol or process.protocol,
+            )
+            self._set[name] = process
+            takes = self._scene.restart if event.seconds is None else event.seconds
+            consumer = self._world.consumers.get(name)
+            if consumer is not None and consumer.alive:
+                self._world.restart(name, self._varied(takes), process)
+            else:
+                self._world.start(process, self._varied(takes))
+
+    def _start(self, event: Event) -> None:
+        for process in event.processes:
+            self._set[process.name] = process
+            self._world.start(process, self._varied(event.seconds or 0.0))
+
+    def _stop(self, event: Event) -> None:
+        for name in event.members:
+            self._world.stop(name)
+
+    def _kill(self, event: Event) -> None:
+        for name in event.members:
+            self._world.kill(name)
+
+    def _each(self, event: Event, deed: Callable[[Consumer], object]) -> None:
+        for name in event.members:
+            deed(self._world.consumers[name])
+
+    def _busy(self, event: Event) -> None:
+        self._each(event, lambda consumer: consumer.busy(event.seconds or 0.0))
+
+    def _freeze(self, event: Event) -> None:
+        self._each(event, lambda consumer: consumer.freeze(event.seconds or 0.0))
+
+    def _subscribe(self, event: Event) -> None:
+        self._each(event, lambda consumer: consumer.subscribe(event.topics))
+
+    def _enforce(self, event: Event) -> None:
+        self._each(event, Consumer.enforce_rebalance)
+
+    def _commit(self, event: Event) -> None:
+        self._each(event, Consumer.commit)
+
+    def _coordinator(self, event: Event) -> None:
+        self._world.move_coordinator(event.seconds or 0.0)
+
+    def _partitions_added(self, event: Event) -> None:
+        self._world.add_partitions(event.topic, event.count, event.seconds or 0.0)
+
+    def _deleted(self, event: Event) -> None:
+        self._world.delete_topic(event.topic, event.seconds or 0.0)
+
+    def _wait(self, event: Event) -> None:
+        self._world.run(event.seconds or 0.0)
+
+    def _varied(self, seconds: float) -> float:
+        spread = self._scene.spread
+        return seconds * (1 + spread * (2 * self._random.random() - 1)) if spread else seconds
+
+    def _joined(self) -> int:
+        return sum(one.members > 0 for one in self._world.rebalances)
+
+    def _rejections(self) -> int:
+        return sum(one.what == _REJECTED for one in self._world.happened)
+
+    def _close_phase(self) -> None:
+        name, began, before, rebalances, rejected = self._open
+        now = self._world.agenda.now
+        totals = self._world.ledger.begin_phase(now)
+        self._longest = max(self._longest, totals.longest)
+        measures = Measures(
+            seconds=now - began,
+            unowned=totals.unowned - before.unowned,
+            longest=totals.longest,
+            twice=totals.twice - before.twice,
+            twice_past=totals.twice_past - before.twice_past,
+            rebalances=self._joined() - rebalances,
+            stopped=totals.stopped - before.stopped,
+            moved=totals.moved - before.moved,
+            rejected=self._rejections() - rejected,
+        )
+        self._phases.append(Phase(name=name, began=began, measures=measures))
+
+    def _measures(self) -> Measures:
+        now = self._world.agenda.now
+        totals = self._world.ledger.totals(now)
+        return Measures(
+            seconds=now,
+            unowned=totals.unowned,
+            longest=self._longest,
+            twice=totals.twice,
+            twice_past=totals.twice_past,
+            rebalances=self._joined(),
+            stopped=totals.stopped,
+            moved=totals.moved,
+            rejected=self._rejections(),
+        )
+
+    def _partitions(self) -> tuple[PartitionStory, ...]:
+        if not self._keep:
+            return ()
+        ledger = self._world.ledger
+        spans, gaps = ledger.close(), ledger.gaps(self._world.agenda.now)
+        return tuple(
+            PartitionStory(
+                topic=topic,
+                partition=partition,
+                unowned=gaps[topic, partition][0],
+                longest=gaps[topic, partition][1],
+                owners=tuple(
+                    Ownership(owner=span.owner, start=span.start, end=span.end)
+                    for span in spans.get(number, ())
+                ),
+            )
+            for (topic, partition), number in ledger.numbers.items()
+        )
+
+
+_DEEDS: Final[dict[Deed, Callable[[_Run, Event], None]]] = {
+    Deed.RESTART: _Run._restart,
+    Deed.STOP: _Run._stop,
+    Deed.START: _Run._start,
+    Deed.KILL: _Run._kill,
+    Deed.BUSY: _Run._busy,
+    Deed.FREEZE: _Run._freeze,
+    Deed.COORDINATOR: _Run._coordinator,
+    Deed.PARTITIONS: _Run._partitions_added,
+    Deed.DELETE_TOPIC: _Run._deleted,
+    Deed.SUBSCRIBE: _Run._subscribe,
+    Deed.ENFORCE_REBALANCE: _Run._enforce,
+    Deed.COMMIT: _Run._commit,
+    Deed.WAIT: _Run._wait,
+}
+_CALLED: Final = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+
+
+def _note(one: Happened) -> Note:
+    return Note(at=one.at, who=one.who, what=one.what, detail=one.detail)
+
+
+def _member(consumer: Consumer, process: Process, now: float) -> MemberStory:
+    """Return a member's state and the metrics that its client would report (KIP-429)."""
+    did, hours = consumer.rebalances, max(now, 1e-9) / _HOUR
+    state = "running" if consumer.alive else "stopped"
+    return MemberStory(
+        name=process.name,
+        state=_REJECTED if consumer.rejected else state,
+        protocol=str(consumer.protocol),
+        owned=len(consumer.owned),
+        rebalance_total=did.count,
+        rebalance_rate_per_hour=did.count / hours,
+        rebalance_latency_avg=did.total / did.count if did.count else 0.0,
+        rebalance_latency_max=did.longest,
+        rebalance_latency_total=did.total,
+        failed_rebalance_total=consumer.failed,
+        failed_rebalance_rate_per_hour=consumer.failed / hours,
+        last_rebalance_seconds_ago=now - did.last if did.count else None,
+        revoked=_callback(consumer.revoked),
+        assigned=_callback(consumer.assigned),
+        lost=_callback(consumer.lost),
+    )
+
+
+def _callback(kind: Latency) -> CallbackTimes:
+    average = kind.total / kind.count if kind.count else 0.0
+    return CallbackTimes(count=kind.count, average=average, longest=kind.longest)
+
+
+def _range(values: Sequence[float]) -> Range:
+    ordered = sorted(values)
+
+    def at(share: float) -> float:
+        place = share * (len(ordered) - 1)
+        low, high = math.floor(place), math.ceil(place)
+        return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+    return Range(p5=at(0.05), median=at(0.5), p95=at(0.95))

@@ -1,0 +1,138 @@
+"""A captured group as the scene of a rehearsal: its members, lists, timeouts and partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups.assignors import SpecMember
+from rebal.groups.clients import default_list
+from rebal.groups.model import CoordinatorKind, GroupSnapshot, Knowledge, Member
+from rebal.planner.facts import names
+from rebal.planner.rehearsal.costs.cost import FIRST_DELAY, Speed
+from rebal.planner.rehearsal.costs.timeouts import waits
+from rebal.planner.rehearsal.engine.memory import Brokers
+from rebal.planner.rehearsal.engine.process import Process, Running
+from rebal.planner.rehearsal.script import Scene
+from rebal.planner.rehearsal.whatif.spec import spec_of
+
+_MAX_SIZE: Final = "group.max.size"
+_MIN_SESSION: Final = "group.min.session.timeout.ms"
+_MAX_SESSION: Final = "group.max.session.timeout.ms"
+
+
+def scene_of(
+    snapshot: GroupSnapshot,
+    *,
+    speed: Speed | None = None,
+    families: Mapping[str, str | None] | None = None,
+    lists: Mapping[str, tuple[str, ...]] | None = None,
+) -> tuple[Scene, tuple[str, ...]]:
+    """Return the scene, and what it takes for granted, a sentence each.
+
+    `speed` says how long restarts take; `families` (client family) and `lists` (assignor list), by
+    member id, stand where the evidence shows none.
+
+    Raises:
+        CannotSimulateError: the snapshot does not hold what is needed; the message says what.
+    """
+    speed = (speed or Speed()).at(snapshot.cluster)
+    spec = spec_of(snapshot)
+    called, elected = names(snapshot.members), snapshot.group.assignor or ""
+    assumed: dict[str, list[str]] = {"list": [], "family": []}
+    running = []
+    for member, sent in zip(snapshot.members, spec.members, strict=True):
+        name = called[member.member_id]
+        list_, known = _list(member, elected, (lists or {}).get(member.member_id))
+        if not known:
+            assumed["list"].append(name)
+        family = (families or {}).get(member.member_id)
+        family = family or (member.software.family if member.software is not None else None)
+        if family is None:
+            assumed["family"].append(name)
+        process = replace(
+            _process(member, sent, speed), name=name, assignors=list_, family=family or "java"
+        )
+        running.append(
+            Running(
+                process=process,
+                member_id=member.member_id,
+                owned=tuple(sent.owned),
+                generation=sent.generation,
+            )
+        )
+    generation = snapshot.group.generation
+    scene = Scene(
+        topics=spec.partitions,
+        replicas=spec.replicas,
+        racks=spec.racks,
+        brokers=brokers_of(snapshot),
+        running=tuple(running),
+        assignor=elected,
+        generation=1 if generation is None else generation,
+        restart=speed.restart,
+    )
+    return scene, tuple(_sentences(assumed))
+
+
+def brokers_of(snapshot: GroupSnapshot) -> Brokers:
+    """Return the brokers' settings that were read, and Kafka's defaults for the others."""
+    coordinator = snapshot.group.coordinator
+    kind = coordinator.kind if coordinator is not None else CoordinatorKind.UNKNOWN
+    read, usual = snapshot.cluster.settings, Brokers()
+
+    def number(key: str, default: float, unit: float) -> float:
+        text = read.get(key, "")
+        return int(text) / unit if text.isdigit() else default
+
+    return Brokers(
+        kind=CoordinatorKind.JAVA if kind is CoordinatorKind.UNKNOWN else kind,
+        initial_delay=number(FIRST_DELAY, usual.initial_delay, 1000),
+        max_size=int(number(_MAX_SIZE, usual.max_size, 1)),
+        min_session=number(_MIN_SESSION, usual.min_session, 1000),
+        max_session=number(_MAX_SESSION, usual.max_session, 1000),
+    )
+
+
+def _list(
+    member: Member, elected: str, given: tuple[str, ...] | None
+) -> tuple[tuple[str, ...], bool]:
+    """Return the list that the member runs with, and whether evidence or the user gave it."""
+    if member.assignors.knowledge is Knowledge.EXACT:
+        return member.assignors.list, True
+    if given:
+        return given, True
+    software = member.software
+    default = default_list(software.family, software.version) if software is not None else None
+    return (default if default and elected in default else (elected,)), False
+
+
+def _process(member: Member, sent: SpecMember, speed: Speed) -> Process:
+    patience = waits(member)
+    return Process(
+        name=member.member_id,
+        client_id=member.client_id,
+        instance_id=member.instance_id,
+        version=member.software.version if member.software is not None else None,
+        topics=sent.topics,
+        rack=sent.rack,
+        session=patience.session,
+        rebalance=patience.rebalance,
+        heartbeat=min(speed.rebalance, patience.session / 3),
+    )
+
+
+def _sentences(assumed: Mapping[str, list[str]]) -> list[str]:
+    said = {
+        "list": "the assignor list of {} is not known: its client's default, or the elected "
+        "assignor alone, stands in for it",
+        "family": "the client of {} is not known: it is taken for a Java consumer",
+    }
+    made = []
+    for key, found in assumed.items():
+        if found:
+            some = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+            made.append(said[key].format(some))
+    return made

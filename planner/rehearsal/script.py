@@ -1,0 +1,84 @@
+"""A script: a group, and what happens to it, by time; the input of a rehearsal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from rebal.groups.model import Record
+from rebal.planner.rehearsal.engine.memory import Brokers
+from rebal.planner.rehearsal.engine.process import Process, Running
+
+
+class Deed(StrEnum):
+    """What can happen.
+
+    restart, stop, start, kill (the process ends without a word), busy (no poll for `seconds`),
+    freeze (no heartbeat either), coordinator (another broker loads the group), partitions (a topic
+    has `count`), delete-topic, subscribe, enforce-rebalance (KIP-568), commit, wait.
+    """
+
+    RESTART = "restart"
+    STOP = "stop"
+    START = "start"
+    KILL = "kill"
+    BUSY = "busy"
+    FREEZE = "freeze"
+    COORDINATOR = "coordinator"
+    PARTITIONS = "partitions"
+    DELETE_TOPIC = "delete-topic"
+    SUBSCRIBE = "subscribe"
+    ENFORCE_REBALANCE = "enforce-rebalance"
+    COMMIT = "commit"
+    WAIT = "wait"
+
+
+class Event(Record, frozen=True, kw_only=True):
+    """One thing that happens, to all of `members` at once.
+
+    It happens at `at` seconds, or when the group is at rest after the event before. `seconds` is
+    how long it takes (a restart: until the process joins; None: the scene's usual). A restart may
+    set `assignors` and `protocol` (group.protocol) anew; a start gives `processes`. `phase` names
+    the part of the story that begins here, such as a plan's step: results are given for each.
+    """
+
+    do: Deed
+    at: float | None = None
+    members: tuple[str, ...] = ()
+    processes: tuple[Process, ...] = ()
+    seconds: float | None = None
+    assignors: tuple[str, ...] = ()
+    protocol: str = ""
+    topic: str = ""
+    topics: tuple[str, ...] = ()
+    count: int = 0
+    phase: str = ""
+
+
+class Scene(Record, frozen=True, kw_only=True):
+    """The group when the story begins; times in seconds.
+
+    `topics` has partition counts, `replicas` and `racks` as an assignor's `Spec`. `running` are in
+    a Stable group that elected `assignor` in `generation`; without any the group is Empty.
+    `restart` is from the stop of a process until it joins again, drawn evenly from `spread` (a
+    share of it) less to `spread` more.
+    """
+
+    topics: Mapping[str, int]
+    replicas: Mapping[str, Sequence[Sequence[int]]] = {}
+    racks: Mapping[int, str | None] = {}
+    brokers: Brokers = Brokers()
+    running: tuple[Running, ...] = ()
+    assignor: str = ""
+    leader: str | None = None
+    generation: int = 0
+    restart: float = 30.0
+    spread: float = 0.0
+
+
+class Script(Record, frozen=True, kw_only=True):
+    """What happens, in order; `about` is one sentence, `rests` the longest wait for rest."""
+
+    about: str = ""
+    events: tuple[Event, ...] = ()
+    rests: float = 3600.0

@@ -1,0 +1,72 @@
+"""Small groups and stories in a line each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rebal.groups.assignors import Spec, SpecMember, get
+from rebal.planner.rehearsal.engine.memory import Brokers
+from rebal.planner.rehearsal.engine.process import Process, Running
+from rebal.planner.rehearsal.outcome import Rehearsal
+from rebal.planner.rehearsal.rehearse import rehearse
+from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+
+RANGE = ("range",)
+BOTH = ("cooperative-sticky", "range")
+DONE = ("cooperative-sticky",)
+
+
+def scene(
+    *lists: tuple[str, ...],
+    partitions: int = 12,
+    elected: str = "",
+    static: bool = False,
+    **more: Any,
+) -> Scene:
+    """A Stable group: a member for each list, m0, m1, …, with what the elected assignor gives.
+
+    Keywords that a `Process` has are for each of them, the others for the scene.
+    """
+    usual = {key: more.pop(key) for key in Process.__struct_fields__ if key in more}
+    elected = elected or lists[0][0]
+    processes = [
+        Process(
+            name=f"m{number}",
+            client_id=f"m{number}",
+            instance_id=f"i{number}" if static else None,
+            assignors=list_,
+            topics=("orders",),
+            **usual,
+        )
+        for number, list_ in enumerate(lists)
+    ]
+    ids = [f"{one.instance_id or one.client_id}-{'0' * 8}" for one in processes]
+    members = tuple(SpecMember(member_id=id_, topics=("orders",)) for id_ in ids)
+    given = get(elected).assign(Spec(members=members, partitions={"orders": partitions}))
+    return Scene(
+        topics={"orders": partitions},
+        running=tuple(
+            Running(process=process, member_id=id_, owned=tuple(given[id_]), generation=7)
+            for process, id_ in zip(processes, ids, strict=True)
+        ),
+        assignor=elected,
+        generation=7,
+        **{"brokers": Brokers(), **more},
+    )
+
+
+def restart(*members: str, to: tuple[str, ...] = (), **more: Any) -> Event:
+    return Event(do=Deed.RESTART, members=members, assignors=to, **more)
+
+
+def play(where: Scene, *events: Event, seed: int = 0) -> Rehearsal:
+    return rehearse(where, Script(events=events), seed=seed)
+
+
+def told(run: Rehearsal, what: str) -> list[tuple[str, str]]:
+    """Who it happened to, and the detail."""
+    return [(note.who, note.detail) for note in run.notes if note.what == what]
+
+
+def assignors(run: Rehearsal) -> list[str | None]:
+    return [one.assignor for one in run.rebalances]

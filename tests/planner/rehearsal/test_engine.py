@@ -1,0 +1,166 @@
+"""What the engine says of single stories whose course Kafka's source fixes."""
+
+import pytest
+
+from rebal.planner.rehearsal.engine.memory import Brokers
+from rebal.planner.rehearsal.engine.process import Process
+from rebal.planner.rehearsal.script import Deed, Event
+from tests.planner.rehearsal.scenes import (
+    BOTH,
+    DONE,
+    RANGE,
+    assignors,
+    play,
+    restart,
+    scene,
+    told,
+)
+
+ALL = ("m0", "m1", "m2")
+
+
+def test_two_bounces_end_cooperative_and_no_partition_has_two_owners() -> None:
+    run = play(
+        scene(RANGE, RANGE, RANGE),
+        *(restart(name, to=BOTH) for name in ALL),
+        *(restart(name, to=DONE) for name in ALL),
+    )
+    assert (run.state, run.assignor, run.at_rest) == ("Stable", "cooperative-sticky", True)
+    assert run.measures.rejected == run.measures.twice == 0
+    assert [member.protocol for member in run.members] == ["COOPERATIVE"] * 3
+    assert sorted(member.owned for member in run.members) == [4, 4, 4]
+
+
+def test_each_restart_of_a_range_group_is_two_rebalances_that_stop_everything() -> None:
+    run = play(scene(RANGE, RANGE, RANGE), restart("m1"))
+    assert [one.stopped for one in run.rebalances] == [12, 12]
+    assert [one.members for one in run.rebalances] == [2, 3]
+
+
+def test_a_cooperative_join_has_a_follow_up_and_stops_only_what_moves() -> None:
+    run = play(scene(DONE, DONE, DONE), restart("m1"))
+    assert [one.stopped for one in run.rebalances] == [4, 4, 0]
+    assert [one.members for one in run.rebalances] == [2, 3, 3]
+
+
+def test_bounce_2_before_bounce_1_is_rejected_and_the_others_take_over() -> None:
+    run = play(scene(RANGE, RANGE, RANGE), restart("m1", to=DONE))
+    assert told(run, "rejected") == [("m1", "INCONSISTENT_GROUP_PROTOCOL")]
+    assert [member.state for member in run.members] == ["running", "rejected", "running"]
+    assert sum(member.owned for member in run.members) == 12
+
+
+def test_a_forgotten_member_outlives_those_that_were_changed_rightly() -> None:
+    run = play(
+        scene(BOTH, BOTH, RANGE, elected="range"), restart("m0", to=DONE), restart("m1", to=DONE)
+    )
+    assert told(run, "rejected") == [(name, "INCONSISTENT_GROUP_PROTOCOL") for name in ("m0", "m1")]
+    assert [member.owned for member in run.members] == [0, 0, 12]
+
+
+def test_a_direct_downgrade_is_rejected() -> None:
+    run = play(scene(DONE, DONE), restart("m0", to=RANGE))
+    assert told(run, "rejected") == [("m0", "INCONSISTENT_GROUP_PROTOCOL")]
+
+
+def test_librdkafka_does_not_start_with_a_list_of_both_kinds() -> None:
+    run = play(scene(RANGE, RANGE, family="librdkafka"), restart("m0", to=BOTH))
+    assert [who for who, _ in told(run, "did not start")] == ["m0"]
+    assert run.members[1].owned == 12
+
+
+def test_librdkafka_tries_again_after_a_rejection_until_it_is_admitted() -> None:
+    run = play(
+        scene(RANGE, RANGE, family="librdkafka"),
+        restart("m0", to=DONE),
+        Event(do=Deed.STOP, members=("m1",)),
+        Event(do=Deed.WAIT, seconds=10),
+    )
+    assert told(run, "rejected") == [("m0", "INCONSISTENT_GROUP_PROTOCOL")]
+    assert run.assignor == "cooperative-sticky"
+    assert run.members[0].owned == 12
+
+
+def test_a_static_restart_in_time_causes_no_rebalance() -> None:
+    run = play(scene(RANGE, RANGE, static=True), restart("m0", to=BOTH))
+    assert run.rebalances == ()
+    assert run.measures.unowned == pytest.approx(6 * 30, rel=0.01)
+
+
+def test_a_static_restart_that_changes_the_vote_causes_one() -> None:
+    run = play(
+        scene(BOTH, RANGE, elected="range", static=True), restart("m1", to=BOTH, seconds=5.0)
+    )
+    assert assignors(run) == ["cooperative-sticky"]
+
+
+def test_a_killed_member_counts_until_its_session_ends() -> None:
+    run = play(scene(RANGE, RANGE), Event(do=Deed.KILL, members=("m0",), at=100))
+    began = run.rebalances[0].began
+    assert 142 <= began <= 145
+    assert told(run, "removed") == [("m0", "its session timed out")]
+    assert run.measures.longest >= 42
+
+
+def test_a_member_that_does_not_poll_in_time_owns_on_until_its_next_poll() -> None:
+    run = play(
+        scene(RANGE, RANGE, rebalance=60.0),
+        Event(do=Deed.BUSY, members=("m0",), seconds=90, at=10),
+    )
+    assert told(run, "past its poll timeout") == [("m0", "")]
+    assert run.measures.twice == run.measures.twice_past > 100
+    assert [member.owned for member in run.members] == [6, 6]
+
+
+def test_a_frozen_member_finds_itself_removed_and_comes_back() -> None:
+    run = play(scene(RANGE, RANGE), Event(do=Deed.FREEZE, members=("m0",), seconds=80, at=10))
+    assert told(run, "removed") == [("m0", "its session timed out")]
+    assert run.measures.twice == run.measures.twice_past > 0
+    assert [member.owned for member in run.members] == [6, 6]
+
+
+def test_a_reload_between_the_bounces_leaves_the_elected_assignor_of_each_list() -> None:
+    wrong_order = ("range", "cooperative-sticky")
+    moved = Event(do=Deed.COORDINATOR, seconds=1.0)
+    run = play(
+        scene(wrong_order, wrong_order, static=True), moved, restart("m0", to=DONE, seconds=5.0)
+    )
+    assert told(run, "rejected") == [("m0", "INCONSISTENT_GROUP_PROTOCOL")]
+    right = play(scene(BOTH, BOTH, static=True), moved, restart("m0", to=DONE, seconds=5.0))
+    assert told(right, "rejected") == []
+
+
+def test_a_full_group_admits_nobody() -> None:
+
+    late = Process(name="m2", assignors=RANGE, topics=("orders",))
+    run = play(
+        scene(RANGE, RANGE, brokers=Brokers(max_size=2)),
+        Event(do=Deed.START, processes=(late,)),
+    )
+    assert told(run, "rejected") == [("m2", "GROUP_MAX_SIZE_REACHED")]
+
+
+def test_enforce_rebalance_waits_for_the_next_poll_and_revokes_nothing_before() -> None:
+    run = play(
+        scene(RANGE, RANGE, poll=20.0),
+        Event(do=Deed.ENFORCE_REBALANCE, members=("m0",), at=5),
+    )
+    leads = run.rebalances[0]
+    assert leads.began > 5
+    assert leads.why == "the leader joined again"
+
+
+def test_partitions_that_a_topic_gains_are_assigned_when_the_leader_sees_them() -> None:
+    run = play(
+        scene(DONE, DONE),
+        Event(do=Deed.PARTITIONS, topic="orders", count=14, seconds=60.0, at=1),
+    )
+    assert [member.owned for member in run.members] == [7, 7]
+    assert run.measures.longest > 59
+
+
+def test_one_run_is_a_function_of_its_seed() -> None:
+    where = scene(RANGE, RANGE, RANGE)
+    events = [restart(name, to=BOTH) for name in ALL]
+    assert play(where, *events, seed=3) == play(where, *events, seed=3)
+    assert play(where, *events, seed=3) != play(where, *events, seed=4)
