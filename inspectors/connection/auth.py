@@ -1,4 +1,4 @@
-"""Authentication: the JAAS line, OAUTHBEARER settings and OAuth 2 tokens (KIP-768, KIP-1139).
+"""Authentication: the JAAS line and the OAUTHBEARER settings (KIP-768, KIP-1139).
 
 Java's spelling of the settings and librdkafka's are both accepted. A token comes from an OAuth 2
 endpoint by client credentials, or from a file that another program keeps fresh
@@ -7,24 +7,15 @@ endpoint by client credentials, or from a file that another program keeps fresh
 
 from __future__ import annotations
 
-import base64
-import json
 import re
-import ssl
-import threading
-import time
-import urllib.request
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
-from urllib.error import HTTPError, URLError
-from urllib.parse import quote_plus, unquote, urlencode, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from rebal.inspectors.errors import ConnectError, SettingError
+from rebal.inspectors.errors import SettingError
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 URL: Final = "sasl.oauthbearer.token.endpoint.url"
@@ -242,156 +233,3 @@ def _unquote(value: str) -> str:
     if value[0] in "\"'":
         return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
     return value
-
-
-_USED: Final = 0.8
-_ASSUMED_LIFE: Final = 300.0
-_MOST: Final = 1 << 20
-# RFC 6750, section 2.1; a SASL message must contain nothing else.
-_TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
-
-
-class Token(msgspec.Struct, frozen=True):
-    """One access token; `expires` and `renew` are seconds since 1970. Never print it."""
-
-    value: str
-    expires: float
-    renew: float
-
-    def __repr__(self) -> str:
-        return "Token([secret])"
-
-
-_KEPT: dict[OAuth, Token] = {}
-_LOCK: Final = threading.Lock()
-
-
-def token_of(oauth: OAuth, timeout: float) -> Token:
-    """Return a token that is valid for `timeout` seconds, if the endpoint gives such tokens.
-
-    A token from an endpoint is used for four fifths of its life, as Java's client does, and never
-    when it could expire before the operation ends: the broker would close the connection (KIP-368).
-    A token file is read at each login.
-
-    Raises:
-        ConnectError: the endpoint or the file gives no valid token within `timeout` seconds.
-    """
-    if oauth.file is not None:
-        return _from_file(oauth.file)
-    with _LOCK:
-        kept = _KEPT.get(oauth)
-        if kept is None or min(kept.renew, kept.expires - timeout) <= time.time():
-            kept = _KEPT[oauth] = _from_endpoint(oauth, timeout)
-        return kept
-
-
-def forget(oauth: OAuth) -> None:
-    """Drop the token that a broker rejected, so that the next login requests a new one."""
-    with _LOCK:
-        _KEPT.pop(oauth, None)
-
-
-def _from_file(name: str) -> Token:
-    try:
-        text = Path(name).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it contains no token"
-        raise _refused(f"cannot read the token in {name}: {why}.") from None
-    token = _token(text, None, f"{name}: it contains no token")
-    if token.expires <= time.time():
-        at = datetime.fromtimestamp(token.expires, UTC)
-        raise _refused(f"the token in {name} expired at {at:%H:%M:%SZ}: replace it.")
-    return token
-
-
-def _from_endpoint(oauth: OAuth, timeout: float) -> Token:
-    where = f"the token endpoint {oauth.url}"
-    try:
-        with _opener(oauth).open(_request(oauth), timeout=max(0.1, timeout)) as answer:
-            body = json.loads(answer.read(_MOST))
-    except HTTPError as error:
-        raise _refused(f"{where} rejected {oauth.who} ({_reason(error)}).") from None
-    except URLError as error:
-        why = getattr(error.reason, "strerror", None) or error.reason
-        raise _refused(f"cannot reach {where}: {str(why).lower()}.") from None
-    except TimeoutError:
-        raise _refused(f"{where} did not answer within {round(timeout, 1):g} s.") from None
-    except (OSError, HTTPException):
-        raise _refused(f"{where} closed the connection.") from None
-    except ValueError:
-        raise _refused(f"{where} did not answer in JSON.") from None
-    fields = body if isinstance(body, dict) else {}
-    life = fields.get("expires_in")
-    seconds = float(life) if isinstance(life, int | float) and 0 < life < 1e9 else None
-    token = _token(fields.get("access_token"), seconds, f"{where} answered without a token")
-    if token.expires <= time.time():
-        raise _refused(f"{where} returned an expired token: compare the clocks.")
-    return token
-
-
-def _request(oauth: OAuth) -> urllib.request.Request:
-    """Return a client credentials grant (RFC 6749, section 4.4)."""
-    form = {"grant_type": "client_credentials"}
-    if oauth.scope is not None:
-        form["scope"] = oauth.scope
-    login = [oauth.client_id or "", oauth.client_secret or ""]
-    pair = ":".join(map(quote_plus, login) if oauth.encode else login)
-    headers = {
-        "Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}",
-        "Accept": "application/json",
-    }
-    return urllib.request.Request(oauth.url or "", urlencode(form).encode(), headers)
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A handler that follows no redirect: the secret goes to the configured address only."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Return None, so that the redirect is treated as an error response."""
-
-
-def _opener(oauth: OAuth) -> urllib.request.OpenerDirector:
-    try:
-        context = ssl.create_default_context(cafile=oauth.ca)
-    except ssl.SSLError:
-        raise _refused(f"{AUTHORITY}: {oauth.ca} holds no certificate in PEM.") from None
-    return urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
-
-
-def _reason(error: HTTPError) -> str:
-    """Return the HTTP status and the endpoint's own error code (RFC 6749, section 5.2)."""
-    try:
-        code = json.loads(error.read(_MOST)).get("error")
-    except (OSError, HTTPException, ValueError, AttributeError):
-        code = None
-    named = f": {code}" if isinstance(code, str) and re.fullmatch(r"[\w.-]{1,60}", code) else ""
-    return f"{error.code}{named}"
-
-
-def _token(text: object, life: float | None, problem: str) -> Token:
-    if not isinstance(text, str) or not _TOKEN.fullmatch(text):
-        raise _refused(f"{problem}.")
-    now = time.time()
-    expires = _claimed_end(text) or now + (life or _ASSUMED_LIFE)
-    return Token(value=text, expires=expires, renew=now + (expires - now) * _USED)
-
-
-def claims_of(text: str) -> dict[str, Any]:
-    """Return the claims of a JWT; empty for a token that only its issuer can read."""
-    parts = text.split(".")
-    if len(parts) != 3:
-        return {}
-    try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except ValueError:
-        return {}
-    return claims if isinstance(claims, dict) else {}
-
-
-def _claimed_end(text: str) -> float | None:
-    end = claims_of(text).get("exp")
-    return float(end) if isinstance(end, int | float) and 0 < end < 1e11 else None
-
-
-def _refused(message: str) -> ConnectError:
-    return ConnectError(message, "token")

@@ -9,9 +9,10 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from rebal.inspectors.connection.auth import OAuth, token_of
+from rebal.inspectors.connection.auth import OAuth
 from rebal.inspectors.connection.config import CLIENT_ID, ClusterConfig
 from rebal.inspectors.connection.settings import Pem
+from rebal.inspectors.connection.tokens import token_of
 from rebal.inspectors.errors import SettingError
 
 

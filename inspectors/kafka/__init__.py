@@ -2,5 +2,6 @@
 
 from rebal.inspectors.deferred import defer
 
-for _package in ("kafka", "kafka.net", "kafka.protocol.admin"):
+# confluent-kafka imports asyncio for its asynchronous clients, which rebal does not use either.
+for _package in ("kafka", "kafka.net", "kafka.protocol.admin", "asyncio"):
     defer(_package)

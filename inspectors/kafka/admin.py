@@ -31,8 +31,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from rebal.groups.model import Broker, GroupState, GroupType, Member, Topic
 from rebal.groups.snapshot.compact import Partitions, Replicas
-from rebal.inspectors.connection.auth import forget
 from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.connection.tokens import forget
 from rebal.inspectors.connection.translate import to_confluent
 from rebal.inspectors.errors import ConnectError, RequestError
 from rebal.inspectors.kafka.describe import CONSUMER, Described

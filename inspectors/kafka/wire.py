@@ -29,8 +29,9 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from rebal.inspectors.connection.auth import OAuth, forget, token_of
+from rebal.inspectors.connection.auth import OAuth
 from rebal.inspectors.connection.config import CLIENT_ID, ClusterConfig
+from rebal.inspectors.connection.tokens import forget, token_of
 from rebal.inspectors.connection.translate import to_kafka_python
 from rebal.inspectors.errors import ConnectError, RequestError, error_name
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.inspectors.connection.auth import token_of
 from rebal.inspectors.connection.config import ClusterConfig, parse_servers, resolve
+from rebal.inspectors.connection.tokens import token_of
 from rebal.inspectors.connection.translate import to_confluent, to_kafka_python
 from rebal.inspectors.errors import SettingError
 

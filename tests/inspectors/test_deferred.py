@@ -103,13 +103,16 @@ def test_reading_a_group_loads_no_client_of_kafka_python_and_leaves_them_to_othe
 import sys
 import rebal.inspectors.kafka.read
 clients = {"kafka.admin", "kafka.consumer", "kafka.producer", "kafka.net.manager",
-           "kafka.protocol.admin.acl", "kafka.protocol.broker_version_data"}
+           "kafka.protocol.admin.acl", "kafka.protocol.broker_version_data",
+           "asyncio.base_events", "urllib.request"}
 print(sorted(clients & sys.modules.keys()))
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.net import KafkaConnection
 from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.admin.groups import ListGroupsRequest as same
-import kafka
+import asyncio, kafka, urllib.request
+from asyncio import events, Queue
+asyncio.run(asyncio.sleep(0))
 print(ListGroupsRequest is same, kafka.__version__, type(kafka).__name__)
 print(sorted(clients - sys.modules.keys()))
 """

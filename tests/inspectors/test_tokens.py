@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from rebal.inspectors.connection import auth
+from rebal.inspectors.connection import tokens
 from rebal.inspectors.connection.auth import OAuth
 from rebal.inspectors.errors import ConnectError
 from rebal.inspectors.kafka.wire import TokenProvider
@@ -35,7 +35,7 @@ def client(issuer: Issuer, **more: object) -> OAuth:
 
 def refused(oauth: OAuth, timeout: float = 5) -> str:
     with pytest.raises(ConnectError) as error:
-        auth.token_of(oauth, timeout)
+        tokens.token_of(oauth, timeout)
     assert error.value.kind == "token"
     text = str(error.value)
     assert SECRET not in text
@@ -50,24 +50,24 @@ def test_a_token_serves_for_four_fifths_of_its_life(
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
     oauth = client(issuer)
-    first = auth.token_of(oauth, 5)
-    assert auth.token_of(oauth, 5) is first
+    first = tokens.token_of(oauth, 5)
+    assert tokens.token_of(oauth, 5) is first
     assert len(issuer.asked) == 1
     assert repr(first) == "Token([secret])"
     monkeypatch.setattr(time, "time", lambda: now + 46)
-    assert auth.token_of(oauth, 5) is first
+    assert tokens.token_of(oauth, 5) is first
     monkeypatch.setattr(time, "time", lambda: now + 49)
-    renewed = auth.token_of(oauth, 5)
+    renewed = tokens.token_of(oauth, 5)
     assert renewed.expires > first.expires
     assert len(issuer.asked) == 2
-    auth.forget(oauth)
-    auth.token_of(oauth, 5)
+    tokens.forget(oauth)
+    tokens.token_of(oauth, 5)
     assert len(issuer.asked) == 3
 
 
 def test_the_login_is_encoded_where_that_is_asked_for(issuer: Issuer) -> None:
-    auth.token_of(client(issuer), 5)
-    auth.token_of(client(issuer, encode=True, scope="a b"), 5)
+    tokens.token_of(client(issuer), 5)
+    tokens.token_of(client(issuer, encode=True, scope="a b"), 5)
     plain, encoded = (
         base64.b64decode(asked["authorization"].removeprefix("Basic ")).decode()
         for asked in issuer.asked
@@ -92,7 +92,7 @@ def test_a_token_that_only_its_issuer_can_read(
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
     issuer.body = json.dumps(body).encode()
-    found = auth.token_of(client(issuer), 5)
+    found = tokens.token_of(client(issuer), 5)
     assert found.expires - now == pytest.approx(seconds)
 
 
@@ -129,7 +129,7 @@ def test_an_endpoint_that_refuses(issuer: Issuer, body: bytes | None, words: str
     issuer.status, issuer.body = 401, body
     assert words in refused(client(issuer))
     issuer.status, issuer.body = 200, None
-    assert auth.token_of(client(issuer), 5).value
+    assert tokens.token_of(client(issuer), 5).value
 
 
 def test_a_redirect_never_gets_the_secret(issuer: Issuer) -> None:
@@ -155,7 +155,7 @@ def test_an_endpoint_with_tls_is_trusted_by_its_authority_alone(tmp_path: Path) 
     for name, each in (("ca", authority), ("other", other)):
         each.cert_pem.write_to_path(str(tmp_path / f"{name}.pem"))
     with Issuer(60, context, sub="me") as issuer:
-        assert auth.token_of(client(issuer, ca=str(tmp_path / "ca.pem")), 5).value
+        assert tokens.token_of(client(issuer, ca=str(tmp_path / "ca.pem")), 5).value
         for ca in (str(tmp_path / "other.pem"), None):
             assert "certificate verify failed" in refused(client(issuer, ca=ca))
         assert len(issuer.asked) == 1
@@ -178,7 +178,7 @@ def test_a_file_is_read_at_each_login(tmp_path: Path) -> None:
     for life in (60, 90):
         text = token(life, sub="me")
         file.write_text(f"{text}\n")
-        assert auth.token_of(oauth, 5).value == text
+        assert tokens.token_of(oauth, 5).value == text
     file.write_text(token(-1, sub="me"))
     assert "replace it" in refused(oauth)
 
@@ -186,5 +186,5 @@ def test_a_file_is_read_at_each_login(tmp_path: Path) -> None:
 def test_what_kafka_python_is_given(issuer: Issuer) -> None:
     oauth = client(issuer, extensions=(("logicalCluster", "lkc-1"),))
     provider = TokenProvider(oauth, 5)
-    assert provider.token() == auth.token_of(oauth, 5).value
+    assert provider.token() == tokens.token_of(oauth, 5).value
     assert provider.extensions() == {"logicalCluster": "lkc-1"}

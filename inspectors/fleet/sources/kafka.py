@@ -15,8 +15,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from rebal.groups.commands import Command
 from rebal.groups.model import Record
-from rebal.inspectors.connection.auth import token_of
 from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.connection.tokens import token_of
 from rebal.inspectors.connection.translate import to_confluent
 from rebal.inspectors.errors import ConnectError, RequestError, SettingError
 from rebal.inspectors.fleet.manifest import Manifest

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from rebal.inspectors.connection.auth import CLIENT, SCOPE, SECRET, URL, OAuth, claims_of
+from rebal.inspectors.connection.auth import CLIENT, SCOPE, SECRET, URL, OAuth
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.connection.settings import Pem
+from rebal.inspectors.connection.tokens import claims_of
 from rebal.inspectors.errors import SettingError
 
 _MODULES: Final = "org.apache.kafka.common.security"

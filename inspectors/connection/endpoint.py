@@ -1,0 +1,85 @@
+"""The OAuth 2 token endpoint: `answer_of` sends one client credentials grant (RFC 6749, 4.4)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import ssl
+import urllib.request
+from http.client import HTTPException
+from typing import Any, Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote_plus, urlencode
+
+from rebal.inspectors.connection.auth import AUTHORITY, OAuth
+from rebal.inspectors.errors import ConnectError
+
+_MOST: Final = 1 << 20
+
+
+def answer_of(oauth: OAuth, timeout: float) -> dict[str, Any]:
+    """Return the fields of the endpoint's answer; empty if it is no JSON object.
+
+    Raises:
+        ConnectError: the endpoint rejects the grant, or gives no JSON within `timeout` seconds.
+    """
+    where = f"the token endpoint {oauth.url}"
+    try:
+        with _opener(oauth).open(_request(oauth), timeout=max(0.1, timeout)) as answer:
+            body = json.loads(answer.read(_MOST))
+    except HTTPError as error:
+        raise _refused(f"{where} rejected {oauth.who} ({_reason(error)}).") from None
+    except URLError as error:
+        why = getattr(error.reason, "strerror", None) or error.reason
+        raise _refused(f"cannot reach {where}: {str(why).lower()}.") from None
+    except TimeoutError:
+        raise _refused(f"{where} did not answer within {round(timeout, 1):g} s.") from None
+    except (OSError, HTTPException):
+        raise _refused(f"{where} closed the connection.") from None
+    except ValueError:
+        raise _refused(f"{where} did not answer in JSON.") from None
+    return body if isinstance(body, dict) else {}
+
+
+def _request(oauth: OAuth) -> urllib.request.Request:
+    """Return a client credentials grant (RFC 6749, section 4.4)."""
+    form = {"grant_type": "client_credentials"}
+    if oauth.scope is not None:
+        form["scope"] = oauth.scope
+    login = [oauth.client_id or "", oauth.client_secret or ""]
+    pair = ":".join(map(quote_plus, login) if oauth.encode else login)
+    headers = {
+        "Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}",
+        "Accept": "application/json",
+    }
+    return urllib.request.Request(oauth.url or "", urlencode(form).encode(), headers)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A handler that follows no redirect: the secret goes to the configured address only."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Return None, so that the redirect is treated as an error response."""
+
+
+def _opener(oauth: OAuth) -> urllib.request.OpenerDirector:
+    try:
+        context = ssl.create_default_context(cafile=oauth.ca)
+    except ssl.SSLError:
+        raise _refused(f"{AUTHORITY}: {oauth.ca} holds no certificate in PEM.") from None
+    return urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
+
+
+def _reason(error: HTTPError) -> str:
+    """Return the HTTP status and the endpoint's own error code (RFC 6749, section 5.2)."""
+    try:
+        code = json.loads(error.read(_MOST)).get("error")
+    except (OSError, HTTPException, ValueError, AttributeError):
+        code = None
+    named = f": {code}" if isinstance(code, str) and re.fullmatch(r"[\w.-]{1,60}", code) else ""
+    return f"{error.code}{named}"
+
+
+def _refused(message: str) -> ConnectError:
+    return ConnectError(message, "token")
