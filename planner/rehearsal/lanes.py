@@ -1,0 +1,145 @@
+"""Members' lanes of a rehearsal: what each of them owned over time, in so many columns."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from rebal.planner.rehearsal.outcome import Ownership, Rehearsal
+
+
+class Doing(StrEnum):
+    """What a member does, the worst first where a column has several.
+
+    twice: a partition that it owns has another owner too; rejected: the coordinator does not let it
+    in; down: its process does not run; idle: it runs and owns nothing; owns.
+    """
+
+    TWICE = "twice"
+    REJECTED = "rejected"
+    DOWN = "down"
+    IDLE = "idle"
+    OWNS = "owns"
+
+
+class Stretch(NamedTuple):
+    """Columns `start` to `end` (the end not included), and the fewest partitions owned in them."""
+
+    start: int
+    end: int
+    doing: Doing
+    partitions: int
+
+
+_RANKS: Final = {doing: rank for rank, doing in enumerate(Doing)}
+_DOWN: Final = ("stopped", "killed", "did not start")
+
+
+def lanes(run: Rehearsal, columns: int) -> dict[str, tuple[Stretch, ...]]:
+    """Return each member's stretches, by name in the order of the members.
+
+    The rehearsal must have been run with `keep`. A column shows the worst moment in it, so a short
+    stop is seen however long the story is.
+    """
+    length = max(run.measures.seconds, 1e-9)
+    changes = _changes(run)
+    return {
+        member.name: tuple(
+            _squeezed(_moments(run, changes[member.name], member.name), columns, length)
+        )
+        for member in run.members
+    }
+
+
+def overlaps(owners: Sequence[Ownership], end: float) -> Iterator[tuple[Ownership, Ownership]]:
+    """Yield the pairs of one partition's owners that had it at the same time."""
+    latest: list[Ownership] = []
+    for span in sorted(owners, key=lambda one: one.start):
+        latest = [one for one in latest if _end(one, end) > span.start]
+        for other in latest:
+            if other.owner != span.owner:
+                yield other, span
+        latest.append(span)
+
+
+def _end(span: Ownership, end: float) -> float:
+    return end if span.end is None else span.end
+
+
+def _changes(run: Rehearsal) -> dict[str, list[tuple[float, int, int]]]:
+    """Return by member: when, how many partitions more, how many more with a second owner."""
+    end = run.measures.seconds
+    found: dict[str, list[tuple[float, int, int]]] = defaultdict(list)
+    for story in run.partitions:
+        for span in story.owners:
+            found[span.owner].append((span.start, 1, 0))
+            if span.end is not None:
+                found[span.owner].append((span.end, -1, 0))
+        for one, other in overlaps(story.owners, end):
+            since, until = other.start, min(_end(one, end), _end(other, end))
+            for owner in (one.owner, other.owner):
+                found[owner] += [(since, 0, 1), (until, 0, -1)]
+    return found
+
+
+def _moments(
+    run: Rehearsal, changes: Iterable[tuple[float, int, int]], name: str
+) -> Iterator[tuple[float, float, Doing, int]]:
+    """Yield from when to when the member did what, and with how many partitions."""
+    notes = [
+        (note.at, note.what)
+        for note in run.notes
+        if note.who == name and note.what in (*_DOWN, "started", "rejected")
+    ]
+    born = not notes or notes[0][1] not in ("started", "did not start")
+    timed: list[tuple[float, int, int, str]] = [
+        *((at, owned, twice, "") for at, owned, twice in changes),
+        *((at, 0, 0, what) for at, what in notes),
+    ]
+    timed.sort(key=lambda one: one[0])
+    owned = twice = 0
+    up, rejected = born, False
+    stops = [(0.0, 0, 0, ""), *timed, (run.measures.seconds, 0, 0, "")]
+    for (at, more, twofold, what), (until, *_) in pairwise(stops):
+        owned, twice = owned + more, twice + twofold
+        if what:
+            up = what in ("started", "rejected")
+            rejected = what == "rejected" or (rejected and what != "started")
+        if until > at:
+            yield at, until, _doing(owned, twice, up=up, rejected=rejected), owned
+
+
+def _doing(owned: int, twice: int, *, up: bool, rejected: bool) -> Doing:
+    if twice:
+        return Doing.TWICE
+    if owned:
+        return Doing.OWNS
+    if rejected:
+        return Doing.REJECTED
+    return Doing.IDLE if up else Doing.DOWN
+
+
+def _squeezed(
+    moments: Iterable[tuple[float, float, Doing, int]], columns: int, length: float
+) -> Iterator[Stretch]:
+    """Yield the worst of each column, equal neighbours joined."""
+    cells: list[tuple[Doing, int] | None] = [None] * columns
+    for at, until, doing, owned in moments:
+        first = min(int(at / length * columns), columns - 1)
+        last = min(int(max(until / length * columns - 1e-9, first)), columns - 1)
+        for column in range(first, last + 1):
+            before = cells[column]
+            if before is None:
+                cells[column] = doing, owned
+            else:
+                worse = min(before[0], doing, key=_RANKS.__getitem__)
+                cells[column] = worse, min(before[1], owned)
+    start = 0
+    for column in range(1, columns + 1):
+        if column == columns or cells[column] != cells[start]:
+            doing, owned = cells[start] or (Doing.DOWN, 0)
+            yield Stretch(start, column, doing, owned)
+            start = column

@@ -1,0 +1,29 @@
+"""Lanes show the worst moment of each column."""
+
+from rebal.planner.rehearsal.lanes import Doing, lanes
+from rebal.planner.rehearsal.script import Deed, Event
+from tests.planner.rehearsal.scenes import DONE, RANGE, play, restart, scene
+
+
+def test_a_restart_shows_as_down_and_then_owning_again() -> None:
+    run = play(scene(RANGE, RANGE), restart("m0"), Event(do=Deed.WAIT, seconds=30))
+    drawn = lanes(run, 30)
+    assert [one.doing for one in drawn["m0"]] == [Doing.DOWN, Doing.IDLE, Doing.OWNS]
+    assert drawn["m0"][-1].partitions == 6
+    assert {one.partitions for one in drawn["m1"]} >= {0, 12, 6}
+    assert all(stretches[-1].end == 30 for stretches in drawn.values())
+
+
+def test_a_stop_of_two_seconds_is_seen_in_a_story_of_an_hour() -> None:
+    run = play(scene(RANGE, RANGE, RANGE), restart("m0"), Event(do=Deed.WAIT, seconds=3600))
+    drawn = lanes(run, 60)
+    assert drawn["m1"][0].doing is Doing.IDLE
+
+
+def test_a_rejected_member_and_a_partition_with_two_owners_are_the_worst() -> None:
+    run = play(scene(RANGE, RANGE), restart("m0", to=DONE), Event(do=Deed.WAIT, seconds=30))
+    assert lanes(run, 20)["m0"][-1].doing is Doing.REJECTED
+    late = Event(do=Deed.BUSY, members=("m0",), seconds=90, at=10)
+    run = play(scene(RANGE, RANGE, rebalance=60.0), late)
+    assert Doing.TWICE in {one.doing for one in lanes(run, 40)["m0"]}
+    assert Doing.TWICE in {one.doing for one in lanes(run, 40)["m1"]}
