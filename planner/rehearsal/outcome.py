@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rebal.groups.model import Record
+
+_OUT: Final = ("did not start", "failed as leader")
+# Seconds: two sums of the same spans may differ by less.
+_ROUNDING: Final = 1e-6
 
 
 class Measures(Record, frozen=True, kw_only=True):
@@ -114,8 +120,7 @@ class MemberStory(Record, frozen=True, kw_only=True):
 class Rehearsal(Record, frozen=True, kw_only=True, omit_defaults=False):
     """A whole story as it would go, by one seed.
 
-    `at_rest` says whether the group came to rest at the end; `owned_twice` names partitions that
-    two members had at once although neither was past a timeout: the danger of a wrong step.
+    `at_rest` says whether the group came to rest at the end.
     """
 
     about: str
@@ -132,6 +137,17 @@ class Rehearsal(Record, frozen=True, kw_only=True, omit_defaults=False):
     assumes: tuple[str, ...] = ()
 
 
+def endangered(run: Rehearsal) -> bool:
+    """Return whether a client is kept out of the group, or a partition is owned twice.
+
+    A member past its session or poll timeout that has not polled since does not count: Java gives
+    up what it owns at the next poll.
+    """
+    measures = run.measures
+    out = measures.rejected or any(note.what in _OUT for note in run.notes)
+    return bool(out) or measures.twice - measures.twice_past > _ROUNDING
+
+
 class Range(Record, frozen=True, kw_only=True):
     """One figure over several seeds: the median, and the values that 5 % and 95 % stay below."""
 
@@ -141,9 +157,15 @@ class Range(Record, frozen=True, kw_only=True):
 
 
 class Distribution(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The figures of many runs that differ in their seed."""
+    """The figures of many runs that differ in their seed.
+
+    `endangered` counts the runs with a danger (`endangered`), `restless` those in which the group
+    did not come to rest.
+    """
 
     runs: int
+    endangered: int
+    restless: int
     seconds: Range
     unowned: Range
     longest: Range

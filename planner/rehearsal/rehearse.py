@@ -26,6 +26,7 @@ from rebal.planner.rehearsal.outcome import (
     Range,
     Rebalance,
     Rehearsal,
+    endangered,
 )
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 
@@ -51,11 +52,12 @@ def rehearse(
 
 def rehearse_often(scene: Scene, script: Script, *, runs: int, seed: int = 0) -> Distribution:
     """Return the figures of so many runs; their seeds follow from `seed`."""
-    found = [
-        rehearse(scene, script, seed=seed + number, keep=False).measures for number in range(runs)
-    ]
+    made = [rehearse(scene, script, seed=seed + number, keep=False) for number in range(runs)]
+    found = [one.measures for one in made]
     return Distribution(
         runs=runs,
+        endangered=sum(map(endangered, made)),
+        restless=sum(not one.at_rest for one in made),
         seconds=_range([one.seconds for one in found]),
         unowned=_range([one.unowned for one in found]),
         longest=_range([one.longest for one in found]),
@@ -135,6 +137,8 @@ class _Run:
         world = self._world
         if event.at is not None:
             world.agenda.run(event.at)
+        elif event.after is not None:
+            world.run(event.after)
         else:
             self._at_rest = world.settle(self._script.rests)
         if event.phase:

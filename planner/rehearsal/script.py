@@ -36,14 +36,16 @@ class Deed(StrEnum):
 class Event(Record, frozen=True, kw_only=True):
     """One thing that happens, to all of `members` at once.
 
-    It happens at `at` seconds, or when the group is at rest after the event before. `seconds` is
-    how long it takes (a restart: until the process joins; None: the scene's usual). A restart may
-    set `assignors` and `protocol` (group.protocol) anew; a start gives `processes`. `phase` names
-    the part of the story that begins here, such as a plan's step: results are given for each.
+    It happens at `at` seconds, or `after` seconds after the event before, or (both None) when the
+    group is at rest after the event before. `seconds` is how long it takes (a restart: until the
+    process joins; None: the scene's usual). A restart may set `assignors` and `protocol`
+    (group.protocol) anew; a start gives `processes`. `phase` names the part of the story that
+    begins here, such as a plan's step: results are given for each.
     """
 
     do: Deed
     at: float | None = None
+    after: float | None = None
     members: tuple[str, ...] = ()
     processes: tuple[Process, ...] = ()
     seconds: float | None = None

@@ -4,7 +4,8 @@ import pytest
 
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process
-from rebal.planner.rehearsal.script import Deed, Event
+from rebal.planner.rehearsal.rehearse import rehearse_often
+from rebal.planner.rehearsal.script import Deed, Event, Script
 from tests.planner.rehearsal.scenes import (
     BOTH,
     DONE,
@@ -164,3 +165,17 @@ def test_one_run_is_a_function_of_its_seed() -> None:
     events = [restart(name, to=BOTH) for name in ALL]
     assert play(where, *events, seed=3) == play(where, *events, seed=3)
     assert play(where, *events, seed=3) != play(where, *events, seed=4)
+
+
+def test_an_event_happens_so_long_after_the_one_before_without_a_rest() -> None:
+    run = play(scene(RANGE, RANGE, RANGE), restart("m0", at=10.0), restart("m1", after=5.0))
+    stopped = [note.at for note in run.notes if note.what == "stopped"]
+    assert stopped == [10.0, 15.0]
+
+
+def test_runs_with_a_danger_are_counted() -> None:
+    script = Script(events=(restart("m1", to=DONE),))
+    wrong = rehearse_often(scene(RANGE, RANGE), script, runs=3)
+    fine = rehearse_often(scene(DONE, DONE), script, runs=3)
+    assert (wrong.endangered, fine.endangered) == (3, 0)
+    assert wrong.restless == fine.restless == 0
