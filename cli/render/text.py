@@ -166,20 +166,20 @@ class FittingTable:
         return Group(*parts)
 
 
-class Either:
-    """A line in its wide form where the width allows it, else in its narrow form."""
+class Forms:
+    """A line in the first of its forms that fits the width; the last one wraps."""
 
-    def __init__(self, wide: Text, narrow: Text) -> None:
-        self._wide = wide
-        self._narrow = narrow
+    def __init__(self, *forms: str | Text) -> None:
+        self._forms = tuple(map(Text.assemble, forms))
 
-    def with_cells(self, spell: Callable[[str | Text], str | Text]) -> Either:
-        """Return the line with both forms changed by `spell`."""
-        return Either(*(Text.assemble(spell(form)) for form in (self._wide, self._narrow)))
+    def with_cells(self, spell: Callable[[str | Text], str | Text]) -> Forms:
+        """Return the line with all forms changed by `spell`."""
+        return Forms(*map(spell, self._forms))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the form that fits."""
-        yield self._wide if self._wide.cell_len <= options.max_width else self._narrow
+        fitting = (form for form in self._forms if form.cell_len <= options.max_width)
+        yield next(fitting, self._forms[-1])
 
 
 def _cells(cell: str | Text) -> int:

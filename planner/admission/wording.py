@@ -55,9 +55,7 @@ ONE_INSTANCE: Final = (
     "so its partitions stop until its session ends"
 )
 ONE_WORKER: Final = "one by one: stop cleanly, start, wait until its connectors are RUNNING"
-ALL_AT_ONCE: Final = (
-    "stop every member cleanly (all services and sites), see the group Empty, start all"
-)
+ALL_AT_ONCE: Final = "stop all cleanly (every service, site), see the group Empty, start all"
 START_EMPTY: Final = (
     "Start the members and ask again. (While a group is Empty, members that all start with the "
     "same list can use any list.)"
@@ -172,15 +170,12 @@ def back_from_mixed(keep: str | None, target: str) -> str:
 def back_from_mixed_in_short(keep: str | None, goal: str) -> str:
     """Return the rollback of the first bounce in short; `goal` plans it after the vote."""
     old = keep or "the old assignor"
-    return f"restore [{old}] while {old} is elected; after that plan --to {goal}"
+    return f"[{old}] while elected, then plan --to {goal}"
 
 
 def back_from_stop_in_short(keep: str | None, goal: str) -> str:
     """Return the rollback of a stop of some members in short."""
-    return (
-        f"while {keep} is elected, stop them again and start them with [{keep}]; after that plan "
-        f"--to {goal}"
-    )
+    return f"stop them, start with [{keep}] while elected, then plan --to {goal}"
 
 
 def back_from_target(target: str, keep: str | None) -> str:
@@ -197,12 +192,17 @@ def back_from_target(target: str, keep: str | None) -> str:
 def back_from_target_in_short(target: str, keep: str | None) -> str:
     """Return the rollback of the second bounce in short."""
     old = keep or "the old assignor"
-    return f"first [{target}, {old}], not straight to [{old}] (RB108)"
+    return f"first [{target}, {old}], never straight back (RB108)"
 
 
 def back_over_stop(change: str) -> str:
     """Return the rollback of a step in which the whole group stops."""
     return f"stop every member, check that the group is Empty, start all with {change}"
+
+
+def back_over_stop_in_short(change: str) -> str:
+    """Return the rollback of a step in which the whole group stops, in short."""
+    return f"stop all, see it Empty, start all with {change}"
 
 
 def back_one_by_one(change: str) -> str:
@@ -235,7 +235,7 @@ def back_from_stop(keep: str | None, target: str) -> str:
 
 def stop_then_start(whom: str, how: str) -> str:
     """Return the title of a step that stops all of `whom` before one of them starts."""
-    return f"Stop every {whom}, then start all {how}"
+    return f"Stop every {whom}, start all {how}"
 
 
 def back_to_old_workers(*, up: bool) -> str:
@@ -247,3 +247,9 @@ def back_to_old_workers(*, up: bool) -> str:
     if not up:
         return line
     return f"{line}; once the last worker has changed, stop all before one is eager again (RB507)"
+
+
+def back_to_old_workers_in_short(*, up: bool) -> str:
+    """Return the rollback of a change of Connect workers' protocol in short."""
+    after = "; after the last, stop all (RB507)" if up else ""
+    return f"the old setting, one by one{after}"

@@ -18,6 +18,7 @@ from rebal.planner.admission.wording import (
     START_ALL,
     STOP_ALL,
     back_to_old_workers,
+    back_to_old_workers_in_short,
     stop_then_start,
 )
 from rebal.planner.commands import NamedCommand, commands, sentences
@@ -160,7 +161,7 @@ def _step(
             gate=f"the elected protocol is {' or '.join(INCREMENTAL)}"
             if up
             else f"{everyone(context)} joins with default alone",
-            rollback=back_to_old_workers(up=up),
+            rollback=back_to_old_workers_in_short(up=up),
         ),
         commands=(*commands(order), *((_simulation(context),) if up else ())),
         cost=_cost(context, cost, rest, worker_list(protocol) or ()),

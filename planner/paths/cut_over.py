@@ -15,6 +15,7 @@ from rebal.planner.admission.wording import (
     START_ALL,
     STOP_ALL,
     back_over_stop,
+    back_over_stop_in_short,
     stop_then_start,
 )
 from rebal.planner.clients import speak_kip848, stays_eager
@@ -70,7 +71,7 @@ def cut_over(context: Context) -> tuple[Step, ...]:
                 needs=f"an interruption is agreed (accepting {Risk.STOP.rule} records by whom)",
                 how=(ALL_AT_ONCE,),
                 gate=f"{everyone(context)} uses {context.target} alone",
-                rollback=back_over_stop("the old list"),
+                rollback=back_over_stop_in_short("the old list"),
             ),
             commands=(
                 context.accepting(Risk.STOP.rule, "the interruption is agreed"),

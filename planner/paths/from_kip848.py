@@ -15,6 +15,7 @@ from rebal.planner.admission.wording import (
     STOP_ALL,
     back_one_by_one,
     back_over_stop,
+    back_over_stop_in_short,
     start_all,
     stop_then_start,
 )
@@ -181,12 +182,12 @@ def _brief(context: Context, how: str, needs: str, answers: Sequence[Answer]) ->
         needs=open_points(answers, needs),
         how=(how,),
         gate=_state(context),
-        rollback=back_over_stop("group.protocol=consumer"),
+        rollback=back_over_stop_in_short("group.protocol=consumer"),
     )
 
 
 def _state(context: Context) -> str:
-    return f"the group's type is classic, {everyone(context)} is in it, {context.target} is elected"
+    return f"type classic, {everyone(context)} present, {context.target} elected"
 
 
 def _gate(context: Context, holds: Tri) -> Gate:

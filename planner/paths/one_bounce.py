@@ -79,7 +79,7 @@ def refresh(context: Context, number: int, cost: CostModel) -> Step:
         rollback="nothing to undo: no list has changed",
         brief=Brief(
             how=(cure.text, *cure.risks),
-            gate=f"a probe that says yes for {context.target}, or a rebalance since the reload",
+            gate=f"the probe finds {context.target}, or a rebalance since the reload",
             rollback="nothing to undo: no list has changed",
         ),
         cost=cost_of(context, chosen, cost, ()),

@@ -17,6 +17,7 @@ from rebal.planner.admission.wording import (
     STOP_ALL,
     back_one_by_one,
     back_over_stop,
+    back_over_stop_in_short,
     start_all,
     stop_then_start,
 )
@@ -98,8 +99,7 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
             needs=open_points(answers),
             how=tuple(how_of(context, rest, by_lists=False)),
             gate=f"the group's type is consumer, and {everyone(context)} uses consumer",
-            rollback=back_one_by_one("their old configuration")
-            + " (needs migration policy downgrade or bidirectional)",
+            rollback="the old configuration, one by one, if the migration policy allows",
         ),
         commands=(*commands(order), again(context)),
         cost=move_online(
@@ -207,7 +207,7 @@ def _brief(context: Context, how: Iterable[str], needs: str, answers: Sequence[A
         needs=open_points(answers, needs),
         how=tuple(how),
         gate=f"{everyone(context)} uses group.protocol=consumer",
-        rollback=back_over_stop("the old configuration"),
+        rollback=back_over_stop_in_short("the old configuration"),
     )
 
 

@@ -14,8 +14,8 @@ from rich.text import Text
 from rebal.cli.output import View
 from rebal.cli.render.text import (
     Column,
-    Either,
     FittingTable,
+    Forms,
     Rows,
     assignors_text,
     count,
@@ -71,7 +71,7 @@ def inspect_view(
     snapshot = report.snapshot
     now = now or snapshot.captured_at
     group_id = snapshot.group.group_id
-    head: list[tuple[str | Text, Text | Either]] = [(Text(group_id, style="bold"), _state(report))]
+    head: list[tuple[str | Text, Text | Forms]] = [(Text(group_id, style="bold"), _state(report))]
     above: View = []
     if cell_len(group_id) > _LONGEST_LABEL:
         above, head = [Text(group_id, style="bold")], [("", _state(report))]
@@ -231,7 +231,7 @@ def _worthless(snapshot: GroupSnapshot) -> str:
     return f"{text} ({why.rstrip('.')})" if why else text
 
 
-def _aligned(told: Iterable[tuple[str, Text, str]]) -> Iterator[tuple[str, Either]]:
+def _aligned(told: Iterable[tuple[str, Text, str]]) -> Iterator[tuple[str, Forms]]:
     """Yield name, verdict and source in columns that may fold on a narrow terminal.
 
     Names of which the same is said share a line; cooperative-sticky keeps its own.
@@ -252,7 +252,7 @@ def _aligned(told: Iterable[tuple[str, Text, str]]) -> Iterator[tuple[str, Eithe
         gap = " " * (verdicts - len(verdict) + 2)
         yield (
             "supports" if n == 0 else "",
-            Either(
+            Forms(
                 Text.assemble(f"{name.ljust(names)}  ", verdict, gap, (source, "dim")),
                 Text.assemble(
                     f"{name}: ".replace(",:", ":"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -22,30 +23,55 @@ def cost_text(step: Step, baseline: GroupSnapshot) -> str:
 
     A cost without a duration keeps the sentence that came with it.
     """
+    return cost_forms(step, baseline)[0]
+
+
+def cost_forms(step: Step, baseline: GroupSnapshot) -> tuple[str, ...]:
+    """Return the sentence of `cost_text`, and shorter forms of it for narrow screens.
+
+    In those `~` marks an estimate or an average, and the worst case is rounded up.
+    """
     cost = step.cost
     if cost is None or not cost.seconds:
-        return cost.text if cost is not None else "not predicted"
+        return (cost.text if cost is not None else "not predicted",)
     everything = work_of_all(baseline) if cost.unit == "task" else sum(map(owned, baseline.members))
     worst = f"; worst case {duration(cost.worst_seconds)}" if cost.worst_seconds else ""
     everybody = len(step.to_do) + len(step.unknown) == len(baseline.members)
     if step.kind is StepKind.CUT_OVER and everybody:
-        return f"nothing is consumed for about {duration(cost.seconds)}{worst}"
+        return (f"nothing is consumed for about {duration(cost.seconds)}{worst}",)
     rebalances = count(cost.rebalances, "rebalance") if cost.rebalances else "no rebalance"
-    stops = _stops(cost, everything)
-    return f"about {duration(cost.seconds)}, {rebalances}{stops}{worst}"
-
-
-def _stops(cost: Cost, everything: int) -> str:
-    """Return a clause on the partitions that stop at each rebalance, or nothing where none does."""
+    takes = f"about {duration(cost.seconds)}, {rebalances}"
     if not cost.partitions_stopped or not cost.rebalances:
-        return ""
+        return (f"{takes}{worst}",)
+    several = cost.rebalances > 1
+    whole, short = _stopped(cost, everything)
+    near = takes.replace("about ", "~", 1)
+    rounded = f"; worst {_rounded_up(cost.worst_seconds)}" if cost.worst_seconds else ""
+    return (
+        f"{takes}, {'each stops' if several else 'which stops'} {whole}{worst}",
+        f"{takes}{' each stop' if several else ' stops'} {short}{worst}",
+        f"{near}{' each stop' if several else ' stops'} {short}{rounded}",
+        f"{near}{' stop' if several else ' stops'} {short}{rounded}",
+        f"{near}{' stop' if several else ' stops'} {short.partition(' connectors')[0]}{rounded}",
+    )
+
+
+def _stopped(cost: Cost, everything: int) -> tuple[str, str]:
+    """Return what stops at each rebalance, in a whole and in a short form."""
     each = cost.partitions_stopped / cost.rebalances
     what = "connectors and tasks" if cost.unit == "task" else "partitions"
-    verb = ", each stops" if cost.rebalances > 1 else ", which stops"
-    if each < everything:
-        return f"{verb} {max(1, round(each)):,} of {everything:,} {what} on average"
-    whole = f"all {everything:,} {what}" if cost.unit == "task" else all_partitions(everything)
-    return f"{verb} {whole}"
+    if each >= everything:
+        all_of_it = f"all {everything:,} {what}"
+        whole = all_of_it if cost.unit == "task" else all_partitions(everything)
+        return whole, whole
+    part = f"{max(1, round(each)):,} of {everything:,} {what}"
+    return f"{part} on average", f"~{part}"
+
+
+def _rounded_up(seconds: float) -> str:
+    """Return a duration with one unit where that is not coarse: `11 min` for 645 s."""
+    unit = next((size for size in (86_400, 3600, 60) if seconds >= 2 * size), 1)
+    return duration(ceil(seconds / unit) * unit)
 
 
 def pace_table(cost: Cost) -> RenderableType:

@@ -29,7 +29,7 @@ VERDICT_STYLES: Final = {
     Verdict.UNPROVEN: "bold yellow",
 }
 STATE_STYLES: Final = {SAFE: "green", BLOCKED: "red", UNPROVEN: "yellow"}
-_STATES: Final = {SAFE: "can start", BLOCKED: "blocked", UNPROVEN: "cannot be proven yet"}
+_STATES: Final = {SAFE: "can start", BLOCKED: "blocked", UNPROVEN: "not proven yet"}
 _INDENT: Final = 3
 
 

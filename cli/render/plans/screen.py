@@ -1,7 +1,8 @@
 """The text of `rebal plan-upgrade` and `rebal show`: short, the answer first, the command last.
 
-A step takes about six lines: members, configuration, how to restart, cost, gate, rollback. What is
-folded stands in the details (details.py).
+A step takes six lines: title, members, configuration, cost, gate, rollback. How to restart stands
+once above the steps, and what a step needs below them. What is folded stands in the details
+(details.py).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from rebal.cli.output import View, escape, shown
-from rebal.cli.render.plans.costs import cost_text
+from rebal.cli.render.plans.costs import cost_forms
 from rebal.cli.render.plans.details import details_view
 from rebal.cli.render.plans.parts import (
     STATE_STYLES,
@@ -32,10 +33,12 @@ from rebal.cli.render.text import (
     GAP,
     Column,
     FittingTable,
+    Forms,
     Rows,
     count,
     facts,
     hanging,
+    labelled,
     listing,
     path_words,
     severity_style,
@@ -81,12 +84,14 @@ def plan_view(
     # The configuration keeps its line breaks: its hostile parts were escaped when it was made.
     texts = {step.id: step.config for step in plan.steps}
     plan = shown(plan)
+    how = _how(plan)
     view = heading(plan, now)
+    view += [facts(labelled("how", how), label=len(plan.verdict.value))] if how else []
     for step in plan.steps:
         view += [Text(""), _title(plan, step)]
         if not is_over(plan, step):
-            view += _step(plan, step, texts[step.id], wide=wide)
-    blocks, others = list(_blocking(plan)), list(_warnings(plan))
+            view += _step(plan, step, texts[step.id], how, wide=wide)
+    blocks, others = [*_needs(plan), *_blocking(plan)], list(_warnings(plan))
     for found in (blocks, others):
         if found:
             view += [Text(""), facts(found, label=_LABEL)]
@@ -108,14 +113,15 @@ def _title(plan: Plan, step: Step) -> RenderableType:
     return hanging(Text(str(step.id), style="bold"), title, 2)
 
 
-def _step(plan: Plan, step: Step, config: Sequence[Setting], *, wide: bool) -> View:
+def _step(
+    plan: Plan, step: Step, config: Sequence[Setting], how: Sequence[str], *, wide: bool
+) -> View:
+    """Return a step's lines; `how` are instructions that stand above all steps."""
     brief = _brief(step)
-    same = (s.id for s in plan.steps[: step.id - 1] if not is_over(plan, s) and _same(s, step))
-    as_in = next(same, None)
-    if as_in is not None:
+    if brief.how == how:
         brief = replace(brief, how=())
     return [
-        facts(_members(plan, step, as_in, wide=wide), label=_LABEL, indent=_INDENT),
+        facts(_members(plan, step, wide=wide), label=_LABEL, indent=_INDENT),
         *(config_view(config, wide=True) if wide else _settings(config)),
         facts(_rest(plan, step, brief), label=_LABEL, indent=_INDENT),
     ]
@@ -125,31 +131,45 @@ def _brief(step: Step) -> Brief:
     return step.brief or Brief(how=step.order, gate=step.gate.shows, rollback=step.rollback)
 
 
-def _same(one: Step, other: Step) -> bool:
-    """Return whether both steps are carried out with the same instructions."""
-    return _brief(one).how == _brief(other).how
+def _how(plan: Plan) -> tuple[str, ...]:
+    """Return the instructions that most of the remaining steps share, else those of the last."""
+    steps = [step for step in reversed(plan.steps) if not is_over(plan, step)]
+    found = Counter(_brief(step).how for step in steps)
+    return found.most_common(1)[0][0] if found else ()
 
 
-def _members(plan: Plan, step: Step, as_in: int | None, *, wide: bool) -> Rows:
-    """Yield the step's members, and its precondition where that does not hold.
-
-    `as_in` is an earlier step that is carried out in the same way.
-    """
+def _members(plan: Plan, step: Step, *, wide: bool) -> Rows:
+    """Yield the step's members on one line, which names as many as there is room for."""
     labels = names(plan.baseline.members)
-    most = len(labels) if wide else _NAMED
-    parts = []
-    for word, ids in (("", step.to_do), ("not verified: ", step.unknown)):
-        if ids:
-            parts.append(word + listing([labels.get(key, key) for key in ids], most))
-    if step.done:
-        parts.append(f"done: {len(step.done)} of {len(plan.baseline.members)}")
-    if as_in is not None:
-        parts.append(f"as in step {as_in}")
-    if parts:
-        yield "to do", "; ".join(parts)
-    if step.id == plan.next_step and step.precondition_holds is not Tri.YES:
-        yield "needs", _brief(step).needs or step.precondition
-        yield from to_run(one for one in step.commands if one.use.startswith(ACCEPT))
+    done = f"done: {len(step.done)} of {len(plan.baseline.members)}" if step.done else ""
+    groups = [
+        (word, [labels.get(key, key) for key in ids])
+        for word, ids in (("", step.to_do), ("not verified: ", step.unknown))
+        if ids
+    ]
+    if groups or done:
+        most = range(_NAMED, 0, -1) if not wide else [len(labels)]
+        yield (
+            "to do",
+            Forms(
+                *(
+                    "; ".join(
+                        filter(None, [*(word + listing(named, n) for word, named in groups), done])
+                    )
+                    for n in most
+                )
+            ),
+        )
+
+
+def _needs(plan: Plan) -> Rows:
+    """Yield the precondition of the next step where it does not hold, and how to accept it."""
+    step = plan.step(plan.next_step)
+    if step is None or step.precondition_holds is Tri.YES:
+        return
+    label = Text(f"step {step.id}: needs", style=STATE_STYLES[step.exit_code])
+    yield label, _brief(step).needs or step.precondition
+    yield from to_run(one for one in step.commands if one.use.startswith(ACCEPT))
 
 
 def _settings(config: Sequence[Setting]) -> Iterator[RenderableType]:
@@ -171,9 +191,11 @@ def _settings(config: Sequence[Setting]) -> Iterator[RenderableType]:
 
 
 def _essential(setting: Setting) -> list[str]:
-    """Return the lines without the comment that names the group, and of a program its last."""
+    """Return the lines without comments that only name the group or give a reason, and of a
+    program its last.
+    """
     texts = setting.text.split("\n")
-    heads = ("# group ", "// group ")
+    heads = ("# group ", "// group ", "# worker configuration, ", "# name ", "// name ")
     kept = [line for line in texts if not line.startswith(heads) or "; " in line]
     if setting.format in _CODE:
         kept = texts[-1:]
@@ -184,7 +206,7 @@ def _rest(plan: Plan, step: Step, brief: Brief) -> Rows:
     for n, line in enumerate(brief.how):
         yield "" if n else "how", line
     if step.cost is not None:
-        yield "cost", cost_text(step, plan.baseline)
+        yield "cost", Forms(*cost_forms(step, plan.baseline))
     yield "gate", brief.gate
     yield "rollback", brief.rollback
 
