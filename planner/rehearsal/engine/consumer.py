@@ -9,7 +9,6 @@ would find something new.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from random import Random
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 from rebal.groups.assignors import Assignment, Owned, SpecMember
 from rebal.groups.model import RebalanceProtocol
 from rebal.planner.rehearsal.engine.agenda import Agenda
+from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
 from rebal.planner.rehearsal.engine.ledger import Ledger
 from rebal.planner.rehearsal.engine.messages import (
@@ -41,8 +41,6 @@ ROUND_TRIP: Final = 0.002
 """Seconds from a request to its answer, where nothing is waited for."""
 _BACKOFF: Final = 0.1
 _REJECTED_BACKOFF: Final = 1.0
-# AbstractCoordinator's heartbeat thread looks at its timer every retry.backoff.ms.
-_DRIFT: Final = 0.1
 
 
 class Leader(Protocol):
@@ -72,7 +70,7 @@ class Surroundings(NamedTuple):
     ledger: Ledger
     leader: Leader
     reporter: Reporter
-    random: Random
+    chance: Chance
 
 
 class Latency:
@@ -107,7 +105,7 @@ class Consumer:
         self.instance_id = process.instance_id
         self.skips_assignment = skips_assignment(process)
         self._group, self._agenda, self._ledger = around.group, around.agenda, around.ledger
-        self._leader, self._reporter, self._random = around.leader, around.reporter, around.random
+        self._leader, self._reporter, self._chance = around.leader, around.reporter, around.chance
         self._fixed = fixed_protocol(process)
         self.protocol = self._fixed or _EAGER
         self._subscription = SpecMember(
@@ -118,6 +116,7 @@ class Consumer:
         )
         self._sends_generation = sends_generation(process)
         self._in_poll = rejoins_in_poll(process)
+        self._client_id = process.client_id or process.name
         self._joining = self._woken = self._moving = False
         self._joined_at = -1.0
         self._beats_from = 0.0
@@ -139,7 +138,7 @@ class Consumer:
         )
         self._own(frozenset(self._ledger.numbers[pair] for pair in owned))
         # Its last heartbeat was at any time up to one interval ago.
-        self._beats_from = -self._random.random() * self.process.heartbeat
+        self._beats_from = -self._chance.phase(self.process.heartbeat)
         return self._request()
 
     # What a person or a machine does to it
@@ -263,7 +262,7 @@ class Consumer:
         )
         return JoinRequest(
             self.member_id,
-            process.client_id or process.name,
+            self._client_id,
             process.instance_id,
             process.assignors,
             sent,
@@ -348,7 +347,7 @@ class Consumer:
         self._joining = False
         self.rejected = False
         self._beats_from = now
-        self._beat = self.process.heartbeat + self._random.random() * _DRIFT
+        self._beat = self._chance.interval(self.process.heartbeat)
         self.rebalances.add(now - max(self._joined_at, 0.0), now)
         self._joined_at = -1.0
         # A deleted topic's partitions are not in the table.
@@ -442,9 +441,9 @@ class Consumer:
         return self._last_beat() + self._beat
 
     def _next_poll(self, after: float) -> float:
-        if not self._in_poll:
-            return after
-        return max(after, self._busy_until) + self._random.random() * self.process.poll
+        every = self.process.poll if self._in_poll else 0.0
+        earliest = max(after, self._busy_until) if self._in_poll else after
+        return self._chance.poll(self._client_id, earliest, every, self._agenda.now)
 
     def _poll_next(self, after: float) -> None:
         self._agenda.at(self._next_poll(after), self._rejoin, self._next_token())

@@ -9,7 +9,6 @@ KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members), K
 from __future__ import annotations
 
 from collections.abc import Iterable
-from random import Random
 from typing import Final
 
 from msgspec.structs import replace
@@ -18,6 +17,7 @@ from rebal.groups.assignors import Owned
 from rebal.groups.jvmhash import string_hash
 from rebal.groups.vote import elect
 from rebal.planner.rehearsal.engine.agenda import Agenda
+from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.memory import Brokers, ClassicMember, Stored, Watcher
 from rebal.planner.rehearsal.engine.messages import (
     Assigned,
@@ -44,14 +44,14 @@ class ClassicGroup:
         agenda: Agenda,
         brokers: Brokers,
         watcher: Watcher,
-        random: Random,
+        chance: Chance,
         generation: int = 0,
     ) -> None:
         self.phase = GroupPhase.EMPTY
         self.number = generation
         self.assignor: str | None = None
         self.leader: str | None = None
-        self._agenda, self._brokers, self._watcher, self._random = agenda, brokers, watcher, random
+        self._agenda, self._brokers, self._watcher, self._chance = agenda, brokers, watcher, chance
         self._members: dict[str, ClassicMember] = {}
         self._static: dict[str, str] = {}
         self._pending: dict[str, float] = {}
@@ -140,8 +140,8 @@ class ClassicGroup:
         return any(all(name in each for each in lists) for name in assignors)
 
     def _join_new(self, request: JoinRequest, client: Client) -> None:
-        member_id = self._new_id(request)
         instance = request.instance_id
+        member_id = self._chance.member_id(request.client_id, instance, self._agenda.now)
         request = request._replace(member_id=member_id)
         if instance is None:
             self._pending[member_id] = deadline = self._agenda.now + request.session
@@ -151,11 +151,6 @@ class ClassicGroup:
             self._replace_static(self._static[instance], request, client)
         else:
             self._enter(request, client)
-
-    def _new_id(self, request: JoinRequest) -> str:
-        digits = f"{self._random.getrandbits(128):032x}"
-        text = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-        return f"{request.instance_id or request.client_id}-{text}"
 
     def _enter(self, request: JoinRequest, client: Client) -> None:
         member = self._add(request, client)

@@ -21,6 +21,7 @@ from rebal.groups.assignors.client.kafka import KafkaAssignor
 from rebal.groups.errors import RebalError
 from rebal.groups.model import RebalanceProtocol
 from rebal.planner.rehearsal.engine.agenda import Agenda
+from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.consumer import Consumer, Surroundings
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
 from rebal.planner.rehearsal.engine.ledger import Ledger
@@ -61,7 +62,7 @@ class World:
     """A group whose members run, with all that happens to them.
 
     `topics` has partition counts, `replicas` and `racks` are as in `Spec`. One world is a function
-    of what it is given: `random` is its only source of chance.
+    of what it is given: `random` is its only source of chance, and `chance` what it draws from it.
     """
 
     def __init__(
@@ -75,7 +76,9 @@ class World:
         assignors: Mapping[str, Assignor] | None = None,
         keep: bool = False,
         generation: int = 0,
+        chance: Chance | None = None,
     ) -> None:
+        chance = chance or Chance(random)
         self.agenda = Agenda()
         self.happened: list[Happened] = []
         self.rebalances: list[RebalanceRun] = []
@@ -83,8 +86,8 @@ class World:
         self.ended: list[Consumer] = []
         pairs = ((topic, number) for topic, count in topics.items() for number in range(count))
         self.ledger = Ledger({pair: number for number, pair in enumerate(pairs)}, keep=keep)
-        self.group = ClassicGroup(self.agenda, brokers, self, random, generation)
-        self._around = Surroundings(self.group, self.agenda, self.ledger, self, self, random)
+        self.group = ClassicGroup(self.agenda, brokers, self, chance, generation)
+        self._around = Surroundings(self.group, self.agenda, self.ledger, self, self, chance)
         self._topics = dict(topics)
         self._spec = Spec(
             members=(), partitions=self._topics, replicas=replicas or {}, racks=racks or {}

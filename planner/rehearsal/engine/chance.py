@@ -1,0 +1,41 @@
+"""Chance in a simulation: member ids, and the phase of heartbeats and polls."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+# AbstractCoordinator's heartbeat thread looks at its timer every retry.backoff.ms.
+_DRIFT: Final = 0.1
+
+
+class Chance:
+    """Everything that a run leaves to chance, drawn from one seeded source.
+
+    A subclass can answer from a recording instead: a replay then has the member ids and the
+    heartbeats of the captured group. Times are seconds since the simulation began.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def member_id(self, client_id: str, instance_id: str | None, now: float) -> str:  # noqa: ARG002
+        """Return the id of a new member: its instance id or client id, and a random UUID."""
+        digits = f"{self._random.getrandbits(128):032x}"
+        text = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+        return f"{instance_id or client_id}-{text}"
+
+    def phase(self, heartbeat: float) -> float:
+        """Return how long ago the last heartbeat of a member was that is in the group already."""
+        return self._random.random() * heartbeat
+
+    def interval(self, heartbeat: float) -> float:
+        """Return the seconds between a member's heartbeats during one generation."""
+        return heartbeat + self._random.random() * _DRIFT
+
+    def poll(self, client_id: str, beat: float, every: float, now: float) -> float:  # noqa: ARG002
+        """Return when a member polls that learns of a rebalance at its heartbeat `beat`.
+
+        It polls every `every` seconds; 0 for clients that join again without a poll.
+        """
+        return beat + self._random.random() * every if every else beat
