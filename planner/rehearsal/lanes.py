@@ -35,20 +35,24 @@ class Stretch(NamedTuple):
 
 
 _RANKS: Final = {doing: rank for rank, doing in enumerate(Doing)}
+_ALWAYS: Final = (Doing.TWICE, Doing.REJECTED)
 _DOWN: Final = ("stopped", "killed", "did not start")
 
 
-def lanes(run: Rehearsal, columns: int) -> dict[str, tuple[Stretch, ...]]:
+def lanes(run: Rehearsal, columns: int, *, usual: bool = False) -> dict[str, tuple[Stretch, ...]]:
     """Return each member's stretches, by name in the order of the members.
 
     The rehearsal must have been run with `keep`. A column shows the worst moment in it, so a short
-    stop is seen however long the story is.
+    stop is seen however long the story is. With `usual` it shows what went on for the longest time,
+    for long stories in which every column has a stop; two owners and a rejection show all the same.
     """
     length = max(run.measures.seconds, 1e-9)
     changes = _changes(run)
     return {
         member.name: tuple(
-            _squeezed(_moments(run, changes[member.name], member.name), columns, length)
+            _squeezed(
+                _moments(run, changes[member.name], member.name), columns, length, usual=usual
+            )
         )
         for member in run.members
     }
@@ -123,23 +127,32 @@ def _doing(owned: int, twice: int, *, up: bool, rejected: bool) -> Doing:
 
 
 def _squeezed(
-    moments: Iterable[tuple[float, float, Doing, int]], columns: int, length: float
+    moments: Iterable[tuple[float, float, Doing, int]], columns: int, length: float, *, usual: bool
 ) -> Iterator[Stretch]:
-    """Yield the worst of each column, equal neighbours joined."""
-    cells: list[tuple[Doing, int] | None] = [None] * columns
+    """Yield what each column shows, equal neighbours joined."""
+    found: list[dict[tuple[Doing, int], float]] = [{} for _ in range(columns)]
     for at, until, doing, owned in moments:
         first = min(int(at / length * columns), columns - 1)
         last = min(int(max(until / length * columns - 1e-9, first)), columns - 1)
         for column in range(first, last + 1):
-            before = cells[column]
-            if before is None:
-                cells[column] = doing, owned
-            else:
-                worse = min(before[0], doing, key=_RANKS.__getitem__)
-                cells[column] = worse, min(before[1], owned)
+            lasts = min(until, (column + 1) * length / columns) - max(at, column * length / columns)
+            cell = found[column]
+            cell[doing, owned] = cell.get((doing, owned), 0.0) + lasts
+    cells = [_usual(cell) if usual else _worst(cell) for cell in found]
     start = 0
     for column in range(1, columns + 1):
         if column == columns or cells[column] != cells[start]:
-            doing, owned = cells[start] or (Doing.DOWN, 0)
-            yield Stretch(start, column, doing, owned)
+            yield Stretch(start, column, *cells[start])
             start = column
+
+
+def _worst(cell: dict[tuple[Doing, int], float]) -> tuple[Doing, int]:
+    if not cell:
+        return Doing.DOWN, 0
+    worst = min((doing for doing, _ in cell), key=_RANKS.__getitem__)
+    return worst, min(owned for _, owned in cell)
+
+
+def _usual(cell: dict[tuple[Doing, int], float]) -> tuple[Doing, int]:
+    worst = _worst(cell)
+    return worst if worst[0] in _ALWAYS else max(cell, key=cell.__getitem__, default=worst)

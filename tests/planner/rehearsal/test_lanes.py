@@ -27,3 +27,11 @@ def test_a_rejected_member_and_a_partition_with_two_owners_are_the_worst() -> No
     run = play(scene(RANGE, RANGE, rebalance=60.0), late)
     assert Doing.TWICE in {one.doing for one in lanes(run, 40)["m0"]}
     assert Doing.TWICE in {one.doing for one in lanes(run, 40)["m1"]}
+
+
+def test_the_usual_state_of_a_column_hides_a_short_stop_but_no_danger() -> None:
+    run = play(scene(RANGE, RANGE, RANGE), restart("m0"), Event(do=Deed.WAIT, seconds=3600))
+    assert {one.doing for one in lanes(run, 60, usual=True)["m1"]} == {Doing.OWNS}
+    late = Event(do=Deed.BUSY, members=("m0",), seconds=65, at=10)
+    run = play(scene(RANGE, RANGE, rebalance=60.0), late, Event(do=Deed.WAIT, seconds=3600))
+    assert Doing.TWICE in {one.doing for one in lanes(run, 20, usual=True)["m1"]}

@@ -1,0 +1,237 @@
+"""A rehearsal as one HTML page that needs no other file: ownership over time, to scrub through."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from rebal.cli.errors import UsageError
+from rebal.cli.output import escape, shown
+from rebal.cli.render.plans.costs import duration
+from rebal.cli.render.text import count, listing
+from rebal.planner.rehearsal.lanes import Doing, Stretch, lanes
+from rebal.planner.rehearsal.outcome import Rehearsal
+
+_WIDE: Final = 1000
+_COLUMNS: Final = 1000
+_FLAT_COLUMNS: Final = 400
+_MOST_PARTITIONS: Final = 96
+_MOST_SPANS: Final = 8_000
+_TALL, _FLAT = 26, 7
+_FEW: Final = 24
+
+
+class Row(NamedTuple):
+    """One lane of the drawing: its name, its place from above, and its rectangles."""
+
+    name: str
+    top: float
+    boxes: tuple[Box, ...]
+
+
+class Box(NamedTuple):
+    """One rectangle; `left` and `width` are in thousandths of the whole time."""
+
+    left: float
+    width: float
+    kind: str
+    title: str
+    hue: int = 0
+    share: float = 1.0
+
+
+def rehearsal_html(run: Rehearsal, group: str) -> str:
+    """Return the page; all names are escaped.
+
+    The rehearsal must have been run with `keep`.
+
+    Raises:
+        UsageError: jinja2 is not installed.
+    """
+    # The page alone needs jinja2, which comes with the extra `fleet`.
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError:
+        raise UsageError("-o html needs jinja2: pip install 'rebal[fleet]'.") from None
+    folder = files("rebal.cli").joinpath("data/rehearsal")
+
+    def read(name: str) -> str:
+        return folder.joinpath(name).read_text("utf-8")
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    tall = len(run.members) <= _FEW
+    columns = _COLUMNS if tall else _FLAT_COLUMNS
+    drawn = {shown(name): line for name, line in lanes(run, columns, usual=not tall).items()}
+    gaps, total = _unowned(run), len(run.partitions)
+    small = total <= _MOST_PARTITIONS and sum(len(p.owners) for p in run.partitions) <= _MOST_SPANS
+    dangers = list(_dangers(run))
+    run = shown(run if small else replace(run, partitions=()))
+    made = environment.from_string(read("page.html")).render(
+        run=run,
+        group=str(shown(group)),
+        dangers=shown(dangers),
+        sums=list(_sums(run)),
+        total=total,
+        members=list(_member_rows(run, drawn, columns, tall=tall)),
+        row=_TALL if tall else _FLAT,
+        partitions=list(_partition_rows(run)),
+        unowned=gaps,
+        ticks=list(_ticks(run.measures.seconds)),
+        notes=[note for note in run.notes if note.what != "ended"],
+        clock=duration,
+        data=_data(run, drawn, columns),
+        style=read("page.css"),
+        program=read("page.js"),
+    )
+    return "\n".join(map(escape, made.split("\n")))
+
+
+def _dangers(run: Rehearsal) -> Iterator[str]:
+    measures = run.measures
+    if measures.twice > measures.twice_past:
+        seconds = measures.twice - measures.twice_past
+        yield f"partitions had two owners at once for {seconds:,.1f} partition-seconds"
+    for what in dict.fromkeys(note.detail for note in run.notes if note.what == "rejected"):
+        who = {
+            note.who: None for note in run.notes if (note.what, note.detail) == ("rejected", what)
+        }
+        yield f"{listing(list(who))} rejected by the coordinator: {what}"
+    left = sum(all(span.end is not None for span in story.owners) for story in run.partitions)
+    if left:
+        yield f"{count(left, 'partition')} without an owner at the end"
+    if not run.at_rest:
+        yield "the group did not come to rest"
+
+
+def _sums(run: Rehearsal) -> Iterator[tuple[str, str]]:
+    measures = run.measures
+    yield "takes", duration(measures.seconds)
+    yield "ends", f"{run.state}, assignor {run.assignor or 'none'}"
+    yield "rebalances", f"{measures.rebalances:,}"
+    yield "downtime", f"{measures.unowned:,.1f} partition-seconds"
+    yield "longest", f"{measures.longest:,.1f} s without an owner, for one partition"
+    yield "moved", f"{measures.moved:,} changes of owner"
+    if measures.twice_past:
+        yield (
+            "past a timeout",
+            f"{measures.twice_past:,.1f} partition-seconds with a second owner that has not polled",
+        )
+
+
+def _member_rows(
+    run: Rehearsal, drawn: dict[str, tuple[Stretch, ...]], columns: int, *, tall: bool
+) -> Iterator[Row]:
+    """Yield a row a member; flat ones leave the words to the program, which has them anyway."""
+    most = max((one.partitions for line in drawn.values() for one in line), default=1) or 1
+    length = run.measures.seconds
+    for number, (name, line) in enumerate(drawn.items()):
+        boxes = tuple(
+            Box(
+                left=one.start * _WIDE / columns,
+                width=(one.end - one.start) * _WIDE / columns,
+                kind=str(one.doing),
+                title=f"{name}, from {duration(one.start * length / columns)}: {_said(one)}"
+                if tall
+                else "",
+                share=0.35 + 0.65 * one.partitions / most if one.partitions else 1.0,
+            )
+            for one in line
+        )
+        yield Row(name, number * (_TALL if tall else _FLAT), boxes)
+
+
+def _said(one: Stretch) -> str:
+    owns = count(one.partitions, "partition")
+    return {
+        Doing.TWICE: f"a partition has a second owner; {owns}",
+        Doing.REJECTED: "rejected",
+        Doing.DOWN: "not running",
+        Doing.IDLE: "runs, owns nothing",
+        Doing.OWNS: owns,
+    }[one.doing]
+
+
+def _partition_rows(run: Rehearsal) -> Iterator[Row]:
+    """Yield a row a partition, in its owners' colours."""
+    length = max(run.measures.seconds, 1e-9)
+    # No member is red: a partition without an owner is.
+    hues = {member.name: 40 + number * 117 % 280 for number, member in enumerate(run.members)}
+    for number, story in enumerate(run.partitions):
+        boxes = tuple(
+            Box(
+                left=_WIDE * span.start / length,
+                width=_WIDE * ((length if span.end is None else span.end) - span.start) / length,
+                kind="of",
+                title=f"{story.topic}-{story.partition}: {span.owner} from {duration(span.start)}",
+                hue=hues.get(span.owner, 0),
+            )
+            for span in story.owners
+        )
+        yield Row(f"{story.topic}-{story.partition}", number * 10, boxes)
+
+
+def _unowned(run: Rehearsal) -> str:
+    """Return the points of a polyline: how many partitions have no owner, over time."""
+    length, total = max(run.measures.seconds, 1e-9), max(len(run.partitions), 1)
+    steps: dict[float, int] = defaultdict(int)
+    for story in run.partitions:
+        for span in story.owners:
+            steps[span.start] -= 1
+            if span.end is not None:
+                steps[span.end] += 1
+    worst = [0] * (_WIDE + 1)
+    now, before = total, 0
+    for at in sorted(steps):
+        column = min(int(_WIDE * at / length), _WIDE)
+        for each in range(before, column + 1):
+            worst[each] = max(worst[each], now) if at > 0 else worst[each]
+        now, before = now + steps[at], column
+    for each in range(before, _WIDE + 1):
+        worst[each] = max(worst[each], now)
+    points = [
+        f"{column},{60 - 58 * max(value, 0) / total:.1f}" for column, value in enumerate(worst)
+    ]
+    return f"0,60 {' '.join(points)} {_WIDE},60"
+
+
+def _ticks(seconds: float) -> Iterator[tuple[float, str]]:
+    steps = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400)
+    step = steps[min(bisect_right(steps, seconds / 10), len(steps) - 1)]
+    at = 0
+    while at <= seconds:
+        yield _WIDE * at / max(seconds, 1e-9), duration(at)
+        at += step
+
+
+def _data(run: Rehearsal, drawn: dict[str, tuple[Stretch, ...]], columns: int) -> str:
+    """Return what the page's program reads: lanes, and moments to step through; safe in HTML."""
+    marks = sorted(
+        {
+            0.0,
+            run.measures.seconds,
+            *(one.began for one in run.rebalances),
+            *(one.ended for one in run.rebalances if one.ended is not None),
+            *(note.at for note in run.notes),
+        }
+    )
+    data: dict[str, Any] = {
+        "seconds": run.measures.seconds,
+        "columns": columns,
+        "marks": [round(mark, 3) for mark in marks],
+        "lanes": [
+            [[one.end, str(one.doing), one.partitions] for one in line] for line in drawn.values()
+        ],
+        "rebalances": [
+            [one.began, one.ended, one.generation, one.assignor, one.why] for one in run.rebalances
+        ],
+        "notes": [[note.at, note.who, note.what, note.detail] for note in run.notes],
+    }
+    return json.dumps(data).replace("<", "\\u003c").replace("&", "\\u0026")
