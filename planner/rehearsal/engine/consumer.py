@@ -350,8 +350,11 @@ class Consumer:
         self._beat = self._chance.interval(self.process.heartbeat)
         self.rebalances.add(now - max(self._joined_at, 0.0), now)
         self._joined_at = -1.0
-        # A deleted topic's partitions are not in the table.
-        new = frozenset(numbers[pair] for pair in partitions if pair in numbers)
+        try:
+            new = frozenset(map(numbers.__getitem__, partitions))
+        except KeyError:
+            # A deleted topic's partitions are not in the table.
+            new = frozenset(numbers[pair] for pair in partitions if pair in numbers)
         revoked = self.owned - new if self.protocol is not _EAGER else frozenset()
         took = 0.0
         if revoked:

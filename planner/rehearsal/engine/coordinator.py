@@ -60,6 +60,8 @@ class ClassicGroup:
         self._first = self._more = False
         self._table = 16
         self._stored = Stored(generation, None, None, ())
+        # Different assignor lists among the members'; None where one of them may have changed.
+        self._known: frozenset[tuple[str, ...]] | None = None
 
     @property
     def size(self) -> int:
@@ -124,20 +126,25 @@ class ClassicGroup:
 
     def _has_room(self, member_id: str) -> bool:
         most = self._brokers.max_size
-        if self.phase is GroupPhase.EMPTY:
+        if self.phase is GroupPhase.EMPTY or len(self._members) < most:
             return True
         known = self._members.get(member_id)
         if self.phase is GroupPhase.PREPARING_REBALANCE:
             waiting = sum(member.joining for member in self._members.values())
             return (known is not None and known.joining) or waiting < most
-        return known is not None or len(self._members) < most
+        return known is not None
 
     def _admits(self, assignors: tuple[str, ...]) -> bool:
         """Return whether every remembered list holds one of these, the joiner's own old one too."""
         if self.phase is GroupPhase.EMPTY or not self._members:
             return bool(assignors)
-        lists = {member.request.assignors for member in self._members.values()}
-        return any(all(name in each for each in lists) for name in assignors)
+        return any(all(name in each for each in self._distinct()) for name in assignors)
+
+    def _distinct(self) -> frozenset[tuple[str, ...]]:
+        """Return the different lists among those that are remembered."""
+        if self._known is None:
+            self._known = frozenset(m.request.assignors for m in self._members.values())
+        return self._known
 
     def _join_new(self, request: JoinRequest, client: Client) -> None:
         instance = request.instance_id
@@ -170,6 +177,8 @@ class ClassicGroup:
         if self.phase is GroupPhase.STABLE and same and not leads:
             self._answer_current(member, client)
             return
+        if member.request.assignors != request.assignors:
+            self._known = None
         member.request, member.client, member.joining = request, client, True
         member.heard, member.silent = self._agenda.now, False
         self._rebalance_or_go_on("the leader joined again" if leads else "a member joined again")
@@ -194,6 +203,7 @@ class ClassicGroup:
         place = self._add(request, client)
         place.new, place.partitions = False, old.partitions
         del self._members[old_id]
+        self._known = None
         if old.joining:
             old.client.joined(JoinAnswer(Error.FENCED_INSTANCE_ID))
         elif old.syncing:
@@ -488,6 +498,7 @@ class ClassicGroup:
         if sent.member_id != request.member_id:
             request = request._replace(subscription=replace(sent, member_id=request.member_id))
         member = self._members[request.member_id] = ClassicMember(request, client, self._agenda.now)
+        self._known = None
         if request.instance_id is not None:
             self._static[request.instance_id] = request.member_id
         while len(self._members) > self._table * 3 // 4:
@@ -496,6 +507,7 @@ class ClassicGroup:
 
     def _remove(self, member_id: str) -> None:
         member = self._members.pop(member_id)
+        self._known = None
         instance = member.request.instance_id
         if instance is not None and self._static.get(instance) == member_id:
             del self._static[instance]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 TopicPartition = tuple[str, int]
@@ -74,41 +74,47 @@ class Ledger:
                     self.release(owner, (number,), now)
                 self._since[number] = float("inf")
 
-    def own(self, owner: str, partitions: Iterable[int], now: float) -> None:
+    def own(self, owner: str, partitions: Collection[int], now: float) -> None:
         """Have `owner` begin to consume these."""
-        owners, since = self._owners, self._since
+        owners, since, last = self._owners, self._since, self._last
+        gaps, longest, alone = self._gaps, self._longest, (owner,)
+        moved = 0
         for number in partitions:
-            before = owners[number]
-            if before:
+            if owners[number]:
                 self._close_overlap(number, now)
-                owners[number] = (*before, owner)
+                owners[number] += alone
             else:
                 gap = now - since[number]
                 if gap > 0:
-                    self._gaps[number] += gap
-                    self._longest[number] = max(self._longest[number], gap)
-                owners[number] = (owner,)
+                    gaps[number] += gap
+                    if gap > longest[number]:
+                        longest[number] = gap
+                owners[number] = alone
             since[number] = now
-            if self._last[number] != owner:
-                if self._last[number]:
-                    self._moved += 1
-                self._last[number] = owner
-            if self._keep:
-                self._open[number, owner] = now
+            before = last[number]
+            if before != owner:
+                last[number] = owner
+                if before:
+                    moved += 1
+        self._moved += moved
+        if self._keep:
+            self._open.update(dict.fromkeys(((number, owner) for number in partitions), now))
 
-    def release(self, owner: str, partitions: Iterable[int], now: float) -> None:
+    def release(self, owner: str, partitions: Collection[int], now: float) -> None:
         """Have `owner` stop to consume these."""
         owners, since = self._owners, self._since
+        stopped = 0
         for number in partitions:
-            before = owners[number]
-            if len(before) > 1:
+            if len(owners[number]) > 1:
                 self._close_overlap(number, now)
-                owners[number] = tuple(each for each in before if each != owner)
+                owners[number] = tuple(each for each in owners[number] if each != owner)
             else:
                 owners[number] = ()
-                self._stopped += 1
+                stopped += 1
             since[number] = now
-            if self._keep:
+        self._stopped += stopped
+        if self._keep:
+            for number in partitions:
                 start = self._open.pop((number, owner))
                 if now > start:
                     self.spans.setdefault(number, []).append(Span(owner, start, now))
