@@ -87,8 +87,7 @@ class Ledger:
                 gap = now - since[number]
                 if gap > 0:
                     gaps[number] += gap
-                    if gap > longest[number]:
-                        longest[number] = gap
+                    longest[number] = max(longest[number], gap)
                 owners[number] = alone
             since[number] = now
             before = last[number]
