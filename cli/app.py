@@ -33,6 +33,7 @@ import typer
 from rebal.cli.errors import DONE, FAILED, STOPPED, USAGE, exit_code
 from rebal.cli.lazy import Entry, lazy_group
 from rebal.cli.output import say, unwritten
+from rebal.groups import VERSION
 from rebal.groups.errors import RebalError
 
 if TYPE_CHECKING:
@@ -86,9 +87,7 @@ _TYPED_WRONG: Final[type[Exception]] = next(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"rebal {version('rebal')}")
+        typer.echo(f"rebal {VERSION}")
         raise typer.Exit
 
 

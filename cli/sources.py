@@ -11,11 +11,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
@@ -239,11 +238,11 @@ def read_live(
     all_groups: bool,
     probe: bool,
     assignors: Sequence[str],
-    meanwhile: Sequence[str] = (),
+    meanwhile: Callable[[], object] | None = None,
 ) -> tuple[list[GroupSnapshot], list[GroupFailure]]:
     """Return the named or matching groups of a cluster, and why others could not be read.
 
-    The modules `meanwhile` are imported while the brokers are asked.
+    `meanwhile` is called while the brokers are asked.
     """
     from rebal.inspectors.kafka.read import read_groups, select_groups
 
@@ -253,8 +252,8 @@ def read_live(
         say(f"reading {len(chosen)} groups …")
     pool = ThreadPoolExecutor(1)
     reading = pool.submit(read_groups, config, chosen, probe=probe, assignors=tuple(assignors))
-    for module in meanwhile:
-        import_module(module)
+    if meanwhile is not None:
+        meanwhile()
     # The pool is not waited for: Ctrl-C ends the command at once.
     pool.shutdown(wait=False)
     answers = reading.result()

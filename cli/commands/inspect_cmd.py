@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,7 +94,7 @@ def command(
             all_groups=all_groups,
             probe=probe,
             assignors=tuple(map(params.assignor_name, assignors or ())),
-            meanwhile=("rebal.cli.report", "rebal.cli.render.inspection.screen"),
+            meanwhile=_load_screen,
         )
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
     seen = sources.with_evidence(seen, files, None if scanned else evidence)
@@ -121,6 +122,15 @@ def command(
     for failure in failures:
         output.say(failure.message)
     return code
+
+
+def _load_screen() -> None:
+    """Import what the screen needs, and every rule."""
+    for module in ("rebal.cli.report", "rebal.cli.render.inspection.screen"):
+        import_module(module)
+    from rebal.planner.rules.registry import rules
+
+    rules()
 
 
 def _save(seen: Sequence[GroupSnapshot], save_to: Path | None, redact: bool) -> None:

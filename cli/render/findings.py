@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -18,6 +17,7 @@ from urllib.parse import quote
 
 from rebal.cli.output import shown
 from rebal.cli.report import Report
+from rebal.groups import VERSION
 from rebal.groups.model import Member, Tri
 from rebal.planner.context import names
 from rebal.planner.plan import Finding, Plan, Severity, Verdict
@@ -62,7 +62,7 @@ def to_sarif(
         "tool": {
             "driver": {
                 "name": "rebal",
-                "version": version("rebal"),
+                "version": VERSION,
                 "rules": [_rule(known[rule_id]) for rule_id in used],
             }
         },

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +29,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from rebal.groups import VERSION
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.buckets import find_pieces, make_ranges
 from rebal.inspectors.fleet.commits.table import again
@@ -279,7 +279,7 @@ def _manifest(
     first, until = _extent(run, totals)
     names = {*(source.names if source else ()), *(Path(path).name for path in request_logs)}
     return Manifest(
-        rebal=version("rebal"),
+        rebal=VERSION,
         run=run.number,
         finished_at=datetime.now(UTC).replace(microsecond=0),
         observed_from=first,

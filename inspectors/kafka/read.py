@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from functools import cache
-from importlib.metadata import version as installed_version
 from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups import clients
+from rebal.groups import VERSION, clients
 from rebal.groups.evidence.fingerprint import identify
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import (
@@ -128,7 +126,7 @@ def snapshot_of(
             ),
         ),
         captured_at=described.at,
-        captured_by=_captured_by(),
+        captured_by=f"rebal {VERSION}",
         cluster=cluster,
         evidence=(Evidence(source=Source.DESCRIBE, at=described.at, detail=request),),
         members=tuple(_identified(member, described) for member in described.members),
@@ -156,11 +154,6 @@ def _describe(
     described = describe(session.raw, group_id, deadline)
     host, port, _ = session.raw.brokers.get(described.coordinator_id, ("", 0, None))
     return described, (host, port)
-
-
-@cache
-def _captured_by() -> str:
-    return f"rebal {installed_version('rebal')}"
 
 
 def _identified(member: Member, described: Described) -> Member:

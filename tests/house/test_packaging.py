@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rebal.groups import VERSION
 from tests.house.modules import ROOMS, ROOT
 
 DATA_ENDINGS = {".yaml", ".json", ".typed", ".md", ".html", ".css", ".js", ".bash", ".zsh", ".fish"}
@@ -39,6 +40,10 @@ def files_in_folders() -> set[str]:
 def test_the_package_list_names_every_folder() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert set(project["tool"]["setuptools"]["packages"]) == packages_in_folders()
+
+
+def test_the_version_is_the_one_in_pyproject() -> None:
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == VERSION
 
 
 def test_every_folder_with_modules_is_a_package() -> None:
