@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, Literal, TypeVar
@@ -169,22 +169,31 @@ def no_collection() -> Iterator[None]:
 
 @no_collection()
 def loads(
-    text: str, form: Format, name: str, schema: str, kind: type[_T], *, sealed: bool = False
+    text: str,
+    form: Format,
+    name: str,
+    schema: str,
+    kind: type[_T],
+    *,
+    sealed: bool = False,
+    by_hand: bool = False,
 ) -> _T:
     """Return the document `text` (called `name` in errors) as a `kind`.
+
+    One that was written `by_hand` needs no line `...` at its end.
 
     Raises:
         DocumentError: not the format, another schema or major version, a field that does not fit,
             or, of a `sealed` one, a field that was changed; the message names the file, the field's
             path and its line.
     """
-    body = _body(text, form, name, schema)
+    body = _body(text, form, name, schema, by_hand=by_hand)
     if sealed:
         check_seal(body, name)
     return _converted(body, text, name, kind)
 
 
-def _body(text: str, form: Format, name: str, schema: str) -> dict[str, object]:
+def _body(text: str, form: Format, name: str, schema: str, *, by_hand: bool) -> dict[str, object]:
     if form == "yaml" and len(text) > _BIG:
         _check_big(text, name, schema)
     try:
@@ -196,7 +205,7 @@ def _body(text: str, form: Format, name: str, schema: str) -> dict[str, object]:
     if not isinstance(body, dict):
         raise DocumentError(f"{name}: expected a document with `schema: {schema}`.")
     _check_schema(body.get("schema"), schema, name)
-    if form == "yaml":
+    if form == "yaml" and not by_hand:
         _check_end(text, name)
     return body
 
@@ -209,7 +218,7 @@ def _converted(body: dict[str, object], text: str, name: str, kind: type[_T]) ->
         assert match is not None
         path = (match["path"] or "$").removeprefix("$").removeprefix(".") + (match["topic"] or "")
         steps = [a or b for a, b in _STEP.findall("." + path if path[:1] != "[" else path)]
-        line = _line(text, steps)
+        line = line_of(text, steps)
         what = match["what"][:1].lower() + match["what"][1:]
         where = f" (line {line})" if line else ""
         raise DocumentError(f"{name}: {path or 'document'}: {what}{where}.") from None
@@ -317,10 +326,11 @@ def _syntax(error: Exception, form: Format) -> str:
     return f"not valid {form.upper()}: {str(error).splitlines()[0]}."
 
 
-def _line(text: str, steps: list[str]) -> int | None:
-    """Return the line of the node at `steps`; only errors read JSON as YAML for this.
+def line_of(text: str, steps: Sequence[str]) -> int | None:
+    """Return the line of the node at `steps` (keys, and places from 0), or of the last one found.
 
-    Return None for a large text: looking for the line would take longer than reading it did.
+    Only errors read JSON as YAML for this. Return None for a large text: looking for the line would
+    take longer than reading it did.
     """
     if len(text) > _BIG:
         return None

@@ -1,0 +1,425 @@
+"""Scripts written by hand: `rebal.script/1`, events by time in YAML or JSON.
+
+docs/rehearsal.md documents them. `load_script` reads the text, `script_of` makes it the script of
+one group. Each error names the file, the place in it and the line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Final
+
+from msgspec.structs import fields, replace
+
+from rebal.groups.assignors import NAMES
+from rebal.groups.errors import DocumentError
+from rebal.groups.model import Record
+from rebal.groups.snapshot.documents import Format, line_of, loads
+from rebal.planner.facts import names
+from rebal.planner.plan import Plan
+from rebal.planner.rehearsal.engine.process import Process
+from rebal.planner.rehearsal.parameters import METADATA_AGE, PARAMETERS, seconds_of, value_of
+from rebal.planner.rehearsal.rollout import step_events
+from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+
+SCHEMA: Final = "rebal.script/1"
+EVERYBODY: Final = "all"
+_UNKNOWN: Final = re.compile(r"unknown field `([^`]*)`")
+
+Members = str | tuple[str, ...]
+Duration = str | int | float
+
+
+class ScriptItem(
+    Record,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    rename={
+        "for_": "for",
+        "delete_topic": "delete-topic",
+        "enforce_rebalance": "enforce-rebalance",
+    },
+):
+    """One event: exactly one thing that happens, when, and how.
+
+    Members are a name, a pattern such as `worker-*`, `all`, or a list of these. Without `at` (since
+    the start) and `after` (since the event before) the event waits until the group is at rest.
+    """
+
+    at: Duration | None = None
+    after: Duration | None = None
+    phase: str = ""
+    restart: Members | None = None
+    stop: Members | None = None
+    start: Members | None = None
+    kill: Members | None = None
+    busy: Members | None = None
+    freeze: Members | None = None
+    enforce_rebalance: Members | None = None
+    commit: Members | None = None
+    subscribe: Members | None = None
+    coordinator: str | None = None
+    partitions: Mapping[str, int] | None = None
+    delete_topic: str | None = None
+    wait: Duration | None = None
+    step: int | None = None
+    assignors: Members | None = None
+    protocol: str | None = None
+    takes: Duration | None = None
+    batch: int | None = None
+    for_: Duration | None = None
+    like: str | None = None
+    topics: Members | None = None
+    noticed: Duration | None = None
+
+
+class ScriptFile(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A script as its file has it; `set` has the rehearsal's parameters by name."""
+
+    schema: str = SCHEMA
+    about: str = ""
+    set: Mapping[str, Duration] = {}
+    rests: Duration | None = None
+    events: tuple[ScriptItem, ...]
+
+
+class ScriptError(DocumentError):
+    """A script that cannot be read; `word` is a name in it that is not one of `known`."""
+
+    def __init__(self, message: str, word: str = "", known: Collection[str] = ()) -> None:
+        super().__init__(message)
+        self.word, self.known = word, tuple(known)
+
+
+class ScriptText(Record, frozen=True, kw_only=True):
+    """A script file, its text and its name: what an error needs to say where it is."""
+
+    name: str
+    text: str
+    file: ScriptFile
+
+    def error(
+        self, path: str, why: str, word: str = "", known: Collection[str] = ()
+    ) -> ScriptError:
+        """Return the error for the place `path`, such as `events[2].kill`."""
+        steps = re.findall(r"[^.\[\]]+", path)
+        line = line_of(self.text, steps)
+        where = f" (line {line})" if line else ""
+        return ScriptError(f"{self.name}: {path}: {why}{where}.", word, known)
+
+    def parameters(self) -> dict[str, float]:
+        """Return the parameters that the script sets, in seconds or as a share.
+
+        Raises:
+            ScriptError: no such parameter, or no such value.
+        """
+        made = {}
+        for name, value in self.file.set.items():
+            if name not in PARAMETERS:
+                why = f"there is no parameter {name[:40]}; there are {', '.join(PARAMETERS)}"
+                raise self.error(f"set.{name}", why, name, PARAMETERS)
+            try:
+                made[name] = value_of(name, value)
+            except ValueError as error:
+                raise self.error(f"set.{name}", str(error)) from None
+        return made
+
+
+def load_script(text: str, form: Format, name: str) -> ScriptText:
+    """Return the script in `text`.
+
+    Raises:
+        DocumentError: it is not YAML or JSON, not a script, or a field does not fit.
+    """
+    # The envelope's schema is checked before its fields are.
+    try:
+        file = loads(text, form, name, SCHEMA, ScriptFile, by_hand=True)
+    except DocumentError as error:
+        found = _UNKNOWN.search(str(error))
+        if found is None:
+            raise
+        kind = ScriptItem if "events[" in str(error) else ScriptFile
+        known = [field.encode_name for field in fields(kind)]
+        said = str(error).replace(f"object contains {found[0]}", f"there is no key {found[1]}")
+        raise ScriptError(said, found[1], known) from None
+    made = ScriptText(name=name, text=text, file=file)
+    if not file.events:
+        raise made.error("events", "the script has no event")
+    return made
+
+
+def script_of(
+    source: ScriptText,
+    scene: Scene,
+    *,
+    plan: Plan | None = None,
+    batch: int = 1,
+    metadata: float = METADATA_AGE,
+    assignors: Collection[str] = (),
+) -> Script:
+    """Return the script for the group of `scene`.
+
+    `plan` gives the steps that the script names, with `batch` members at a time; `metadata` is when
+    leaders notice changed topics; `assignors` are custom ones.
+
+    Raises:
+        ScriptError: an event that cannot be understood, or that names what is not there.
+    """
+    reading = _Reading(
+        source, scene, plan=plan, batch=batch, metadata=metadata, assignors=assignors
+    )
+    for place, item in enumerate(source.file.events):
+        reading.take(place, item)
+    script = Script(about=source.file.about, events=tuple(reading.events))
+    if source.file.rests is None:
+        return script
+    return replace(script, rests=reading.seconds("rests", source.file.rests))
+
+
+class _Reading:
+    """One pass over a script's events."""
+
+    def __init__(
+        self,
+        source: ScriptText,
+        scene: Scene,
+        *,
+        plan: Plan | None,
+        batch: int,
+        metadata: float,
+        assignors: Collection[str],
+    ) -> None:
+        self._source, self._scene, self._plan = source, scene, plan
+        self._batch, self._metadata = batch, metadata
+        self._processes = {one.process.name: one.process for one in scene.running}
+        self._topics = dict(scene.topics)
+        lists = (one.process.assignors for one in scene.running)
+        self._assignors = {*NAMES, *assignors, *(name for list_ in lists for name in list_)}
+        self._last = 0.0
+        self.events: list[Event] = []
+
+    def take(self, place: int, item: ScriptItem) -> None:
+        """Add the events of one item.
+
+        Raises:
+            ScriptError: as `script_of` says.
+        """
+        here = f"events[{place}]"
+        deed = self._deed(here, item)
+        first, *others = self._events(f"{here}.{deed}", deed, item, here)
+        timed = replace(first, phase=item.phase or first.phase, **self._time(here, item))
+        self.events += [timed, *others]
+
+    def seconds(self, path: str, text: Duration) -> float:
+        """Return a duration of the script in seconds."""
+        try:
+            return seconds_of(text)
+        except ValueError as error:
+            raise self._source.error(path, str(error)) from None
+
+    def _deed(self, here: str, item: ScriptItem) -> str:
+        found = [
+            field.encode_name
+            for field in fields(ScriptItem)
+            if field.encode_name in _KEYS and getattr(item, field.name) is not None
+        ]
+        if not found:
+            why = f"nothing happens here: add one of {', '.join(_KEYS)}"
+            raise self._source.error(here, why)
+        if len(found) > 1:
+            why = f"{' and '.join(found)} are {len(found)} events: write an item for each"
+            raise self._source.error(here, why)
+        allowed = _KEYS[found[0]]
+        for field in fields(ScriptItem):
+            key = field.encode_name
+            if key in _KEYS or key in _ALWAYS or getattr(item, field.name) is None:
+                continue
+            if key not in allowed:
+                owners = ", ".join(name for name, keys in _KEYS.items() if key in keys)
+                why = f"{found[0]} has no `{key}`; it belongs to {owners}"
+                raise self._source.error(f"{here}.{key}", why)
+        return found[0]
+
+    def _time(self, here: str, item: ScriptItem) -> dict[str, float]:
+        if item.at is not None and item.after is not None:
+            raise self._source.error(f"{here}.after", "at and after exclude each other")
+        if item.after is not None:
+            return {"after": self.seconds(f"{here}.after", item.after)}
+        if item.at is None:
+            return {}
+        at = self.seconds(f"{here}.at", item.at)
+        if at < self._last:
+            why = f"{at:g} s is earlier than {self._last:g} s, which an event above has"
+            raise self._source.error(f"{here}.at", why)
+        self._last = at
+        return {"at": at}
+
+    def _events(self, path: str, deed: str, item: ScriptItem, here: str) -> Sequence[Event]:
+        if deed in ("restart", "start"):
+            return self._starts(path, deed, item, here)
+        if deed == "step":
+            return self._step(path, item)
+        if deed == "wait":
+            return [Event(do=Deed.WAIT, seconds=self.seconds(path, item.wait or 0))]
+        if deed == "coordinator":
+            if item.coordinator != "moves":
+                raise self._source.error(path, "the one thing that it does is: moves")
+            takes = 1.0 if item.takes is None else self.seconds(f"{here}.takes", item.takes)
+            return [Event(do=Deed.COORDINATOR, seconds=takes)]
+        if deed in ("partitions", "delete-topic"):
+            return self._changed_topics(path, deed, item, here)
+        found = self._members(path, getattr(item, deed.replace("-", "_")))
+        event = Event(do=Deed(deed), members=found)
+        if deed in ("busy", "freeze"):
+            if item.for_ is None:
+                raise self._source.error(here, f"{deed} needs `for`, such as `for: 2m`")
+            return [replace(event, seconds=self.seconds(f"{here}.for", item.for_))]
+        if deed == "subscribe":
+            if not item.topics:
+                raise self._source.error(here, "subscribe needs `topics`")
+            return [replace(event, topics=self._known_topics(f"{here}.topics", item.topics))]
+        return [event]
+
+    def _starts(self, path: str, deed: str, item: ScriptItem, here: str) -> Sequence[Event]:
+        takes = None if item.takes is None else self.seconds(f"{here}.takes", item.takes)
+        assignors = self._lists(f"{here}.assignors", item.assignors)
+        if item.protocol not in (None, "classic", "consumer"):
+            raise self._source.error(f"{here}.protocol", "expected classic or consumer")
+        if item.like is not None:
+            return [self._new(path, item, here, takes, assignors)]
+        found = self._members(path, getattr(item, deed))
+        if item.batch is not None and item.batch < 0:
+            raise self._source.error(f"{here}.batch", "expected a number of members, or 0 for all")
+        size = item.batch or len(found)
+        return [
+            Event(
+                do=Deed.RESTART,
+                members=found[first : first + size],
+                assignors=assignors,
+                protocol=item.protocol or "",
+                seconds=takes if deed == "restart" else takes or 0.0,
+            )
+            for first in range(0, len(found), size)
+        ]
+
+    def _new(
+        self,
+        path: str,
+        item: ScriptItem,
+        here: str,
+        takes: float | None,
+        assignors: tuple[str, ...],
+    ) -> Event:
+        """Return the start of processes that the group did not have, like one that it has."""
+        (model,) = self._members(f"{here}.like", item.like or "")[:1]
+        old = self._processes[model]
+        new: list[Process] = []
+        for name in _listed(item.start or ()):
+            if name in self._processes:
+                raise self._source.error(path, f"{name} is in the group already: leave out `like`")
+            made = replace(
+                old,
+                name=name,
+                client_id=name,
+                instance_id=name if old.instance_id else None,
+                assignors=assignors or old.assignors,
+                protocol=item.protocol or old.protocol,
+            )
+            self._processes[name] = made
+            new.append(made)
+        return Event(do=Deed.START, processes=tuple(new), seconds=takes or 0.0)
+
+    def _step(self, path: str, item: ScriptItem) -> Sequence[Event]:
+        plan = self._plan
+        if plan is None:
+            raise self._source.error(path, "a step needs its plan: add --rollout PLAN")
+        step = plan.step(item.step)
+        if step is None:
+            why = f"the plan has no step {item.step}; it has {len(plan.steps)}"
+            raise self._source.error(path, why)
+        called = names(plan.baseline.members)
+        members = [called[id_] for id_ in step.to_do if called.get(id_) in self._processes]
+        size = self._batch if item.batch is None else item.batch
+        return step_events(step, members, batch=size)
+
+    def _changed_topics(self, path: str, deed: str, item: ScriptItem, here: str) -> Sequence[Event]:
+        noticed = self._metadata
+        if item.noticed is not None:
+            noticed = self.seconds(f"{here}.noticed", item.noticed)
+        if deed == "delete-topic":
+            (topic,) = self._known_topics(path, item.delete_topic or "")
+            del self._topics[topic]
+            return [Event(do=Deed.DELETE_TOPIC, topic=topic, seconds=noticed)]
+        made = []
+        for topic, count in (item.partitions or {}).items():
+            now = self._topics.get(topic, 0)
+            if count <= now:
+                why = f"{topic} has {now} partitions already, and Kafka only adds some"
+                raise self._source.error(f"{path}.{topic}", why)
+            self._topics[topic] = count
+            made.append(
+                Event(do=Deed.PARTITIONS, topic=topic, count=count, seconds=noticed, after=0.0)
+            )
+        return made
+
+    def _known_topics(self, path: str, given: Members) -> tuple[str, ...]:
+        for topic in _listed(given):
+            if topic not in self._topics:
+                why = f"the group reads no topic {topic[:60]}"
+                raise self._source.error(path, why, topic, self._topics)
+        return _listed(given)
+
+    def _lists(self, path: str, given: Members | None) -> tuple[str, ...]:
+        for name in _listed(given or ()):
+            if name not in self._assignors:
+                why = f"there is no assignor {name[:60]}"
+                raise self._source.error(path, why, name, self._assignors)
+        return _listed(given or ())
+
+    def _members(self, path: str, given: Members) -> tuple[str, ...]:
+        """Return the members that the names and patterns mean, in the group's order."""
+        found: dict[str, None] = {}
+        for name in _listed(given):
+            if name == EVERYBODY:
+                met = list(self._processes)
+            elif name in self._processes:
+                met = [name]
+            else:
+                met = [one for one in self._processes if fnmatchcase(one, name)]
+            if not met:
+                pattern = any(char in name for char in "*?[")
+                called = "matches" if pattern else "is called"
+                why = f"no member {called} {name[:60]}"
+                raise self._source.error(path, why, name, self._processes)
+            found.update(dict.fromkeys(met))
+        if not found:
+            raise self._source.error(path, "names no member")
+        return tuple(found)
+
+
+def _listed(given: Members) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+_ALWAYS: Final = ("at", "after", "phase")
+_JOINS: Final = ("assignors", "protocol", "takes")
+_KEYS: Final[Mapping[str, Sequence[str]]] = {
+    "restart": (*_JOINS, "batch"),
+    "stop": (),
+    "start": (*_JOINS, "like", "batch"),
+    "kill": (),
+    "busy": ("for",),
+    "freeze": ("for",),
+    "enforce-rebalance": (),
+    "commit": (),
+    "subscribe": ("topics",),
+    "coordinator": ("takes",),
+    "partitions": ("noticed",),
+    "delete-topic": ("noticed",),
+    "wait": (),
+    "step": ("batch",),
+}
+"""What can happen, and the keys that go with it."""
