@@ -191,6 +191,31 @@ def _head(path: Path) -> str:
         return ""
 
 
+def _scripts(typed: _Typed, prefix: str) -> Iterator[Candidate]:
+    """Yield the ready scripts, then the files of scripts."""
+    from rebal.planner.rehearsal.scripts import READY
+
+    yield from (Candidate(name, one.about) for name, one in READY.items())
+    yield from _documents("script")(typed, prefix)
+
+
+def _variants(_: _Typed, prefix: str) -> Iterator[Candidate]:
+    """Yield the names of --compare, after those that are typed already."""
+    from rebal.planner.rehearsal.variants import VARIANTS
+
+    typed = prefix[: prefix.rfind(",") + 1]
+    there = typed.split(",")
+    yield from (
+        Candidate(f"{typed}{name}", what) for name, what in VARIANTS.items() if name not in there
+    )
+
+
+def _parameters(_: _Typed, __: str) -> Iterator[Candidate]:
+    from rebal.planner.rehearsal.parameters import PARAMETERS
+
+    yield from (Candidate(f"{name}=", one.about) for name, one in PARAMETERS.items())
+
+
 def _schemas(_: _Typed, __: str) -> Iterator[Candidate]:
     for file in sorted((files("rebal.cli") / "data" / "schemas").iterdir(), key=lambda f: f.name):
         yield Candidate(file.name.removesuffix(".json"))
@@ -280,6 +305,10 @@ _BY_NAME: Final[Mapping[str, Callable[[_Typed, str], Iterator[Candidate]]]] = {
     "profile": _profiles,
     "snapshot": _documents("snapshot"),
     "name": _schemas,
+    "script": _scripts,
+    "rollout": _documents("plan"),
+    "compare": _variants,
+    "param": _parameters,
 }
 _BY_METAVAR: Final[Mapping[str, Callable[[_Typed, str], Iterator[Candidate]]]] = {
     "PLAN": _documents("plan"),

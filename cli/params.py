@@ -400,6 +400,19 @@ def check_ending(out: Path | None) -> None:
         raise UsageError(f"--out {out}: the ending says the format: use .yaml, .yml or .json.")
 
 
+def batch_of(text: str) -> int:
+    """Return how many members restart at a time by --batch; 0 for `all`.
+
+    Raises:
+        UsageError: it is neither a number from 1 on nor `all`.
+    """
+    if text == "all":
+        return 0
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"--batch {text}: give a number of members to restart at a time, or all.")
+    return int(text)
+
+
 def waits(timeout: str, for_: str | None, *, watching: bool) -> tuple[float, float]:
     """Return the seconds to wait for brokers, and those to watch: `--timeout 10`, `--timeout 15m`.
 

@@ -138,6 +138,10 @@ class Given(Record, frozen=True, kw_only=True):
         """Return the command that simulates an assignor on the group."""
         return self._of_group("simulate", group, (*more, *self._where()))
 
+    def rehearse(self, group: str | None, *more: str) -> Command:
+        """Return the command that rehearses a plan or a script; None: the plan's own group."""
+        return self._of_group("simulate", group, (*more, *(self._where() if group else ())))
+
     def verify(self, *more: str) -> Command:
         """Return the command that checks the plan's file against the live group."""
         words = (*more, *self.connection, *self.evidence, *self.looks)

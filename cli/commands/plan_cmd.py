@@ -122,7 +122,7 @@ def command(
         families=params.families_of(assume_family or ()),
         ignore=params.ignored(ignore or (), reason or ()),
         restart_seconds=restart_seconds,
-        batch=_batch(batch),
+        batch=params.batch_of(batch),
         given=given,
     )
     if all_groups or match is not None:
@@ -189,11 +189,3 @@ def _check_many(
             raise UsageError(f"{name} is for one group: leave out --all and --match.")
     if form == "markdown":
         raise UsageError("-o markdown is for one group: leave out --all and --match.")
-
-
-def _batch(text: str) -> int:
-    if text == "all":
-        return 0
-    if not text.isdigit() or int(text) < 1:
-        raise UsageError(f"--batch {text}: give a number of members to restart at a time, or all.")
-    return int(text)

@@ -1,8 +1,9 @@
-"""`rebal simulate`: another assignor on a group, computed as its leader would."""
+"""`rebal simulate`: another assignor on a group, or a whole roll-out, computed as Kafka would."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -25,6 +26,7 @@ OF_CONSUMERS: Final = (
 )
 OF_WORKERS: Final = ("eager", "compatible", "sessioned")
 _MOST_ADDED: Final = 100_000
+_MOST_RUNS: Final = 10_000
 _MOST_PARTITIONS: Final = 10_000_000
 
 
@@ -83,6 +85,56 @@ def command(
             metavar="SECONDS", min=1, help="The members' max.poll.interval.ms, in seconds."
         ),
     ] = 300,
+    rollout: Annotated[
+        Path | None,
+        typer.Option(metavar="PLAN", help="Rehearse the rest of a plan, restart by restart."),
+    ] = None,
+    script: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="Rehearse a ready script (rolling, crash, blue-green, …) or a file of events.",
+        ),
+    ] = None,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="The same rehearsal side by side: eager, cooperative, consumer, plan, now.",
+        ),
+    ] = None,
+    runs: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, max=_MOST_RUNS, help="Rehearse N times, other seeds."),
+    ] = 1,
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Where chance in a rehearsal begins.")
+    ] = 0,
+    batch: Annotated[
+        str | None,
+        typer.Option(metavar="N|all", help="Members that restart at a time in a rehearsal."),
+    ] = None,
+    restart_seconds: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S",
+            min=0,
+            max=86_400,
+            callback=params.finite,
+            help="Duration of one member's restart in a rehearsal.",
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=TIME", help="A time of a rehearsal, such as heartbeat=1s or spread=20%."
+        ),
+    ] = None,
+    details: Annotated[
+        bool,
+        typer.Option("--details", help="Show every rebalance and the members' metrics."),
+    ] = False,
+    exit_zero: params.ExitZero = False,
     bootstrap: params.Bootstrap = None,
     command_config: params.CommandConfig = None,
     overrides: params.Overrides = None,
@@ -91,13 +143,46 @@ def command(
     form: params.Output = "text",
     wide: params.Wide = False,
 ) -> int:
-    """Simulate an assignor on a group: the partitions each member keeps, loses and gets.
+    """Simulate an assignor on a group, or rehearse what happens to it, second by second.
 
-    The result is exactly that of the Java client 4.1.1 (uniform and consumer:range: that of the
-    coordinator of Kafka 4.1.1). Nothing moves: the group is read live, or from a snapshot.
+    With --assignor: the partitions each member keeps, loses and gets, exactly as the Java client
+    4.1.1 assigns them (uniform and consumer:range: as the coordinator of Kafka 4.1.1 does). With
+    --rollout PLAN or --script: rebalances, downtime and rejected members over time, as coordinator
+    and clients behave. Nothing moves: the group is read live, or from a snapshot or a plan.
     Exits with 3 when the real leader would fail, the group never becomes stable, or an assignor
-    breaks its contract.
+    breaks its contract; in a rehearsal when a member is rejected or a partition is owned twice, and
+    with 4 when the group does not come to rest.
     """
+    whatifs = (add_member, topics, remove_member, restart_member, add_partitions, add_topic, rack)
+    if rollout is not None or script is not None or compare:
+        if assignors or any(whatifs):
+            raise UsageError(
+                "--rollout, --script and --compare rehearse a group: leave out --assignor and its "
+                "what-ifs."
+            )
+        from rebal.cli import rehearsing
+
+        times = () if restart_seconds is None else (f"restart={restart_seconds:g}",)
+        return rehearsing.rehearse_group(
+            group,
+            snapshot,
+            params.Connection(bootstrap, command_config, overrides, profile, timeout),
+            rehearsing.Asked(
+                rollout=rollout,
+                script=script,
+                compare=tuple(n for text in compare or () for n in text.split(",") if n),
+                seed=seed,
+                runs=runs,
+                batch=None if batch is None else params.batch_of(batch),
+                parameters=(*times, *(param or ())),
+            ),
+            rehearsing.Show(form=form, wide=wide, details=details, exit_zero=exit_zero),
+        )
+    if runs > 1 or seed or batch or restart_seconds is not None or param or details:
+        raise UsageError(
+            "--runs, --seed, --batch, --restart-seconds, --param and --details are for a "
+            "rehearsal: add --rollout PLAN or --script NAME."
+        )
     names = tuple(dict.fromkeys(map(params.assignor_name, assignors or ())))
     custom = _check_names(names)
     most = _rounds(rounds)

@@ -1,4 +1,4 @@
-"""JSON Schema (2020-12) of every document that rebal writes, generated from the documents' records.
+"""JSON Schema (2020-12) of every document that rebal has, generated from the documents' records.
 
 `make schemas` writes them to `cli/data/schemas`, which the wheel ships and `rebal schema` prints.
 A schema describes what this version writes: a key that is always written is required. Further keys
@@ -26,6 +26,7 @@ from rebal.cli.render.doctor import DoctorDocument
 from rebal.cli.render.fleet.document import FleetDocument, SummaryDocument
 from rebal.cli.render.inspection.document import InspectDocument
 from rebal.cli.render.simulation.document import SimulationsDocument
+from rebal.cli.render.simulation.rehearsal_document import RehearsalDocument
 from rebal.cli.render.verification import Watched
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.compact import FOLDED, ByTopic, Lags, Partitions, Replicas
@@ -34,6 +35,8 @@ from rebal.inspectors.fleet.manifest import SCHEMA as SCAN
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.planner.plan import SCHEMA as PLAN
 from rebal.planner.plan import KeptPlan
+from rebal.planner.rehearsal.script_file import SCHEMA as SCRIPT
+from rebal.planner.rehearsal.script_file import ScriptFile
 from rebal.planner.rehearsal.whatif.holdings import Share
 from rebal.planner.rehearsal.whatif.simulation import Simulation
 from rebal.planner.rehearsal.whatif.workers import WorkersSimulation
@@ -70,6 +73,8 @@ def kinds() -> dict[str, Kind]:
         Kind("rebal.timeline/1", (Timeline,)),
         Kind("rebal.simulate/1", (Simulation, SimulationsDocument)),
         Kind("rebal.simulate-workers/1", (WorkersSimulation,)),
+        Kind("rebal.rehearsal/1", (RehearsalDocument,)),
+        Kind(SCRIPT, (ScriptFile,), code=False),
         Kind("rebal.rules/1", (RulesDocument,)),
         Kind(SNAPSHOT, (GroupSnapshot,), code=False),
         Kind("rebal.fleet/1", (FleetDocument,)),

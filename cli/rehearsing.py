@@ -1,0 +1,360 @@
+"""Rehearsals as the options of `rebal simulate` ask for them: what is read, run and printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.cli import output, sources
+from rebal.cli.custom import custom_assignors
+from rebal.cli.errors import UsageError, did_you_mean
+from rebal.cli.files import read_text
+from rebal.cli.output import Format
+from rebal.cli.params import ENDINGS, Connection
+from rebal.cli.render.simulation.rehearsal import comparison_view, rehearsal_view
+from rebal.cli.render.simulation.rehearsal_document import RehearsalDocument, RunDocument, code_of
+from rebal.cli.render.text import when
+from rebal.cli.verifying import check_same, read_plan
+from rebal.groups.assignors import NAMES, Assignor
+from rebal.groups.commands import Command, option, options
+from rebal.groups.model import GroupSnapshot, Record
+from rebal.groups.snapshot.documents import format_of
+from rebal.planner.commands import Given
+from rebal.planner.facts import names
+from rebal.planner.plan import Plan
+from rebal.planner.rehearsal.costs.cost import Speed
+from rebal.planner.rehearsal.parameters import (
+    METADATA_AGE,
+    PARAMETERS,
+    used,
+    value_of,
+    with_parameters,
+)
+from rebal.planner.rehearsal.rehearse import rehearse, rehearse_often
+from rebal.planner.rehearsal.rollout import rollout
+from rebal.planner.rehearsal.scene import scene_of
+from rebal.planner.rehearsal.script import Scene, Script
+from rebal.planner.rehearsal.script_file import ScriptError, ScriptText, load_script, script_of
+from rebal.planner.rehearsal.scripts import READY, Pace, about, ready_script
+from rebal.planner.rehearsal.variants import NOW, PLAN, VARIANTS, variant, without_lists
+
+# Changes of owner that are kept for lanes and documents: a large group has millions.
+_MOST_KEPT: Final = 2_000_000
+
+
+class Asked(Record, frozen=True, kw_only=True):
+    """The options of a rehearsal as they were typed; `batch` None: as the script usually takes."""
+
+    rollout: Path | None = None
+    script: str | None = None
+    compare: tuple[str, ...] = ()
+    seed: int = 0
+    runs: int = 1
+    batch: int | None = None
+    parameters: tuple[str, ...] = ()
+
+    def words(self) -> tuple[str, ...]:
+        """Return these options for a printed command, the number of runs left out."""
+        return (
+            *(option("--rollout", str(self.rollout)) if self.rollout else ()),
+            *(option("--script", self.script) if self.script else ()),
+            *(option("--compare", ",".join(self.compare)) if self.compare else ()),
+            *(() if self.batch is None else ("--batch", str(self.batch or "all"))),
+            *options("--param", self.parameters),
+            *(("--seed", str(self.seed)) if self.seed else ()),
+        )
+
+
+class Show(Record, frozen=True, kw_only=True):
+    """Output options of a rehearsal."""
+
+    form: Format
+    wide: bool
+    details: bool
+    exit_zero: bool
+
+
+class Story(Record, frozen=True, kw_only=True):
+    """What is rehearsed: a group, and the plan or the script that changes it."""
+
+    found: GroupSnapshot
+    asked: Asked
+    plan: Plan | None = None
+    source: ScriptText | None = None
+
+
+def rehearse_group(
+    group: str | None, snapshot: Path | None, connection: Connection, asked: Asked, show: Show
+) -> int:
+    """Rehearse what the options ask for, print it, and return the exit code.
+
+    Raises:
+        UsageError: options that do not fit each other, a name that is not known.
+        RebalError: the plan, the script or the group cannot be read, or cannot be rehearsed.
+    """
+    check(asked)
+    plan = None if asked.rollout is None else read_plan(asked.rollout).kept_as(str(asked.rollout))
+    source = _script_text(asked.script)
+    if plan is not None and group is None and snapshot is None:
+        found, where = plan.baseline, "as planned"
+    else:
+        found = sources.snapshot_for(group, snapshot, connection)
+        where = str(snapshot) if snapshot else "live" if group else "saved"
+        if plan is not None:
+            check_same(plan, found)
+    document = rehearsed(Story(found=found, asked=asked, plan=plan, source=source))
+    code = code_of(document.runs, exit_zero=show.exit_zero)
+    if show.form == "text":
+        words = connection.given(snapshot=snapshot)
+        words = replace(words, plan=str(asked.rollout)) if plan is not None else words
+        named = group is not None or snapshot is not None or plan is None
+        following = _next(found, plan, words, asked, named=named)
+        _print(document, found, where, following, show)
+    else:
+        output.write(output.envelope("rehearsal", document, code, show.form))
+    return code
+
+
+def check(asked: Asked) -> None:
+    """Check the options that need no group.
+
+    Raises:
+        UsageError: one of them is wrong.
+    """
+    for name in asked.compare:
+        if name not in VARIANTS:
+            hint = did_you_mean(name, VARIANTS)
+            raise UsageError(f"--compare {name[:60]}: there is {', '.join(VARIANTS)}.{hint}")
+    if PLAN in asked.compare and asked.rollout is None:
+        raise UsageError("--compare plan rehearses a plan: add --rollout PLAN.")
+    if asked.rollout is None and asked.script is None:
+        raise UsageError("--compare needs something to rehearse: add --rollout PLAN or --script.")
+    script = asked.script
+    if script is None or is_file(script):
+        return
+    try:
+        about(script)
+    except KeyError:
+        raise UsageError(
+            f"--script {script[:100]}: there is no such file or ready script; there are "
+            f"{', '.join(READY)} and N-at-a-time.{did_you_mean(script, READY)}"
+        ) from None
+    if asked.rollout is not None:
+        raise UsageError(
+            f"--script {script} is a script of its own: leave out --rollout, or name the plan's "
+            "steps in a script file (`- step: 1`)."
+        )
+
+
+def is_file(script: str) -> bool:
+    """Return whether `--script` names a file: by its ending, or because there is one."""
+    return Path(script).suffix.lower() in ENDINGS or Path(script).is_file()
+
+
+def _script_text(script: str | None) -> ScriptText | None:
+    if script is None or not is_file(script):
+        return None
+    text = read_text(Path(script))
+    try:
+        return load_script(text, format_of(script), script)
+    except ScriptError as error:
+        raise _hinted(error) from None
+
+
+def _hinted(error: ScriptError) -> ScriptError:
+    """Return the error with the nearest names that there are."""
+    return ScriptError(f"{error}{did_you_mean(error.word, error.known) if error.word else ''}")
+
+
+def _set_by(source: ScriptText | None) -> dict[str, float]:
+    if source is None:
+        return {}
+    try:
+        return source.parameters()
+    except ScriptError as error:
+        raise _hinted(error) from None
+
+
+def _parameters(texts: Sequence[str]) -> dict[str, float]:
+    made = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name not in PARAMETERS:
+            known = ", ".join(PARAMETERS)
+            hint = did_you_mean(name, PARAMETERS)
+            raise UsageError(f"--param {text[:60]}: write NAME=TIME; names are {known}.{hint}")
+        try:
+            made[name] = value_of(name, value)
+        except ValueError as error:
+            raise UsageError(f"--param {text[:60]}: {error}.") from None
+    return made
+
+
+def rehearsed(story: Story) -> RehearsalDocument:
+    """Rehearse the story under every variant that is asked for.
+
+    Raises:
+        UsageError: nothing is left to rehearse, or the script does not fit the group.
+        RebalError: the group cannot be rehearsed.
+    """
+    found, asked = story.found, story.asked
+    given = {**_set_by(story.source), **_parameters(asked.parameters)}
+    scene, assumes = scene_of(
+        found,
+        speed=Speed(restart=given.get("restart", Speed().restart)),
+        families=_families(found, story.plan),
+    )
+    scene = with_parameters(scene, given)
+    custom = _custom(scene, story.plan)
+    if story.source is not None:
+        script = _of_file(story, story.source, scene, given, custom)
+    elif story.plan is not None:
+        played = rollout(story.plan, batch=1 if asked.batch is None else asked.batch)
+        script = _of_members(played, scene)
+    else:
+        script = _ready(found, scene, asked)
+    if not script.events:
+        raise UsageError("no step of the plan is left, so there is nothing to rehearse.")
+    runs = []
+    for name in asked.compare or ((PLAN,) if story.plan is not None else (NOW,)):
+        here = variant(scene, name)
+        played = script if name in (PLAN, NOW) else without_lists(script)
+        kept = _kept(here, played)
+        runs.append(
+            RunDocument(
+                name=name,
+                rehearsal=replace(
+                    rehearse(here, played, seed=asked.seed, keep=kept, assignors=custom),
+                    assumes=assumes,
+                ),
+                distribution=rehearse_often(here, played, runs=asked.runs, seed=asked.seed)
+                if asked.runs > 1
+                else None,
+            )
+        )
+    return RehearsalDocument(
+        group_id=found.group.group_id,
+        captured_at=found.captured_at,
+        members=len(scene.running),
+        partitions=sum(scene.topics.values()),
+        plan=None if asked.rollout is None else str(asked.rollout),
+        script=asked.script,
+        about=script.about if asked.script else "",
+        seed=asked.seed,
+        parameters=used(scene, given),
+        assumes=assumes,
+        runs=tuple(runs),
+    )
+
+
+def _of_file(
+    story: Story,
+    source: ScriptText,
+    scene: Scene,
+    given: Mapping[str, float],
+    custom: Mapping[str, Assignor],
+) -> Script:
+    asked = story.asked
+    if story.plan is not None and not any(item.step for item in source.file.events):
+        raise UsageError(
+            f"--rollout {asked.rollout}: no event of {source.name} is a step of the plan: add "
+            "`- step: 1`, or leave out --rollout."
+        )
+    try:
+        return script_of(
+            source,
+            scene,
+            plan=story.plan,
+            batch=1 if asked.batch is None else asked.batch,
+            metadata=given.get("metadata", METADATA_AGE),
+            assignors=custom,
+        )
+    except ScriptError as error:
+        raise _hinted(error) from None
+
+
+def _ready(found: GroupSnapshot, scene: Scene, asked: Asked) -> Script:
+    called = names(found.members)
+    hosts: dict[str, list[str]] = {}
+    for member in found.members:
+        if member.host:
+            hosts.setdefault(member.host, []).append(called[member.member_id])
+    made = ready_script(asked.script or "", scene, Pace(hosts=hosts, batch=asked.batch))
+    assert made is not None, "the name was checked"
+    return made
+
+
+def _of_members(script: Script, scene: Scene) -> Script:
+    """Return the script for the members that the group has: another one may lack some."""
+    there = {one.process.name for one in scene.running}
+    events = [
+        replace(event, members=tuple(name for name in event.members if name in there))
+        for event in script.events
+    ]
+    return replace(
+        script,
+        events=tuple(
+            event
+            for event, before in zip(events, script.events, strict=True)
+            if event.members or not before.members
+        ),
+    )
+
+
+def _families(found: GroupSnapshot, plan: Plan | None) -> dict[str, str | None]:
+    """Return the client families by member id that the user accepted for the plan."""
+    accepted = plan.accepted.families if plan is not None else {}
+    return {
+        member.member_id: family
+        for member in found.members
+        if member.software is None or member.software.family is None
+        if (family := accepted.get(member.client_id, accepted.get("*"))) is not None
+    }
+
+
+def _custom(scene: Scene, plan: Plan | None) -> dict[str, Assignor]:
+    lists = [one.process.assignors for one in scene.running]
+    lists += [step.target_list for step in plan.steps] if plan is not None else []
+    return custom_assignors(sorted({name for list_ in lists for name in list_} - {*NAMES}))
+
+
+def _kept(scene: Scene, script: Script) -> bool:
+    restarted = sum(len(event.members) or len(event.processes) for event in script.events)
+    return 4 * (restarted + 1) * sum(scene.topics.values()) <= _MOST_KEPT
+
+
+def _print(
+    document: RehearsalDocument,
+    found: GroupSnapshot,
+    where: str,
+    following: Command,
+    show: Show,
+) -> None:
+    source = output.escape(where)
+    if where != "live":
+        source += f", captured {when(found.captured_at, datetime.now(UTC))}"
+    if len(document.runs) > 1:
+        output.page(comparison_view(document, source, following), wide=show.wide)
+        return
+    view = rehearsal_view(
+        document,
+        source,
+        following,
+        lanes=bool(document.runs[0].rehearsal.partitions),
+        details=show.details,
+    )
+    output.page(view, wide=show.wide)
+
+
+def _next(
+    found: GroupSnapshot, plan: Plan | None, given: Given, asked: Asked, *, named: bool
+) -> Command:
+    """Return the distribution's command after one run, then the plan's check, or a plan."""
+    group = found.group.group_id
+    if asked.runs == 1:
+        return given.rehearse(group if named else None, *asked.words(), "--runs", "100")
+    return plan.given.verify() if plan is not None else given.plan_upgrade(group)

@@ -1,0 +1,207 @@
+"""Members' lanes as text: one character for each part of the time, one line for each member."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from rebal.cli.output import escape
+from rebal.cli.render.text import GAP
+from rebal.planner.rehearsal.lanes import Doing, Stretch, lanes
+from rebal.planner.rehearsal.outcome import Rehearsal
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+MOST_LANES: Final = 16
+_WIDEST: Final = 100
+_LONGEST_NAME: Final = 24
+_LEAST: Final = 10
+_FULL, _PART, _NOTHING, _DOWN, _REJECTED, _TWICE = "█", "▒", "·", "▁", "x", "2"
+_STYLES: Final = {_REJECTED: "bold red", _TWICE: "bold red", _PART: "yellow", _NOTHING: "yellow"}
+_LEGEND: Final = (
+    (_FULL, "owns"),
+    (_PART, "owns part"),
+    (_NOTHING, "owns none"),
+    (_DOWN, "down"),
+    (_REJECTED, "rejected"),
+    (_TWICE, "owned twice"),
+)
+_STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200)
+_DAY: Final = 86_400
+
+
+class LanesView:
+    """The lanes of a rehearsal at any width, with its phases above and the time below.
+
+    Members in trouble have a line of their own; of a large group the others share lines, in order.
+    A line of several members shows the worst of each moment.
+    """
+
+    def __init__(
+        self, run: Rehearsal, spell: Callable[[str | Text], str | Text] | None = None
+    ) -> None:
+        self._run = run
+        self._spell = spell or (lambda text: text)
+        self._usual = _usual(run)
+
+    def with_cells(self, spell: Callable[[str | Text], str | Text]) -> LanesView:
+        """Return the lanes with each text changed by `spell`."""
+        return LanesView(self._run, spell)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the phases, a line for each lane, the time, and the legend."""
+        width = min(options.max_width, _WIDEST)
+        rows = _rows(self._run)
+        labels = [_cut(escape(label)) for label, _ in rows]
+        head = max(map(cell_len, labels), default=0)
+        columns = max(_LEAST, width - head - GAP)
+        drawn = lanes(self._run, columns)
+        blank = " " * (head + GAP)
+        phases = _phases(self._run, columns)
+        lines = [Text(blank + phases)] if phases.strip() else []
+        marks: set[str] = set()
+        for label, (_, names) in zip(labels, rows, strict=True):
+            cells = [_cells(drawn[name], self._usual.get(name, 1), columns) for name in names]
+            line = Text(label + " " * (head + GAP - cell_len(label)))
+            made = _together(cells, columns)
+            marks.update(made)
+            lines.append(line.append_text(_coloured(made)))
+        lines.append(Text(blank + _axis(self._run.measures.seconds, columns), style="dim"))
+        legend = [f"{mark} {what}" for mark, what in _LEGEND if mark in marks]
+        lines += [Text(text, style="dim") for text in _folded(legend, blank, width)]
+        for line in lines:
+            yield self._spell(line)
+
+
+def _usual(run: Rehearsal) -> dict[str, int]:
+    """Return how many partitions each member owns when all is well: at the start, or at the end."""
+    start: dict[str, int] = {}
+    end: dict[str, int] = {}
+    for story in run.partitions:
+        for span in story.owners:
+            if span.start == 0:
+                start[span.owner] = start.get(span.owner, 0) + 1
+            if span.end is None:
+                end[span.owner] = end.get(span.owner, 0) + 1
+    return {
+        name: min(found)
+        for name in {*start, *end}
+        if (found := [owned for owned in (start.get(name), end.get(name)) if owned])
+    }
+
+
+def _rows(run: Rehearsal) -> list[tuple[str, list[str]]]:
+    """Return each line's label and members: few members alone, of many those in trouble alone."""
+    names = [member.name for member in run.members]
+    names += [note.who for note in run.notes if note.what == "did not start"]
+    names = [name for name in dict.fromkeys(names) if any(name == m.name for m in run.members)]
+    if len(names) <= MOST_LANES:
+        return [(name, [name]) for name in names]
+    trouble = [note.who for note in run.notes if note.what in ("rejected", "past its poll timeout")]
+    alone = list(dict.fromkeys(name for name in trouble if name in set(names)))[: MOST_LANES // 2]
+    rest = [name for name in names if name not in alone]
+    size = -(-len(rest) // (MOST_LANES - len(alone)))
+    made = [(name, [name]) for name in alone]
+    for first in range(0, len(rest), size):
+        some = rest[first : first + size]
+        more = f" and {len(some) - 1} more" if len(some) > 1 else ""
+        made.append((f"{_cut(some[0], _LONGEST_NAME - len(more))}{more}", some))
+    return made
+
+
+def _cells(stretches: Sequence[Stretch], usual: int, columns: int) -> str:
+    made = "".join(_mark(one, usual) * (one.end - one.start) for one in stretches)
+    return made.ljust(columns, _DOWN)[:columns]
+
+
+def _mark(one: Stretch, usual: int) -> str:
+    if one.doing is Doing.OWNS:
+        return _FULL if one.partitions >= usual else _PART
+    return _MARKS[one.doing]
+
+
+_MARKS: Final[Mapping[Doing, str]] = {
+    Doing.TWICE: _TWICE,
+    Doing.REJECTED: _REJECTED,
+    Doing.DOWN: _DOWN,
+    Doing.IDLE: _NOTHING,
+}
+
+
+def _together(cells: Sequence[str], columns: int) -> str:
+    """Return one line for several members: dangers first, then whether all, some or none own."""
+    if len(cells) == 1:
+        return cells[0]
+    made = []
+    for place in range(columns):
+        found = {line[place] for line in cells}
+        if len(found) == 1:
+            made.append(found.pop())
+        else:
+            danger = next((mark for mark in (_TWICE, _REJECTED) if mark in found), None)
+            made.append(danger or (_PART if found & {_FULL, _PART} else _NOTHING))
+    return "".join(made)
+
+
+def _coloured(cells: str) -> Text:
+    made = Text()
+    for mark in cells:
+        made.append(mark, _STYLES.get(mark, ""))
+    return made
+
+
+def _phases(run: Rehearsal, columns: int) -> str:
+    """Return the names of the phases above the moments at which they begin."""
+    line = ""
+    length = max(run.measures.seconds, 1e-9)
+    for phase in run.phases:
+        place = min(round(phase.began / length * columns), columns - 1)
+        name = f"|{escape(phase.name)}"
+        if place > len(line) or not line:
+            line = line.ljust(place) + (name if place + len(name) <= columns else "|")
+    return line[:columns]
+
+
+def _axis(seconds: float, columns: int) -> str:
+    """Return marks of the time: `0       1 min     2 min`."""
+    least = seconds * 12 / columns
+    step = next((one for one in _STEPS if one >= least), _DAY * max(1, round(least / _DAY)))
+    line = ""
+    at = 0
+    while at <= seconds:
+        place = round(at / max(seconds, 1e-9) * columns)
+        mark = _clock(at)
+        if place + len(mark) > columns:
+            break
+        line = line.ljust(place) + mark
+        at += step
+    return line
+
+
+def _clock(seconds: int) -> str:
+    if seconds == 0:
+        return "0"
+    for unit, name in ((3600, "h"), (60, "min")):
+        if seconds % unit == 0:
+            return f"{seconds // unit} {name}"
+    return f"{seconds} s" if seconds < 60 else f"{seconds // 60}:{seconds % 60:02d} min"
+
+
+def _folded(parts: Sequence[str], blank: str, width: int) -> Iterator[str]:
+    line = ""
+    for part in parts:
+        longer = f"{line}  {part}" if line else part
+        if line and cell_len(blank) + cell_len(longer) > width:
+            yield blank + line
+            line = part
+        else:
+            line = longer
+    yield blank + line
+
+
+def _cut(name: str, most: int = _LONGEST_NAME) -> str:
+    return name if cell_len(name) <= most else f"{name[: most - 1]}…"

@@ -1,0 +1,440 @@
+"""The text of a rehearsal: dangers, costs, the members' lanes, rebalances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from rebal.cli.output import View, shown
+from rebal.cli.render.plans.costs import duration
+from rebal.cli.render.simulation.lanes import LanesView
+from rebal.cli.render.simulation.rehearsal_document import RehearsalDocument, RunDocument, short
+from rebal.cli.render.text import Column, FittingTable, Rows, count, facts, listing, spread
+from rebal.groups.commands import Command
+from rebal.planner.rehearsal.lanes import overlaps
+from rebal.planner.rehearsal.outcome import (
+    CallbackTimes,
+    Distribution,
+    Measures,
+    Note,
+    Range,
+    Rebalance,
+    Rehearsal,
+)
+from rebal.planner.rehearsal.parameters import Used
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_LABEL: Final = 11
+_MOST_REBALANCES: Final = 10
+_NEVER: Final = 1e-6
+_LATE: Final = ("past its poll timeout", "frozen")
+_REJOINS: Final = "rejected"
+
+
+def rehearsal_view(
+    document: RehearsalDocument,
+    source: str,
+    next_command: Command,
+    *,
+    lanes: bool = True,
+    details: bool = False,
+) -> View:
+    """Return the screen of one rehearsal; `source` says where the group was read.
+
+    `lanes`: the rehearsal has kept its partitions' owners. `details` adds every rebalance, and the
+    members' metrics (KIP-429).
+    """
+    one = document.runs[0]
+    whole, run = one.rehearsal, shown(short(one.rehearsal))
+    plain = shown(_bare(document))
+    found = list(_dangers(whole, one.distribution))
+    view: View = [_head(plain, source), facts(found, label=_LABEL) if found else _fine()]
+    if one.distribution is None:
+        view.append(facts(_sums(run), label=_LABEL))
+    else:
+        view += [Text(""), _figures(one.distribution)]
+    if len(run.phases) > 1:
+        view += [Text(""), _phases(run)]
+    if lanes and whole.members:
+        view += [Text(""), LanesView(whole)]
+    if run.rebalances and (details or one.distribution is None):
+        view += [Text(""), _rebalances(run, whole=details)]
+    if details:
+        view += [Text(""), _metrics(run), Text(""), facts(_happened(run), label=_LABEL)]
+    return [*view, Text(""), facts(_ending(plain, next_command), label=_LABEL)]
+
+
+def comparison_view(document: RehearsalDocument, source: str, next_command: Command) -> View:
+    """Return the screen of several rehearsals side by side."""
+    plain = shown(_bare(document))
+    view: View = [_head(plain, source)]
+    for one in document.runs:
+        found = list(_dangers(one.rehearsal, one.distribution, f"{one.name}: "))
+        view += [facts(found, label=_LABEL)] if found else []
+    if len(view) == 1:
+        view.append(_fine())
+    view += [Text(""), _compared(document.runs)]
+    return [*view, Text(""), facts(_ending(plain, next_command), label=_LABEL)]
+
+
+def _bare(document: RehearsalDocument) -> RehearsalDocument:
+    from msgspec.structs import replace
+
+    return replace(document, runs=())
+
+
+def _head(document: RehearsalDocument, source: str) -> Text:
+    of = document.plan or ""
+    script = f"script {document.script}" if document.script else ""
+    return Text.assemble(
+        (document.group_id, "bold"),
+        f": {' with '.join(filter(None, [of, script]))} rehearsed ({source}; "
+        f"{count(document.members, 'member')}, {count(document.partitions, 'partition')})",
+    )
+
+
+# Dangers
+
+
+def _fine() -> Text:
+    return Text("No member is rejected, and no partition is owned twice.", style="bold green")
+
+
+_OUT: Final = {
+    "rejected": "rejected",
+    "did not start": "not started",
+    "failed as leader": "leader fails",
+}
+
+
+def _dangers(
+    run: Rehearsal, spread_: Distribution | None, prefix: str = ""
+) -> Iterator[tuple[Text, RenderableType]]:
+    """Yield what goes wrong; nothing where all is well."""
+    red = "bold red"
+    found = 0
+    for (what, detail), notes in _grouped(note for note in run.notes if note.what in _OUT):
+        found += 1
+        yield Text(_OUT[what], style=red), shown(prefix + _out(run, what, detail, notes))
+    measures = run.measures
+    if measures.twice - measures.twice_past > _NEVER:
+        found += 1
+        yield Text("owned twice", style=red), shown(prefix + _twice(run))
+    if spread_ is not None and spread_.endangered and not found:
+        found += 1
+        yield (
+            Text("danger", style=red),
+            f"{prefix}in {spread_.endangered:,} of {count(spread_.runs, 'run')} a member is "
+            "rejected, or a partition is owned twice",
+        )
+    if measures.twice_past > _NEVER:
+        late = dict.fromkeys(
+            n.who for n in run.notes if n.what in ("past its poll timeout", "frozen")
+        )
+        yield (
+            Text("late", style="yellow"),
+            shown(
+                f"{prefix}{listing(list(late))} goes past a timeout and owns on until its next "
+                f"poll, which gives {measures.twice_past:,.0f} partition-seconds with two owners"
+            ),
+        )
+    restless = spread_.restless if spread_ is not None else int(not run.at_rest)
+    if restless:
+        of = f" in {restless:,} of {count(spread_.runs, 'run')}" if spread_ is not None else ""
+        yield Text("restless", style=red), f"{prefix}the group does not come to rest{of}"
+
+
+def _out(run: Rehearsal, what: str, detail: str, notes: Sequence[Note]) -> str:
+    who = listing(list(dict.fromkeys(note.who for note in notes)), 4)
+    one = len({note.who for note in notes}) == 1
+    when = _at(notes[0].at)
+    if what == "did not start":
+        return f"{who} {'does' if one else 'do'} not start at {when}: {detail}"
+    if what == "failed as leader":
+        return f"{who} {'fails' if one else 'fail'} as leader at {when}: {detail}"
+    state = {member.name: member for member in run.members}
+    ended = {note.who for note in run.notes if note.what == "ended" and note.at >= notes[0].at}
+    after = "stops" if notes[0].who in ended else "retries"
+    after = after if one else after.removesuffix("s") if after == "stops" else "retry"
+    owners = [member.name for member in run.members if member.owned]
+    stays = [note.who for note in notes if state[note.who].state == _REJOINS]
+    rest = ""
+    if stays and owners and run.state != "Empty":
+        has = "owns" if len(owners) == 1 else "own"
+        rest = f"; {listing(owners, 3)} {has} all partitions at the end"
+    verb = "is" if one else "are"
+    return f"{who} {verb} rejected ({detail}) at {when} and {after}{rest}"
+
+
+def _twice(run: Rehearsal) -> str:
+    pairs: dict[str, None] = {}
+    partitions: list[str] = []
+    for story in run.partitions:
+        for one, other in overlaps(story.owners, run.measures.seconds):
+            pairs[f"{one.owner} and {other.owner}"] = None
+            name = f"{story.topic}-{story.partition}"
+            partitions += [] if name in partitions else [name]
+    lasts = run.measures.twice - run.measures.twice_past
+    some = f"{listing(partitions, 3)} by {listing(list(pairs), 2)}: " if pairs else ""
+    return f"{some}{lasts:,.0f} partition-seconds, in which records are processed twice"
+
+
+def _grouped(notes: Iterable[Note]) -> Iterator[tuple[tuple[str, str], list[Note]]]:
+    made: dict[tuple[str, str], list[Note]] = {}
+    for note in notes:
+        made.setdefault((note.what, note.detail), []).append(note)
+    yield from made.items()
+
+
+# What it costs
+
+
+def _sums(run: Rehearsal) -> Rows:
+    measures = run.measures
+    longest = max((_lasts(one) for one in run.rebalances), default=0.0)
+    rebalances = count(measures.rebalances, "rebalance") if measures.rebalances else "no rebalance"
+    rebalances += f", the longest {_seconds(longest)}" if longest else ""
+    yield "takes", f"{duration(measures.seconds)}, {rebalances}"
+    if not measures.unowned:
+        yield "downtime", "none: every partition has an owner all the time"
+        return
+    yield (
+        "downtime",
+        f"at most {_seconds(measures.longest)} for one partition; {measures.unowned:,.0f} "
+        f"partition-seconds in {count(measures.stopped, 'stop')}; {count(measures.moved, 'move')}",
+    )
+
+
+def _figures(found: Distribution) -> RenderableType:
+    columns = [
+        Column(f"OVER {count(found.runs, 'RUN').upper()}"),
+        Column("MEDIAN", right=True),
+        Column("5 %", right=True),
+        Column("95 %", right=True),
+    ]
+    rows = [
+        ("takes", *_spanned(found.seconds, _seconds)),
+        ("rebalances", *_spanned(found.rebalances, _plain)),
+        ("longest downtime of a partition", *_spanned(found.longest, _seconds)),
+        ("partition-seconds", *_spanned(found.unowned, _plain)),
+        ("moves", *_spanned(found.moved, _plain)),
+    ]
+    return FittingTable(columns, rows)
+
+
+def _spanned(found: Range, text: object) -> tuple[str, str, str]:
+    made = text if callable(text) else _plain
+    return made(found.median), made(found.p5), made(found.p95)
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _phases(run: Rehearsal) -> RenderableType:
+    columns = [
+        Column("PHASE"),
+        Column("BEGINS", right=True),
+        Column("TAKES", right=True),
+        Column("REBALANCES", right=True),
+        Column("LONGEST STOP", right=True),
+        Column("PARTITION-S", right=True, rank=1),
+        Column("MOVES", right=True, rank=2),
+    ]
+    rows = [
+        (
+            phase.name,
+            _at(phase.began),
+            *_cells(phase.measures),
+        )
+        for phase in run.phases
+    ]
+    return FittingTable(columns, rows)
+
+
+def _cells(measures: Measures) -> tuple[str, ...]:
+    return (
+        duration(measures.seconds),
+        f"{measures.rebalances:,}",
+        _seconds(measures.longest),
+        f"{measures.unowned:,.0f}",
+        f"{measures.moved:,}",
+    )
+
+
+def _compared(runs: Sequence[RunDocument]) -> RenderableType:
+    often = any(one.distribution is not None for one in runs)
+    columns = [
+        Column("MEDIANS" if often else "AS"),
+        Column("TAKES", right=True),
+        Column("REBALANCES", right=True),
+        Column("LONGEST STOP", right=True),
+        Column("PARTITION-S", right=True),
+        Column("MOVES", right=True),
+        Column("REJECTED", right=True, rank=1),
+        Column("OWNED TWICE", right=True, rank=2),
+    ]
+    return FittingTable(columns, [_compared_row(one) for one in runs])
+
+
+def _compared_row(one: RunDocument) -> tuple[str, ...]:
+    measures = one.rehearsal.measures
+    cells = _cells(measures)
+    if one.distribution is not None:
+        found = one.distribution
+        cells = (
+            duration(found.seconds.median),
+            _plain(found.rebalances.median),
+            _seconds(found.longest.median),
+            _plain(found.unowned.median),
+            _plain(found.moved.median),
+        )
+    twice = measures.twice - measures.twice_past
+    return (
+        one.name,
+        *cells,
+        f"{measures.rejected:,}",
+        f"{twice:,.0f} s" if twice > _NEVER else "0",
+    )
+
+
+# Rebalances
+
+
+def _rebalances(run: Rehearsal, *, whole: bool) -> RenderableType:
+    columns = [
+        Column("REBALANCE"),
+        Column("WHY"),
+        Column("LASTS", right=True),
+        Column("STOPS", right=True),
+        Column("MOVES", right=True, rank=1),
+        Column("MEMBERS", right=True, rank=2),
+        *([Column("ASSIGNOR", rank=3)] if whole else []),
+    ]
+    if whole or len(run.rebalances) <= _MOST_REBALANCES:
+        groups = [[one] for one in run.rebalances]
+    else:
+        named = sorted(run.rebalances, key=lambda one: _order(run, one))
+        groups = [list(same) for _, same in groupby(named, key=lambda one: _order(run, one))]
+        groups.sort(key=lambda same: same[0].began)
+    return FittingTable(columns, [_rebalance_row(same)[: len(columns)] for same in groups])
+
+
+def _order(run: Rehearsal, one: Rebalance) -> tuple[float, str, str]:
+    """Return what rebalances that share a line have in common: phase, cause and assignor."""
+    began = max((p.began for p in run.phases if p.began <= one.began), default=0.0)
+    return began, one.why, one.assignor or ""
+
+
+def _rebalance_row(same: Sequence[Rebalance]) -> tuple[str, ...]:
+    first, last = same[0], same[-1]
+    when = _at(first.began) if len(same) == 1 else f"{_at(first.began)} to {_at(last.began)}"
+    lasts = sorted(_lasts(one) for one in same)
+    lasted = _seconds(lasts[-1])
+    if len(same) > 1 and _seconds(lasts[0]) != lasted:
+        lasted = f"{lasts[0]:.1f} to {lasted}"
+    return (
+        when,
+        f"{len(same):,} × {first.why}" if len(same) > 1 else first.why,
+        "not ended" if any(one.ended is None for one in same) else lasted,
+        spread(one.stopped for one in same),
+        spread(one.moved for one in same),
+        spread(one.members for one in same),
+        first.assignor or "none",
+    )
+
+
+def _lasts(one: Rebalance) -> float:
+    return 0.0 if one.ended is None else one.ended - one.began
+
+
+# Details
+
+
+def _metrics(run: Rehearsal) -> RenderableType:
+    columns = [
+        Column("MEMBER"),
+        Column("STATE"),
+        Column("PROTOCOL"),
+        Column("PARTS", right=True),
+        Column("REBALANCES", right=True),
+        Column("LATENCY avg/max", right=True),
+        Column("FAILED", right=True, rank=1),
+        Column("revoked avg/max", right=True, rank=2),
+        Column("assigned avg/max", right=True, rank=2),
+        Column("lost avg/max", right=True, rank=2),
+        Column("last ago", right=True, rank=3),
+    ]
+    rows = [
+        (
+            one.name,
+            one.state,
+            one.protocol,
+            f"{one.owned:,}",
+            f"{one.rebalance_total:,} ({one.rebalance_rate_per_hour:,.0f}/h)",
+            f"{one.rebalance_latency_avg:.1f}/{one.rebalance_latency_max:.1f} s",
+            f"{one.failed_rebalance_total:,}",
+            *map(_callback, (one.revoked, one.assigned, one.lost)),
+            ""
+            if one.last_rebalance_seconds_ago is None
+            else _seconds(one.last_rebalance_seconds_ago),
+        )
+        for one in run.members
+    ]
+    return FittingTable(columns, rows)
+
+
+def _callback(one: CallbackTimes) -> str:
+    return f"{one.average:.1f}/{one.longest:.1f} s" if one.count else "none"
+
+
+def _happened(run: Rehearsal) -> Rows:
+    for note in run.notes:
+        if note.what != "ended":
+            yield _at(note.at), " ".join(filter(None, [note.who, f"{note.what}", note.detail]))
+
+
+# The end
+
+
+def _ending(document: RehearsalDocument, next_command: Command) -> Rows:
+    if document.about:
+        yield "script", document.about
+    label = "assumed"
+    for text in document.assumes:
+        yield label, text
+        label = ""
+    yield "times", _times(document.parameters)
+    yield Text("next:", style="bold"), next_command
+
+
+def _times(found: Sequence[Used]) -> str:
+    """Return the times that were used: `restart 30 s, session 45 s (set), …`."""
+    made = []
+    for one in found:
+        if not one.given and (not one.most or one.name == "metadata"):
+            continue
+        text = f"{one.most:.0%}" if one.name == "spread" else _seconds(one.most)
+        if one.least != one.most:
+            text = f"{one.least:g} to {text}"
+        made.append(f"{one.name} {text}{' (set)' if one.given else ''}")
+    return f"{', '.join(made)}; change one: --param NAME=TIME"
+
+
+def _seconds(seconds: float) -> str:
+    """Return `3.6 s` below a minute, else `4 min 12 s`."""
+    if seconds >= 60:
+        return duration(seconds)
+    return f"{seconds:.1f} s".replace(".0 s", " s")
+
+
+def _at(seconds: float) -> str:
+    """Return a moment of the story: `2:05`, `1:02:05`."""
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
