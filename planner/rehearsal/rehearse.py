@@ -187,6 +187,9 @@ class _Run:
     def _freeze(self, event: Event) -> None:
         self._each(event, lambda consumer: consumer.freeze(event.seconds or 0.0))
 
+    def _delete_group(self, _: Event) -> None:
+        self._world.delete_group()
+
     def _subscribe(self, event: Event) -> None:
         self._each(event, lambda consumer: consumer.subscribe(event.topics))
 
@@ -281,6 +284,7 @@ _DEEDS: Final[dict[Deed, Callable[[_Run, Event], None]]] = {
     Deed.COORDINATOR: _Run._coordinator,
     Deed.PARTITIONS: _Run._partitions_added,
     Deed.DELETE_TOPIC: _Run._deleted,
+    Deed.DELETE_GROUP: _Run._delete_group,
     Deed.SUBSCRIBE: _Run._subscribe,
     Deed.ENFORCE_REBALANCE: _Run._enforce,
     Deed.COMMIT: _Run._commit,

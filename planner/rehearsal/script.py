@@ -15,7 +15,8 @@ class Deed(StrEnum):
 
     restart, stop, start, kill (the process ends without a word), busy (no poll for `seconds`),
     freeze (no heartbeat either), coordinator (another broker loads the group), partitions (a topic
-    has `count`), delete-topic, subscribe, enforce-rebalance (KIP-568), commit, wait.
+    has `count`), delete-topic, delete-group (an administrator deletes an Empty one), subscribe,
+    enforce-rebalance (KIP-568), commit, wait.
     """
 
     RESTART = "restart"
@@ -27,6 +28,7 @@ class Deed(StrEnum):
     COORDINATOR = "coordinator"
     PARTITIONS = "partitions"
     DELETE_TOPIC = "delete-topic"
+    DELETE_GROUP = "delete-group"
     SUBSCRIBE = "subscribe"
     ENFORCE_REBALANCE = "enforce-rebalance"
     COMMIT = "commit"

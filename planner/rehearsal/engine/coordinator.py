@@ -14,10 +14,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.assignors import Owned
-from rebal.groups.jvmhash import string_hash
+from rebal.groups.model import CoordinatorKind
 from rebal.groups.vote import elect
 from rebal.planner.rehearsal.engine.agenda import Agenda
 from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.hashorder import FIRST_SIZE, table_order, table_size
 from rebal.planner.rehearsal.engine.memory import Brokers, ClassicMember, Stored, Watcher
 from rebal.planner.rehearsal.engine.messages import (
     Assigned,
@@ -58,7 +59,7 @@ class ClassicGroup:
         self._away = 0.0
         self._timer = 0
         self._first = self._more = False
-        self._table = 16
+        self._table = FIRST_SIZE
         self._stored = Stored(generation, None, None, ())
         # Different assignor lists among the members'; None where one of them may have changed.
         self._known: frozenset[tuple[str, ...]] | None = None
@@ -87,6 +88,19 @@ class ClassicGroup:
         self.leader = leader if leader in self._members else next(iter(self._members))
         self._store()
 
+    def delete(self) -> Error:
+        """DeleteGroups: only an Empty group can be deleted; the next join makes it anew."""
+        if self._away:
+            return Error.NOT_COORDINATOR
+        if self.phase is GroupPhase.DEAD:
+            return Error.GROUP_ID_NOT_FOUND
+        if self.phase is not GroupPhase.EMPTY:
+            return Error.NON_EMPTY_GROUP
+        self.phase, self.number, self.assignor, self.leader = GroupPhase.DEAD, 0, None, None
+        self._pending, self._table = {}, FIRST_SIZE
+        self._stored = Stored(0, None, None, ())
+        return Error.NONE
+
     # Requests
 
     def join(self, request: JoinRequest, client: Client) -> None:
@@ -104,10 +118,14 @@ class ClassicGroup:
 
     def _refuses(self, request: JoinRequest) -> Error:
         brokers = self._brokers
-        if self._away:
-            return Error.NOT_COORDINATOR
         if not brokers.min_session <= request.session <= brokers.max_session:
             return Error.INVALID_SESSION_TIMEOUT
+        if self._away:
+            return Error.NOT_COORDINATOR
+        if self.phase is GroupPhase.DEAD:
+            if request.member_id:
+                return Error.UNKNOWN_MEMBER_ID
+            self.phase = GroupPhase.EMPTY
         if not self._has_room(request.member_id):
             self._pending.pop(request.member_id, None)
             if request.member_id in self._members:
@@ -185,17 +203,7 @@ class ClassicGroup:
 
     def _answer_current(self, member: ClassicMember, client: Client) -> None:
         member.client, member.heard, member.silent = client, self._agenda.now, False
-        leads = member.request.member_id == self.leader
-        client.joined(
-            JoinAnswer(
-                Error.NONE,
-                member.request.member_id,
-                self.number,
-                self.assignor or "",
-                leads,
-                self._requests() if leads else (),
-            )
-        )
+        self._tell_generation(member)
 
     def _replace_static(self, old_id: str, request: JoinRequest, client: Client) -> None:
         """KIP-345: the process that comes back takes over the place of its old self."""
@@ -247,7 +255,7 @@ class ClassicGroup:
         elif self.phase is GroupPhase.PREPARING_REBALANCE:
             client.synced(SyncAnswer(Error.REBALANCE_IN_PROGRESS))
         elif self.phase is GroupPhase.STABLE:
-            member.heard = self._agenda.now
+            member.heard, member.unsynced = self._agenda.now, False
             client.synced(SyncAnswer(Error.NONE, member.partitions))
         else:
             member.syncing, member.unsynced = True, False
@@ -269,16 +277,25 @@ class ClassicGroup:
             return Error.REBALANCE_IN_PROGRESS
         return Error.NONE
 
-    def commit(self, member_id: str, generation: int) -> Error:
-        """OffsetCommit: rejected while members wait for the leader's assignment."""
+    def commit(self, member_id: str, generation: int, client: Client | None = None) -> Error:
+        """OffsetCommit: rejected while members wait for the leader's assignment.
+
+        A commit in the name of no member (generation -1) is taken only by an Empty group. One that
+        is taken counts as a heartbeat.
+        """
         if self._away:
             return Error.NOT_COORDINATOR
-        if member_id not in self._members:
-            return Error.UNKNOWN_MEMBER_ID
+        if generation < 0 and self.phase in (GroupPhase.EMPTY, GroupPhase.DEAD):
+            return Error.NONE
+        member = self._members.get(member_id)
+        if member is None:
+            fenced = client is not None and self._is_fenced(client)
+            return Error.FENCED_INSTANCE_ID if fenced else Error.UNKNOWN_MEMBER_ID
         if generation != self.number:
             return Error.ILLEGAL_GENERATION
         if self.phase is GroupPhase.COMPLETING_REBALANCE:
             return Error.REBALANCE_IN_PROGRESS
+        member.heard = self._agenda.now
         return Error.NONE
 
     def leave(self, member_id: str, why: str = "a member left") -> None:
@@ -286,7 +303,12 @@ class ClassicGroup:
         if self._away:
             return
         if self._pending.pop(member_id, None) is not None:
-            self._complete_if_all_joined()
+            stable = self.phase in (GroupPhase.STABLE, GroupPhase.COMPLETING_REBALANCE)
+            if stable and self._brokers.kind is CoordinatorKind.JAVA:
+                # The Java coordinator rebalances the whole group for a member that was never in it.
+                self._prepare("a member left before it had joined")
+            else:
+                self._complete_if_all_joined()
         elif member_id in self._members:
             self._remove(member_id)
             self._rebalance_or_go_on(why)
@@ -325,7 +347,7 @@ class ClassicGroup:
         self._away = 0.0
         silent = {id_ for id_, member in self._members.items() if member.silent}
         here = self._members
-        self._members, self._static, self._pending = {}, {}, {}
+        self._members, self._static, self._pending, self._table = {}, {}, {}, FIRST_SIZE
         self.number, self.assignor, self.leader = stored.generation, stored.assignor, stored.leader
         for request, client, partitions in stored.members:
             kept = request._replace(assignors=(stored.assignor or "",), stamp=None)
@@ -337,9 +359,11 @@ class ClassicGroup:
             else:
                 client.wake()
         self.phase = GroupPhase.STABLE if self._members else GroupPhase.EMPTY
-        for id_ in here.keys() - self._members.keys():
+        for id_ in sorted(here.keys() - self._members.keys()):
             if not here[id_].silent:
                 here[id_].client.wake()
+        if len(self._members) > self._brokers.max_size:
+            self._prepare("the group is larger than group.max.size")
 
     # Rebalances
 
@@ -353,6 +377,9 @@ class ClassicGroup:
         agenda = self._agenda
         self._first = self.phase is GroupPhase.EMPTY
         waiting = [member for member in self._members.values() if member.syncing]
+        if self.phase is GroupPhase.COMPLETING_REBALANCE:
+            for member in self._members.values():
+                member.partitions = ()
         self.phase = GroupPhase.PREPARING_REBALANCE
         self._timer += 1
         self._watcher.preparing(why)
@@ -389,11 +416,13 @@ class ClassicGroup:
         if timer == self._timer:
             self._complete()
 
-    def _complete_if_all_joined(self) -> None:
+    def _complete_if_all_joined(self, *, expired: bool = False) -> None:
         if self.phase is not GroupPhase.PREPARING_REBALANCE or self._pending:
             return
-        # The first generation of an Empty group is complete when its delay is over.
-        if not self._first and all(member.joining for member in self._members.values()):
+        # The first generation of an Empty group is complete when its delay is over; the Java
+        # coordinator completes it too when a member that it waited for has expired.
+        first = self._first and not (expired and self._brokers.kind is CoordinatorKind.JAVA)
+        if not first and all(member.joining for member in self._members.values()):
             self._complete()
 
     def _complete(self) -> None:
@@ -421,42 +450,46 @@ class ClassicGroup:
         self._answer_joins()
 
     def _answer_joins(self) -> None:
-        timer = self._timer
+        """Answer all joins; who is static and did not join has a new session, and must sync too."""
+        timer, now = self._timer, self._agenda.now
+        for member in list(self._members.values()):
+            member.new, member.unsynced, member.heard = False, True, now
+            if member.silent:
+                self._watch(member)
         for member in list(self._members.values()):
             if not member.joining:
                 continue
-            leads = member.request.member_id == self.leader
-            member.joining, member.new, member.unsynced = False, False, True
-            member.heard = self._agenda.now
-            if member.silent:
-                self._watch(member)
-            member.client.joined(
-                JoinAnswer(
-                    Error.NONE,
-                    member.request.member_id,
-                    self.number,
-                    self.assignor or "",
-                    leads,
-                    self._requests() if leads else (),
-                )
-            )
+            member.joining = False
+            self._tell_generation(member)
             if timer != self._timer:
                 return
 
+    def _tell_generation(self, member: ClassicMember) -> None:
+        leads = member.request.member_id == self.leader
+        member.client.joined(
+            JoinAnswer(
+                Error.NONE,
+                member.request.member_id,
+                self.number,
+                self.assignor or "",
+                leads,
+                self._requests() if leads else (),
+            )
+        )
+
     def _elect_leader(self) -> bool:
-        """Keep the leader that has joined again, or take the first of Java's table that has."""
+        """Keep the leader if it has joined again, or take the first of the table that has."""
         leader = self._members.get(self.leader or "")
         if leader is not None and leader.joining:
             return True
-        joined = [id_ for id_, member in self._members.items() if member.joining]
-        if not joined:
-            return False
-        self.leader = min(joined, key=self._place)
-        return True
+        joined = next((id_ for id_ in self._order() if self._members[id_].joining), None)
+        if joined is not None:
+            self.leader = joined
+        return joined is not None
 
-    def _place(self, member_id: str) -> int:
-        hashed = string_hash(member_id)
-        return (hashed ^ hashed >> 16) & (self._table - 1)
+    def _order(self) -> list[str]:
+        """Return the member ids in the order of the coordinator's hash table."""
+        return table_order(self._members, self._table, self._brokers.kind)
 
     def _vote(self) -> str | None:
         return elect(
@@ -464,7 +497,7 @@ class ClassicGroup:
         ).assignor
 
     def _requests(self) -> list[JoinRequest]:
-        return [member.request for member in self._members.values()]
+        return [self._members[id_].request for id_ in self._order()]
 
     def _hand_out(self, assigned: Assigned) -> None:
         for id_, member in self._members.items():
@@ -501,8 +534,7 @@ class ClassicGroup:
         self._known = None
         if request.instance_id is not None:
             self._static[request.instance_id] = request.member_id
-        while len(self._members) > self._table * 3 // 4:
-            self._table *= 2
+        self._table = table_size(self._table, len(self._members), self._brokers.kind)
         return member
 
     def _remove(self, member_id: str) -> None:
@@ -512,7 +544,7 @@ class ClassicGroup:
         if instance is not None and self._static.get(instance) == member_id:
             del self._static[instance]
         if self.leader == member_id:
-            self.leader = None
+            self.leader = next(iter(self._order()), None)
         if member.joining:
             member.client.joined(JoinAnswer(Error.UNKNOWN_MEMBER_ID))
         elif member.syncing:
@@ -538,12 +570,15 @@ class ClassicGroup:
             return
         self._remove(id_)
         self._watcher.removed(id_, "its session timed out")
-        self._rebalance_or_go_on("a session timed out")
+        if self.phase is GroupPhase.PREPARING_REBALANCE:
+            self._complete_if_all_joined(expired=True)
+        else:
+            self._prepare("a session timed out")
 
     def _forget_pending(self, member_id: str, deadline: float) -> None:
         if self._pending.get(member_id) == deadline:
             del self._pending[member_id]
-            self._complete_if_all_joined()
+            self._complete_if_all_joined(expired=True)
 
     def _store(self, keep: str = "", subscription_of: JoinRequest | None = None) -> None:
         """Write the group's record; a static member's return keeps its old subscription there."""

@@ -10,8 +10,9 @@ from rebal.groups.model import RebalanceProtocol, Record, Tri
 
 _COOPERATIVE: Final = RebalanceProtocol.COOPERATIVE
 _EAGER: Final = RebalanceProtocol.EAGER
+_JAVA: Final = ("java", "streams", "connect")
 _RETRIES: Final = ("librdkafka", "franz-go", "sarama")
-_WITHOUT_POLL: Final = ("franz-go", "kafkajs", "sarama", "segmentio-kafka-go")
+_WITHOUT_POLL: Final = ("franz-go", "kafkajs", "sarama", "segmentio")
 
 
 class Process(Record, frozen=True, kw_only=True):
@@ -99,13 +100,13 @@ def leaves_on_close(process: Process) -> bool:
 def sends_generation(process: Process) -> bool:
     """Return whether its subscription holds the generation (version 2 and later, KIP-792)."""
     version = version_tuple(process.version)
-    return process.family == "java" and (version is None or version >= (3, 4))
+    return process.family in _JAVA and (version is None or version >= (3, 4))
 
 
 def skips_assignment(process: Process) -> bool:
     """Return whether it understands skipAssignment (JoinGroup v9, KIP-814)."""
     version = version_tuple(process.version)
-    return process.family == "java" and (version is None or version >= (3, 2))
+    return process.family in _JAVA and (version is None or version >= (3, 2))
 
 
 def _in_client(process: Process, name: str) -> frozenset[RebalanceProtocol] | None:

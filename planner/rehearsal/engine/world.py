@@ -11,13 +11,10 @@ from msgspec.structs import replace
 from rebal.groups.assignors import (
     Assignment,
     Assignor,
-    LeaderWouldFail,
     Spec,
     SpecMember,
-    UnknownAssignorError,
-    get,
 )
-from rebal.groups.assignors.client.kafka import KafkaAssignor
+from rebal.groups.assignors.client.kafka import ASSIGNORS, KafkaAssignor
 from rebal.groups.errors import RebalError
 from rebal.groups.model import RebalanceProtocol
 from rebal.planner.rehearsal.engine.agenda import Agenda
@@ -26,10 +23,10 @@ from rebal.planner.rehearsal.engine.consumer import Consumer, Surroundings
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
 from rebal.planner.rehearsal.engine.ledger import Ledger
 from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.messages import GroupPhase, JoinRequest
+from rebal.planner.rehearsal.engine.messages import Error, GroupPhase, JoinRequest
 from rebal.planner.rehearsal.engine.process import Process, Running, refusal
 
-_REST: Final = (GroupPhase.STABLE, GroupPhase.EMPTY)
+_REST: Final = (GroupPhase.STABLE, GroupPhase.EMPTY, GroupPhase.DEAD)
 
 
 class Happened(NamedTuple):
@@ -93,8 +90,11 @@ class World:
             members=(), partitions=self._topics, replicas=replicas or {}, racks=racks or {}
         )
         self._custom = assignors or {}
+        self.opaque: set[str] = set()
+        """The elected assignors whose partitions are not modelled: nobody owns any then."""
         self._moving: set[Consumer] = set()
         self._coming = 0
+        self._due: dict[str, Process] = {}
         self._silent: dict[str, Consumer] = {}
         self._stopped = self._moved = 0
 
@@ -135,25 +135,36 @@ class World:
     def start(self, process: Process, delay: float = 0.0) -> None:
         """Have a process start and join in `delay` seconds."""
         self._coming += 1
+        self._due[process.name] = process
         self.agenda.after(delay, self._start, process)
 
     def stop(self, name: str) -> None:
-        """Close a process cleanly."""
-        consumer = self.consumers[name]
-        consumer.stop()
-        self._note_silent(consumer)
+        """Close a process cleanly; one that has not joined yet never does."""
+        self._due.pop(name, None)
+        consumer = self.consumers.get(name)
+        if consumer is not None:
+            consumer.stop()
+            self._note_silent(consumer)
 
     def kill(self, name: str) -> None:
-        """End a process without a word."""
-        consumer = self.consumers[name]
-        consumer.kill()
-        self._note_silent(consumer)
+        """End a process without a word; one that has not joined yet never does."""
+        self._due.pop(name, None)
+        consumer = self.consumers.get(name)
+        if consumer is not None:
+            consumer.kill()
+            self._note_silent(consumer)
 
     def restart(self, name: str, takes: float, process: Process | None = None) -> None:
         """Close a process and start it again (or `process` in its place) `takes` seconds later."""
         consumer = self.consumers[name]
         consumer.stop()
         self.start(process or consumer.process, takes)
+
+    def delete_group(self) -> Error:
+        """Delete the group, as an administrator does; return why the coordinator does not."""
+        error = self.group.delete()
+        self.happened.append(Happened(self.agenda.now, "", "group deleted", error.name))
+        return error
 
     def move_coordinator(self, seconds: float) -> None:
         """Have another broker load the group, in so many seconds."""
@@ -225,13 +236,17 @@ class World:
         self, assignor: str, members: Sequence[JoinRequest], leader: Consumer
     ) -> tuple[Assignment, float] | str:
         """Compute what the leader sends; the time that it takes is not modelled."""
+        chosen = self._custom.get(assignor) or ASSIGNORS.get(assignor)
+        if chosen is None:
+            # Streams' tasks, an own class: the vote and the admission need no assignment.
+            self.opaque.add(assignor)
+            return {}, 0.0
         try:
-            chosen = self._custom.get(assignor) or get(assignor)
             sent = tuple(_sent(chosen, request) for request in members)
             spec = replace(self._spec, members=sent, partitions=self._topics)
             own = isinstance(chosen, KafkaAssignor)
             result = _remembering(chosen, spec)
-        except (LeaderWouldFail, UnknownAssignorError, RebalError) as error:
+        except RebalError as error:
             return str(error)
         validates = leader.protocol is RebalanceProtocol.COOPERATIVE
         if validates and not own and (twice := _handed_over(members, result)):
@@ -249,6 +264,9 @@ class World:
 
     def _start(self, process: Process) -> None:
         self._coming -= 1
+        if self._due.get(process.name) is not process:
+            return
+        del self._due[process.name]
         why = refusal(process)
         if why:
             self.happened.append(Happened(self.agenda.now, process.name, "did not start", why))

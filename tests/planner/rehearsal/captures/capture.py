@@ -1,0 +1,210 @@
+"""A capture as its README describes it: what the brokers wrote, and what was done to each group."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rebal.groups.clients import families, family_of
+from rebal.groups.errors import RebalError
+from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
+from rebal.groups.wire.offsets_topic import (
+    GroupMetadata,
+    GroupMetadataKey,
+    OffsetCommitKey,
+    decode_group_metadata,
+    decode_key,
+)
+
+_MARK = "Completed request:"
+_STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.]\d{3})\]")
+_KEPT = frozenset({"JOIN_GROUP", "LEAVE_GROUP", "HEARTBEAT", "SYNC_GROUP"})
+REJECTIONS = frozenset({23, 26, 81, 82})
+Owned = frozenset[tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request of the broker's request log; times in seconds since 1970.
+
+    `came` is when the broker received it, `done` when it answered.
+    """
+
+    api: str
+    client_id: str
+    software: str | None
+    version: str | None
+    came: float
+    done: float
+    error: int
+    asked: dict[str, Any]
+    answered: dict[str, Any]
+
+    @property
+    def member_id(self) -> str:
+        return str(self.answered.get("memberId") or self.asked.get("memberId") or "")
+
+    @property
+    def assignors(self) -> tuple[str, ...]:
+        return tuple(one["name"] for one in self.asked["protocols"])
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics of its subscription; none where its bytes are not the consumer protocol's."""
+        try:
+            sent = decode_subscription(base64.b64decode(self.asked["protocols"][0]["metadata"]))
+        except (RebalError, IndexError):
+            return ()
+        return sent.topics
+
+    def left(self, member_id: str) -> bool:
+        """Whether this is the LeaveGroup of that member."""
+        named = [one["memberId"] for one in self.asked.get("members") or ()]
+        return member_id in (named or [self.asked.get("memberId")])
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record of the group in the offsets topic; `value` is None for a tombstone."""
+
+    at: float
+    value: GroupMetadata | None
+
+    def partitions(self) -> dict[str, Owned]:
+        """Member id → its partitions; none where the bytes are not the consumer protocol's."""
+        assert self.value is not None
+        found: dict[str, Owned] = {}
+        for member in self.value.members:
+            pairs: set[tuple[str, int]] = set()
+            if member.assignment:
+                given = decode_assignment(member.assignment).partitions
+                pairs = {(topic, number) for topic, some in given.items() for number in some}
+            found[member.member_id] = frozenset(pairs)
+        return found
+
+
+@dataclass
+class Group:
+    """One group of a capture."""
+
+    name: str
+    timeline: list[dict[str, Any]]
+    printed: list[dict[str, Any]]
+    requests: list[Request] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+
+    def joins(self) -> Iterator[Request]:
+        return (one for one in self.requests if one.api == "JOIN_GROUP")
+
+
+@dataclass
+class Capture:
+    """Groups by name, partition counts by topic, and the time at which the capture was taken."""
+
+    groups: dict[str, Group]
+    topics: dict[str, int]
+    begin: float
+    end: float
+
+
+@cache
+def read(folder: Path) -> Capture:
+    """Read one capture."""
+    truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
+    groups = {
+        name: Group(
+            name,
+            sorted(one["timeline"], key=lambda event: event["t_ms"]),
+            sorted(one["seen_by_clients"], key=lambda event: event["t_ms"]),
+        )
+        for name, one in truth["groups"].items()
+    }
+    for group, request in _requests(folder / "kafka-request.log.gz"):
+        if group in groups:
+            groups[group].requests.append(request)
+    for one in groups.values():
+        one.requests.sort(key=lambda request: (request.came, request.done))
+    topics = _offsets(folder / "consumer_offsets.jsonl.gz", groups)
+    return Capture(groups, topics, truth["t_begin_ms"] / 1000, truth["t_end_ms"] / 1000)
+
+
+def family(software: str, version: str | None, request: Request | None) -> str:
+    """Return the client family, as the broker saw it or as the story calls it."""
+    low = software.lower()
+    # Streams and Connect are Java clients to the broker.
+    for key in ("streams", "connect"):
+        if key in low:
+            return key
+    named = request and family_of(request.software, request.version)
+    if named:
+        return named
+    for known in families().values():
+        if known.key in low or known.title.lower() in low:
+            return known.key
+    return family_of(low, version) or "java"
+
+
+def _requests(path: Path) -> Iterator[tuple[str, Request]]:
+    decoder = json.JSONDecoder()
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            stamp, at = _STAMP.match(line), line.find(_MARK)
+            if stamp is None or at < 0 or not any(f'"{api}"' in line for api in _KEPT):
+                continue
+            one, _ = decoder.raw_decode(line[at + len(_MARK) :])
+            head, asked = one["requestHeader"], one["request"]
+            done = datetime.fromisoformat(stamp[1].replace(",", ".")).replace(tzinfo=UTC)
+            who = one.get("clientInformation") or {}
+            yield (
+                asked["groupId"],
+                Request(
+                    head["requestApiKeyName"],
+                    head.get("clientId") or "",
+                    who.get("softwareName"),
+                    who.get("softwareVersion"),
+                    done.timestamp() - one["totalTimeMs"] / 1000,
+                    done.timestamp(),
+                    one["response"].get("errorCode", 0),
+                    asked,
+                    one["response"],
+                ),
+            )
+
+
+def _offsets(path: Path, groups: dict[str, Group]) -> dict[str, int]:
+    """Fill in the groups' records; return how many partitions each topic has."""
+    topics: defaultdict[str, int] = defaultdict(int)
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        records = [json.loads(line) for line in lines]
+    records.sort(key=lambda one: (one["partition"], one["offset"]))
+    for one in records:
+        key = decode_key(base64.b64decode(one["key"]))
+        if isinstance(key, OffsetCommitKey):
+            topics[key.topic] = max(topics[key.topic], key.partition + 1)
+        if not isinstance(key, GroupMetadataKey) or key.group_id not in groups:
+            continue
+        raw = one["value"]
+        value = None if raw is None else decode_group_metadata(base64.b64decode(raw))
+        record = Record(one["timestamp"] / 1000, value)
+        groups[key.group_id].records.append(record)
+        if value is not None and value.protocol_type == "consumer":
+            for pairs in _assigned(record):
+                for topic, number in pairs:
+                    topics[topic] = max(topics[topic], number + 1)
+    return dict(topics)
+
+
+def _assigned(record: Record) -> Iterator[Owned]:
+    try:
+        yield from record.partitions().values()
+    except RebalError:
+        return

@@ -1,0 +1,259 @@
+"""Replay of a captured group: what the engine says beside what the capture holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+
+from rebal.planner.rehearsal.engine.messages import Error, GroupPhase
+from rebal.planner.rehearsal.engine.world import World
+from rebal.planner.rehearsal.script import Deed, Event
+from tests.planner.rehearsal.captures.capture import Capture, Owned, Record
+from tests.planner.rehearsal.captures.story import Story
+
+# What happens in a shorter time than this is one move.
+_QUIET = 0.6
+# A session ends up to a heartbeat earlier or later than in the capture: look before that.
+_SHARE = 0.6
+_STATE = {
+    GroupPhase.EMPTY: "Empty",
+    GroupPhase.PREPARING_REBALANCE: "PreparingRebalance",
+    GroupPhase.COMPLETING_REBALANCE: "CompletingRebalance",
+    GroupPhase.STABLE: "Stable",
+    GroupPhase.DEAD: "Dead",
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that the capture and the engine both say, differently perhaps."""
+
+    group: str
+    at: float
+    kind: str
+    what: str
+    capture: object
+    engine: object
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.group} at {self.at:.1f} s: {self.kind} {self.what}: "
+            f"capture {self.capture}, engine {self.engine}; {self.reason or 'no reason known'}"
+        )
+
+
+@dataclass
+class Comparison:
+    """Counts of what was compared and what was equal, by kind, and the differences."""
+
+    expected: Counter[str] = field(default_factory=Counter)
+    matched: Counter[str] = field(default_factory=Counter)
+    differences: list[Difference] = field(default_factory=list)
+
+    def add(self, found: Difference) -> None:
+        self.expected[found.kind] += 1
+        if found.capture == found.engine:
+            self.matched[found.kind] += 1
+        else:
+            self.differences.append(found)
+
+    def take(self, other: Comparison) -> None:
+        self.expected += other.expected
+        self.matched += other.matched
+        self.differences += other.differences
+
+    @property
+    def share(self) -> float:
+        return self.matched.total() / max(self.expected.total(), 1)
+
+    def __str__(self) -> str:
+        kinds = "\n".join(
+            f"{kind:12} {self.matched[kind]:6} of {number:6}"
+            for kind, number in sorted(self.expected.items())
+        )
+        told = "".join(f"\n{one}" for one in self.differences)
+        return f"{kinds}\nin all {self.share:.2%}{told}"
+
+
+def settled(story: Story) -> list[float]:
+    """The times at which the capture shows a group at rest, each the only one of its rest."""
+    group, begin = story.group, story.begin
+    moves = {0.0, story.end, *(story.since(event["t_ms"]) for event in group.timeline)}
+    moves |= {record.at - begin for record in group.records}
+    for one in group.requests:
+        if one.api != "HEARTBEAT" or one.error:
+            moves |= {one.came - begin, one.done - begin}
+    times = sorted(moves)
+    found = [a + (b - a) * _SHARE for a, b in pairwise(times) if b - a >= _QUIET]
+    first = min((story.since(event["t_ms"]) for event in group.timeline), default=0.0)
+    return [at for at in found if at > first and not _open(story, at)]
+
+
+def _open(story: Story, at: float) -> bool:
+    """Whether a request waits, or a generation has no record yet."""
+    now = at + story.begin
+    came = [one for one in story.group.requests if one.came <= now]
+    if any(one.done > now for one in came):
+        return True
+    written = max((one.at for one in story.group.records if one.at <= now), default=0.0)
+    # Whoever was told that a rebalance goes on, got its id or a generation, or left without error.
+    moved = [
+        one.came
+        for one in came
+        if (one.api == "HEARTBEAT" and one.error == Error.REBALANCE_IN_PROGRESS)
+        or (one.api == "JOIN_GROUP" and one.error in (Error.NONE, Error.MEMBER_ID_REQUIRED))
+        or (one.api == "LEAVE_GROUP" and not one.error)
+    ]
+    return bool(moved) and max(moved) > written
+
+
+def replay(story: Story, capture: Capture, seed: int = 0) -> Comparison:
+    """Rehearse the story and compare it at each settled point, start by start."""
+    random = Random(seed)
+    world = World(capture.topics, story.brokers, random, chance=story.chance(seed))
+    compared, points = Comparison(), settled(story)
+    before: tuple[int, int] | None = None
+    before_at = 0.0
+    events = iter(sorted(story.events, key=lambda event: event.at or 0.0))
+    event = next(events, None)
+    for at in points:
+        while event is not None and (event.at or 0.0) <= at:
+            world.agenda.run(event.at or 0.0)
+            _DEEDS[event.do](world, event)
+            event = next(events, None)
+        world.agenda.run(at)
+        record = _record(story, at)
+        _compare(compared, story, at, record, world)
+        generations = (_generation(record), world.group.number)
+        if before is not None:
+            name = story.group.name
+            risen = [now - then for now, then in zip(generations, before, strict=True)]
+            if max(generations):
+                why = _again(story, before_at, at, world)
+                what = "since the rest before"
+                compared.add(Difference(name, at, "rebalances", what, *risen, why))
+        before, before_at = generations, at
+    while event is not None:
+        world.agenda.run(event.at or 0.0)
+        _DEEDS[event.do](world, event)
+        event = next(events, None)
+    world.agenda.run(story.end)
+    _starts(compared, story, world)
+    return compared
+
+
+def _record(story: Story, at: float) -> Record | None:
+    now = at + story.begin
+    return next((one for one in reversed(story.group.records) if one.at <= now), None)
+
+
+def _generation(record: Record | None) -> int:
+    return record.value.generation if record is not None and record.value is not None else 0
+
+
+def _compare(
+    compared: Comparison, story: Story, at: float, record: Record | None, world: World
+) -> None:
+    name, group = story.group.name, world.group
+    value = record.value if record is not None else None
+    members = value.members if value is not None else ()
+    deleted = record is not None and value is None
+    state = "Dead" if deleted else "Stable" if members else "Empty"
+    compared.add(Difference(name, at, "state", "", state, _STATE[group.phase]))
+    if value is None or record is None or not members:
+        compared.add(Difference(name, at, "members", "", [], sorted(group.lists())))
+        return
+    compared.add(Difference(name, at, "assignor", "", value.protocol, group.assignor))
+    compared.add(Difference(name, at, "leader", "", value.leader, group.leader))
+    ids = sorted(member.member_id for member in members)
+    compared.add(Difference(name, at, "members", "", ids, sorted(group.lists())))
+    if value.protocol_type != "consumer" or value.protocol in world.opaque:
+        return
+    given, why = group.partitions(), _own(world)
+    for id_, owned in sorted(record.partitions().items()):
+        mine = frozenset(given.get(id_, ()))
+        compared.add(Difference(name, at, "partitions", id_, _shown(owned), _shown(mine), why))
+
+
+def _shown(owned: Owned) -> str:
+    return " ".join(f"{topic}-{number}" for topic, number in sorted(owned))
+
+
+def _own(world: World) -> str:
+    """Why partitions may differ: a leader of another family computes them in its own way."""
+    leader = next(
+        (one for one in world.consumers.values() if one.member_id == world.group.leader), None
+    )
+    if leader is None or leader.process.family == "java":
+        return ""
+    return f"the leader ({leader.process.family}) has an assignor of its own of this name"
+
+
+def _again(story: Story, since: float, at: float, world: World) -> str:
+    """Why the number of rebalances may differ, as far as the capture shows it."""
+    if world.opaque:
+        return "Streams joins again for its tasks, which are not modelled"
+    led: str | None = None
+    for join in story.group.joins():
+        if since <= join.came - story.begin <= at and join.error == Error.NONE:
+            alone = [one["memberId"] for one in join.answered["members"]] == [join.member_id]
+            if alone and join.member_id == led:
+                return "the leader joined again when it had read the topic's metadata"
+            led = join.member_id if alone else None
+    return ""
+
+
+def _starts(compared: Comparison, story: Story, world: World) -> None:
+    """Each start: whether its client let it start, and with which errors it was rejected."""
+    for start in story.starts:
+        if start.process is None:
+            continue
+        happened = [
+            one
+            for one in world.happened
+            if one.who == start.process.name and start.at <= one.at <= start.until
+        ]
+        refused = any(one.what == "did not start" for one in happened)
+        errors = sorted(one.detail for one in happened if one.what == "rejected")
+        wanted = sorted(Error(code).name for code in start.errors)
+        what = f"of {start.client_id}"
+        name = story.group.name
+        compared.add(Difference(name, start.at, "rejections", what, wanted, sorted(set(errors))))
+        compared.add(Difference(name, start.at, "starts", what, start.reached, not refused))
+
+
+def _start(world: World, event: Event) -> None:
+    for process in event.processes:
+        world.start(process)
+
+
+def _each(deed: Callable[[World, str, Event], None]) -> Callable[[World, Event], None]:
+    def do(world: World, event: Event) -> None:
+        for name in event.members:
+            consumer = world.consumers.get(name)
+            if consumer is not None and consumer.alive:
+                deed(world, name, event)
+
+    return do
+
+
+_DEEDS: dict[Deed, Callable[[World, Event], None]] = {
+    Deed.START: _start,
+    Deed.STOP: _each(lambda world, name, _: world.stop(name)),
+    Deed.KILL: _each(lambda world, name, _: world.kill(name)),
+    Deed.BUSY: _each(lambda world, name, event: world.consumers[name].busy(event.seconds or 0.0)),
+    Deed.COORDINATOR: lambda world, event: world.move_coordinator(event.seconds or 1.0),
+    Deed.DELETE_GROUP: lambda world, _: world.delete_group(),
+}
+
+
+def classic(capture: Capture) -> Iterator[Story]:
+    """The groups whose members all used the classic protocol."""
+    for group in capture.groups.values():
+        story = Story(group, capture)
+        if not story.online:
+            yield story

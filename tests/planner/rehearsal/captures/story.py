@@ -1,0 +1,226 @@
+"""A captured group's timeline as a script, and its recorded ids and polls in place of chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.memory import Brokers
+from rebal.planner.rehearsal.engine.process import Process
+from rebal.planner.rehearsal.script import Deed, Event
+from tests.planner.rehearsal.captures.capture import Capture, Group, Request, family
+
+_NOT_YET = frozenset({14, 15, 16})
+_ENDS = frozenset({"stop", "kill", "died"})
+# The captures' members send a heartbeat about six times in a session, every 3 s at the most.
+_BEATS, _LONGEST_BEAT = 6.0, 3.0
+# A member joins again within a heartbeat, a poll and what a busy machine adds to it.
+_LATE = 2.0
+_AFTER = 0.001
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start of one consumer; times in seconds since the story began.
+
+    `until` is its client's next action. `process` is None where it was stopped before it reached
+    the broker. `errors` are the rejections it received, `reached` whether it reached the broker.
+    """
+
+    client_id: str
+    at: float
+    until: float
+    joins: float
+    process: Process | None
+    errors: frozenset[int]
+    reached: bool
+
+
+class Story:
+    """One group: its starts, the events of its script, and its requests by client."""
+
+    def __init__(self, group: Group, capture: Capture) -> None:
+        self.group = group
+        self.begin = min([capture.begin, *(one.came for one in group.requests)])
+        self.end = capture.end - self.begin
+        self._topics = self._usual_topics()
+        self.starts: list[Start] = []
+        self.events: list[Event] = []
+        self.unknown: list[str] = []
+        for number, event in enumerate(group.timeline):
+            self._take(event, group.timeline[number + 1 :])
+        self.events += self._busy()
+        self.events.sort(key=lambda event: event.at or 0.0)
+
+    @property
+    def brokers(self) -> Brokers:
+        return Brokers(initial_delay=0.0, min_session=1.0)
+
+    @property
+    def online(self) -> bool:
+        """Whether a member used the consumer protocol (KIP-848)."""
+        return any(event.get("group_protocol") == "consumer" for event in self.group.timeline)
+
+    def chance(self, seed: int) -> Recorded:
+        return Recorded(self, Random(seed))
+
+    def since(self, t_ms: float) -> float:
+        return t_ms / 1000 - self.begin
+
+    def of(self, client_id: str) -> list[Request]:
+        """The requests of one process, whose consumers may have longer client ids."""
+        others = {event.get("client_id") for event in self.group.timeline} - {client_id}
+        return [
+            one
+            for one in self.group.requests
+            if one.client_id == client_id
+            or (one.client_id.startswith(f"{client_id}-") and one.client_id not in others)
+        ]
+
+    def _take(self, event: dict[str, Any], later: list[dict[str, Any]]) -> None:
+        action, client_id = event["action"], event.get("client_id") or ""
+        at = self.since(event["t_ms"])
+        mine = [one for one in later if one.get("client_id") == client_id]
+        until = self.since(mine[0]["t_ms"]) if mine else self.end
+        if action == "start":
+            self._start(event, client_id, at, until)
+        elif action in _ENDS:
+            back = next((one for one in mine if one["action"] == "start"), None)
+            gone = self.since(back["t_ms"]) if back else self.end
+            self._stop(event, client_id, at, gone)
+        elif action == "group deleted":
+            self.events.append(Event(do=Deed.DELETE_GROUP, at=at))
+        elif "broker" in action or "coordinator" in action:
+            self.events.append(Event(do=Deed.COORDINATOR, at=at, seconds=1.0))
+        elif action not in ("commit", "remark"):
+            self.unknown.append(action)
+
+    def _start(self, event: dict[str, Any], client_id: str, at: float, until: float) -> None:
+        # A stop takes effect later than it is asked for: joins go on until then.
+        ids: dict[str, list[Request]] = {}
+        for one in self.of(client_id):
+            if one.api == "JOIN_GROUP" and at <= one.came - self.begin < until:
+                ids.setdefault(one.client_id, []).append(one)
+        if not ids:
+            process = self._process(event, client_id, None)
+            ended = next(
+                (
+                    one
+                    for one in self.group.timeline
+                    if one.get("client_id") == client_id
+                    and self.since(one["t_ms"]) == until
+                    and one["action"] == "died"
+                ),
+                None,
+            )
+            found = process if ended is not None else None
+            self.starts.append(Start(client_id, at, until, until, found, frozenset(), False))
+            if found is not None:
+                self._launch(found, (at + until) / 2)
+        for name, joins in ids.items():
+            real = [one for one in joins if one.error not in _NOT_YET]
+            if not real:
+                continue
+            errors = frozenset(one.error for one in real if one.error in (23, 26, 81, 82))
+            came = real[0].came - self.begin
+            process = self._process(event, name, real[0])
+            self.starts.append(Start(name, at, until, came, process, errors, True))
+            self._launch(process, came)
+
+    def _launch(self, process: Process, at: float) -> None:
+        self.events.append(Event(do=Deed.START, at=at, processes=(process,)))
+
+    def _process(self, event: dict[str, Any], name: str, join: Request | None) -> Process:
+        asked = join.asked if join is not None else {}
+        session = asked.get("sessionTimeoutMs", 45000) / 1000
+        rebalance = asked.get("rebalanceTimeoutMs") or -1
+        version = event.get("version")
+        return Process(
+            name=name,
+            client_id=name,
+            instance_id=event.get("instance_id") or asked.get("groupInstanceId"),
+            family=family(event.get("software") or "", version, join),
+            version=version,
+            protocol=event.get("group_protocol") or "classic",
+            assignors=tuple(event.get("assignors") or (join.assignors if join else ())),
+            topics=(join.topics if join is not None else ()) or self._topics,
+            session=session,
+            rebalance=rebalance / 1000 if rebalance > 0 else session,
+            heartbeat=min(session / _BEATS, _LONGEST_BEAT),
+            poll=0.1,
+        )
+
+    def _stop(self, event: dict[str, Any], client_id: str, at: float, until: float) -> None:
+        requests = self.of(client_id)
+        names = {one.client_id for one in requests} or {client_id}
+        if event["action"] != "stop":
+            self.events.append(Event(do=Deed.KILL, at=at, members=tuple(sorted(names))))
+            return
+        ended = self.since(event["gone_ms"]) if event.get("gone_ms") else at
+        for name in sorted(names):
+            left = next(
+                (
+                    one.came - self.begin
+                    for one in requests
+                    if one.api == "LEAVE_GROUP"
+                    and one.client_id == name
+                    and at <= one.came - self.begin < until
+                ),
+                ended,
+            )
+            self.events.append(Event(do=Deed.STOP, at=left, members=(name,)))
+
+    def _busy(self) -> Iterator[Event]:
+        """The times in which an application was too busy to poll."""
+        began: dict[str, float] = {}
+        for one in self.group.printed:
+            at = self.since(one["t_ms"])
+            if one["event"] == "SLOW_BEGIN":
+                began[one["client_id"]] = at
+            elif one["event"] == "SLOW_END" and one["client_id"] in began:
+                start = began.pop(one["client_id"])
+                yield Event(do=Deed.BUSY, at=start, members=(one["client_id"],), seconds=at - start)
+
+    def _usual_topics(self) -> tuple[str, ...]:
+        return next((join.topics for join in self.group.joins() if join.topics), ())
+
+
+class Recorded(Chance):
+    """The captured group's own member ids, and the times at which its members joined again."""
+
+    def __init__(self, story: Story, random: Random) -> None:
+        super().__init__(random)
+        self._ids: dict[str, list[tuple[float, str]]] = {}
+        self._polls: dict[str, list[float]] = {}
+        for event in story.events:
+            if event.do is Deed.STOP:
+                # A member that was told and closed before it joined did not poll in between.
+                for name in event.members:
+                    self._polls.setdefault(name, []).append((event.at or 0.0) + _AFTER)
+        for join in story.group.joins():
+            came = join.came - story.begin
+            if join.asked.get("memberId"):
+                self._polls.setdefault(join.client_id, []).append(came)
+            elif join.error in (0, 79):
+                issued = self._ids.setdefault(join.client_id, [])
+                issued.append((came, join.answered["memberId"]))
+        for times in self._polls.values():
+            times.sort()
+
+    def member_id(self, client_id: str, instance_id: str | None, now: float) -> str:
+        left = self._ids.get(client_id)
+        if not left:
+            return super().member_id(client_id, instance_id, now)
+        nearest = min(left, key=lambda issued: abs(issued[0] - now))
+        left.remove(nearest)
+        return nearest[1]
+
+    def poll(self, client_id: str, beat: float, every: float, now: float) -> float:
+        latest = beat + every + _LATE
+        joined = next(
+            (came for came in self._polls.get(client_id, ()) if now < came <= latest), None
+        )
+        return super().poll(client_id, beat, every, now) if joined is None else joined

@@ -1,0 +1,74 @@
+"""The engine beside captured groups: the same deeds give the same generations and partitions."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from rebal.groups.model import RebalanceProtocol
+from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
+from rebal.planner.rehearsal.engine.messages import Error
+from tests.planner.captured import BUNDLED, FOLDER
+from tests.planner.rehearsal.captures.capture import read
+from tests.planner.rehearsal.captures.replay import Comparison, classic, replay, settled
+
+KINDS = {"state", "assignor", "leader", "members", "partitions", "rejections", "starts"}
+
+
+@cache
+def compared(folder: Path, seed: int = 0) -> Comparison:
+    capture, all_ = read(folder), Comparison()
+    for story in classic(capture):
+        all_.take(replay(story, capture, seed))
+    return all_
+
+
+def test_replay_of_captured_groups_equals_the_capture(capsys: pytest.CaptureFixture[str]) -> None:
+    found = compared(FOLDER)
+    with capsys.disabled():
+        print(f"\n{found}")
+    assert {*found.expected} >= KINDS
+    assert found.share >= 0.99, found
+
+
+def test_each_difference_from_the_bundled_capture_has_a_reason() -> None:
+    unexplained = [str(one) for one in compared(BUNDLED).differences if not one.reason]
+    assert unexplained == []
+
+
+def test_replay_does_not_depend_on_the_seed() -> None:
+    shares = {seed: compared(BUNDLED, seed).share for seed in range(1, 4)}
+    assert min(shares.values()) >= 0.99, shares
+
+
+def test_each_classic_group_of_the_bundled_capture_is_compared_at_several_points() -> None:
+    points = {story.group.name: len(settled(story)) for story in classic(read(BUNDLED))}
+    assert len(points) == 14
+    assert min(points.values()) >= 4
+
+
+def test_replay_notices_a_coordinator_that_rejects_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ClassicGroup, "_admits", lambda *_: True)
+    capture, found = read(BUNDLED), Comparison()
+    for story in classic(capture):
+        if story.group.name in ("checkout", "pyapp"):
+            found.take(replay(story, capture))
+    missed = [one for one in found.differences if one.kind == "rejections"]
+    assert len(missed) >= 5
+    assert all(one.capture == [Error.INCONSISTENT_GROUP_PROTOCOL.name] for one in missed)
+
+
+def test_replay_notices_members_with_an_eager_protocol_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "rebal.planner.rehearsal.engine.consumer.fixed_protocol",
+        lambda _: RebalanceProtocol.EAGER,
+    )
+    capture, found = read(BUNDLED), Comparison()
+    for story in classic(capture):
+        if story.group.name == "billing":
+            found.take(replay(story, capture))
+    assert {one.kind for one in found.differences} >= {"rebalances"}

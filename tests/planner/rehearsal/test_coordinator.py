@@ -1,0 +1,252 @@
+"""Single rules of the coordinator that Kafka's source fixes, request by request."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from rebal.groups.assignors import SpecMember
+from rebal.groups.assignors.java.javatable import hash_order
+from rebal.groups.model import CoordinatorKind
+from rebal.planner.rehearsal.engine.agenda import Agenda
+from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
+from rebal.planner.rehearsal.engine.hashorder import FIRST_SIZE, table_order, table_size
+from rebal.planner.rehearsal.engine.memory import Brokers
+from rebal.planner.rehearsal.engine.messages import (
+    Error,
+    GroupPhase,
+    JoinAnswer,
+    JoinRequest,
+    SyncAnswer,
+)
+
+JAVA, SCALA = CoordinatorKind.JAVA, CoordinatorKind.SCALA
+
+
+class Named(Chance):
+    """Members are called as their clients."""
+
+    def member_id(self, client_id: str, instance_id: str | None, now: float) -> str:
+        return client_id
+
+
+class Member:
+    """A client that writes down its answers and asks for nothing by itself."""
+
+    skips_assignment = True
+
+    def __init__(self, name: str, instance_id: str | None = None) -> None:
+        self.name, self.instance_id = name, instance_id
+        self.joins: list[JoinAnswer] = []
+        self.syncs: list[SyncAnswer] = []
+        self.woken = 0
+
+    def joined(self, answer: JoinAnswer) -> None:
+        self.joins.append(answer)
+
+    def synced(self, answer: SyncAnswer) -> None:
+        self.syncs.append(answer)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def request(self, known: bool = True, **other: object) -> JoinRequest:
+        request = JoinRequest(
+            self.name if known else "",
+            self.name,
+            self.instance_id,
+            ("range",),
+            SpecMember(member_id=self.name, topics=("orders",)),
+            eager=True,
+            stamp=None,
+            session=45.0,
+            rebalance=60.0,
+        )
+        return request._replace(**other)  # type: ignore[arg-type]
+
+
+class Table:
+    """A group, what its coordinator reports, and short ways to send it requests."""
+
+    def __init__(self, *members: Member, kind: CoordinatorKind = JAVA, **brokers: float) -> None:
+        self.agenda = Agenda()
+        self.seen: list[str] = []
+        settings = Brokers(kind=kind, **brokers)  # type: ignore[arg-type]
+        self.group = ClassicGroup(self.agenda, settings, self, Named(Random(0)))
+        if members:
+            stable = [(one.request(), one, ()) for one in members]
+            self.group.seat(stable, "range", members[0].name)
+
+    def preparing(self, why: str) -> None:
+        self.seen.append(f"preparing: {why}")
+
+    def generation(self, number: int, assignor: str | None, members: int) -> None:
+        self.seen.append(f"generation {number} of {members}")
+
+    def stable(self, number: int) -> None:
+        self.seen.append(f"stable {number}")
+
+    def removed(self, member_id: str, why: str) -> None:
+        self.seen.append(f"removed {member_id}: {why}")
+
+    def join(self, *members: Member) -> None:
+        for one in members:
+            self.group.join(one.request(stamp=object()), one)
+
+    def sync(self, leader: Member, *others: Member) -> None:
+        for one in (*others, leader):
+            given = {one.name: ()} if one is leader else None
+            self.group.sync(one.name, self.group.number, one, given)
+
+    def later(self, seconds: float) -> None:
+        self.agenda.run(self.agenda.now + seconds)
+
+
+def test_leader_that_leaves_is_followed_by_the_first_member_of_that_time() -> None:
+    a, b, c = Member("a"), Member("b"), Member("c")
+    table = Table(b, c)
+    table.group.leave("b")
+    assert table.group.leader == "c"
+    # a comes before c in the hash table, but c leads already.
+    table.group.join(a.request(known=False), a)
+    table.join(a, c)
+    assert (table.group.phase, table.group.leader) == (GroupPhase.COMPLETING_REBALANCE, "c")
+
+
+def test_leader_gets_the_members_in_the_order_of_the_hash_table() -> None:
+    members = [Member(name) for name in ("c", "a", "b")]
+    table = Table(*members)
+    table.join(*members)
+    assert [one.member_id for one in members[0].joins[-1].members] == ["a", "b", "c"]
+
+
+def test_static_member_that_is_down_is_removed_when_it_has_not_synced_in_time() -> None:
+    down = Member("down", "i0")
+    live = Member("live")
+    table = Table(live, down)
+    table.group.silent("down", 0.0)
+    live_again = live.request(stamp=object())
+    table.group.join(live_again, live)
+    assert table.seen[0].startswith("preparing")
+    # Its session of 45 s ends within the join barrier of 60 s.
+    table.later(50)
+    assert "removed down: its session timed out" in table.seen
+
+    patient = Member("patient", "i1")
+    table = Table(live, patient)
+    request = patient.request(session=900.0)
+    table.group.seat([(live.request(), live, ()), (request, patient, ())], "range", "live")
+    table.group.silent("patient", 0.0)
+    table.group.join(live_again, live)
+    table.later(61)
+    assert table.group.phase is GroupPhase.COMPLETING_REBALANCE
+    table.sync(live)
+    table.later(60)
+    assert table.seen[-2:] == [
+        "removed patient: it did not sync in time",
+        "preparing: a member did not sync in time",
+    ]
+
+
+def test_follower_that_syncs_after_the_leader_stays() -> None:
+    a, b = Member("a"), Member("b")
+    table = Table(a, b)
+    table.join(a, b)
+    table.sync(a)
+    table.group.sync("b", table.group.number, b)
+    table.later(61)
+    assert b.syncs[-1].error is Error.NONE
+    assert (table.group.phase, table.group.size) == (GroupPhase.STABLE, 2)
+
+
+@pytest.mark.parametrize(("kind", "rebalances"), [(JAVA, True), (SCALA, False)])
+def test_leave_of_a_pending_member_rebalances_the_group_of_a_java_coordinator(
+    kind: CoordinatorKind, rebalances: bool
+) -> None:
+    a, late = Member("a"), Member("late")
+    table = Table(a, kind=kind)
+    table.group.join(late.request(known=False), late)
+    assert late.joins[-1].error is Error.MEMBER_ID_REQUIRED
+    table.group.leave("late")
+    assert (table.group.phase is GroupPhase.PREPARING_REBALANCE) is rebalances
+
+
+@pytest.mark.parametrize(("kind", "at_once"), [(JAVA, True), (SCALA, False)])
+def test_expiry_of_a_pending_member_ends_the_first_delay_of_a_java_coordinator(
+    kind: CoordinatorKind, at_once: bool
+) -> None:
+    a, late = Member("a"), Member("late")
+    table = Table(kind=kind, initial_delay=50.0)
+    table.group.join(a.request(known=False), a)
+    table.group.join(a.request(), a)
+    table.group.join(late.request(known=False, session=10.0), late)
+    table.later(11)
+    assert (table.group.phase is GroupPhase.COMPLETING_REBALANCE) is at_once
+
+
+def test_group_that_is_too_large_when_it_is_loaded_rebalances() -> None:
+    members = [Member(name) for name in "abc"]
+    table = Table(*members, max_size=2)
+    table.group.move(1.0)
+    table.later(2)
+    assert table.group.phase is GroupPhase.PREPARING_REBALANCE
+    table.join(*members)
+    assert members[2].joins[-1].error is Error.GROUP_MAX_SIZE_REACHED
+
+
+def test_only_an_empty_group_can_be_deleted_and_a_join_makes_it_anew() -> None:
+    a = Member("a")
+    table = Table(a)
+    assert table.group.delete() is Error.NON_EMPTY_GROUP
+    table.group.leave("a")
+    assert (table.group.phase, table.group.number) == (GroupPhase.EMPTY, 1)
+    assert table.group.delete() is Error.NONE
+    assert table.group.phase is GroupPhase.DEAD
+    assert table.group.delete() is Error.GROUP_ID_NOT_FOUND
+    table.group.join(a.request(), a)
+    assert a.joins[-1].error is Error.UNKNOWN_MEMBER_ID
+    table.group.join(a.request(known=False), a)
+    table.group.join(a.request(), a)
+    table.later(4)
+    assert (table.group.phase, table.group.number) == (GroupPhase.COMPLETING_REBALANCE, 1)
+
+
+def test_commit_is_answered_by_the_state_of_the_group() -> None:
+    a, b = Member("a"), Member("b")
+    table = Table(a, b)
+    group = table.group
+    assert group.commit("a", 0) is Error.NONE
+    assert group.commit("a", 7) is Error.ILLEGAL_GENERATION
+    assert group.commit("x", 0) is Error.UNKNOWN_MEMBER_ID
+    assert group.commit("", -1) is Error.UNKNOWN_MEMBER_ID
+    table.join(a)
+    assert group.commit("b", 0) is Error.NONE
+    table.join(b)
+    assert group.commit("a", 1) is Error.REBALANCE_IN_PROGRESS
+    assert group.commit("a", 0) is Error.ILLEGAL_GENERATION
+    group.move(1.0)
+    assert group.commit("a", 1) is Error.NOT_COORDINATOR
+    assert Table().group.commit("", -1) is Error.NONE
+
+
+def test_invalid_session_timeout_is_rejected_before_anything_else() -> None:
+    a = Member("a")
+    table = Table(max_size=0, min_session=50.0)
+    table.group.join(a.request(known=False), a)
+    assert a.joins[-1].error is Error.INVALID_SESSION_TIMEOUT
+
+
+def test_hash_order_of_members_is_that_of_java_and_scala() -> None:
+    random = Random(5)
+    for count in (1, 7, 12, 13, 40, 100):
+        ids = [f"m{number}-{random.getrandbits(64):x}" for number in range(count)]
+        size = table_size(FIRST_SIZE, count, JAVA)
+        assert table_order(ids, size, JAVA) == hash_order(ids)
+    # Scala doubles its table before the twelfth entry, Java after the thirteenth.
+    assert [table_size(FIRST_SIZE, count, SCALA) for count in (11, 12)] == [16, 32]
+    assert [table_size(FIRST_SIZE, count, JAVA) for count in (12, 13)] == [16, 32]
+    # "a" and "q" share a bucket (97 and 113): Scala sorts it, Java keeps the order of insertion.
+    assert table_order(["q", "a"], 16, SCALA) == ["a", "q"]
+    assert table_order(["q", "a"], 16, JAVA) == ["q", "a"]
