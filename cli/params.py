@@ -252,6 +252,7 @@ class Connection:
         looks: Sequence[str] = (),
         snapshot: Path | None = None,
         plan: Path | None = None,
+        left: Path | None = None,
     ) -> Given:
         """Return what a printed command repeats: these options without secrets, and the others."""
         from rebal.planner.commands import OFFLINE, Given
@@ -271,6 +272,7 @@ class Connection:
             looks=tuple(looks),
             snapshot=None if snapshot is None else str(snapshot),
             plan=None if plan is None else str(plan),
+            left=None if left is None else str(left),
             brokers=self._brokers(),
             properties=None if properties is None else str(properties),
             variables=(*left_out, *([] if self.names_broker() else [OFFLINE])),

@@ -55,7 +55,8 @@ class Given(Record, frozen=True, kw_only=True):
 
     `connection` are the options that reach the cluster, without secrets, and `evidence` those that
     add evidence. `wishes` are the other options of plan-upgrade, and `looks` those of verify, such
-    as --assume. `snapshot` is the file that a saved group was read from, `plan` that of the plan.
+    as --assume. `snapshot` is the file that a saved group was read from, `plan` that of the plan,
+    `left` that of the plan whose way back is planned.
     `brokers` are the bootstrap servers and `properties` the client.properties file, for Kafka's own
     tools. `variables` must be set in the environment: they carry the secrets that are left out.
     """
@@ -66,6 +67,7 @@ class Given(Record, frozen=True, kw_only=True):
     looks: tuple[str, ...] = ()
     snapshot: str | None = None
     plan: str | None = None
+    left: str | None = None
     brokers: str | None = None
     properties: str | None = None
     variables: tuple[str, ...] = ()
@@ -146,6 +148,11 @@ class Given(Record, frozen=True, kw_only=True):
         """Return the command that checks the plan's file against the live group."""
         words = (*more, *self.connection, *self.evidence, *self.looks)
         return rebal("verify", (self.plan or "PLAN",), words)
+
+    def abort(self, left: str, *more: str) -> Command:
+        """Return the command that plans the way back from the plan in the file `left`."""
+        words = ("--abort", *more, *self.connection, *self.evidence, *self.looks)
+        return rebal("verify", (left,), words)
 
     def confirm(self, *more: str) -> Command:
         """Return the command that confirms a step of the plan; it ignores no rule."""

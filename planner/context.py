@@ -115,8 +115,12 @@ class Context(GroupFacts):
     def replan(self, *more: str, to: str | None = None) -> Command:
         """Return the command that plans this group, `to` another goal where one is named.
 
-        A plan of the same goal is written to the plan's own file. `more` are further options.
+        A plan of the same goal is written to the plan's own file. `more` are further options. The
+        way back from a plan, which no file holds, is planned from that plan again: only that plan
+        shows what the group ran.
         """
+        if self.given.left is not None and to is None and self.given.plan is None:
+            return self.given.abort(self.given.left, *more)
         # From a COOPERATIVE assignor, `--to eager` finds the old one only while a list shows it.
         left = self.elected is not None and cooperative(self.elected) is Tri.YES
         by_name = self.goal == EAGER and left and self.target in _BY_NAME

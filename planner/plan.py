@@ -65,7 +65,7 @@ class Aim(StrEnum):
     refresh: a rebalance completes after a coordinator reload; consumer: every member uses KIP-848;
     classic: every member returns to the classic protocol, with the target alone; by-hand: a setting
     that nothing on the wire shows. Kafka Streams: every instance is 2.4 or later, COOPERATIVE,
-    below 4.0, EAGER, or below 2.4. Connect: every worker is incremental, or eager.
+    below 4.0, EAGER, below 2.4, or 4.0 and later. Connect: every worker is incremental, or eager.
     """
 
     WIDEN = "widen"
@@ -79,6 +79,7 @@ class Aim(StrEnum):
     STREAMS_BRIDGE = "streams-bridge"
     STREAMS_EAGER = "streams-eager"
     STREAMS_OLD = "streams-old"
+    STREAMS_LATEST = "streams-latest"
     CONNECT_INCREMENTAL = "connect-incremental"
     CONNECT_EAGER = "connect-eager"
 

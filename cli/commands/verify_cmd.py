@@ -202,6 +202,7 @@ def command(
         wishes=accepting,
         looks=(*accepting, *(option("--journal", str(journal)) if journal else ())),
         plan=out if abort else plan,
+        left=plan if abort else None,
     )
 
     def look() -> GroupSnapshot:

@@ -141,7 +141,7 @@ def _with_setting(made: Advice, step: Step) -> Advice:
     changed = (texts.RESTART, texts.CUT_OVER, texts.START)
     if step.target_list or not step.config or made.action not in changed:
         return made
-    versions = (Aim.STREAMS_NEW, Aim.STREAMS_BRIDGE, Aim.STREAMS_OLD)
+    versions = (Aim.STREAMS_NEW, Aim.STREAMS_BRIDGE, Aim.STREAMS_OLD, Aim.STREAMS_LATEST)
     brings = "version and configuration" if step.aim in versions else "configuration"
     return advised.worded(replace(made, change=f"the {brings} of step {step.id}"))
 

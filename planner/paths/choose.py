@@ -27,6 +27,7 @@ from rebal.planner.paths.streams import streams
 from rebal.planner.paths.to_kip848 import to_consumer
 from rebal.planner.paths.two_bounces import two_bounces
 from rebal.planner.plan import Accepted, Finding, Plan, Severity, Step, Verdict
+from rebal.planner.programs import INCREMENTAL
 from rebal.planner.rehearsal.costs.cost import CostModel, Speed
 from rebal.planner.rehearsal.costs.rounds import by_assignors
 from rebal.planner.rules import Risk, Trait, evaluate, has, own_class_risk, rules
@@ -159,7 +160,7 @@ def _path(context: Context, cost: CostModel, back: bool, before: Context | None)
     if group.protocol_type == "connect" and context.stable and context.goal != CONSUMER:
         return connect(context, cost)
     if context.streams and context.stable and context.goal != CONSUMER:
-        return streams(context, cost)
+        return streams(context, cost, before)
     consumers = group.protocol_type in (None, "", "consumer") and not context.streams
     if context.goal == CONSUMER and group.state is GroupState.EMPTY and consumers:
         return _over_kip848(context, back)
@@ -249,9 +250,13 @@ def _findings(
 def _target(context: Context, path: PlannedPath) -> str:
     if context.goal == CONSUMER:
         return CONSUMER
-    if path.name.startswith("streams"):
+    if context.streams or path.name.startswith("streams"):
         return "stream"
-    return "sessioned" if path.name in ("connect", "connect_start") else context.target
+    if context.group.protocol_type == "connect":
+        if context.goal == EAGER:
+            return "default"
+        return context.elected if context.elected in INCREMENTAL else "sessioned"
+    return context.target
 
 
 def _assumptions(families: Mapping[str, str], ignore: Mapping[str, str]) -> tuple[str, ...]:

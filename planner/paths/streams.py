@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from rebal.groups.model import RebalanceProtocol, Tri
 from rebal.groups.streams import BRIDGE, EAGER_VALUES
 from rebal.planner.admission.wording import ONE_INSTANCE
@@ -29,6 +31,10 @@ _JOINS: Final = (
     "plan with the bridge release, then one rolling restart with the newer one (from 3.4 or "
     "earlier set upgrade.from to it in between: KIP-904; KIP-1124)",
 )
+_GO_BACK: Final = (
+    "the instances ran this version when the plan was made that is left here; Streams' assignor "
+    "is the same, so none is rejected",
+)
 _LOG: Final = "check in the log of each instance's start (StreamsConfig values): "
 _EVIDENCE: Final = (
     "--client-log of each instance's start (2.4 to 3.9 log the enabled rebalance protocol), or "
@@ -36,8 +42,17 @@ _EVIDENCE: Final = (
 )
 
 
-def streams(context: Context, cost: CostModel) -> PlannedPath:
-    """Return the path by upgrade.from, up or down."""
+def streams(context: Context, cost: CostModel, before: Context | None = None) -> PlannedPath:
+    """Return the path by upgrade.from, up or down.
+
+    `before` is what the instances ran when the plan was made that this path leads back from: their
+    version comes back too.
+    """
+    path = _by_upgrade_from(context, cost)
+    return path if before is None else _back(context, cost, before, path)
+
+
+def _by_upgrade_from(context: Context, cost: CostModel) -> PlannedPath:
     if context.goal == EAGER:
         return _down(context, cost)
     old = _below(context, Tri.YES)
@@ -219,6 +234,85 @@ def _down(context: Context, cost: CostModel) -> PlannedPath:
     )
 
 
+def _back(context: Context, cost: CostModel, before: Context, path: PlannedPath) -> PlannedPath:
+    """Return `path` with a last step for the instances whose version is not the one of `before`.
+
+    Versions count where they decide the protocol: below 2.4, and 4.0 or later.
+    """
+    below = {below_cooperative(before, facts) for facts in before.members}
+    above = {above_eager(facts) for facts in before.members}
+    steps = path.steps
+    if below in ({Tri.YES}, {Tri.NO}):
+        # Whether they go below 2.4 is known here, and no choice of the operator.
+        steps = tuple(step for step in steps if step.aim is not Aim.STREAMS_OLD)
+    if below == {Tri.YES}:
+        has = {f.member.member_id: below_cooperative(context, f) for f in context.members}
+        last = _old(context, cost, len(steps) + 1, running(context, RebalanceProtocol.COOPERATIVE))
+        last = replace(last, title="Every instance gets the old version", why=_GO_BACK)
+    elif above == {Tri.YES}:
+        has = {f.member.member_id: above_eager(f) for f in context.members}
+        last = _latest(context, cost, len(steps) + 1)
+    else:
+        return replace(path, steps=steps)
+    who = {
+        answer: [f for f in context.members if has[f.member.member_id] is answer] for answer in Tri
+    }
+    if len(who[Tri.YES]) == len(context.members):
+        return replace(path, steps=steps)
+    said = (
+        (who[Tri.NO], "on the plan's version"),
+        (who[Tri.YES], "on the old version"),
+        (who[Tri.CANNOT_TELL], "of an unknown version"),
+    )
+    return replace(
+        path,
+        name="streams_back" if path.name == "finished" else path.name,
+        title="Streams, back to the old version",
+        progress="; ".join(f"{where}: {context.named(each)}" for each, where in said if each),
+        steps=(*steps, last),
+        next_step=1,
+    )
+
+
+def _latest(context: Context, cost: CostModel, number: int) -> Step:
+    """Return the step of instances of 4.0 or later that run a bridge release now."""
+    rest = [facts for facts in context.members if above_eager(facts) is not Tri.YES]
+    back = "put the bridge release back, one instance at a time"
+    return Step(
+        id=number,
+        title="Every instance gets its old version of 4.0 or later",
+        kind=StepKind.ROLLING,
+        precondition="every instance runs COOPERATIVE, as 4.0 and later always do",
+        precondition_holds=Tri.YES if number == 1 else Tri.NO,
+        config=program_settings(
+            "streams", {}, f"group {context.group.group_id}: the old version, no upgrade.from"
+        ),
+        why=_GO_BACK,
+        order=tuple(_order(rest)),
+        to_do=ids(f for f in rest if above_eager(f) is Tri.NO),
+        done=ids(f for f in context.members if f not in rest),
+        unknown=ids(f for f in rest if above_eager(f) is Tri.CANNOT_TELL),
+        gate=gate_of(
+            context,
+            shows="exit code 0, and nothing left to do",
+            needs=(
+                "every instance's exact version (--client-log, or --request-log across a restart)",
+                *expected_line(context),
+            ),
+            holds=Tri.NO,
+            aim=Aim.STREAMS_LATEST,
+            by_hand=f"{_LOG}the old version",
+        ),
+        rollback=back,
+        brief=Brief(
+            how=_how(rest),
+            gate=f"{everyone(context)} runs 4.0 or later",
+            rollback=back,
+        ),
+        cost=cost_of(context, rest, cost, ("stream",)),
+    )
+
+
 def _bridge(context: Context, cost: CostModel, new: Sequence[Facts]) -> Step:
     return Step(
         id=1,
@@ -313,12 +407,14 @@ def _eager(
 
 def _old(context: Context, cost: CostModel, number: int, kept: Sequence[Facts]) -> Step:
     rest = [f for f in context.members if below_cooperative(context, f) is not Tri.YES]
+    eager = len(running(context, RebalanceProtocol.EAGER)) == len(context.members)
+    holds = Tri.NO if kept else Tri.YES if eager else Tri.CANNOT_TELL
     return Step(
         id=number,
         title="Every instance gets the old version (only to go below 2.4)",
         kind=StepKind.ROLLING,
         precondition="every instance runs with upgrade.from 2.3 or less",
-        precondition_holds=Tri.NO if kept else Tri.CANNOT_TELL,
+        precondition_holds=holds,
         config=program_settings(
             "streams", {}, f"group {context.group.group_id}: the old version, no upgrade.from"
         ),
@@ -348,7 +444,7 @@ def _old(context: Context, cost: CostModel, number: int, kept: Sequence[Facts]) 
             rollback="put the new version back with upgrade.from=2.3",
         ),
         cost=cost_of(context, rest, cost, ("stream",)),
-        exit_code=exit_code(Tri.NO if kept else Tri.CANNOT_TELL),
+        exit_code=exit_code(holds),
     )
 
 

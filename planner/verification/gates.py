@@ -152,6 +152,10 @@ def _old(context: Context, _: Step, facts: Facts) -> Proof:
     return _version(facts, _below_cooperative(context, facts))
 
 
+def _latest(_: Context, __: Step, facts: Facts) -> Proof:
+    return _version(facts, above_eager(facts))
+
+
 def _bridge(context: Context, _: Step, facts: Facts) -> Proof:
     answer = above_eager(facts)
     if answer is Tri.CANNOT_TELL and context.runs(facts).value is RebalanceProtocol.EAGER:
@@ -257,6 +261,7 @@ GATES: Final[Mapping[Aim, GateCheck]] = MappingProxyType(
         Aim.STREAMS_BRIDGE: _bridge,
         Aim.STREAMS_EAGER: _eager,
         Aim.STREAMS_OLD: _old,
+        Aim.STREAMS_LATEST: _latest,
         Aim.CONNECT_INCREMENTAL: _incremental,
         Aim.CONNECT_EAGER: _workers_eager,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -176,7 +177,11 @@ def test_the_printed_command_plans_the_same_way_back(folder: Path, capsys: Said)
     Path("a.plan.yaml").write_text(dump_plan(make_plan(before)))
     _, found = back(capsys, "finished")
     assert found.target == "sticky"
-    assert " --to sticky " in found.advice.command
+    words = shlex.split(found.advice.command)[1:]
+    assert words[:3] == ["verify", "a.plan.yaml", "--abort"]
+    words.remove("--probe")
+    assert app.run([*words, "--snapshot", "finished.yaml", "-o", "yaml"]) == found.exit_code
+    assert load_plan(capsys.readouterr().out, "yaml").target == "sticky"
     assert make_plan(LOOKS["finished"], "eager").target == "range"
 
 

@@ -21,8 +21,10 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.wire.user_data import StreamsUserData
-from rebal.planner.context import Context
+from rebal.planner.context import Context, names
+from rebal.planner.goals import goal_back
 from rebal.planner.paths import make_plan
+from rebal.planner.plan import Plan, Step
 from rebal.planner.programs import comes_from, instances
 from rebal.planner.verification.verify import verify
 from tests.encoders import encode_streams
@@ -142,7 +144,9 @@ def test_workers_up_are_proven_by_what_is_elected() -> None:
     tell = Story(plan)
     half = tell(workers(1, "default", worker(0, 2), worker(1, 1)))
     assert done(half) == {"w-0": "cannot tell", "w-1": "cannot tell"}
-    assert half.next.startswith("give --client-log of their start, or --request-log across a")
+    assert half.advice.text.startswith(
+        "give --client-log of their start, or --request-log across a"
+    )
     seen = tell(workers(2, "default", worker(0, 2, SESSIONED), worker(1, 1, ["default"])))
     assert (done(seen), seen.exit_code) == ({"w-0": "yes", "w-1": "no"}, 4)
     alone = tell(workers(3, "sessioned", worker(0, 2)))
@@ -242,3 +246,77 @@ def test_upgrade_from_is_the_version_that_the_bytes_allow() -> None:
         member = replace(base.members[0], subscription=sent(version, latest, 1))
         (facts,) = Context(replace(base, members=(member,))).members
         assert comes_from(facts) == value
+
+
+def back(plan: Plan, seen: GroupSnapshot) -> Plan:
+    """The way back from `seen`, as --abort plans it."""
+    goal = goal_back(plan)
+    return make_plan(seen, goal, expect_members=plan.expected_members, before=plan.baseline)
+
+
+def by_version(plan: Plan, step: Step) -> tuple[list[str], list[str], list[str]]:
+    """Who has to change its version, who has done so, and of whom it is not known."""
+    labels = names(plan.baseline.members)
+    to_do, done_, unknown = ([labels[id_] for id_ in ids] for ids in
+                             (step.to_do, step.done, step.unknown))  # fmt: skip
+    return to_do, done_, unknown
+
+
+def test_the_way_back_names_who_runs_the_new_version() -> None:
+    """All run EAGER, so the versions alone show what the first step has changed."""
+    old = [one(n, 1, "2.3.1") for n in range(3)]
+    plan = make_plan(streams(0, *old), expect_members=3)
+    new = [one(n, 2, "3.9.1", ran="EAGER") for n in range(3)]
+    half = back(plan, streams(1, new[0], *old[1:]))
+    (step,) = half.steps
+    assert (half.exit_code, half.target, step.aim) == (0, "stream", "streams-old")
+    assert by_version(half, step) == (["s-0"], ["s-1", "s-2"], [])
+    assert "on the plan's version: s-0; on the old version: s-1, s-2" in half.summary
+    assert half.advice.text.startswith("restart s-0 with the version and configuration of step 1")
+    whole = back(plan, streams(2, *new))
+    assert by_version(whole, whole.steps[0]) == (["s-0", "s-1", "s-2"], [], [])
+    unseen = back(plan, streams(3, new[0], one(1, 2, None), old[2]))
+    assert [step.aim for step in unseen.steps] == ["streams-eager", "streams-old"]
+    assert by_version(unseen, unseen.steps[1]) == (["s-0"], ["s-2"], ["s-1"])
+    untouched = back(plan, streams(4, *old))
+    assert (untouched.path, untouched.exit_code, untouched.steps) == ("finished", 0, ())
+    # The kept way back ends when the versions are back, and not before.
+    tell = Story(whole)
+    assert tell(streams(5, *new[:2], old[2])).exit_code == 4
+    assert tell(streams(6, *(one(n, 3, "2.3.1") for n in range(3)))).finished
+
+
+def test_the_way_back_to_4_brings_the_version_back_too() -> None:
+    """The bridge release runs COOPERATIVE as well: nothing but the version differs."""
+    old = [one(n, 1, "4.1.1") for n in range(2)]
+    plan = make_plan(streams(0, *old), "eager", expect_members=2)
+    half = back(plan, streams(1, one(0, 2, "3.9.1", owned=True), old[1]))
+    (step,) = half.steps
+    assert (half.exit_code, step.aim) == (0, "streams-latest")
+    assert by_version(half, step) == (["s-0"], ["s-1"], [])
+    eager = back(plan, streams(2, *(one(n, 3, "3.9.1", ran="EAGER") for n in range(2))))
+    assert [step.aim for step in eager.steps] == ["streams-cooperative", "streams-latest"]
+    tell = Story(half)
+    assert tell(streams(3, *(one(n, 4, "4.1.1") for n in range(2)))).finished
+
+
+def test_a_way_back_that_keeps_the_version_asks_for_none() -> None:
+    """The instances ran 2.4 to 3.9 with upgrade.from, and run them still."""
+    plan = make_plan(streams(0, *(one(n, 1, "3.9.1", ran="EAGER") for n in range(2))))
+    assert plan.path == "streams_one_bounce"
+    made = back(plan, streams(1, one(0, 2, "3.9.1", owned=True), one(1, 1, "3.9.1", ran="EAGER")))
+    assert [step.aim for step in made.steps] == ["streams-eager"]
+
+
+def test_a_plan_of_a_program_names_the_program_s_own_target() -> None:
+    """Streams and Connect have no consumer assignor to end on, whatever is left to do."""
+    instances = [one(n, 1, "3.9.1", owned=True) for n in range(2)]
+    assert make_plan(streams(0, *instances)).target == "stream"
+    for elected, goal, target in (
+        ("default", "cooperative", "sessioned"),
+        ("compatible", "cooperative", "compatible"),
+        ("sessioned", "eager", "default"),
+        ("default", "eager", "default"),
+    ):
+        made = make_plan(workers(0, elected, worker(0, 1), worker(1, 1)), goal)
+        assert made.target == target

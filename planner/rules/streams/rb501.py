@@ -12,7 +12,13 @@ from rebal.planner.rules.scope import planning, streams_program
     "Kafka Streams never takes partition.assignment.strategy",
     reference="Kafka Streams upgrade guide (upgrade.from); KIP-429; KIP-1124",
     applies=(planning, streams_program),
-    answered_by={"finished", "streams_one_bounce", "streams_two_bounces", "streams_down"},
+    answered_by={
+        "finished",
+        "streams_one_bounce",
+        "streams_two_bounces",
+        "streams_down",
+        "streams_back",
+    },
 )
 def streams(context: Context) -> Findings:
     """The group is a Kafka Streams program, with its own assignor and its own upgrade setting.

@@ -15,7 +15,7 @@ from rebal.planner.rules.scope import planning, stable, streams_program
     "upgrade.from may still be set on a Streams program",
     reference="Kafka: docs/streams/upgrade-guide (upgrade.from); KIP-429",
     applies=(planning, streams_program, stable),
-    handled_by={"streams_one_bounce", "streams_two_bounces", "streams_down"},
+    handled_by={"streams_one_bounce", "streams_two_bounces", "streams_down", "streams_back"},
 )
 def upgrade_from_left(context: Context) -> Findings:
     """A Streams program that was upgraded in two bounces may never have had the second one.
