@@ -8,12 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.evidence.assume import apply_assumptions
+from rebal.groups.evidence.merge import merge
 from rebal.groups.model import Tri
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Plan
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.verify import Standing, entry_of, verify
-from tests.planner.looks import look
+from tests.planner.looks import bare, look
 
 RANGE = ["range"]
 MIXED = ["cooperative-sticky", "range"]
@@ -198,3 +199,31 @@ def test_looks_of_a_later_time_are_left_out_and_said(plan: Plan) -> None:
     standing = verify(plan, [entry], look(5, apps(2)))
     assert standing.exit_code == 4
     assert any("left out: 1 (" in note for note in standing.notes)
+
+
+@pytest.mark.parametrize(
+    ("members", "group"),
+    [
+        ([{**bare(n), "list": ["cooperative-sticky", "range"]} for n in range(3)], {}),
+        ([bare(n) for n in range(3)], {"probe": {"cooperative-sticky": True, "range": True}}),
+    ],
+)
+def test_an_unknown_client_that_holds_the_target_is_no_question(
+    members: list[dict[str, Any]], group: dict[str, Any]
+) -> None:
+    """The first bounce asks nothing of it, so plan and verify both begin the second one."""
+    more = {"elected": "cooperative-sticky", **group}
+    made = make_plan(merge(look(0, members, **more), ()), expect_members=3)
+    standing = verify(made, [], merge(look(1, members, **more), ()))
+    assert "RB906" not in {one.rule for one in (*made.findings, *standing.findings)}
+    assert (made.next_step, made.exit_code, standing.exit_code) == (2, 0, 0)
+    assert made.advice.members == standing.advice.members
+    assert made.advice.assignors == standing.advice.assignors == ("cooperative-sticky",)
+    assert made.advice.verdict is standing.advice.verdict is Tri.YES
+
+
+def test_a_list_that_holds_the_target_is_asked_for_no_client() -> None:
+    """The coordinator holds the target in every list: nobody takes the first bounce's list."""
+    probe = {"cooperative-sticky": True, "range": False}
+    seen = look(0, [bare(n) for n in range(3)], elected="cooperative-sticky", probe=probe)
+    assert "RB906" not in {one.rule for one in make_plan(merge(seen, ())).findings}

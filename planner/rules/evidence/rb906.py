@@ -27,6 +27,9 @@ def unknown_family(context: Context) -> Findings:
     How to fix it: add that evidence, or state what you know, which the plan records:
     --assume-family java, or for one client id --assume-family CLIENT_ID=java.
 
+    The client of a member whose list holds the target, or both kinds, does not matter: it takes the
+    list of the first bounce no more, or has started with it.
+
     A client id alone proves nothing, because anyone can set it. It counts (and RB907 warns) where
     the member's own bytes exclude the clients that do not accept such a list.
     """
@@ -61,9 +64,11 @@ def _matters(context: Context, facts: Facts) -> bool:
     """Return whether the plan needs to know this member's client, and does not."""
     if context.goal == CONSUMER:
         return facts.family is None
+    lacks = context.supports(facts, context.target) is not Tri.YES
     if facts.family is None:
-        return facts.takes_mixed is not Tri.YES
+        # The list that it runs may prove it, whatever its client is.
+        return lacks and Tri.YES not in (facts.takes_mixed, context.takes_mixed(facts))
     # RB104 and RB105 speak of clients that take no list of both kinds.
-    lacks = context.both_kinds and context.supports(facts, context.target) is not Tri.YES
+    lacks = lacks and context.both_kinds
     mixes = facts.takes_mixed is Tri.YES
     return lacks and mixes and context.may_take_mixed(facts) is Tri.CANNOT_TELL
