@@ -18,6 +18,7 @@ from rebal.groups.model import (
     GroupSnapshot,
     GroupState,
     GroupType,
+    Knowledge,
     Member,
     RebalanceProtocol,
     Record,
@@ -51,7 +52,8 @@ class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     operator can answer. `changed_since`: its configuration file names the step's list, but was
     written after the member was first seen. `vouched`: the answer is yes on the user's statement
     alone; `contradicted`: evidence overrules that statement. `runs` is its rebalance protocol, as
-    `rebal inspect` shows it.
+    `rebal inspect` shows it. `knowledge` is how `list` is known: a declared list is that of its
+    configuration file, for the next start.
     """
 
     member_id: str
@@ -62,6 +64,7 @@ class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     why: str = ""
     runs: RebalanceProtocol = RebalanceProtocol.CANNOT_TELL
     list: tuple[str, ...] = ()
+    knowledge: Knowledge = Knowledge.UNKNOWN
     partitions: int = 0
     concerned: bool = True
     restarted: bool = True
@@ -149,6 +152,7 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
         why=why,
         runs=context.runs(facts).value,
         list=member.assignors.list,
+        knowledge=member.assignors.knowledge,
         partitions=owned(member),
         concerned=not left_out(step, facts),
         restarted=not there,

@@ -248,6 +248,7 @@ def test_a_declared_list_is_never_told_as_the_list_that_runs(second: Story) -> N
     members = (replace(seen.members[0], assignors=declared), *seen.members[1:])
     standing = second(merge(replace(seen, members=members), ()))
     told = next(one for one in standing.members if one.name == "app-0")
+    assert (told.list, told.knowledge) == ((TARGET,), Knowledge.DECLARED)
     assert told.done is Tri.NO
     assert told.why.startswith("still holds an assignor that the step drops, restarted although")
 
