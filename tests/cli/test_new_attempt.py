@@ -103,6 +103,38 @@ def test_plans_of_one_name_do_not_share_their_history(out: Path, capsys: Said) -
     assert Path("checkout.plan.2.journal.jsonl").exists()
 
 
+@pytest.mark.parametrize("first", [".yaml", ".json"])
+def test_plans_of_one_name_have_a_journal_each(out: Path, first: str) -> None:
+    """Both were written before the first look at either of them."""
+    files = [out.with_suffix(first), out.with_suffix(".json" if first == ".yaml" else ".yaml")]
+    for file, goal in zip(files, ("cooperative", "roundrobin"), strict=True):
+        assert plan_upgrade(file, "--to", goal) != 2
+    looks = []
+    for file in files:
+        plan = read_plan(file)
+        book = Journal(journal_path(file), plan)
+        assert book.entries == []
+        book.append(entry_of(plan, verify(plan, (), BEFORE), BEFORE))
+        looks.append(journal_path(file))
+    assert len(set(looks)) == 2
+    assert [journal_path(file) for file in files] == looks
+    for file in files:
+        assert len(Journal(journal_path(file), read_plan(file)).entries) == 1
+
+
+def test_a_journal_of_before_stays_with_the_plan_that_it_names(out: Path) -> None:
+    """Earlier versions of rebal gave both plans the same journal."""
+    other = out.with_suffix(".json")
+    journal = under_way(other)
+    shared = journal_path(other)
+    plan_upgrade(Path("new.yaml"), "--to", "roundrobin")
+    Path("new.yaml").rename(out)
+    assert journal_path(other) == shared
+    assert journal_path(out) == Path("checkout.plan.yaml.journal.jsonl")
+    assert Journal(journal_path(other), read_plan(other)).entries
+    assert shared.read_text() == journal
+
+
 def test_a_journal_without_its_plan_is_kept(out: Path, capsys: Said) -> None:
     journal = under_way(out)
     out.unlink()
