@@ -32,7 +32,8 @@ class SeenMember(Record, frozen=True, kw_only=True):
     """One member at one look; `made` and `lacks` are the steps proven done and proven not done.
 
     `contradicted` are the steps whose confirmation evidence overruled: it is void. `partitions` is
-    the number it owned. `assignors` and `software` are proven by evidence, never assumed by the
+    the number it owned; `kept`: it had kept partitions when it joined, which stays true of its id.
+    `assignors` and `software` are proven by evidence, never assumed by the
     user.
     """
 
@@ -42,6 +43,7 @@ class SeenMember(Record, frozen=True, kw_only=True):
     host: str = ""
     instance_id: str | None = None
     partitions: int = 0
+    kept: bool = False
     made: tuple[int, ...] = ()
     lacks: tuple[int, ...] = ()
     contradicted: tuple[int, ...] = ()

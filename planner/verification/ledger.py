@@ -20,6 +20,7 @@ class Ledger:
 
     `answers(step, id)` are the distinct answers, each with its source. `before(step)` are the ids
     that were there before the step began; `opened` are the steps whose beginning a look shows.
+    `kept` are the ids that had kept partitions when they joined, with the look that shows it.
     `first_seen(id)` is the time of the first look with the id.
     `words` are the user's own answers, by step and id. Entries `later` than this look prove nothing
     of it, but what they say against the user's word stands: clocks differ.
@@ -37,6 +38,7 @@ class Ledger:
         self._before: dict[int, set[str]] = defaultdict(set)
         self.opened: set[int] = set()
         self.words: dict[tuple[int, str], str] = {}
+        self.kept: dict[str, datetime] = {}
         self._first_seen: dict[str, datetime] = {}
         self._at = context.snapshot.captured_at
         self._from_baseline()
@@ -70,6 +72,8 @@ class Ledger:
             where = f"the journal, {entry.at:%b %d %H:%MZ}"
             for member in entry.members:
                 self._first_seen.setdefault(member.member_id, entry.at)
+                if member.kept:
+                    self.kept[member.member_id] = entry.at
                 for answer, steps in ((Tri.YES, member.made), (Tri.NO, member.lacks)):
                     for number in steps:
                         self._said[number, member.member_id][answer] = where

@@ -115,7 +115,8 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
     )
     changed_since = False
     claimed = names and not found and (word is not None or doubt is None)
-    against = contrary_evidence(context, facts, names) if claimed else None
+    kept = ledger.kept.get(member.member_id)
+    against = contrary_evidence(context, facts, names, kept) if claimed else None
     if len(found) > 1:
         why = "evidence contradicts itself: " + ", ".join(
             f"{answer} ({where or 'now'})" for answer, where in found.items()

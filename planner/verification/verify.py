@@ -403,6 +403,7 @@ def entry_of(
                 host=member.host,
                 instance_id=member.instance_id,
                 partitions=owned(member),
+                kept=member.kept_partitions > 0,
                 made=tuple(n for n, (done, _) in by_step.items() if member.member_id in done),
                 lacks=tuple(
                     n

@@ -82,14 +82,21 @@ def written_later(facts: Facts, first_seen: datetime) -> str | None:
     return None
 
 
-def contrary_evidence(context: Context, facts: Facts, names: Sequence[str]) -> str | None:
+def contrary_evidence(
+    context: Context, facts: Facts, names: Sequence[str], kept: datetime | None = None
+) -> str | None:
     """Return the evidence against the statement that this member runs exactly `names`; None where
     there is none.
+
+    `kept` is the time of an earlier look at which it had kept partitions: the list of a member id
+    never changes, so that stays evidence.
     """
-    return next(_contrary(context, facts, tuple(names)), None)
+    return next(_contrary(context, facts, tuple(names), kept), None)
 
 
-def _contrary(context: Context, facts: Facts, names: tuple[str, ...]) -> Iterator[str]:
+def _contrary(
+    context: Context, facts: Facts, names: tuple[str, ...], kept_before: datetime | None
+) -> Iterator[str]:
     member, known = facts.member, facts.member.assignors
     if any(one.member_id in (None, member.member_id) for one in context.snapshot.contradictions):
         yield "the evidence on it contradicts itself"
@@ -111,6 +118,9 @@ def _contrary(context: Context, facts: Facts, names: tuple[str, ...]) -> Iterato
     if wanted is RebalanceProtocol.EAGER and member.kept_partitions:
         kept = member.kept_partitions
         yield f"it kept {kept} partitions when it last joined, as no EAGER member does"
+    if wanted is RebalanceProtocol.EAGER and kept_before is not None:
+        at = f"{kept_before:%b %d %H:%MZ}"
+        yield f"it had kept partitions when it joined, as no EAGER member does (the journal, {at})"
     admission = restart_of(context, facts, names)
     if admission.verdict is Tri.NO:
         yield f"the coordinator rejects this list now: {admission.reason}"

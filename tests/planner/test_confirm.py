@@ -221,6 +221,18 @@ def test_owned_partitions_disprove_an_eager_list(back: Story) -> None:
     assert not back(down(5, kept)).finished
 
 
+def test_partitions_that_were_kept_before_the_word_disprove_it_too(back: Story) -> None:
+    """A later rebalance left the member nothing to keep; its list is still the same."""
+    back(down(2, member(1, 3, ["range"], owned=True)))
+    with pytest.raises(ContradictedError, match=r"\(the journal, Nov 20 09:02Z\)"):
+        word(back, down(3), "app-1", names=["range"])
+    word(back, down(4), "app-0", "app-2", names=["range"])
+    assert not back(down(5)).finished
+    restarted_ = down(6, member(1, 6, ["range"]))
+    word(back, restarted_, "app-1", names=["range"])
+    assert back(restarted_).finished
+
+
 def test_one_bounce_ends_by_word() -> None:
     """KIP-726: every member already holds both, so only the second bounce is left."""
     both = {"probe": {TARGET: True, "range": True}}
@@ -327,6 +339,8 @@ def holds(plan: Plan, tell: Story, snapshot: GroupSnapshot, member_id: str) -> N
     for answer in seen.probe_answers:
         assert answer.supported is not Tri.YES or answer.assignor in names
     assert names == {TARGET} or not one.kept_partitions
+    earlier = (each for entry in tell.entries for each in entry.members)
+    assert names == {TARGET} or not any(m.kept for m in earlier if m.member_id == member_id)
     assert not any(each.member_id in (None, member_id) for each in seen.contradictions)
     memory = context_of(plan, seen, 3).memory
     answer = admitted(memory, restart(memory, member_id, plan.steps[-1].target_list))
