@@ -255,7 +255,8 @@ def _target(context: Context, path: PlannedPath) -> str:
     if context.group.protocol_type == "connect":
         if context.goal == EAGER:
             return "default"
-        return context.elected if context.elected in INCREMENTAL else "sessioned"
+        elected = context.group.assignor
+        return elected if elected in INCREMENTAL else "sessioned"
     return context.target
 
 
