@@ -10,7 +10,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.assignors import Assignor
-from rebal.planner.rehearsal.engine.consumer import Consumer, Latency
+from rebal.planner.rehearsal.engine.agenda import Latency
+from rebal.planner.rehearsal.engine.consumer import Consumer
 from rebal.planner.rehearsal.engine.ledger import Totals
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.engine.world import Happened, World
@@ -131,6 +132,7 @@ class _Run:
                 _member(consumer, self._set[name], world.agenda.now)
                 for name, consumer in world.consumers.items()
             ),
+            assumes=tuple(map(_not_modelled, sorted(world.opaque))),
         )
 
     def _take(self, event: Event) -> None:
@@ -291,6 +293,13 @@ _DEEDS: Final[dict[Deed, Callable[[_Run, Event], None]]] = {
     Deed.WAIT: _Run._wait,
 }
 _CALLED: Final = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+
+
+def _not_modelled(assignor: str) -> str:
+    return (
+        f"the assignment of {assignor} is not modelled: the rehearsal shows rebalances and "
+        "rejections, but no partitions"
+    )
 
 
 def _note(one: Happened) -> Note:

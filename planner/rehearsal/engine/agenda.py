@@ -1,4 +1,4 @@
-"""Agenda of a simulation: what happens next, and what time it is."""
+"""Time of a simulation: what happens next, what time it is, and how long things took."""
 
 from __future__ import annotations
 
@@ -43,3 +43,19 @@ class Agenda:
             event(*args)
         self.now = max(self.now, until)
         return False
+
+
+class Latency:
+    """Times of one kind: how many, their sum and the longest, in seconds (KIP-429's metrics)."""
+
+    __slots__ = ("count", "last", "longest", "total")
+
+    def __init__(self) -> None:
+        self.count, self.total, self.longest, self.last = 0, 0.0, 0.0, -1.0
+
+    def add(self, seconds: float, now: float) -> None:
+        """Count one more, which ended now."""
+        self.count += 1
+        self.total += seconds
+        self.longest = max(self.longest, seconds)
+        self.last = now

@@ -9,13 +9,14 @@ would find something new.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from rebal.groups.assignors import Assignment, Owned, SpecMember
 from rebal.groups.model import RebalanceProtocol
-from rebal.planner.rehearsal.engine.agenda import Agenda
+from rebal.planner.rehearsal.engine.agenda import Agenda, Latency
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
 from rebal.planner.rehearsal.engine.ledger import Ledger
@@ -26,11 +27,14 @@ from rebal.planner.rehearsal.engine.messages import (
     SyncAnswer,
 )
 from rebal.planner.rehearsal.engine.process import (
+    NO_PROTOCOLS,
     Process,
+    Protocols,
     fixed_protocol,
     leaves_on_close,
     rejoins_in_poll,
     retries,
+    retries_after,
     sends_generation,
     skips_assignment,
     voted_protocol,
@@ -40,7 +44,6 @@ _EAGER: Final = RebalanceProtocol.EAGER
 ROUND_TRIP: Final = 0.002
 """Seconds from a request to its answer, where nothing is waited for."""
 _BACKOFF: Final = 0.1
-_REJECTED_BACKOFF: Final = 1.0
 
 
 class Leader(Protocol):
@@ -63,7 +66,10 @@ class Reporter(Protocol):
 
 
 class Surroundings(NamedTuple):
-    """What one group's members share: coordinator, time, ledger, and the source of chance."""
+    """What one group's members share: coordinator, time, ledger, and the source of chance.
+
+    `protocols` are those that custom assignors support, by name.
+    """
 
     group: ClassicGroup
     agenda: Agenda
@@ -71,22 +77,7 @@ class Surroundings(NamedTuple):
     leader: Leader
     reporter: Reporter
     chance: Chance
-
-
-class Latency:
-    """Times of one kind: how many, their sum and the longest, in seconds (KIP-429's metrics)."""
-
-    __slots__ = ("count", "last", "longest", "total")
-
-    def __init__(self) -> None:
-        self.count, self.total, self.longest, self.last = 0, 0.0, 0.0, -1.0
-
-    def add(self, seconds: float, now: float) -> None:
-        """Count one more, which ended now."""
-        self.count += 1
-        self.total += seconds
-        self.longest = max(self.longest, seconds)
-        self.last = now
+    protocols: Protocols = NO_PROTOCOLS
 
 
 class Consumer:
@@ -94,7 +85,7 @@ class Consumer:
 
     def __init__(self, process: Process, around: Surroundings) -> None:
         self.process = process
-        self.member_id = ""
+        self.member_id = self.last_id = ""
         self.generation = -1
         self.alive = True
         self.rejected = False
@@ -106,28 +97,21 @@ class Consumer:
         self.skips_assignment = skips_assignment(process)
         self._group, self._agenda, self._ledger = around.group, around.agenda, around.ledger
         self._leader, self._reporter, self._chance = around.leader, around.reporter, around.chance
-        self._fixed = fixed_protocol(process)
+        self._own_protocols = around.protocols
+        self._fixed = fixed_protocol(process, around.protocols)
         self.protocol = self._fixed or _EAGER
         self._subscription = SpecMember(
-            member_id="",
-            topics=process.topics,
-            instance_id=process.instance_id,
-            rack=process.rack,
+            member_id="", topics=process.topics, instance_id=process.instance_id, rack=process.rack
         )
         self._sends_generation = sends_generation(process)
         self._in_poll = rejoins_in_poll(process)
         self._client_id = process.client_id or process.name
-        self._joining = self._woken = self._moving = False
+        self._joining = self._woken = self._moving = self._again = self._missed = False
         self._joined_at = -1.0
         self._beats_from = 0.0
         self._beat = process.heartbeat
         self._busy_until = self._frozen_until = 0.0
         self._token = 0
-
-    @property
-    def subscription(self) -> SpecMember:
-        """What it would tell a leader now: topics, owned partitions, generation."""
-        return self._subscription
 
     def seat(self, member_id: str, owned: Owned, generation: int | None) -> JoinRequest:
         """Be a member already, with these partitions; return the join that it came by."""
@@ -138,8 +122,13 @@ class Consumer:
         )
         self._own(frozenset(self._ledger.numbers[pair] for pair in owned))
         # Its last heartbeat was at any time up to one interval ago.
+        self.last_id = member_id
         self._beats_from = -self._chance.phase(self.process.heartbeat)
-        return self._request()
+        request = self._request()
+        if self._sends_generation:
+            # It joined with the generation before.
+            request = request._replace(stamp=None)
+        return request
 
     # What a person or a machine does to it
 
@@ -153,8 +142,7 @@ class Consumer:
         if not self.alive:
             return
         self._reporter.tell(self, "stopped")
-        self._give_up(self.owned, self.revoked, self.process.on_revoked)
-        self._end(leaves=leaves_on_close(self.process))
+        self._close()
 
     def kill(self) -> None:
         """End without a word: the coordinator counts it until its session is over."""
@@ -185,22 +173,46 @@ class Consumer:
         self._agenda.at(last + self.process.session, self._past_session, self._frozen_until)
         self._agenda.at(self._frozen_until, self._thaw, self._frozen_until)
 
-    def enforce_rebalance(self) -> None:
-        """KIP-568: ask for a rebalance at the next poll; while one goes on this does nothing."""
-        if self.alive and not self._joining and self._group.waits_for(self.member_id):
+    def enforce_rebalance(self) -> bool:
+        """KIP-568: ask for a rebalance at the next poll, and return whether one will come.
+
+        Nothing is revoked before. While a rebalance goes on this does nothing; a member that is
+        not in the group joins anyway.
+        """
+        if not self.alive or self._joining:
+            return False
+        if self._group.waits_for(self.member_id):
             self._set_moving(True)
             self._poll_next(self._agenda.now)
+        return True
 
     def commit(self) -> Error:
-        """Commit offsets now."""
-        error = self._group.commit(self.member_id, self.generation)
-        self._reporter.tell(self, "committed" if not error else "commit failed", error.name)
+        """Commit offsets now, and return the error; the note has the exception of Java's client.
+
+        A client that is joining does not ask the coordinator: it throws
+        RebalanceInProgressException by itself (KIP-429).
+        """
+        if self._joining and self.generation >= 0:
+            error = Error.REBALANCE_IN_PROGRESS
+        elif self.generation < 0:
+            error = Error.UNKNOWN_MEMBER_ID
+        else:
+            error = self._group.commit(self.member_id, self.generation, self)
+        if error is Error.NONE:
+            self._reporter.tell(self, "committed")
+            return error
+        self._reporter.tell(self, "commit failed", error.thrown)
+        if error is Error.FENCED_INSTANCE_ID:
+            self._rejected(error)
+        elif error in (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION):
+            self.wake()
         return error
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
         """Subscribe to other topics from now on, and join again for it."""
         self._subscription = replace(self._subscription, topics=topics)
-        self.enforce_rebalance()
+        # A join that is under way still has the old topics.
+        self._again = not self.enforce_rebalance()
 
     # What the coordinator says
 
@@ -215,8 +227,9 @@ class Consumer:
             self.member_id = answer.member_id
             self._agenda.after(ROUND_TRIP, self._join, self._next_token())
         elif error is Error.UNKNOWN_MEMBER_ID:
-            self._forget(Error.UNKNOWN_MEMBER_ID)
-            self._agenda.after(ROUND_TRIP, self._join, self._next_token())
+            wait = ROUND_TRIP + self._forget(error)
+            if self.alive:
+                self._agenda.after(wait, self._join, self._next_token())
         elif error in (Error.NOT_COORDINATOR, Error.COORDINATOR_LOAD_IN_PROGRESS):
             self.failed += 1
             self._agenda.after(_BACKOFF, self._join, self._next_token())
@@ -229,22 +242,33 @@ class Consumer:
             return
         error = answer.error
         if error is Error.NONE:
-            self._receive(answer.partitions)
+            # A COOPERATIVE member goes on with its records while it waits: it takes over when it
+            # polls.
+            busy = self._in_poll and self.protocol is not _EAGER and self.owned
+            at = self._busy_until if busy else 0.0
+            if at > self._agenda.now:
+                self._agenda.at(at, self._receive, answer.partitions, self._next_token())
+            else:
+                self._receive(answer.partitions)
             return
         if error is Error.FENCED_INSTANCE_ID:
             self._rejected(error)
             return
         self.failed += 1
-        if error in (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION):
-            self._forget(error)
         wait = _BACKOFF if error is Error.NOT_COORDINATOR else ROUND_TRIP
-        self._agenda.after(wait, self._rejoin, self._next_token())
+        if error in (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION):
+            wait += self._forget(error)
+        if self.alive:
+            self._agenda.after(wait, self._rejoin, self._next_token())
 
     def wake(self) -> None:
         """Find out at the next heartbeat what there is to know."""
-        if not self.alive or self._woken or self._joining:
+        if not self.alive or self._woken:
             return
-        self._woken = True
+        if self._joining:
+            self._missed = True
+            return
+        self._woken, self._missed = True, False
         self._set_moving(True)
         beat = self._next_beat()
         self._agenda.at(self._next_poll(beat), self._hear, self._next_token())
@@ -259,6 +283,7 @@ class Consumer:
             sent.topics,
             () if eager else sent.owned,
             sent.generation if self._sends_generation else None,
+            sent.owned if "sticky" in process.assignors else (),
         )
         return JoinRequest(
             self.member_id,
@@ -278,7 +303,7 @@ class Consumer:
         if self._frozen_until > self._agenda.now:
             self._agenda.at(self._frozen_until, self._join, self._next_token())
             return
-        self._joining, self._woken = True, False
+        self._joining, self._woken, self._missed = True, False, False
         if self._joined_at < 0:
             self._joined_at = self._agenda.now
         self._group.join(self._request(), self)
@@ -288,13 +313,26 @@ class Consumer:
         if not self.alive or (token is not None and token != self._token):
             return
         self._set_moving(True)
-        if self.protocol is _EAGER and self.owned:
-            took = self._give_up(self.owned, self.revoked, self.process.on_revoked)
+        # A COOPERATIVE member gives up what it is not subscribed to any more.
+        dropped = self.owned if self.protocol is _EAGER else self._unsubscribed()
+        if dropped:
+            took = self._give_up(dropped, self.revoked, self.process.on_revoked)
+            if self._throws_in("revoked"):
+                return
             if took:
                 self._joining = True
                 self._agenda.after(took, self._join, self._next_token())
                 return
         self._join()
+
+    def _unsubscribed(self) -> frozenset[int]:
+        sent, numbers = self._subscription, self._ledger.numbers
+        kept = tuple(pair for pair in sent.owned if pair[0] in sent.topics)
+        if len(kept) == len(sent.owned):
+            return frozenset()
+        gone = frozenset(numbers[pair] for pair in set(sent.owned).difference(kept))
+        self._subscription = replace(sent, owned=kept)
+        return gone & self.owned
 
     def _hear(self, token: int) -> None:
         """Send the heartbeat that the coordinator has something new for."""
@@ -314,15 +352,26 @@ class Consumer:
         elif error is Error.FENCED_INSTANCE_ID:
             self._rejected(error)
         else:
-            self._forget(error)
+            self._start_anew(error)
+
+    def _start_anew(self, error: Error) -> None:
+        """Lose membership and partitions, and join when the listener is done with them."""
+        took = self._forget(error)
+        if not self.alive:
+            return
+        if took:
+            self._joining = True
+            self._agenda.after(took, self._join, self._next_token())
+        else:
             self._join()
 
     def _join_done(self, answer: JoinAnswer) -> None:
         self.member_id, self.generation = answer.member_id, answer.generation
+        self.last_id = answer.member_id
         if self._subscription.member_id != self.member_id:
             self._subscription = replace(self._subscription, member_id=self.member_id)
         if self._fixed is None:
-            self.protocol = voted_protocol(self.process, answer.assignor)
+            self.protocol = voted_protocol(self.process, answer.assignor, self._own_protocols)
         self._beats_from = self._agenda.now
         if not answer.leader or answer.skip_assignment:
             self._group.sync(self.member_id, self.generation, self)
@@ -330,8 +379,7 @@ class Consumer:
         made = self._leader.assign(answer.assignor, answer.members, self)
         if isinstance(made, str):
             self._reporter.tell(self, "failed as leader", made)
-            self._give_up(self.owned, self.revoked, 0.0)
-            self._end(leaves=leaves_on_close(self.process))
+            self._close()
             return
         assignment, took = made
         after = 2 * ROUND_TRIP + took
@@ -341,10 +389,11 @@ class Consumer:
         if self.alive and token == self._token:
             self._group.sync(self.member_id, self.generation, self, assignment)
 
-    def _receive(self, partitions: Owned) -> None:
+    def _receive(self, partitions: Owned, token: int | None = None) -> None:
         """Take over what was assigned; a COOPERATIVE member revokes the rest and joins again."""
+        if not self.alive or (token is not None and token != self._token):
+            return
         now, numbers = self._agenda.now, self._ledger.numbers
-        self._joining = False
         self.rejected = False
         self._beats_from = now
         self._beat = self._chance.interval(self.process.heartbeat)
@@ -359,21 +408,39 @@ class Consumer:
         took = 0.0
         if revoked:
             took = self._give_up(revoked, self.revoked, self.process.on_revoked)
-        added = new - self.owned
-        if self.process.on_assigned:
-            self.assigned.add(self.process.on_assigned, now)
-        if added:
-            self._own(added)
         self._subscription = replace(
             self._subscription, owned=tuple(partitions), generation=self.generation
         )
         self._token += 1
-        if revoked:
+        added = new - self.owned
+        if took:
+            # One poll calls both listeners in turn: new partitions wait for the first.
+            self._joining = True
+            self._set_moving(True)
+            self._agenda.after(took, self._take_over, self._token, added, True)
+        else:
+            self._take_over(self._token, added, bool(revoked))
+
+    def _take_over(self, token: int, added: frozenset[int], revoked: bool) -> None:
+        if not self.alive or token != self._token:
+            return
+        self._joining = False
+        took = self.process.on_assigned
+        if took:
+            self.assigned.add(took, self._agenda.now)
+        if added:
+            self._own(added)
+        if (revoked and self._throws_in("revoked")) or self._throws_in("assigned"):
+            return
+        if revoked or self._again:
+            self._again = False
             self._set_moving(True)
             self._joining = True
             self._agenda.after(ROUND_TRIP + took, self._rejoin, self._next_token())
         else:
             self._set_moving(False)
+            if self._missed:
+                self.wake()
 
     def _rejected(self, error: Error) -> None:
         self.failed += 1
@@ -383,20 +450,27 @@ class Consumer:
             self._reporter.tell(self, "rejected", error.name)
         if retries(self.process) and error is not Error.FENCED_INSTANCE_ID:
             self._set_moving(False)
-            self._agenda.after(_REJECTED_BACKOFF, self._join, self._next_token())
+            self._agenda.after(retries_after(self.process), self._join, self._next_token())
             return
         self._drop_all()
         self._end(leaves=False)
 
-    def _forget(self, error: Error) -> None:
-        """Lose membership: what it owned is lost (KIP-429, onPartitionsLost)."""
+    def _forget(self, error: Error) -> float:
+        """Lose membership and with it what it owned (KIP-429, onPartitionsLost).
+
+        Returns the seconds that the listener takes; the process may have ended by its exception.
+        """
         if error is Error.UNKNOWN_MEMBER_ID:
             self.member_id = ""
         self.generation = -1
-        self._drop_all()
+        had = bool(self.owned)
+        took = self._drop_all()
         self._subscription = replace(
             self._subscription, member_id=self.member_id, owned=(), generation=None
         )
+        if had:
+            self._throws_in("lost")
+        return took
 
     # Partitions
 
@@ -412,11 +486,45 @@ class Consumer:
             kind.add(took, self._agenda.now)
         return took if partitions else 0.0
 
-    def _drop_all(self) -> None:
+    def _drop_all(self) -> float:
         if self.owned:
             self._reporter.tell(self, "lost", f"{len(self.owned)}")
-        self._give_up(self.owned, self.lost, self.process.on_lost)
+        took = self._give_up(self.owned, self.lost, self.process.on_lost)
         self._ledger.past(self.process.name, now=self._agenda.now, over=True)
+        return took
+
+    def _throws_in(self, callback: str) -> bool:
+        """Return whether this callback of the listener throws: poll() throws, and the process ends.
+
+        Its application closes the consumer, as one with try and finally around its poll loop.
+        """
+        if callback not in self.process.fails_in:
+            return False
+        self._reporter.tell(self, "callback failed", callback)
+        self._close()
+        return True
+
+    def _close(self) -> None:
+        """Give up all partitions, then leave the group where the client does that.
+
+        A listener that throws here (ConsumerCoordinator.onLeavePrepare) prevents the LeaveGroup:
+        the coordinator counts the member until its session is over.
+        """
+        leaves = leaves_on_close(self.process)
+        if self.owned and (self._joining or self.generation < 0):
+            # Where a rebalance goes on, they are lost and not revoked.
+            took = self._drop_all()
+            leaves = leaves and "lost" not in self.process.fails_in
+        else:
+            had = bool(self.owned)
+            took = self._give_up(self.owned, self.revoked, self.process.on_revoked)
+            leaves = leaves and not (had and "revoked" in self.process.fails_in)
+        if took and leaves:
+            self.alive = False
+            self._token += 1
+            self._agenda.after(took, partial(self._end, leaves=True))
+        else:
+            self._end(leaves=leaves)
 
     def _end(self, *, leaves: bool) -> None:
         last = self._last_beat()
@@ -470,8 +578,7 @@ class Consumer:
 
     def _back_in_poll(self, token: int) -> None:
         if self.alive and token == self._token:
-            self._forget(Error.UNKNOWN_MEMBER_ID)
-            self._join()
+            self._start_anew(Error.UNKNOWN_MEMBER_ID)
 
     def _past_session(self, until: float) -> None:
         if self.alive and self._frozen_until == until and until > self._agenda.now:

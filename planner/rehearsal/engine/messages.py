@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from rebal.groups.assignors import Owned, SpecMember
 
@@ -26,6 +26,19 @@ class Error(IntEnum):
     MEMBER_ID_REQUIRED = 79
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
+
+    @property
+    def thrown(self) -> str:
+        """The exception that Java's commit throws for it, or its own name."""
+        return _THROWN.get(self, self.name)
+
+
+_THROWN: Final = {
+    Error.REBALANCE_IN_PROGRESS: "RebalanceInProgressException",
+    Error.UNKNOWN_MEMBER_ID: "CommitFailedException",
+    Error.ILLEGAL_GENERATION: "CommitFailedException",
+    Error.FENCED_INSTANCE_ID: "FencedInstanceIdException",
+}
 
 
 class GroupPhase(IntEnum):

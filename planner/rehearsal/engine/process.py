@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from rebal.groups.assignors import Owned
@@ -10,6 +11,9 @@ from rebal.groups.model import RebalanceProtocol, Record, Tri
 
 _COOPERATIVE: Final = RebalanceProtocol.COOPERATIVE
 _EAGER: Final = RebalanceProtocol.EAGER
+Protocols = Mapping[str, frozenset[RebalanceProtocol]]
+NO_PROTOCOLS: Final[Protocols] = {}
+_STICKY: Final = frozenset({"sticky", "cooperative-sticky"})
 _JAVA: Final = ("java", "streams", "connect")
 _RETRIES: Final = ("librdkafka", "franz-go", "sarama")
 _WITHOUT_POLL: Final = ("franz-go", "kafkajs", "sarama", "segmentio")
@@ -21,8 +25,8 @@ class Process(Record, frozen=True, kw_only=True):
     `name` is what scripts and results call it. `assignors` is partition.assignment.strategy,
     `session`, `rebalance` and `heartbeat` are session.timeout.ms, max.poll.interval.ms and
     heartbeat.interval.ms. It polls every `poll` seconds. Its listener takes `on_revoked`,
-    `on_assigned` and `on_lost` seconds; `fails_in` names callbacks that throw. `protocol` is
-    group.protocol: classic or consumer.
+    `on_assigned` and `on_lost` seconds; `fails_in` names those that throw: revoked, assigned, lost.
+    `protocol` is group.protocol: classic or consumer.
     """
 
     name: str
@@ -66,24 +70,37 @@ def refusal(process: Process) -> str:
     return ""
 
 
-def fixed_protocol(process: Process) -> RebalanceProtocol | None:
-    """Return the rebalance protocol that the client fixes when it is built; None: by the vote."""
+def fixed_protocol(process: Process, own: Protocols = NO_PROTOCOLS) -> RebalanceProtocol | None:
+    """Return the rebalance protocol that the client fixes when it is built; None: by the vote.
+
+    `own` are the protocols that custom assignors support, by name.
+    """
     client = family(process.family)
     if client is not None and client.follows_vote:
         return None
-    supported = [_in_client(process, name) or frozenset({_EAGER}) for name in process.assignors]
+    supported = [_supported(process, name, own) for name in process.assignors]
     return _COOPERATIVE if all(_COOPERATIVE in each for each in supported) else _EAGER
 
 
-def voted_protocol(process: Process, elected: str) -> RebalanceProtocol:
+def voted_protocol(
+    process: Process, elected: str, own: Protocols = NO_PROTOCOLS
+) -> RebalanceProtocol:
     """Return the protocol of a client that follows the vote."""
-    supported = _in_client(process, elected) or frozenset({_EAGER})
-    return _COOPERATIVE if _COOPERATIVE in supported else _EAGER
+    return _COOPERATIVE if _COOPERATIVE in _supported(process, elected, own) else _EAGER
+
+
+def _supported(process: Process, name: str, own: Protocols) -> frozenset[RebalanceProtocol]:
+    return own.get(name) or _in_client(process, name) or frozenset({_EAGER})
 
 
 def retries(process: Process) -> bool:
     """Return whether a client whose join was rejected tries again and again, and does not end."""
     return process.family in _RETRIES
+
+
+def retries_after(process: Process) -> float:
+    """Return the seconds after which it tries again: librdkafka 2 (captured), others about 1."""
+    return 2.0 if process.family == "librdkafka" else 1.0
 
 
 def rejoins_in_poll(process: Process) -> bool:
@@ -98,8 +115,14 @@ def leaves_on_close(process: Process) -> bool:
 
 
 def sends_generation(process: Process) -> bool:
-    """Return whether its subscription holds the generation (version 2 and later, KIP-792)."""
+    """Return whether its JoinGroup holds the generation of its last assignment.
+
+    Versions 2 and later of the subscription do (KIP-792), and the user data of Kafka's two sticky
+    assignors: so it changes with each generation.
+    """
     version = version_tuple(process.version)
+    if _STICKY.intersection(process.assignors):
+        return True
     return process.family in _JAVA and (version is None or version >= (3, 4))
 
 

@@ -84,14 +84,15 @@ class World:
         pairs = ((topic, number) for topic, count in topics.items() for number in range(count))
         self.ledger = Ledger({pair: number for number, pair in enumerate(pairs)}, keep=keep)
         self.group = ClassicGroup(self.agenda, brokers, self, chance, generation)
-        self._around = Surroundings(self.group, self.agenda, self.ledger, self, self, chance)
+        own = {name: one.supported_protocols for name, one in (assignors or {}).items()}
+        self._around = Surroundings(self.group, self.agenda, self.ledger, self, self, chance, own)
         self._topics = dict(topics)
         self._spec = Spec(
             members=(), partitions=self._topics, replicas=replicas or {}, racks=racks or {}
         )
         self._custom = assignors or {}
         self.opaque: set[str] = set()
-        """The elected assignors whose partitions are not modelled: nobody owns any then."""
+        """Elected assignors whose assignment is not modelled: nobody owns anything then."""
         self._moving: set[Consumer] = set()
         self._coming = 0
         self._due: dict[str, Process] = {}
@@ -103,6 +104,10 @@ class World:
     def seat(self, running: Iterable[Running], assignor: str, leader: str | None = None) -> None:
         """Begin with these in a Stable group that elected `assignor`."""
         seats = []
+        running = tuple(running)
+        if running and not self._knows(assignor):
+            self._count_no_partitions(assignor)
+            running = tuple(replace(one, owned=()) for one in running)
         for one in running:
             consumer = self._consumer(one.process)
             request = consumer.seat(one.member_id, one.owned, one.generation)
@@ -174,7 +179,8 @@ class World:
     def add_partitions(self, topic: str, count: int, noticed: float = 0.0) -> None:
         """Have a topic of `count` partitions; leaders see it `noticed` seconds later."""
         self._topics[topic] = count
-        self.ledger.grow(topic, count, self.agenda.now)
+        if not self.opaque:
+            self.ledger.grow(topic, count, self.agenda.now)
         self.happened.append(Happened(self.agenda.now, "", "partitions", f"{topic}: {count}"))
         self._coming += 1
         self.agenda.after(noticed, self._metadata_seen)
@@ -213,7 +219,7 @@ class World:
             (
                 c.process.name
                 for c in (*self.consumers.values(), *self.ended)
-                if c.member_id == member_id
+                if member_id in (c.member_id, c.last_id)
             ),
             member_id,
         )
@@ -238,8 +244,7 @@ class World:
         """Compute what the leader sends; the time that it takes is not modelled."""
         chosen = self._custom.get(assignor) or ASSIGNORS.get(assignor)
         if chosen is None:
-            # Streams' tasks, an own class: the vote and the admission need no assignment.
-            self.opaque.add(assignor)
+            self._count_no_partitions(assignor)
             return {}, 0.0
         try:
             sent = tuple(_sent(chosen, request) for request in members)
@@ -254,6 +259,18 @@ class World:
         return result, 0.0
 
     # Inside
+
+    def _knows(self, assignor: str) -> bool:
+        return assignor in self._custom or assignor in ASSIGNORS
+
+    def _count_no_partitions(self, assignor: str) -> None:
+        """Model no partitions from now on: Streams assigns tasks, an own class anything.
+
+        The vote and the admission need no assignment.
+        """
+        self.opaque.add(assignor)
+        for topic in self._topics:
+            self.ledger.drop(topic, self.agenda.now)
 
     def _consumer(self, process: Process) -> Consumer:
         consumer = Consumer(process, self._around)

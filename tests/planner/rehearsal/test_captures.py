@@ -65,7 +65,7 @@ def test_replay_notices_members_with_an_eager_protocol_only(
 ) -> None:
     monkeypatch.setattr(
         "rebal.planner.rehearsal.engine.consumer.fixed_protocol",
-        lambda _: RebalanceProtocol.EAGER,
+        lambda *_: RebalanceProtocol.EAGER,
     )
     capture, found = read(BUNDLED), Comparison()
     for story in classic(capture):

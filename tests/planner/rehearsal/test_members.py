@@ -1,0 +1,249 @@
+"""What members do by KIP-429, KIP-568 and the clients' source, story by story."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.groups.assignors import Assignment, Owned, Spec, SpecMember, get
+from rebal.groups.model import RebalanceProtocol
+from rebal.planner.rehearsal.engine.process import Process
+from rebal.planner.rehearsal.outcome import Rehearsal
+from rebal.planner.rehearsal.rehearse import rehearse
+from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, play, restart, scene, told
+
+
+def late(*assignors: str, **more: object) -> Event:
+    process = Process(
+        name="late",
+        assignors=assignors,
+        topics=("orders",),
+        **more,  # type: ignore[arg-type]
+    )
+    return Event(do=Deed.START, processes=(process,), at=10.0)
+
+
+def states(run: Rehearsal) -> dict[str, str]:
+    return {member.name: member.state for member in run.members}
+
+
+def test_eager_member_whose_revoked_callback_throws_ends_and_leaves_at_once() -> None:
+    where = scene(RANGE, RANGE)
+    failing = replace(where.running[1].process, fails_in=("revoked",))
+    where = replace(where, running=(where.running[0], replace(where.running[1], process=failing)))
+    run = play(where, late("range"))
+    assert told(run, "callback failed") == [("m1", "revoked")]
+    assert told(run, "removed") == []
+    # Its partitions were given up before the exception: close() has none left to revoke.
+    assert [member.owned for member in run.members] == [6, 0, 6]
+
+
+def test_cooperative_member_whose_revoked_callback_throws_does_not_leave_the_group() -> None:
+    where = scene(DONE, DONE)
+    failing = replace(where.running[1].process, fails_in=("revoked",))
+    where = replace(where, running=(where.running[0], replace(where.running[1], process=failing)))
+    run = play(where, late("cooperative-sticky"))
+    assert told(run, "callback failed") == [("m1", "revoked")]
+    # close() calls the listener again, which throws before the LeaveGroup.
+    assert told(run, "removed") == [("m1", "its session timed out")]
+    assert run.measures.longest > 40
+
+
+def test_clean_stop_of_a_member_whose_revoked_callback_throws_waits_for_its_session() -> None:
+    stop = Event(do=Deed.STOP, members=("m1",), at=100)
+    run = play(scene(RANGE, RANGE, fails_in=("revoked",)), stop)
+    assert told(run, "removed") == [("m1", "its session timed out")]
+    run = play(scene(RANGE, RANGE), stop)
+    assert told(run, "removed") == []
+
+
+def test_member_whose_assigned_callback_throws_ends_and_leaves() -> None:
+    run = play(scene(RANGE, RANGE), late("range", fails_in=("assigned",)))
+    assert told(run, "callback failed") == [("late", "assigned")]
+    assert told(run, "removed") == []
+    assert [member.owned for member in run.members] == [6, 6, 0]
+
+
+def test_stopped_member_leaves_when_its_listener_is_done() -> None:
+    stop = Event(do=Deed.STOP, members=("m1",), at=100)
+    run = play(scene(RANGE, RANGE, on_revoked=20.0), stop)
+    assert run.rebalances[0].began == pytest.approx(120.0)
+
+
+def test_new_partitions_are_owned_when_the_revoked_ones_are_given_up() -> None:
+    run = play(scene(DONE, DONE, on_revoked=5.0), late("cooperative-sticky"))
+    assert run.measures.twice == 0
+    assert run.measures.longest > 5
+    assert [member.owned for member in run.members] == [4, 4, 4]
+
+
+def test_commit_during_a_rebalance_throws_rebalance_in_progress() -> None:
+    busy = Event(do=Deed.BUSY, members=("m0",), seconds=20, at=9)
+    commit = Event(do=Deed.COMMIT, members=("m1",), at=20)
+    run = play(scene(DONE, DONE), busy, late("cooperative-sticky"), commit)
+    assert told(run, "commit failed") == [("m1", "RebalanceInProgressException")]
+
+
+def test_commit_of_a_member_past_its_poll_timeout_fails() -> None:
+    busy = Event(do=Deed.BUSY, members=("m0",), seconds=90, at=9)
+    commit = Event(do=Deed.COMMIT, members=("m0",), at=80)
+    run = play(scene(RANGE, RANGE, rebalance=60.0), busy, commit)
+    assert told(run, "commit failed") == [("m0", "CommitFailedException")]
+
+
+def test_commit_while_a_rebalance_prepares_is_taken() -> None:
+    busy = Event(do=Deed.BUSY, members=("m0",), seconds=20, at=9)
+    commit = Event(do=Deed.COMMIT, members=("m0",), at=20)
+    run = play(scene(RANGE, RANGE), busy, late("range"), commit)
+    assert [note.who for note in run.notes if note.what == "committed"] == ["m0"]
+
+
+@pytest.mark.parametrize(
+    ("list_", "version", "rebalances"),
+    [(RANGE, "2.8.2", 0), (RANGE, "4.1.1", 1), (DONE, "2.8.2", 1)],
+)
+def test_enforce_rebalance_of_a_follower_needs_metadata_that_changed(
+    list_: tuple[str, ...], version: str, rebalances: int
+) -> None:
+    # The generation is in the subscription from 3.4 on, and in cooperative-sticky's user data.
+    where = scene(list_, list_, version=version)
+    run = play(where, Event(do=Deed.ENFORCE_REBALANCE, members=("m1",), at=5))
+    assert len(run.rebalances) == rebalances
+    assert [member.owned for member in run.members] == [6, 6]
+
+
+def test_enforce_rebalance_during_a_rebalance_does_nothing() -> None:
+    busy = Event(do=Deed.BUSY, members=("m0",), seconds=20, at=9)
+    enforce = Event(do=Deed.ENFORCE_REBALANCE, members=("m1",), at=20)
+    run = play(scene(RANGE, RANGE), busy, late("range"), enforce)
+    assert len(run.rebalances) == 1
+
+
+def test_cooperative_member_gives_up_at_once_what_it_unsubscribes_from() -> None:
+    where = scene(DONE, DONE)
+    where = replace(where, topics={"orders": 12, "audit": 2})
+    change = Event(do=Deed.SUBSCRIBE, members=("m0",), topics=("audit",), at=10)
+    run = play(where, change)
+    assert [member.owned for member in run.members] == [2, 12]
+    assert run.measures.twice == 0
+
+
+def test_subscription_that_changes_during_a_join_is_sent_in_the_next() -> None:
+    busy = Event(do=Deed.BUSY, members=("m0",), seconds=20, at=9)
+    change = Event(do=Deed.SUBSCRIBE, members=("m1",), topics=("audit",), at=20)
+    where = replace(scene(RANGE, RANGE), topics={"orders": 12, "audit": 2})
+    run = play(where, busy, late("range"), change)
+    assert [member.owned for member in run.members] == [6, 2, 6]
+
+
+def test_process_that_is_stopped_before_it_joins_never_joins() -> None:
+    slow = Process(name="late", assignors=RANGE, topics=("orders",))
+    run = play(
+        scene(RANGE, RANGE),
+        Event(do=Deed.START, processes=(slow,), seconds=60.0, at=10),
+        Event(do=Deed.STOP, members=("late",), at=30),
+        Event(do=Deed.WAIT, seconds=100),
+    )
+    assert run.rebalances == ()
+    assert told(run, "started") == []
+
+
+class Moving:
+    """A custom assignor that gives all partitions to the members in turn, owned or not."""
+
+    name, version = "moving", 0
+    supported_protocols = frozenset({RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE})
+
+    def subscription_user_data(self, member: SpecMember) -> bytes | None:
+        return None
+
+    def assign(self, spec: Spec) -> Assignment:
+        return get("roundrobin").assign(spec)
+
+    def on_assignment(
+        self, member: SpecMember, assigned: Owned, user_data: bytes | None, generation: int
+    ) -> SpecMember:
+        return member
+
+
+def custom(*lists: tuple[str, ...]) -> Scene:
+    """A group that elected `moving`: m0 leads."""
+    where = scene(*(RANGE for _ in lists), elected="range")
+    running = tuple(
+        replace(one, process=replace(one.process, assignors=list_))
+        for one, list_ in zip(where.running, lists, strict=True)
+    )
+    return replace(where, running=running, assignor="moving")
+
+
+def test_cooperative_leader_fails_on_an_assignment_that_hands_over_what_is_owned() -> None:
+    where = custom(("moving",), ("moving",))
+    script = Script(events=(late("moving"),))
+    run = rehearse(where, script, assignors={"moving": Moving()})
+    leaders = [note.who for note in run.notes if note.what == "failed as leader"]
+    assert leaders[0] == "m0"
+    assert states(run)["m0"] == "stopped"
+
+
+def test_eager_leader_does_not_validate_and_partitions_are_owned_twice() -> None:
+    # m0 leads with an EAGER list: nobody checks the custom class. m1 is busy with what it keeps.
+    where = custom(("moving", "range"), ("moving",))
+    busy = [
+        Event(do=Deed.BUSY, members=("m0",), seconds=21, at=9),
+        Event(do=Deed.BUSY, members=("m1",), seconds=20, at=20),
+    ]
+    script = Script(events=(busy[0], late("moving"), busy[1]))
+    run = rehearse(where, script, assignors={"moving": Moving()})
+    assert told(run, "failed as leader") == []
+    assert run.measures.twice > 10
+    # cooperative-sticky hands over nothing that is owned.
+    right = play(scene(DONE, DONE), busy[0], late("cooperative-sticky"), busy[1])
+    assert right.measures.twice == 0
+    assert [member.owned for member in right.members] == [4, 4, 4]
+
+
+def test_member_that_misses_a_rebalance_while_it_is_busy_joins_afterwards() -> None:
+    busy = [
+        Event(do=Deed.BUSY, members=("m0",), seconds=21, at=9),
+        Event(do=Deed.BUSY, members=("m1",), seconds=30, at=20),
+    ]
+    again = Process(name="third", assignors=DONE, topics=("orders",))
+    third = Event(do=Deed.START, processes=(again,), at=35)
+    run = play(scene(DONE, DONE), busy[0], late("cooperative-sticky"), busy[1], third)
+    assert run.at_rest
+    assert [member.owned for member in run.members] == [3, 3, 3, 3]
+
+
+def test_streams_group_votes_and_rejects_but_its_tasks_are_not_modelled() -> None:
+    where = scene(RANGE, RANGE, family="streams")
+    running = tuple(
+        replace(one, process=replace(one.process, assignors=("stream",))) for one in where.running
+    )
+    where = replace(where, running=running, assignor="stream")
+    run = play(where, late("range"), restart("m0"))
+    assert told(run, "rejected") == [("late", "INCONSISTENT_GROUP_PROTOCOL")]
+    # Streams does not leave when it closes: its session ends after the new member has joined.
+    assert [one.members for one in run.rebalances][-1] == 2
+    assert run.measures.unowned == run.measures.moved == 0
+    assert run.assumes == (
+        "the assignment of stream is not modelled: the rehearsal shows rebalances and "
+        "rejections, but no partitions",
+    )
+
+
+def test_static_member_past_its_poll_timeout_stays_until_its_session_ends() -> None:
+    busy = Event(do=Deed.BUSY, members=("m0",), seconds=200, at=9)
+    run = play(scene(RANGE, RANGE, static=True, rebalance=60.0), busy)
+    assert told(run, "removed") == [("m0", "its session timed out")]
+    assert run.measures.twice == run.measures.twice_past > 0
+
+
+def test_leader_that_misses_the_join_barrier_is_replaced() -> None:
+    busy = Event(do=Deed.BUSY, members=("m0",), seconds=90, at=9)
+    where = scene(BOTH, BOTH, rebalance=60.0)
+    where = replace(where, leader=where.running[0].member_id)
+    run = play(where, busy, late("range"))
+    assert told(run, "rejected") == []
+    assert [one.assignor for one in run.rebalances][:1] == ["range"]
+    assert sorted(member.owned for member in run.members) == [4, 4, 4]
