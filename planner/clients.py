@@ -6,7 +6,7 @@ The facts by version stand in groups/clients.py.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 
 from rebal.groups.clients import (
@@ -94,15 +94,23 @@ def refuted(guess: str, held: Collection[str]) -> bool:
     return refuses_mixed(guess) and {Tri.YES, Tri.NO} <= kinds
 
 
-def assume_family(found: Iterable[tuple[str, str | None]], most: int = 3) -> str:
-    """Return one `--assume-family CLIENT_ID=FAMILY` option for each pair, ready to paste.
+def assumed(client_id: str, key: str) -> str:
+    """Return the value of `--assume-family`; without a client id it is of every unproven member."""
+    return f"{client_id}={key}" if client_id else key
 
-    The word FAMILY stands for an unknown family, CLIENT_ID for a missing client id.
+
+def assume_family(found: Iterable[tuple[str, Sequence[str]]], most: int = 3) -> str:
+    """Return the `--assume-family` options for clients that are one of some families each.
+
+    After `most` clients it gives their number alone.
     """
-    texts = dict.fromkeys(f"{name or 'CLIENT_ID'}={key or 'FAMILY'}" for name, key in found)
-    words = [shlex.quote(text) for text in texts]
-    more = " …" if len(words) > most else ""
-    return " ".join(f"--assume-family {word}" for word in words[:most]) + more
+    texts = dict.fromkeys(
+        " or ".join(f"--assume-family {shlex.quote(assumed(name, key))}" for key in keys)
+        for name, keys in found
+    )
+    shown = " ".join(list(texts)[:most])
+    more = len(texts) - most
+    return f"{shown} (and {more:,} more)" if more > 0 else shown
 
 
 @lru_cache(4096)

@@ -166,9 +166,14 @@ class Given(Record, frozen=True, kw_only=True):
         return replace(self, looks=tuple(kept)).verify(*more)
 
     def request_log(self, broker: int | None) -> Iterator[NamedCommand]:
-        """Yield the commands that switch a broker's request log on, and off again (KIP-412)."""
+        """Yield the commands that switch a broker's request log on, and off again (KIP-412).
+
+        It yields none where the broker is not known.
+        """
+        if broker is None:
+            return
         logger = ("--alter", "--entity-type", "broker-loggers", "--entity-name")
-        name = "COORDINATOR_ID" if broker is None else str(broker)
+        name = str(broker)
         for use, change in (
             ("request log on", ("--add-config", "kafka.request.logger=DEBUG")),
             ("request log off", ("--delete-config", "kafka.request.logger")),

@@ -7,12 +7,13 @@ contradicting evidence is `cannot tell`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
-from rebal.groups.clients import proven_family
-from rebal.groups.commands import Command, option
+from rebal.groups.clients import families, proven_family
+from rebal.groups.commands import Command, option, options
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import GroupSnapshot, Knowledge, RebalanceProtocol, Tri
 from rebal.planner.admission.memory import CoordinatorMemory, memory_of
@@ -20,6 +21,7 @@ from rebal.planner.admission.rejected import still_out
 from rebal.planner.clients import (
     able,
     assume_family,
+    assumed,
     cannot_hold,
     cooperative,
     custom,
@@ -375,8 +377,34 @@ class Context(GroupFacts):
         )
 
     def assume(self, found: Iterable[Facts]) -> str:
-        """Return `--assume-family` options that state these members' families, ready to paste."""
-        return assume_family((facts.member.client_id, facts.family) for facts in found)
+        """Return the `--assume-family` options that state these members' families.
+
+        Where the evidence leaves every family, it names the client ids and all families.
+        """
+        found = list(found)
+        known = [(facts.member.client_id, facts.guesses) for facts in found if facts.guesses]
+        blank = dict.fromkeys(facts.member.client_id for facts in found if not facts.guesses)
+        parts = [assume_family(known)] if known else []
+        if blank:
+            ids_ = listed([shlex.quote(name) for name in blank if name], 3)
+            of = f" for client id {ids_}" if ids_ else ""
+            parts.append(f"--assume-family{of} (one of {', '.join(families())})")
+        return ", ".join(parts)
+
+    def stating(self, found: Sequence[Facts]) -> tuple[NamedCommand, ...]:
+        """Return the commands that state the client of these members, one for each family that the
+        evidence leaves.
+        """
+        left = dict.fromkeys(key for facts in found for key in facts.guesses)
+        made = []
+        for key in left:
+            of_it = [facts for facts in found if key in facts.guesses]
+            values = dict.fromkeys(assumed(facts.member.client_id, key) for facts in of_it)
+            runs = "runs" if len(of_it) == 1 else "run"
+            words = options("--assume-family", list(values))
+            line = self.given.verify(*words) if self.anew else self.replan(*words)
+            made.append(NamedCommand(f"if {self.named(of_it)} {runs} {key}", line))
+        return tuple(made)
 
     @cached_property
     def split(self) -> bool:

@@ -53,6 +53,11 @@ class Facts(Record, frozen=True, kw_only=True):
     candidates: tuple[str, ...] = ()
 
     @property
+    def guesses(self) -> tuple[str, ...]:
+        """Return the client families that the evidence leaves; empty where it excludes none."""
+        return self.candidates if self.family is None else (self.family,)
+
+    @property
     def takes_mixed(self) -> Tri:
         """Return whether all candidates of its client's family accept mixed lists.
 

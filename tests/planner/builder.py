@@ -214,7 +214,7 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
     )
 
 
-def context_of(spec: dict[str, Any]) -> Context:
+def context_of(spec: dict[str, Any], **more: Any) -> Context:
     goal = spec.get("goal", "cooperative")
     return Context(
         group_of(spec),
@@ -223,4 +223,5 @@ def context_of(spec: dict[str, Any]) -> Context:
         planning=spec.get("planning", False),
         expect_members=spec.get("expect_members"),
         families=spec.get("families"),
+        **more,
     )

@@ -25,7 +25,7 @@ def unknown_family(context: Context) -> Findings:
     the broker's request log for each member that joins (--request-log). Or ask its developers.
 
     How to fix it: add that evidence, or state what you know, which the plan records:
-    --assume-family java, or for one client id --assume-family CLIENT_ID=java.
+    --assume-family java, or for the client id app-3 alone --assume-family app-3=java.
 
     The client of a member whose list holds the target, or both kinds, does not matter: it takes the
     list of the first bounce no more, or has started with it.
@@ -44,7 +44,8 @@ def unknown_family(context: Context) -> Findings:
             result=Tri.CANNOT_TELL,
             members=unknown,
             fix="Add --client-log, or --request-log across a restart, or ask the developers and "
-            "use --assume-family FAMILY (java, librdkafka, kafka-python, …).",
+            f"state it: {context.assume(unknown)}.",
+            commands=context.stating(unknown),
         )
     by_id = [facts for facts in named if facts.family is not None]
     if by_id:
@@ -57,6 +58,7 @@ def unknown_family(context: Context) -> Findings:
             members=by_id,
             fix="Add --client-log, or --request-log across a restart, or state the client: "
             f"{context.assume(by_id)}.",
+            commands=context.stating(by_id),
         )
 
 

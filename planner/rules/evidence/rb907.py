@@ -38,4 +38,5 @@ def guessed_family(context: Context) -> Findings:
             members=named,
             fix=restart_fix(context, named[:1], then=" first and check that it joins")
             + f" Or state the right family: {context.assume(named)}.",
+            commands=context.stating(named),
         )

@@ -101,6 +101,7 @@ def _next_starts(context: Context) -> Findings:
             result=Tri.CANNOT_TELL,
             members=guessed,
             fix=_settle(context, guessed),
+            commands=context.stating(guessed),
         )
 
 
@@ -124,6 +125,7 @@ def _question(context: Context, named: Sequence[Facts], undecided: Sequence[Fact
         result=Tri.CANNOT_TELL,
         members=[*named, *undecided],
         fix=f"Stop and restart nothing before the client is known. {_settle(context, undecided)}",
+        commands=context.stating(undecided),
     )
 
 

@@ -45,7 +45,7 @@ def eager_only_client(context: Context) -> Findings:
             f"{'is' if len(without) == 1 else 'are'} in it: {_clients(without)} "
             f"{'has' if len(without) == 1 else 'have'} no cooperative assignor.",
             members=without,
-            fix=f"{_MOVE} If the client is wrong: --assume-family CLIENT_ID=FAMILY.",
+            fix=_MOVE,
         )
     left = [facts for facts in context.ahead if facts.candidates]
     maybe = [facts for facts in eager if not facts.family_proven]
@@ -60,6 +60,7 @@ def eager_only_client(context: Context) -> Findings:
             fix="Restart nothing before the client is known: ask its developers and state the "
             f"right family: {context.assume(maybe)}. If the client is right: "
             f"{_MOVE[0].lower()}{_MOVE[1:]}",
+            commands=context.stating(maybe),
         )
 
 

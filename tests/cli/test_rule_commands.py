@@ -1,0 +1,69 @@
+"""What the rules print to be run: complete commands, which the real command line parses."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rebal.cli import app
+from rebal.planner.commands import READ_MORE, Given
+from rebal.planner.plan import Finding
+from rebal.planner.rules import rules
+from tests.planner.builder import context_of
+
+RULES = Path(__file__).parents[1] / "data" / "rules"
+TYPED = Given(connection=("-b", "h:1"), evidence=("--probe",), plan="p.yaml", brokers="h:1")
+FILLED_IN = re.compile(r"CLIENT_ID|FAMILY|\b[A-Z_]{3,}=|=[A-Z_]{3,}\b(?<!=DEBUG)|HOST:PORT")
+
+
+def findings(rule: str) -> Iterator[Finding]:
+    """Each finding of the rule's cases, with a command line that was typed."""
+    document = yaml.safe_load((RULES / f"{rule}.yaml").read_text(encoding="utf-8"))
+    for outcome in ("fires", "cannot_tell"):
+        cases = document[outcome]
+        for case in cases if isinstance(cases, list) else ():
+            yield from rules()[rule].check(context_of(case["group"], given=TYPED))
+
+
+@pytest.mark.parametrize("rule", sorted(rules()))
+def test_no_fix_and_no_command_of_a_rule_has_a_placeholder(rule: str) -> None:
+    for finding in findings(rule):
+        for text in (finding.fix, *(one.line for one in finding.commands)):
+            assert FILLED_IN.search(text) is None, text
+
+
+@pytest.mark.parametrize("rule", sorted(rules()))
+def test_the_commands_of_a_rule_are_parsed_by_the_real_command(rule: str) -> None:
+    for finding in findings(rule):
+        for one in finding.commands:
+            program, name, *words = shlex.split(one.line)
+            if program == "rebal":
+                command: Any = app.build().commands[name]
+                command.load().make_context(name, words)
+
+
+def test_a_client_that_is_not_proven_gets_a_command_for_each_client_it_may_be() -> None:
+    members = [
+        {"id": "a", "family": None, "left": "java >= 3.4 or franz-go"},
+        {"id": "b b", "guess": True, "bytes": None},
+        {"id": "c", "family": None},
+    ]
+    context = context_of({"planning": True, "members": members}, given=TYPED)
+    unknown, guessed = rules()["RB906"].check(context)
+    assert "--assume-family for client id c (one of java, " in unknown.fix
+    assert "--assume-family 'b b=java'." in guessed.fix
+    (one,) = [each for each in guessed.commands if each.use != READ_MORE]
+    assert one.use == "if b b runs java"
+    assert shlex.split(one.line)[-2:] == ["--assume-family", "b b=java"]
+
+    (named,) = [f for f in rules()["RB907"].check(context) if "a" in f.fix]
+    assert "--assume-family a=java or --assume-family a=franz-go" in named.fix
+    lines = {one.use: one.line for one in named.commands}
+    assert list(lines) == ["if a, b b run java", "if a runs franz-go"]
+    assert lines["if a runs franz-go"].endswith(" --assume-family a=franz-go")
