@@ -6,6 +6,7 @@ happened any time since the look before; spans are given with the least and the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
@@ -176,6 +177,7 @@ def _restless(looks: Sequence[JournalEntry]) -> tuple[float, float]:
 def _members(looks: Sequence[JournalEntry]) -> Iterator[MemberTimeline]:
     """Yield each place of the service; a new id takes the place of one that has left."""
     places: list[list[tuple[SeenMember, Tenure]]] = []
+    shared = _shared_clients(looks)
     for look in looks:
         here = {member.member_id: member for member in look.members}
         word = look.confirmed
@@ -188,7 +190,7 @@ def _members(looks: Sequence[JournalEntry]) -> Iterator[MemberTimeline]:
         for member in here.values():
             if member.member_id not in there:
                 tenure = Tenure(member_id=member.member_id, since=look.at, until=look.at)
-                taken = _place_of(member, free)
+                taken = _place_of(member, free, shared)
                 if taken is None:
                     places.append([(member, tenure)])
                 else:
@@ -203,19 +205,50 @@ def _members(looks: Sequence[JournalEntry]) -> Iterator[MemberTimeline]:
         yield _timeline(place, [look.at for look in looks])
 
 
+def _shared_clients(looks: Sequence[JournalEntry]) -> frozenset[str]:
+    """Return the client ids that several members of one look have: they tell no member apart."""
+    counts = (Counter(member.client_id for member in look.members) for look in looks)
+    return frozenset(client for count in counts for client, times in count.items() if times > 1)
+
+
 def _place_of(
-    member: SeenMember, free: Sequence[list[tuple[SeenMember, Tenure]]]
+    member: SeenMember,
+    free: Sequence[list[tuple[SeenMember, Tenure]]],
+    shared: frozenset[str],
 ) -> list[tuple[SeenMember, Tenure]] | None:
-    """Return the place that the member takes: of its instance id, else its client id and host."""
+    """Return the place that the member takes: of its instance id, else its client id and host.
+
+    A member that became static, or dynamic, is known by a client id that no other member has.
+    """
     last = [(place[-1][0], place) for place in free]
     if member.instance_id is not None:
-        return next((p for was, p in last if was.instance_id == member.instance_id), None)
+        mine = next((p for was, p in last if was.instance_id == member.instance_id), None)
+        return mine or _turned(member, last, shared)
     dynamic = [(was, place) for was, place in last if was.instance_id is None]
     same = [(was, place) for was, place in dynamic if was.client_id == member.client_id]
     for was, place in same:
         if was.host == member.host:
             return place
-    return same[0][1] if same else None
+    return same[0][1] if same else _turned(member, last, shared)
+
+
+def _turned(
+    member: SeenMember,
+    last: Sequence[tuple[SeenMember, list[tuple[SeenMember, Tenure]]]],
+    shared: frozenset[str],
+) -> list[tuple[SeenMember, Tenure]] | None:
+    """Return the place of the member that got an instance id, or lost it, in this restart."""
+    if not member.client_id or member.client_id in shared:
+        return None
+    static = member.instance_id is not None
+    return next(
+        (
+            place
+            for was, place in last
+            if was.client_id == member.client_id and (was.instance_id is not None) is not static
+        ),
+        None,
+    )
 
 
 def _with_made(tenure: Tenure, member: SeenMember, at: datetime, said: int | None) -> Tenure:

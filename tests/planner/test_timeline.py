@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -174,3 +175,37 @@ def test_looks_without_a_generation_do_not_prove_that_nothing_moved() -> None:
     story.entries = [replace(entry, generation=None) for entry in story.entries]
     found = told(story)
     assert (found.rebalances, found.restless_most) == (None, 5 * 60)
+
+
+def turned(*rows: list[dict[str, Any]]) -> dict[str, list[list[str]]]:
+    """Name → the member ids of each place with that name, for one look a minute."""
+    story = Story(plan(rows[0]))
+    for minute, members in enumerate(rows, 1):
+        story(look(minute, members))
+    found: dict[str, list[list[str]]] = {}
+    for one in told(story).members:
+        found.setdefault(one.name, []).append([tenure.member_id for tenure in one.tenures])
+    return found
+
+
+def test_a_member_that_becomes_static_keeps_its_place() -> None:
+    """No other member has its client id, so it is the one that was there before."""
+    static = app(0, 2, list=BOTH, instance="app-0")
+    rows = [pods(1, 1, list=RANGE), [app(1, 1, list=RANGE)], [static, app(1, 1, list=RANGE)]]
+    assert turned(*rows) == {"app-0": [[id_of(0, 1), id_of(0, 2)]], "app-1": [[id_of(1, 1)]]}
+    dynamic = app(0, 3, list=BOTH)
+    assert turned([static, app(1)], [dynamic, app(1)])["app-0"] == [[id_of(0, 2), id_of(0, 3)]]
+
+
+def test_a_shared_client_id_joins_no_dynamic_member_with_a_static_one() -> None:
+    alike = [{"id": f"p-{n}", "client": "orders", "list": RANGE} for n in range(2)]
+    static = {"id": "p-9", "client": "orders", "list": BOTH, "instance": "orders-a"}
+    found = turned(alike, [alike[1], static])
+    assert sorted(ids for places in found.values() for ids in places) == [
+        ["p-0-0f0f"],
+        ["p-1-0f0f"],
+        ["p-9-0f0f"],
+    ]
+    # Another instance id is another member, whatever its client id.
+    other = app(0, 2, list=BOTH, instance="b")
+    assert len(turned([app(0, 1, instance="a"), app(1)], [other, app(1)])) == 3
