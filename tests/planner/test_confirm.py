@@ -316,6 +316,7 @@ def looks(draw: st.DrawFn, minutes: float) -> GroupSnapshot:
         one = member(number, draw(st.integers(2, 4)), draw(st.sampled_from(LISTS)))
         one |= {"family": draw(st.sampled_from([None, "java", "franz-go", "librdkafka"]))}
         one |= {"owned": draw(st.booleans()), "guess": draw(st.booleans())}
+        one |= {"written": draw(st.sampled_from([None, 1, 3, 5]))}
         one |= {"instance": f"app-{number}"} if draw(st.booleans()) else {}
         names = draw(st.sampled_from(LISTS))
         members.append(one | ({"list": names} if names and draw(st.booleans()) else {}))
@@ -373,6 +374,16 @@ def test_no_confirmation_passes_against_evidence_or_a_rejection(
             except (ContradictedError, NothingToConfirmError):
                 continue
             holds(plan, tell, snapshot, one.member_id)
+            declares(tell, snapshot, one.member_id)
+
+
+def declares(tell: Story, snapshot: GroupSnapshot, member_id: str) -> None:
+    """The file that the word rests on was there before the member was."""
+    (one,) = (each for each in snapshot.members if each.member_id == member_id)
+    assert one.declared is not None
+    since = min(entry.at for entry in tell.entries if member_id in entry.ids)
+    written = one.declared.evidence.at
+    assert written is None or written < since
 
 
 def check(plan: Plan, tell: Story, snapshot: GroupSnapshot, standing: Standing) -> None:
