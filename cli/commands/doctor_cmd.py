@@ -43,14 +43,19 @@ def command(
     report = examine(config, group)
     managed = managed_by(host for host, _ in config.servers)
     code = DONE if _logged_in(report) else FAILED
+    given = connection.given()
+    switch = () if managed is not None else tuple(given.request_log(report.coordinator_id))
     if form == "text":
-        given = connection.given()
         again = given.inspect(group, "--probe")
-        view = doctor_view(output.shown(report), output.shown(settings), managed, again)
+        view = doctor_view(
+            output.shown(report), output.shown(settings), managed, again, switch=switch
+        )
         output.page(view, wide=wide)
         output.hint(given.note)
     else:
-        body = document_of(DoctorDocument, report, settings=settings, managed=managed)
+        body = document_of(
+            DoctorDocument, report, settings=settings, managed=managed, request_log=switch
+        )
         output.write(output.envelope("doctor", body, code, form))
     return code
 

@@ -146,12 +146,9 @@ def command(
     if assignors and not probe:
         raise UsageError("--assignor names an assignor to probe for: add --probe.")
     option_name = "--watch" if watch else "--until"
-    if looking and snapshot is not None:
-        raise UsageError(f"{option_name} reads the live group: leave --snapshot out.")
-    if looking and form in ("json", "yaml"):
-        raise UsageError(
-            f"{option_name} prints text or JSON lines: use -o jsonl instead of -o {form}."
-        )
+    if looking:
+        read = (*(request_log or ()), *(client_log or ()), inventory)
+        _check_looking(option_name, snapshot, form, read)
     _check_abort(plan, abort, out, form, others=(looking, confirm, step))
     word = _word(confirm, reason or (), given=(looking, ignore, step))
     if word is None and (member or listed):
@@ -259,6 +256,23 @@ def command(
     if watch and form == "text" and standing.finished:
         output.page(["", *timeline_view(timeline_of(made, book.entries))], wide=wide)
     return DONE if exit_zero else reached(standing, until or "gate")
+
+
+def _check_looking(
+    option_name: str, snapshot: Path | None, form: VerifyFormat, read: Sequence[Path | None]
+) -> None:
+    """Reject options that --watch and --until do not go with; `read` are the files of evidence."""
+    if snapshot is not None:
+        raise UsageError(f"{option_name} reads the live group: leave --snapshot out.")
+    if form in ("json", "yaml"):
+        raise UsageError(
+            f"{option_name} prints text or JSON lines: use -o jsonl instead of -o {form}."
+        )
+    if Path("-") in read:
+        raise UsageError(
+            f"{option_name} looks again and again, and standard input can be read only once: let "
+            "the pipe write to a file, and give the file's name instead of -."
+        )
 
 
 def _check_abort(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.text import Text
@@ -13,6 +14,7 @@ from rebal.groups.commands import Command
 from rebal.groups.model import Tri
 from rebal.inspectors.connection.managed import Allowance
 from rebal.inspectors.connection.origins import Origins
+from rebal.planner.commands import NamedCommand
 
 if TYPE_CHECKING:
     from rebal.inspectors.connection.managed import ManagedService
@@ -40,7 +42,10 @@ class ManagedDocument(Document, frozen=True, kw_only=True):
 
 
 class DoctorDocument(Document, frozen=True, kw_only=True):
-    """The body of `rebal.doctor/1`; `managed` is a guess by host name (null: no service known)."""
+    """The body of `rebal.doctor/1`; `managed` is a guess by host name (null: no service known).
+
+    `request_log` are the commands that switch the coordinator's request log on and off again.
+    """
 
     bootstrap: str
     principal: str
@@ -48,6 +53,7 @@ class DoctorDocument(Document, frozen=True, kw_only=True):
     settings: Origins
     managed: ManagedDocument | None
     rows: tuple[SourceDocument, ...]
+    request_log: tuple[NamedCommand, ...]
 
 
 def doctor_view(
@@ -55,8 +61,13 @@ def doctor_view(
     settings: Origins,
     managed: ManagedService | None,
     next_command: Command,
+    *,
+    switch: Sequence[NamedCommand] = (),
 ) -> View:
-    """Return the screen of one examination; `settings` say where the connection came from."""
+    """Return the screen of one examination; `settings` say where the connection came from.
+
+    `switch` are the commands that switch the coordinator's request log on and off again.
+    """
     view: View = [
         Text.assemble(
             (report.group_id or "no group named", "bold" if report.group_id else ""),
@@ -87,6 +98,11 @@ def doctor_view(
         }
         for grant, rows in grants.items():
             view += [to_paste(f"# {', '.join(row.source for row in rows)}"), to_paste(grant)]
+    if switch:
+        lead = "for every member's list, across one restart (KIP-412; needs AlterConfigs):"
+        view += [Text(""), Text(lead, style="bold")]
+        for one in switch:
+            view += [to_paste(f"# {one.use}"), to_paste(one.line)]
     view += [Text(""), facts([(Text("next:", style="bold"), next_command)], label=0)]
     return view
 

@@ -40,12 +40,16 @@ class DoctorRow(Record, frozen=True, kw_only=True):
 
 
 class DoctorReport(Record, frozen=True, kw_only=True):
-    """The evidence that one user can read; `principal` is Kafka's name of the user, if known."""
+    """The evidence that one user can read; `principal` is Kafka's name of the user, if known.
+
+    `coordinator_id` is the broker that coordinates the group (None: no group, or not known).
+    """
 
     bootstrap: str
     principal: str
     group_id: str | None
     rows: tuple[DoctorRow, ...]
+    coordinator_id: int | None = None
 
 
 def examine(config: ClusterConfig, group: str | None = None) -> DoctorReport:
@@ -56,11 +60,13 @@ def examine(config: ClusterConfig, group: str | None = None) -> DoctorReport:
     """
     with RawCluster(config) as raw:
         found = _Examination(config, raw, group)
+        rows = tuple(found.rows())
         return DoctorReport(
             bootstrap=config.bootstrap,
             principal=found.principal,
             group_id=group,
-            rows=tuple(found.rows()),
+            rows=rows,
+            coordinator_id=found.coordinator_id,
         )
 
 
@@ -83,6 +89,11 @@ class _Examination:
         self._described: Described | None = None
         self._raw_is_in = False
         self.principal = principal_of(config)
+
+    @property
+    def coordinator_id(self) -> int | None:
+        """Return the group's coordinator, once the group has been described."""
+        return self._described.coordinator_id if self._described else None
 
     def rows(self) -> Iterator[DoctorRow]:
         """Yield the rows in order; later ones use the results of earlier ones."""
@@ -258,7 +269,7 @@ class _Examination:
     def _settings(self) -> str:
         deadline = self._raw.deadline()
         admin = self._needs_admin()
-        broker = self._described.coordinator_id if self._described else None
+        broker = self.coordinator_id
         if broker is None:
             _, brokers = admin.cluster(deadline)
             broker = brokers[0].broker_id

@@ -14,6 +14,7 @@ from rebal.cli import app
 from rebal.groups.model import Tri
 from rebal.inspectors.connection.managed import SERVICES
 from rebal.inspectors.kafka.doctor import DoctorReport, DoctorRow
+from tests.documents import checked
 
 Said = pytest.CaptureFixture[str]
 ACL = (
@@ -39,13 +40,17 @@ ROWS = (
 
 @pytest.fixture
 def examined(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[object, object]]]:
-    def start(*rows: DoctorRow) -> list[tuple[object, object]]:
+    def start(*rows: DoctorRow, coordinator: int | None = None) -> list[tuple[object, object]]:
         asked: list[tuple[object, object]] = []
 
         def examine(config: object, group: str | None) -> DoctorReport:
             asked.append((config, group))
             return DoctorReport(
-                bootstrap="kafka-1:9092", principal="User:alice", group_id=group, rows=rows
+                bootstrap="kafka-1:9092",
+                principal="User:alice",
+                group_id=group,
+                rows=rows,
+                coordinator_id=coordinator,
             )
 
         monkeypatch.setattr("rebal.inspectors.kafka.doctor.examine", examine)
@@ -216,3 +221,35 @@ def test_page_on_managed_kafka_cites_every_source_that_doctor_names() -> None:
         assert f"| {service.name} |" in page or f"{service.name} |" in page
         for one in service.allows:
             assert f'"{one.page}"' in page
+
+
+def test_the_request_log_is_switched_on_and_off_by_whole_commands(
+    examined: Callable[..., object], capsys: Said, tmp_path: Path
+) -> None:
+    examined(*ROWS, coordinator=7)
+    file = tmp_path / "admin conf.properties"
+    file.write_text("bootstrap.servers=kafka-1:9092\n")
+    words = ["doctor", "checkout", "-b", "kafka-1:9092", "--command-config", str(file)]
+    assert app.run(words) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    common = (
+        f"kafka-configs.sh --bootstrap-server kafka-1:9092 --command-config '{file}' --alter "
+        "--entity-type broker-loggers --entity-name 7 "
+    )
+    on, off = lines.index("# request log on"), lines.index("# request log off")
+    assert lines[on + 1] == common + "--add-config kafka.request.logger=DEBUG"
+    assert lines[off + 1] == common + "--delete-config kafka.request.logger"
+    assert app.run([*words, "-o", "json"]) == 0
+    body = checked(capsys.readouterr().out)
+    assert [one["use"] for one in body["request_log"]] == ["request log on", "request log off"]
+
+
+def test_no_request_log_command_without_a_coordinator_or_on_a_managed_service(
+    examined: Callable[..., object], capsys: Said
+) -> None:
+    examined(*ROWS)
+    assert app.run(["doctor", "-b", "kafka-1:9092"]) == 0
+    assert "kafka-configs.sh" not in capsys.readouterr().out
+    examined(*ROWS, coordinator=7)
+    assert app.run(["doctor", "checkout", "-b", "b-1.x.kafka.eu-west-1.amazonaws.com:9092"]) == 0
+    assert "kafka-configs.sh" not in capsys.readouterr().out

@@ -92,7 +92,9 @@ def examined() -> View:
         options=("--profile",),
         variables=("REBAL_X_SASL_PASSWORD",),
     )
-    return doctor_view(report, settings, SERVICES[0], NEXT)
+    given = Given(connection=("-b", "kafka-1:9092"), brokers="kafka-1:9092")
+    switch = tuple(given.request_log(2))
+    return doctor_view(report, settings, SERVICES[0], NEXT, switch=switch)
 
 
 def groups() -> View:
