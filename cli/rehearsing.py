@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from rebal.cli import output, sources
 from rebal.cli.custom import custom_assignors
 from rebal.cli.errors import UsageError, did_you_mean
-from rebal.cli.files import read_text
-from rebal.cli.output import Format
+from rebal.cli.files import read_text, write_text
+from rebal.cli.output import SimulateFormat
 from rebal.cli.params import ENDINGS, Connection
+from rebal.cli.render.simulation.page import rehearsal_html
 from rebal.cli.render.simulation.rehearsal import comparison_view, rehearsal_view
 from rebal.cli.render.simulation.rehearsal_document import RehearsalDocument, RunDocument, code_of
 from rebal.cli.render.text import when
@@ -40,10 +41,10 @@ from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Scene, Script
 from rebal.planner.rehearsal.script_file import ScriptError, ScriptText, load_script, script_of
 from rebal.planner.rehearsal.scripts import READY, Pace, about, ready_script
-from rebal.planner.rehearsal.variants import NOW, PLAN, VARIANTS, variant, without_lists
+from rebal.planner.rehearsal.variants import CONSUMER, NOW, PLAN, VARIANTS, variant, without_lists
 
 # Changes of owner that are kept for lanes and documents: a large group has millions.
-_MOST_KEPT: Final = 2_000_000
+_MOST_KEPT: Final = 1_000_000
 
 
 class Asked(Record, frozen=True, kw_only=True):
@@ -72,10 +73,16 @@ class Asked(Record, frozen=True, kw_only=True):
 class Show(Record, frozen=True, kw_only=True):
     """Output options of a rehearsal."""
 
-    form: Format
+    form: SimulateFormat
     wide: bool
     details: bool
     exit_zero: bool
+    html: Path | None = None
+
+    @property
+    def page(self) -> bool:
+        """Return whether an HTML page is made."""
+        return self.form == "html" or self.html is not None
 
 
 class Story(Record, frozen=True, kw_only=True):
@@ -97,6 +104,8 @@ def rehearse_group(
         RebalError: the plan, the script or the group cannot be read, or cannot be rehearsed.
     """
     check(asked)
+    if show.page and len(asked.compare) > 1:
+        raise UsageError("an HTML page shows one rehearsal: name one protocol with --compare.")
     plan = None if asked.rollout is None else read_plan(asked.rollout).kept_as(str(asked.rollout))
     source = _script_text(asked.script)
     if plan is not None and group is None and snapshot is None:
@@ -106,9 +115,14 @@ def rehearse_group(
         where = str(snapshot) if snapshot else "live" if group else "saved"
         if plan is not None:
             check_same(plan, found)
-    document = rehearsed(Story(found=found, asked=asked, plan=plan, source=source))
+    document = rehearsed(Story(found=found, asked=asked, plan=plan, source=source), keep=show.page)
     code = code_of(document.runs, exit_zero=show.exit_zero)
-    if show.form == "text":
+    if show.html is not None:
+        write_text(show.html, _page(document))
+        output.say(f"wrote {show.html}")
+    if show.form == "html":
+        output.write(_page(document))
+    elif show.form == "text":
         words = connection.given(snapshot=snapshot)
         words = replace(words, plan=str(asked.rollout)) if plan is not None else words
         named = group is not None or snapshot is not None or plan is None
@@ -129,6 +143,8 @@ def check(asked: Asked) -> None:
         if name not in VARIANTS:
             hint = did_you_mean(name, VARIANTS)
             raise UsageError(f"--compare {name[:60]}: there is {', '.join(VARIANTS)}.{hint}")
+    if CONSUMER in asked.compare:
+        raise UsageError("--compare consumer: rehearsals do not model KIP-848 groups yet.")
     if PLAN in asked.compare and asked.rollout is None:
         raise UsageError("--compare plan rehearses a plan: add --rollout PLAN.")
     if asked.rollout is None and asked.script is None:
@@ -194,8 +210,10 @@ def _parameters(texts: Sequence[str]) -> dict[str, float]:
     return made
 
 
-def rehearsed(story: Story) -> RehearsalDocument:
+def rehearsed(story: Story, *, keep: bool = False) -> RehearsalDocument:
     """Rehearse the story under every variant that is asked for.
+
+    Partitions' owners over time are kept where they are not too many, or where `keep` asks for it.
 
     Raises:
         UsageError: nothing is left to rehearse, or the script does not fit the group.
@@ -223,19 +241,13 @@ def rehearsed(story: Story) -> RehearsalDocument:
     for name in asked.compare or ((PLAN,) if story.plan is not None else (NOW,)):
         here = variant(scene, name)
         played = script if name in (PLAN, NOW) else without_lists(script)
-        kept = _kept(here, played)
-        runs.append(
-            RunDocument(
-                name=name,
-                rehearsal=replace(
-                    rehearse(here, played, seed=asked.seed, keep=kept, assignors=custom),
-                    assumes=assumes,
-                ),
-                distribution=rehearse_often(here, played, runs=asked.runs, seed=asked.seed)
-                if asked.runs > 1
-                else None,
-            )
-        )
+        kept = keep or _kept(here, played)
+        run = rehearse(here, played, seed=asked.seed, keep=kept, assignors=custom)
+        often = None
+        if asked.runs > 1:
+            often = rehearse_often(here, played, runs=asked.runs, seed=asked.seed, assignors=custom)
+        assumes += tuple(text for text in run.assumes if text not in assumes)
+        runs.append(RunDocument(name=name, rehearsal=run, distribution=often))
     return RehearsalDocument(
         group_id=found.group.group_id,
         captured_at=found.captured_at,
@@ -324,7 +336,11 @@ def _custom(scene: Scene, plan: Plan | None) -> dict[str, Assignor]:
 
 def _kept(scene: Scene, script: Script) -> bool:
     restarted = sum(len(event.members) or len(event.processes) for event in script.events)
-    return 4 * (restarted + 1) * sum(scene.topics.values()) <= _MOST_KEPT
+    return 2 * (restarted + 1) * sum(scene.topics.values()) <= _MOST_KEPT
+
+
+def _page(document: RehearsalDocument) -> str:
+    return rehearsal_html(document.runs[0].rehearsal, document.group_id)
 
 
 def _print(

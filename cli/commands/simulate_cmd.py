@@ -10,6 +10,7 @@ import typer
 
 from rebal.cli import params
 from rebal.cli.errors import UsageError, did_you_mean
+from rebal.cli.output import SimulateFormat
 
 if TYPE_CHECKING:
     from rebal.groups.assignors import Assignor
@@ -140,7 +141,14 @@ def command(
     overrides: params.Overrides = None,
     profile: params.Profile = None,
     timeout: params.Timeout = 10,
-    form: params.Output = "text",
+    form: Annotated[
+        SimulateFormat,
+        typer.Option("--output", "-o", help="How to print the answer; html for a rehearsal."),
+    ] = "text",
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write a rehearsal as one HTML page too."),
+    ] = None,
     wide: params.Wide = False,
 ) -> int:
     """Simulate an assignor on a group, or rehearse what happens to it, second by second.
@@ -176,8 +184,10 @@ def command(
                 batch=None if batch is None else params.batch_of(batch),
                 parameters=(*times, *(param or ())),
             ),
-            rehearsing.Show(form=form, wide=wide, details=details, exit_zero=exit_zero),
+            rehearsing.Show(form=form, wide=wide, details=details, exit_zero=exit_zero, html=html),
         )
+    if form == "html" or html is not None:
+        raise UsageError("an HTML page shows a rehearsal: add --rollout PLAN or --script NAME.")
     if runs > 1 or seed or batch or restart_seconds is not None or param or details:
         raise UsageError(
             "--runs, --seed, --batch, --restart-seconds, --param and --details are for a "

@@ -51,9 +51,19 @@ def rehearse(
     return _Run(scene, script, seed, keep=keep, assignors=assignors).result()
 
 
-def rehearse_often(scene: Scene, script: Script, *, runs: int, seed: int = 0) -> Distribution:
+def rehearse_often(
+    scene: Scene,
+    script: Script,
+    *,
+    runs: int,
+    seed: int = 0,
+    assignors: Mapping[str, Assignor] | None = None,
+) -> Distribution:
     """Return the figures of so many runs; their seeds follow from `seed`."""
-    made = [rehearse(scene, script, seed=seed + number, keep=False) for number in range(runs)]
+    made = [
+        rehearse(scene, script, seed=seed + number, keep=False, assignors=assignors)
+        for number in range(runs)
+    ]
     found = [one.measures for one in made]
     return Distribution(
         runs=runs,

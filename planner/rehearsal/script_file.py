@@ -224,21 +224,21 @@ class _Reading:
         found = [
             field.encode_name
             for field in fields(ScriptItem)
-            if field.encode_name in _KEYS and getattr(item, field.name) is not None
+            if field.encode_name in EVENTS and getattr(item, field.name) is not None
         ]
         if not found:
-            why = f"nothing happens here: add one of {', '.join(_KEYS)}"
+            why = f"nothing happens here: add one of {', '.join(EVENTS)}"
             raise self._source.error(here, why)
         if len(found) > 1:
             why = f"{' and '.join(found)} are {len(found)} events: write an item for each"
             raise self._source.error(here, why)
-        allowed = _KEYS[found[0]]
+        allowed = EVENTS[found[0]]
         for field in fields(ScriptItem):
             key = field.encode_name
-            if key in _KEYS or key in _ALWAYS or getattr(item, field.name) is None:
+            if key in EVENTS or key in _ALWAYS or getattr(item, field.name) is None:
                 continue
             if key not in allowed:
-                owners = ", ".join(name for name, keys in _KEYS.items() if key in keys)
+                owners = ", ".join(name for name, keys in EVENTS.items() if key in keys)
                 why = f"{found[0]} has no `{key}`; it belongs to {owners}"
                 raise self._source.error(f"{here}.{key}", why)
         return found[0]
@@ -353,15 +353,16 @@ class _Reading:
             (topic,) = self._known_topics(path, item.delete_topic or "")
             del self._topics[topic]
             return [Event(do=Deed.DELETE_TOPIC, topic=topic, seconds=noticed)]
-        made = []
+        made: list[Event] = []
         for topic, count in (item.partitions or {}).items():
             now = self._topics.get(topic, 0)
             if count <= now:
                 why = f"{topic} has {now} partitions already, and Kafka only adds some"
                 raise self._source.error(f"{path}.{topic}", why)
             self._topics[topic] = count
+            at_once = 0.0 if made else None
             made.append(
-                Event(do=Deed.PARTITIONS, topic=topic, count=count, seconds=noticed, after=0.0)
+                Event(do=Deed.PARTITIONS, topic=topic, count=count, seconds=noticed, after=at_once)
             )
         return made
 
@@ -406,7 +407,7 @@ def _listed(given: Members) -> tuple[str, ...]:
 
 _ALWAYS: Final = ("at", "after", "phase")
 _JOINS: Final = ("assignors", "protocol", "takes")
-_KEYS: Final[Mapping[str, Sequence[str]]] = {
+EVENTS: Final[Mapping[str, Sequence[str]]] = {
     "restart": (*_JOINS, "batch"),
     "stop": (),
     "start": (*_JOINS, "like", "batch"),

@@ -22,6 +22,7 @@ _LONGEST_NAME: Final = 24
 _LEAST: Final = 10
 _FULL, _PART, _NOTHING, _DOWN, _REJECTED, _TWICE = "█", "▒", "·", "▁", "x", "2"
 _STYLES: Final = {_REJECTED: "bold red", _TWICE: "bold red", _PART: "yellow", _NOTHING: "yellow"}
+_FIRST: Final = (_TWICE, _REJECTED, _DOWN)
 _LEGEND: Final = (
     (_FULL, "owns"),
     (_PART, "owns part"),
@@ -38,7 +39,7 @@ class LanesView:
     """The lanes of a rehearsal at any width, with its phases above and the time below.
 
     Members in trouble have a line of their own; of a large group the others share lines, in order.
-    A line of several members shows the worst of each moment.
+    A line of several members shows a danger of any of them, and who is down.
     """
 
     def __init__(
@@ -59,13 +60,16 @@ class LanesView:
         labels = [_cut(escape(label)) for label, _ in rows]
         head = max(map(cell_len, labels), default=0)
         columns = max(_LEAST, width - head - GAP)
-        drawn = lanes(self._run, columns)
+        worst = lanes(self._run, columns)
+        most = lanes(self._run, columns, usual=True)
         blank = " " * (head + GAP)
         phases = _phases(self._run, columns)
         lines = [Text(blank + phases)] if phases.strip() else []
         marks: set[str] = set()
         for label, (_, names) in zip(labels, rows, strict=True):
-            cells = [_cells(drawn[name], self._usual.get(name, 1), columns) for name in names]
+            cells = [
+                _cells(worst[name], most[name], self._usual.get(name, 1), columns) for name in names
+            ]
             line = Text(label + " " * (head + GAP - cell_len(label)))
             made = _together(cells, columns)
             marks.update(made)
@@ -113,9 +117,19 @@ def _rows(run: Rehearsal) -> list[tuple[str, list[str]]]:
     return made
 
 
-def _cells(stretches: Sequence[Stretch], usual: int, columns: int) -> str:
-    made = "".join(_mark(one, usual) * (one.end - one.start) for one in stretches)
-    return made.ljust(columns, _DOWN)[:columns]
+def _cells(worst: Sequence[Stretch], most: Sequence[Stretch], usual: int, columns: int) -> str:
+    """Return a member's line: what is down or in danger at any moment, else what it mostly does."""
+    lasting = "".join(_mark(one, usual) * (one.end - one.start) for one in most)
+    lowest = "".join(_mark(one, usual) * (one.end - one.start) for one in worst)
+    pairs = zip(lasting.ljust(columns, _DOWN), lowest.ljust(columns, _DOWN), strict=False)
+    return "".join(map(_either, *zip(*pairs, strict=True)))
+
+
+def _either(lasting: str, lowest: str) -> str:
+    """Return one mark for a moment that is mostly `lasting` and at its worst `lowest`."""
+    if lowest in (_TWICE, _REJECTED, _DOWN) or lasting == lowest:
+        return lowest
+    return _PART if lasting in (_FULL, _PART) else lasting
 
 
 def _mark(one: Stretch, usual: int) -> str:
@@ -133,7 +147,7 @@ _MARKS: Final[Mapping[Doing, str]] = {
 
 
 def _together(cells: Sequence[str], columns: int) -> str:
-    """Return one line for several members: dangers first, then whether all, some or none own."""
+    """Return one line for several members: danger or down, else whether all, some or none own."""
     if len(cells) == 1:
         return cells[0]
     made = []
@@ -142,7 +156,7 @@ def _together(cells: Sequence[str], columns: int) -> str:
         if len(found) == 1:
             made.append(found.pop())
         else:
-            danger = next((mark for mark in (_TWICE, _REJECTED) if mark in found), None)
+            danger = next((mark for mark in _FIRST if mark in found), None)
             made.append(danger or (_PART if found & {_FULL, _PART} else _NOTHING))
     return "".join(made)
 
@@ -160,9 +174,7 @@ def _phases(run: Rehearsal, columns: int) -> str:
     length = max(run.measures.seconds, 1e-9)
     for phase in run.phases:
         place = min(round(phase.began / length * columns), columns - 1)
-        name = f"|{escape(phase.name)}"
-        if place > len(line) or not line:
-            line = line.ljust(place) + (name if place + len(name) <= columns else "|")
+        line = f"{line[:place].ljust(place)}|{escape(phase.name)}"
     return line[:columns]
 
 

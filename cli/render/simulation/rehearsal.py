@@ -53,20 +53,22 @@ def rehearsal_view(
     whole, run = one.rehearsal, shown(short(one.rehearsal))
     plain = shown(_bare(document))
     found = list(_dangers(whole, one.distribution))
-    view: View = [_head(plain, source), facts(found, label=_LABEL) if found else _fine()]
+    top: View = [_head(plain, source), facts(found, label=_LABEL) if found else _fine()]
+    parts: list[View] = [top]
     if one.distribution is None:
-        view.append(facts(_sums(run), label=_LABEL))
+        top.append(facts(_sums(run), label=_LABEL))
     else:
-        view += [Text(""), _figures(one.distribution)]
+        parts += [[_figures(one.distribution)], [Text(f"The run with seed {run.seed}:")]]
     if len(run.phases) > 1:
-        view += [Text(""), _phases(run)]
+        parts.append([_phases(run)])
     if lanes and whole.members:
-        view += [Text(""), LanesView(whole)]
+        parts.append([LanesView(whole)])
     if run.rebalances and (details or one.distribution is None):
-        view += [Text(""), _rebalances(run, whole=details)]
+        parts.append([_rebalances(run, whole=details)])
     if details:
-        view += [Text(""), _metrics(run), Text(""), facts(_happened(run), label=_LABEL)]
-    return [*view, Text(""), facts(_ending(plain, next_command), label=_LABEL)]
+        parts += [[_metrics(run)], [facts(_happened(run), label=_LABEL)]]
+    parts.append([facts(_ending(plain, next_command), label=_LABEL)])
+    return [line for part in parts for line in (Text(""), *part)][1:]
 
 
 def comparison_view(document: RehearsalDocument, source: str, next_command: Command) -> View:
@@ -89,13 +91,18 @@ def _bare(document: RehearsalDocument) -> RehearsalDocument:
 
 
 def _head(document: RehearsalDocument, source: str) -> Text:
-    of = document.plan or ""
-    script = f"script {document.script}" if document.script else ""
+    of = _name(document.plan)
+    script = f"script {_name(document.script)}" if document.script else ""
     return Text.assemble(
         (document.group_id, "bold"),
         f": {' with '.join(filter(None, [of, script]))} rehearsed ({source}; "
         f"{count(document.members, 'member')}, {count(document.partitions, 'partition')})",
     )
+
+
+def _name(file: str | None) -> str:
+    """Return a file's name without its folder."""
+    return (file or "").rpartition("/")[2]
 
 
 # Dangers

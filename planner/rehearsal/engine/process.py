@@ -64,9 +64,9 @@ def refusal(process: Process) -> str:
     cooperative = any(kind is not None and _COOPERATIVE in kind for kind in kinds)
     eager = any(kind == frozenset({_EAGER}) for kind in kinds)
     if client is not None and cooperative and client.cooperative(process.version) is Tri.NO:
-        return f"{client.title} of this version has no cooperative assignor"
+        return f"this version of {client.title} has no cooperative assignor"
     if client is not None and client.mixed is Tri.NO and cooperative and eager:
-        return f"{client.title} refuses a list of eager and cooperative assignors"
+        return f"{client.title}: eager and cooperative assignors exclude each other"
     return ""
 
 

@@ -1,0 +1,403 @@
+"""`rebal simulate --rollout` and `--script`: what the screen says goes wrong, and the documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rebal.cli.app import run
+from rebal.cli.completion import candidates
+from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.planner.paths import make_plan
+from rebal.planner.plan import dump_plan
+from rebal.planner.rehearsal.parameters import PARAMETERS
+from rebal.planner.rehearsal.script_file import EVENTS
+from rebal.planner.rehearsal.scripts import READY
+from rebal.planner.rehearsal.variants import VARIANTS
+from tests.cli.conftest import HOSTILE
+from tests.documents import checked, validator
+from tests.planner.builder import group_of
+from tests.planner.every_path import java, pods
+from tests.readme import ROOT
+
+MIXED, DONE, RANGE = ["cooperative-sticky", "range"], ["cooperative-sticky"], ["range"]
+OLD_DEFAULT = ["range", "cooperative-sticky"]
+EXAMPLES = ROOT / "examples" / "scripts"
+DOCS = (ROOT / "docs" / "rehearsal.md").read_text()
+Rehearse = Callable[..., tuple[int, str]]
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def rehearse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> Callable[..., tuple[int, str]]:
+    """Rehearse on a group of these members; return the exit code and the screen at 80 columns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run_on(
+        members: list[dict[str, Any]],
+        *words: str,
+        script: str = "",
+        plan: bool = False,
+        **more: Any,
+    ) -> tuple[int, str]:
+        group = group_of({"members": members, **more})
+        Path("g.rebal.yaml").write_text(dump_snapshot(group))
+        if script:
+            Path("s.yaml").write_text(f"schema: rebal.script/1\nevents:\n{script}")
+        if plan:
+            Path("p.yaml").write_text(dump_plan(make_plan(group)))
+        given = [
+            *(["--script", "s.yaml"] if script else []),
+            *(["--rollout", "p.yaml"] if plan else ["--snapshot", "g.rebal.yaml"]),
+        ]
+        capsys.readouterr()
+        code = run(["simulate", *given, *words])
+        return code, capsys.readouterr().out
+
+    return run_on
+
+
+def example(name: str) -> str:
+    """The events of an example script, as a user would copy them."""
+    return (EXAMPLES / f"{name}.yaml").read_text().partition("events:\n")[2]
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def lane(text: str, name: str) -> str:
+    (found,) = re.findall(rf"^{name} +(\S+)$", text, re.MULTILINE)
+    return str(found)
+
+
+def test_a_plan_is_rehearsed_without_a_danger(rehearse: Rehearse) -> None:
+    code, text = rehearse(pods(4), plan=True)
+    assert code == 0
+    first, second = text.splitlines()[:2]
+    assert first.startswith("checkout: p.yaml rehearsed (as planned, ")
+    assert "No member is rejected, and no partition is owned twice." in (
+        first,
+        second,
+        text.splitlines()[2],
+    )
+    assert re.search(
+        r"^takes +4 min \d+ s, 19 rebalances, the longest 3\.\d s$", text, re.MULTILINE
+    )
+    assert re.search(r"^step 1 +0:00 +2 min \d+ s +8 ", text, re.MULTILINE)
+    assert "next:        rebal simulate --rollout p.yaml --runs 100" in text
+    assert len(text.splitlines()) <= 40
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_lane_shows_down_owning_none_and_owning(rehearse: Rehearse) -> None:
+    _, text = rehearse(pods(4), "--script", "2-at-a-time")
+    assert re.fullmatch(r"▁+·+[█▒]+", lane(text, "shipping-0"))
+    assert re.fullmatch(r"·*[█▒·]+▁+·?", lane(text, "shipping-3"))
+    assert "█ owns" in text
+    assert "rejected" not in text.partition("█ owns")[2]
+
+
+def test_bounce_2_before_bounce_1_is_rejected_member_by_member(rehearse: Rehearse) -> None:
+    code, text = rehearse(pods(4), script=example("bounce-2-first"))
+    assert code == 3
+    assert (
+        "rejected shipping-0, shipping-1 and shipping-2 are rejected "
+        "(INCONSISTENT_GROUP_PROTOCOL) at 0:30 and stop; shipping-3 owns all partitions at the end"
+    ) in flat(text)
+    assert lane(text, "shipping-0").endswith("xxxx")
+    assert text.index("rejected ") < text.index("takes ")
+
+
+def test_one_forgotten_member_outlives_those_that_were_changed(rehearse: Rehearse) -> None:
+    code, text = rehearse(pods(4), script=example("forgotten-member"))
+    assert code == 3
+    assert "shipping-0, shipping-1 and shipping-2 are rejected" in flat(text)
+    assert "shipping-3 owns all partitions at the end" in flat(text)
+    assert re.fullmatch(r"[█·▒]+", lane(text, "shipping-3"))
+
+
+def test_a_direct_downgrade_is_rejected(rehearse: Rehearse) -> None:
+    code, text = rehearse(pods(3, DONE), script=example("direct-downgrade"), elected=DONE[0])
+    assert code == 3
+    assert "shipping-0 and shipping-1 are rejected (INCONSISTENT_GROUP_PROTOCOL)" in flat(text)
+
+
+def test_librdkafka_with_a_mixed_list_never_starts(rehearse: Rehearse) -> None:
+    members = pods(2, family="librdkafka", version="2.3.0")
+    code, text = rehearse(members, script=example("librdkafka-mixed"))
+    assert code == 3
+    assert (
+        "not started shipping-0 and shipping-1 do not start at 0:30: librdkafka and its bindings: "
+        "eager and cooperative assignors exclude each other"
+    ) in flat(text)
+
+
+def test_a_surge_during_bounce_2_after_a_reload_is_rejected(rehearse: Rehearse) -> None:
+    code, text = rehearse(pods(3, OLD_DEFAULT), script=example("surge-after-reload"))
+    assert code == 3
+    assert "surge is rejected (INCONSISTENT_GROUP_PROTOCOL) at 0:30 and stops" in flat(text)
+    code, text = rehearse(pods(3, MIXED), script=example("surge-after-reload"), elected=DONE[0])
+    assert (code, "rejected (" in text) == (0, False)
+
+
+def test_a_reload_between_the_bounces_is_safe_with_the_target_first(rehearse: Rehearse) -> None:
+    members = [java(f"shipping-{n}", OLD_DEFAULT, instance=f"shipping-{n}") for n in range(3)]
+    code, text = rehearse(members, script=example("reload-between-bounces"))
+    assert code == 3
+    assert "shipping-0 is rejected (INCONSISTENT_GROUP_PROTOCOL) at 1:05 and stops" in flat(text)
+    right = [member | {"list": MIXED} for member in members]
+    code, text = rehearse(right, script=example("reload-between-bounces"), elected=DONE[0])
+    assert (code, "No member is rejected" in text) == (0, True)
+
+
+def test_exit_zero_keeps_the_danger_on_the_screen(rehearse: Rehearse) -> None:
+    code, text = rehearse(pods(2), "--exit-zero", script=example("bounce-2-first"))
+    assert code == 0
+    assert "is rejected (INCONSISTENT_GROUP_PROTOCOL)" in flat(text)
+
+
+def test_a_group_that_does_not_come_to_rest_exits_with_4(rehearse: Rehearse) -> None:
+    rehearse(pods(2), "--script", "rolling")
+    Path("late.yaml").write_text(
+        "schema: rebal.script/1\nrests: 1s\nevents:\n  - {kill: shipping-0, at: 0}\n"
+    )
+    code = run(["simulate", "--script", "late.yaml", "--snapshot", "g.rebal.yaml"])
+    assert code == 4
+
+
+def test_a_member_past_its_poll_timeout_is_told_apart_from_a_danger(rehearse: Rehearse) -> None:
+    code, text = rehearse(pods(3), "--script", "slow-member")
+    assert code == 0
+    assert "late shipping-0 goes past a timeout and owns on until its next poll" in flat(text)
+    assert "2 owned twice" in text
+
+
+def test_protocols_stand_side_by_side(rehearse: Rehearse) -> None:
+    code, text = rehearse(pods(4), "--compare", "eager,cooperative,plan", plan=True)
+    assert code == 0
+    rows = {
+        line.split()[0]: line
+        for line in text.splitlines()
+        if line[:5] in ("eager", "coope", "plan ")
+    }
+    assert list(rows) == ["eager", "cooperative", "plan"]
+    took = {name: re.findall(r" (\d+) +3\.\d s", row)[0] for name, row in rows.items()}
+    assert took == {"eager": "16", "cooperative": "24", "plan": "19"}
+
+
+def test_runs_give_medians_and_spans(rehearse: Rehearse) -> None:
+    code, text = rehearse(pods(3), "--runs", "5", "--seed", "7", "--script", "rolling")
+    assert code == 0
+    assert re.search(r"^OVER 5 RUNS +MEDIAN +5 % +95 %$", text, re.MULTILINE)
+    assert re.search(r"^rebalances +6 +6 +6$", text, re.MULTILINE)
+    same = rehearse(pods(3), "--runs", "5", "--seed", "7", "--script", "rolling")[1]
+    other = rehearse(pods(3), "--runs", "5", "--seed", "8", "--script", "rolling")[1]
+    assert same == text
+    assert other != text
+
+
+def test_a_parameter_changes_the_story_and_is_marked_as_set(rehearse: Rehearse) -> None:
+    _, text = rehearse(pods(3), "--script", "all-at-once", "--param", "restart=90s")
+    assert re.search(r"^takes +1 min 3\d s", text, re.MULTILINE)
+    assert "restart 1 min 30 s (set)" in flat(text)
+    same = rehearse(pods(3), "--script", "all-at-once", "--restart-seconds", "90")[1]
+    assert same.splitlines()[2:5] == text.splitlines()[2:5]
+
+
+def test_details_add_the_metrics_of_kip_429(rehearse: Rehearse) -> None:
+    _, text = rehearse(pods(2, DONE), "--details", "--wide", "--script", "rolling", elected=DONE[0])
+    assert re.search(r"^MEMBER +STATE +PROTOCOL +PARTS +REBALANCES +LATENCY", text, re.MULTILINE)
+    assert re.search(r"^shipping-0 +running +COOPERATIVE +6 ", text, re.MULTILINE)
+    assert re.search(r"^0:00 +shipping-0 stopped$", text, re.MULTILINE)
+
+
+def test_the_screen_is_ascii_in_the_c_locale(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    _, text = rehearse(pods(4), script=example("bounce-2-first"))
+    assert text.isascii()
+    assert re.fullmatch(r"_+x+", lane(text, "shipping-0"))
+
+
+def test_names_from_the_cluster_are_escaped(rehearse: Rehearse) -> None:
+    members = [java(HOSTILE, RANGE), java("b", RANGE)]
+    _, text = rehearse(members, "--details", "--script", "rolling")
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "[red]boss[/red]" in text
+
+
+def test_two_hundred_members_fold_into_a_screen(rehearse: Rehearse) -> None:
+    code, text = rehearse(pods(200), "--script", "20-at-a-time", topics={"orders": 200})
+    lines = text.splitlines()
+    assert code == 0
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80 or all(
+        "rebal simulate" in line for line in lines if len(line) > 80
+    )
+    assert sum(" more  " in line for line in lines) >= 15
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+@pytest.mark.parametrize("words", [(), ("--runs", "3"), ("--compare", "eager,plan")])
+def test_documents_fit_their_schema(rehearse: Rehearse, form: str, words: tuple[str, ...]) -> None:
+    code, text = rehearse(pods(3), "-o", form, *words, plan=True)
+    body = checked(text, form)
+    assert body["schema"] == "rebal.rehearsal/1"
+    assert (body["exit_code"], code) == (0, 0)
+    assert [one["name"] for one in body["runs"]] == (
+        ["eager", "plan"] if "--compare" in words else ["plan"]
+    )
+    first = body["runs"][0]["rehearsal"]
+    assert len(first["partitions"]) == 12
+    assert (body["runs"][0]["distribution"] is None) == ("--runs" not in words)
+
+
+def test_a_danger_is_in_the_document_too(rehearse: Rehearse) -> None:
+    code, text = rehearse(pods(2), "-o", "json", script=example("bounce-2-first"))
+    body = checked(text)
+    assert (code, body["exit_code"]) == (3, 3)
+    assert body["runs"][0]["rehearsal"]["measures"]["rejected"] == 1
+
+
+def test_the_example_scripts_fit_the_schema() -> None:
+    files = sorted(EXAMPLES.glob("*.yaml"))
+    assert len(files) >= 6
+    for file in files:
+        body = yaml.safe_load(file.read_text())
+        assert list(validator("script").iter_errors(body)) == [], file
+        assert body["about"], file
+    assert not validator("script").is_valid({"schema": "rebal.script/1", "events": [{"at": []}]})
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--script", "roling"], "there is no such file or ready script; there are rolling, "),
+        (["--script", "roling"], "Did you mean rolling?"),
+        (["--script", "crash", "--compare", "eger"], "--compare eger: there is eager, cooperat"),
+        (["--script", "crash", "--compare", "plan"], "rehearses a plan: add --rollout PLAN"),
+        (["--compare", "eager"], "needs something to rehearse: add --rollout PLAN or --script."),
+        (["--script", "crash", "--param", "poll"], "--param poll: write NAME=TIME; names are rest"),
+        (["--script", "crash", "--param", "pol=1s"], "Did you mean poll?"),
+        (["--script", "crash", "--param", "poll=x"], "--param poll=x: expected a duration such as"),
+        (["--script", "crash", "--assignor", "range"], "leave out --assignor and its what-ifs."),
+        (["--script", "crash", "--batch", "none"], "--batch none: give a number of members"),
+        (["--assignor", "range", "--runs", "2"], "are for a rehearsal: add --rollout PLAN or --s"),
+        (["--script", "crash", "--rollout", "p.yaml"], "name the plan's steps in a script file"),
+        (["--script", "s.yaml", "--rollout", "p.yaml"], "no event of s.yaml is a step of the plan"),
+    ],
+)
+def test_wrong_options_say_what_to_type(
+    rehearse: Rehearse, capsys: Said, words: list[str], says: str
+) -> None:
+    rehearse(pods(2), plan=True, script="  - kill: shipping-0\n")
+    capsys.readouterr()
+    assert run(["simulate", *words, "--snapshot", "g.rebal.yaml"]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert len(said.splitlines()) == 1
+
+
+def test_an_unknown_member_of_a_script_is_named_with_the_nearest(
+    rehearse: Rehearse, capsys: Said
+) -> None:
+    rehearse(pods(2), "--script", "rolling")
+    Path("s.yaml").write_text("schema: rebal.script/1\nevents:\n  - kill: shiping-1\n")
+    assert run(["simulate", "--script", "s.yaml", "--snapshot", "g.rebal.yaml"]) == 1
+    assert capsys.readouterr().err == (
+        "rebal: s.yaml: events[0].kill: no member is called shiping-1 (line 3). "
+        "Did you mean shipping-1 or shipping-0?\n"
+    )
+
+
+def test_a_finished_plan_has_nothing_to_rehearse(rehearse: Rehearse, capsys: Said) -> None:
+    code, _ = rehearse(pods(2, DONE), plan=True, elected=DONE[0])
+    assert code == 2
+
+
+def test_a_plan_is_rehearsed_on_another_group_by_the_names_of_its_members(
+    rehearse: Rehearse, capsys: Said
+) -> None:
+    rehearse(pods(4), plan=True)
+    Path("now.rebal.yaml").write_text(dump_snapshot(group_of({"members": pods(3)})))
+    code = run(["simulate", "--rollout", "p.yaml", "--snapshot", "now.rebal.yaml"])
+    text = capsys.readouterr().out
+    assert code == 0
+    assert "3 members" in flat(text)
+    assert "shipping-3" not in text
+
+
+def test_scripts_parameters_and_variants_are_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text("schema: rebal.script/1\nevents: []\n")
+    Path("other.yaml").write_text("schema: rebal.plan/1\n")
+
+    def words(line: str) -> list[str]:
+        return [one.value for one in candidates(line)]
+
+    assert words("rebal simulate --script ") == [*READY, "mine.yaml"]
+    assert words("rebal simulate --script b") == ["by-host", "blue-green", "broker-restart"]
+    assert words("rebal simulate --rollout ") == ["other.yaml"]
+    assert words("rebal simulate --compare eager,c") == ["eager,cooperative", "eager,consumer"]
+    assert "heartbeat=" in words("rebal simulate --param ")
+
+
+def table(header: str) -> dict[str, str]:
+    """The rows of a table in docs/rehearsal.md: the code of the first cell, and the second cell."""
+    part = DOCS.partition(f"| {header} |")[2].partition("\n\n")[0]
+    return dict(re.findall(r"^\| `([^`]*)`[^|]* \| ([^|]*) \|", part, re.MULTILINE))
+
+
+def test_the_page_lists_every_ready_script_as_it_is() -> None:
+    listed = table("name | what happens")
+    assert listed.pop("2-at-a-time")
+    assert listed == {name: ready.about for name, ready in READY.items()}
+
+
+def test_the_page_lists_every_parameter_and_variant() -> None:
+    assert list(table("name | what it is | default")) == list(PARAMETERS)
+    assert f"`--compare {','.join(VARIANTS)}`" in DOCS
+
+
+def test_the_page_lists_every_event_with_its_keys() -> None:
+    part = DOCS.partition("| event | what happens | with it |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `([a-z-]+): [^|]* \| [^|]* \|(.*)\|$", part, re.MULTILINE)
+    listed = {
+        name: set(re.findall(r"`([a-z]+)`", re.sub(r"\(.*?\)", "", keys))) for name, keys in rows
+    }
+    assert listed == {name: set(keys) for name, keys in EVENTS.items()}
+
+
+def test_the_script_of_the_page_runs_and_is_an_example(rehearse: Rehearse) -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", DOCS, re.DOTALL)
+    assert text == (EXAMPLES / "a-bad-day.yaml").read_text()
+    rehearse(pods(4), "--script", "rolling")
+    Path("day.yaml").write_text(text)
+    assert run(["simulate", "--script", "day.yaml", "--snapshot", "g.rebal.yaml"]) == 0
+
+
+def test_a_page_of_the_rehearsal_is_written_beside_the_text(
+    rehearse: Rehearse, capsys: Said
+) -> None:
+    code, text = rehearse(pods(2), "--script", "rolling", "--html", "r.html")
+    assert (code, "takes  " in text) == (0, True)
+    page = Path("r.html").read_text()
+    assert "shipping-1" in page
+    assert rehearse(pods(2), "--script", "rolling", "-o", "html")[1] == page
+    words = ["--script", "rolling", "--compare", "eager,now", "--snapshot", "g.rebal.yaml"]
+    assert run(["simulate", *words, "-o", "html"]) == 2
+    assert run(["simulate", "--assignor", "range", "-o", "html"]) == 2
+    assert "an HTML page shows a rehearsal: add --rollout PLAN" in capsys.readouterr().err
