@@ -14,6 +14,9 @@ BROKER: Final = "kafka-1:9092"
 """The address in its examples."""
 _COMMAND: Final = re.compile(r"(?:^|\| *|<\( *)rebal(?= |$)")
 _PROMPT: Final = "$ "
+_TIMES: Final = re.compile(
+    r"just now|\d+ min ago|(?:[A-Z][a-z]{2} \d{1,2} |\d{4}-\d\d-\d\d )?\d\d:\d\dZ"
+)
 
 
 class Example(NamedTuple):
@@ -90,6 +93,18 @@ def screens() -> list[tuple[Example, tuple[str, ...]]]:
         for block in blocks()
         if block.lines[0].startswith(_PROMPT)
     ]
+
+
+def screen_of(command: str) -> tuple[Example, tuple[str, ...]]:
+    """Return the screen of the prompted line that begins with `rebal COMMAND`."""
+    ((example, shown),) = [one for one in screens() if one[0].words[:1] == [command]]
+    return example, shown
+
+
+def without_times(text: str) -> list[str]:
+    """Return lines without what depends on the hour: times, and the padding that follows them."""
+    lines = [re.sub(r"\s+", " ", _TIMES.sub("TIME", line)).strip() for line in text.splitlines()]
+    return [line for line in lines if line]
 
 
 def spans() -> list[str]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from difflib import unified_diff
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rebal.cli import app, output
+from rebal.cli import app, output, rehearsing
 from rebal.cli.output import View
 from rebal.cli.overview import overview_of
 from rebal.cli.render.difference import SideDocument, diff_view
@@ -22,6 +23,7 @@ from rebal.cli.render.documents import failures_of
 from rebal.cli.render.inspection.screen import inspect_view
 from rebal.cli.render.overview import overview_view
 from rebal.cli.render.plans.screen import plan_view
+from rebal.cli.render.simulation.rehearsal import comparison_view, rehearsal_view
 from rebal.cli.render.verification import verify_view
 from rebal.cli.report import make_report
 from rebal.groups.commands import Command
@@ -33,6 +35,9 @@ from rebal.inspectors.kafka.listing import GroupFailure
 from rebal.planner.commands import Given
 from rebal.planner.difference import difference
 from rebal.planner.paths import make_plan
+from rebal.planner.rehearsal.script_file import load_script
+from rebal.planner.rehearsal.scripts import READY
+from tests import readme
 from tests.planner.builder import group_of
 from tests.planner.every_path import BOTH, DONE, PLANS, RANGE, java, pods
 from tests.planner.looks import Story, look
@@ -41,6 +46,7 @@ from tests.planner.looks import pods as apps
 KEPT = Path(__file__).parents[1] / "data" / "screens"
 DEMO = Path(__file__).parents[2] / "cli" / "data" / "demo"
 WIDTHS = (40, 80, 140)
+README_FILE = Path(__file__).parents[2] / "README.md"
 RENEW = os.environ.get("REBAL_SCREENS") == "renew"
 NEXT = Command("rebal", "plan-upgrade", "checkout", "-b", "kafka-1:9092", "--probe")
 
@@ -142,6 +148,34 @@ def finished() -> View:
     return verified((5, widened), (9, narrowed), elected=DONE[0])
 
 
+def rehearsed(
+    members: list[dict[str, object]], script: str = "", *, details: bool = False, **more: object
+) -> View:
+    """A rehearsal of the plan for these members, or of a script."""
+    asked: dict[str, object] = {key: more.pop(key) for key in ("compare", "runs") if key in more}
+    group = group_of({"members": members, **more})
+    ready = script in READY or script.endswith("-at-a-time")
+    source = None if ready or not script else load_script(script, "yaml", "script.yaml")
+    if not script:
+        asked["rollout"] = Path("checkout.plan.yaml")
+    document = rehearsing.rehearsed(
+        rehearsing.Story(
+            found=group,
+            asked=rehearsing.Asked(script=script if ready else source and source.name, **asked),
+            plan=None if script else make_plan(group),
+            source=source,
+        )
+    )
+    if len(document.runs) > 1:
+        return comparison_view(document, "as planned", NEXT)
+    return rehearsal_view(document, "as planned", NEXT, details=details)
+
+
+def wrong_order() -> View:
+    file = Path(__file__).parents[2] / "examples" / "scripts" / "bounce-2-first.yaml"
+    return rehearsed(pods(4), file.read_text())
+
+
 SCREENS: dict[str, Callable[[], View]] = {
     **{f"plan {path}": lambda make=make: plan_view(make()) for path, make in PLANS.items()},
     **{
@@ -160,6 +194,15 @@ SCREENS: dict[str, Callable[[], View]] = {
     "verify gate holds": lambda: verified((5, apps(2, 2, 2, list=BOTH)), elected=DONE[0]),
     "verify danger": rejected,
     "verify finished": finished,
+    "rehearsal of two bounces": lambda: rehearsed(pods(4)),
+    "rehearsal of two bounces --details": lambda: rehearsed(pods(2), details=True),
+    "rehearsal of 20 runs": lambda: rehearsed(pods(4), runs=20),
+    "rehearsal compared": lambda: rehearsed(pods(4), compare=("eager", "cooperative", "plan")),
+    "rehearsal of a wrong order": wrong_order,
+    "rehearsal of a slow member": lambda: rehearsed(pods(3), "slow-member"),
+    "rehearsal of 200 members": lambda: rehearsed(
+        pods(200), "20-at-a-time", topics={"orders": 200}
+    ),
     "doctor": examined,
     "groups": groups,
     "diff": diff,
@@ -207,6 +250,29 @@ def test_a_printed_text_is_as_it_was_kept(
     code = app.run(words)
     said = capsys.readouterr()
     compare(name, f"$ rebal {' '.join(words)}\n{said.out}{said.err}(exit code {code})\n")
+
+
+def test_the_readme_shows_the_rehearsal_that_rebal_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example, shown = readme.screen_of("simulate")
+    shutil.copy(DEMO / "checkout.rebal.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "90")
+    kept = example.words[-1]
+    assert app.run(["plan-upgrade", "--snapshot", "checkout.rebal.yaml", "--out", kept]) == 0
+    capsys.readouterr()
+    code = app.run(example.words)
+    made = capsys.readouterr().out
+    if RENEW:
+        old, new = (
+            "\n".join(f"    {line}".rstrip() for line in each)
+            for each in (shown, ["", *made.splitlines()])
+        )
+        README_FILE.write_text(README_FILE.read_text().replace(old, new))
+        return
+    assert code == 0
+    assert readme.without_times(made) == readme.without_times("\n".join(shown))
 
 
 def test_every_kept_screen_is_compared() -> None:

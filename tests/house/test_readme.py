@@ -32,11 +32,10 @@ from tests import readme
 from tests.fleet.synthetic import fleet, group_named
 from tests.fleet.tablefiles import write_tables
 from tests.planner.builder import group_of
-from tests.readme import README, ROOT, Example
+from tests.readme import README, ROOT, Example, without_times
 
 REBAL: Final = Path(sys.executable).with_name("rebal")
 DEMO: Final = ROOT / "cli" / "data" / "demo"
-TIMES = re.compile(r"just now|\d+ min ago|(?:[A-Z][a-z]{2} \d{1,2} |\d{4}-\d\d-\d\d )?\d\d:\d\dZ")
 MIXED, LAST = ("cooperative-sticky", "range"), ("cooperative-sticky",)
 VALUES: Final = {
     "GROUP…": "checkout", "GROUP": "checkout", "[GROUP]": "checkout", "[RULE]": "RB102",
@@ -44,12 +43,6 @@ VALUES: Final = {
     "SHELL": "bash", "NAME": "range",
 }  # fmt: skip
 """What stands for the placeholders of the README's prose."""
-
-
-def without_times(text: str) -> list[str]:
-    """Lines without what depends on the hour: times, and the padding that follows them."""
-    lines = [re.sub(r"\s+", " ", TIMES.sub("TIME", line)).strip() for line in text.splitlines()]
-    return [line for line in lines if line]
 
 
 @cache
@@ -149,9 +142,13 @@ def section(name: str, *items: int) -> list[Example]:
 
 
 def test_every_example_has_a_test_that_runs_it() -> None:
-    """A new section with examples needs a test below, and a line in the live test."""
+    """A new section with examples needs a test below, and a line in the live test.
+
+    tests/cli/test_screens.py compares the screen of the rehearsal.
+    """
     examples = readme.examples()
-    assert {one.section for one in examples} == {"A roll-out", "One screen", "A whole cluster"}
+    sections = {"A roll-out", "A rehearsal", "One screen", "A whole cluster"}
+    assert {one.section for one in examples} == sections
     assert {one.item for one in section("A roll-out")} == {0, 1, 2, 3, 4, 5, 6}
     assert sum("| rebal " in one.line for one in examples) == 1
 
@@ -213,7 +210,7 @@ def test_evidence_is_piped_and_a_snapshot_is_read_offline(stand: Stand) -> None:
 
 
 def test_the_screen_is_what_rebal_prints() -> None:
-    ((example, shown),) = readme.screens()
+    example, shown = readme.screen_of("inspect")
     done = subprocess.run(
         [REBAL, *example.words], cwd=DEMO, capture_output=True, text=True, check=False,
         env=os.environ | {"COLUMNS": "130"},
@@ -223,7 +220,7 @@ def test_the_screen_is_what_rebal_prints() -> None:
 
 
 def test_a_screens_last_command_runs(stand: Stand) -> None:
-    ((_, shown),) = readme.screens()
+    _, shown = readme.screen_of("inspect")
     following = Example("", 0, shown[-1].removeprefix("next:").strip())
     shutil.copy(DEMO / following.words[-1], following.words[-1])
     assert stand.run(following)[0] == 0

@@ -111,8 +111,9 @@ def test_the_roll_out_ends_by_the_printed_lines_alone(  # noqa: PLR0917 - fixtur
     assert "roll-out finished" in reader.types(timeline)
     offline(reader, team)
     assert {one.line for one in readme.examples()} - {one.line for one in reader.read} == {
-        "rebal inspect --snapshot checkout.rebal.yaml"
-    }, "it is run by tests/house/test_readme.py"
+        "rebal inspect --snapshot checkout.rebal.yaml",
+        "rebal simulate --rollout checkout.plan.yaml",
+    }, "tests/house/test_readme.py and tests/cli/test_screens.py run them"
 
 
 def carries_out(reader: Reader, team: Team, verify: Example, text: str, settings: str) -> str:
