@@ -169,7 +169,7 @@ class Consumer:
         self._frozen_until = self._busy_until = max(self._busy_until, now + seconds)
         self._reporter.tell(self, "frozen", f"{seconds:g} s")
         self._set_moving(True)
-        self._group.silent(self.member_id, last)
+        self._group.silent(self.member_id, last, self)
         self._agenda.at(last + self.process.session, self._past_session, self._frozen_until)
         self._agenda.at(self._frozen_until, self._thaw, self._frozen_until)
 
@@ -533,9 +533,9 @@ class Consumer:
         self._token += 1
         self._set_moving(False)
         if leaves:
-            self._group.leave(self.member_id)
+            self._group.leave(self.member_id, self)
         else:
-            self._group.silent(self.member_id, last)
+            self.member_id = self._group.silent(self.member_id, last, self) or self.member_id
         self._reporter.tell(self, "ended")
 
     # Time
@@ -568,9 +568,9 @@ class Consumer:
             self._set_moving(True)
             self._agenda.at(until, self._back_in_poll, self._next_token())
             if self.instance_id is None:
-                self._group.leave(member_id, "a member did not poll in time")
+                self._group.leave(member_id, self, "a member did not poll in time")
             else:
-                self._group.silent(member_id, self._last_beat())
+                self._group.silent(member_id, self._last_beat(), self)
 
     def _busy_over(self, until: float) -> None:
         if until == self._busy_until and not (self._woken or self._joining) and self.member_id:

@@ -65,6 +65,11 @@ class ClassicGroup:
         self._known: frozenset[tuple[str, ...]] | None = None
 
     @property
+    def away(self) -> bool:
+        """True while no broker has the group: it is being loaded."""
+        return self._away > 0
+
+    @property
     def size(self) -> int:
         """Number of members, those included that are gone without having left."""
         return len(self._members)
@@ -223,18 +228,8 @@ class ClassicGroup:
             self.leader = request.member_id
         if self.phase is GroupPhase.STABLE and self._vote() == self.assignor:
             self._store(keep=request.member_id, subscription_of=old.request)
-            skips = leads and client.skips_assignment
-            client.joined(
-                JoinAnswer(
-                    Error.NONE,
-                    request.member_id,
-                    self.number,
-                    self.assignor or "",
-                    skips,
-                    self._requests() if skips else (),
-                    skip_assignment=skips,
-                )
-            )
+            # KIP-814: an older client is not told that it leads, and assigns nothing.
+            self._tell_generation(place, leads=leads and client.skips_assignment, skips=True)
             return
         place.joining = True
         self._rebalance_or_go_on("the list of a static member changed the vote")
@@ -298,9 +293,13 @@ class ClassicGroup:
         member.heard = self._agenda.now
         return Error.NONE
 
-    def leave(self, member_id: str, why: str = "a member left") -> None:
-        """LeaveGroup; of a member that is not known nothing comes."""
+    def leave(self, member_id: str, client: Client, why: str = "a member left") -> None:
+        """LeaveGroup; of a member that is not known nothing comes.
+
+        Without a coordinator the request is lost: clients do not send it again when they close.
+        """
         if self._away:
+            self.silent(member_id, self._agenda.now, client)
             return
         if self._pending.pop(member_id, None) is not None:
             stable = self.phase in (GroupPhase.STABLE, GroupPhase.COMPLETING_REBALANCE)
@@ -313,12 +312,20 @@ class ClassicGroup:
             self._remove(member_id)
             self._rebalance_or_go_on(why)
 
-    def silent(self, member_id: str, last: float) -> None:
-        """Learn that a member sends no heartbeat any more; its last one was at `last`."""
+    def silent(self, member_id: str, last: float, client: Client) -> str:
+        """Learn that a member sends no heartbeat any more; its last one was at `last`.
+
+        Returns its id, which a static one whose first join waits does not know; empty if it is not
+        counted.
+        """
         member = self._members.get(member_id)
-        if member is not None:
-            member.silent, member.heard = True, max(member.heard, last)
-            self._watch(member)
+        if member is None and not member_id:
+            member = next((one for one in self._members.values() if one.client is client), None)
+        if member is None:
+            return ""
+        member.silent, member.heard = True, max(member.heard, last)
+        self._watch(member)
+        return member.request.member_id
 
     def awake(self, member_id: str) -> None:
         """Learn that a silent member sends heartbeats again."""
@@ -464,8 +471,10 @@ class ClassicGroup:
             if timer != self._timer:
                 return
 
-    def _tell_generation(self, member: ClassicMember) -> None:
-        leads = member.request.member_id == self.leader
+    def _tell_generation(
+        self, member: ClassicMember, *, leads: bool | None = None, skips: bool = False
+    ) -> None:
+        leads = member.request.member_id == self.leader if leads is None else leads
         member.client.joined(
             JoinAnswer(
                 Error.NONE,
@@ -473,7 +482,8 @@ class ClassicGroup:
                 self.number,
                 self.assignor or "",
                 leads,
-                self._requests() if leads else (),
+                [self._members[id_].request for id_ in self._order()] if leads else (),
+                skip_assignment=skips and leads,
             )
         )
 
@@ -495,9 +505,6 @@ class ClassicGroup:
         return elect(
             [m.request.assignors for m in self._members.values()], self._brokers.kind
         ).assignor
-
-    def _requests(self) -> list[JoinRequest]:
-        return [self._members[id_].request for id_ in self._order()]
 
     def _hand_out(self, assigned: Assigned) -> None:
         for id_, member in self._members.items():

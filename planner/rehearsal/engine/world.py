@@ -125,7 +125,8 @@ class World:
 
     def at_rest(self) -> bool:
         """Return whether nothing is under way: no rebalance, no start, no session that runs out."""
-        if self._coming or self._moving or self.group.phase not in _REST:
+        group = self.group
+        if self._coming or self._moving or group.away or group.phase not in _REST:
             return False
         if self.rebalances and self.rebalances[-1].ended is None:
             return False

@@ -6,108 +6,19 @@ from random import Random
 
 import pytest
 
-from rebal.groups.assignors import SpecMember
 from rebal.groups.assignors.java.javatable import hash_order
 from rebal.groups.model import CoordinatorKind
-from rebal.planner.rehearsal.engine.agenda import Agenda
-from rebal.planner.rehearsal.engine.chance import Chance
-from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
 from rebal.planner.rehearsal.engine.hashorder import FIRST_SIZE, table_order, table_size
-from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.messages import (
-    Error,
-    GroupPhase,
-    JoinAnswer,
-    JoinRequest,
-    SyncAnswer,
-)
+from rebal.planner.rehearsal.engine.messages import Error, GroupPhase
+from tests.planner.rehearsal.requests import Member, Table
 
 JAVA, SCALA = CoordinatorKind.JAVA, CoordinatorKind.SCALA
-
-
-class Named(Chance):
-    """Members are called as their clients."""
-
-    def member_id(self, client_id: str, instance_id: str | None, now: float) -> str:
-        return client_id
-
-
-class Member:
-    """A client that writes down its answers and asks for nothing by itself."""
-
-    skips_assignment = True
-
-    def __init__(self, name: str, instance_id: str | None = None) -> None:
-        self.name, self.instance_id = name, instance_id
-        self.joins: list[JoinAnswer] = []
-        self.syncs: list[SyncAnswer] = []
-        self.woken = 0
-
-    def joined(self, answer: JoinAnswer) -> None:
-        self.joins.append(answer)
-
-    def synced(self, answer: SyncAnswer) -> None:
-        self.syncs.append(answer)
-
-    def wake(self) -> None:
-        self.woken += 1
-
-    def request(self, known: bool = True, **other: object) -> JoinRequest:
-        request = JoinRequest(
-            self.name if known else "",
-            self.name,
-            self.instance_id,
-            ("range",),
-            SpecMember(member_id=self.name, topics=("orders",)),
-            eager=True,
-            stamp=None,
-            session=45.0,
-            rebalance=60.0,
-        )
-        return request._replace(**other)  # type: ignore[arg-type]
-
-
-class Table:
-    """A group, what its coordinator reports, and short ways to send it requests."""
-
-    def __init__(self, *members: Member, kind: CoordinatorKind = JAVA, **brokers: float) -> None:
-        self.agenda = Agenda()
-        self.seen: list[str] = []
-        settings = Brokers(kind=kind, **brokers)  # type: ignore[arg-type]
-        self.group = ClassicGroup(self.agenda, settings, self, Named(Random(0)))
-        if members:
-            stable = [(one.request(), one, ()) for one in members]
-            self.group.seat(stable, "range", members[0].name)
-
-    def preparing(self, why: str) -> None:
-        self.seen.append(f"preparing: {why}")
-
-    def generation(self, number: int, assignor: str | None, members: int) -> None:
-        self.seen.append(f"generation {number} of {members}")
-
-    def stable(self, number: int) -> None:
-        self.seen.append(f"stable {number}")
-
-    def removed(self, member_id: str, why: str) -> None:
-        self.seen.append(f"removed {member_id}: {why}")
-
-    def join(self, *members: Member) -> None:
-        for one in members:
-            self.group.join(one.request(stamp=object()), one)
-
-    def sync(self, leader: Member, *others: Member) -> None:
-        for one in (*others, leader):
-            given = {one.name: ()} if one is leader else None
-            self.group.sync(one.name, self.group.number, one, given)
-
-    def later(self, seconds: float) -> None:
-        self.agenda.run(self.agenda.now + seconds)
 
 
 def test_leader_that_leaves_is_followed_by_the_first_member_of_that_time() -> None:
     a, b, c = Member("a"), Member("b"), Member("c")
     table = Table(b, c)
-    table.group.leave("b")
+    table.group.leave("b", b)
     assert table.group.leader == "c"
     # a comes before c in the hash table, but c leads already.
     table.group.join(a.request(known=False), a)
@@ -126,7 +37,7 @@ def test_static_member_that_is_down_is_removed_when_it_has_not_synced_in_time() 
     down = Member("down", "i0")
     live = Member("live")
     table = Table(live, down)
-    table.group.silent("down", 0.0)
+    table.group.silent("down", 0.0, down)
     live_again = live.request(stamp=object())
     table.group.join(live_again, live)
     assert table.seen[0].startswith("preparing")
@@ -138,7 +49,7 @@ def test_static_member_that_is_down_is_removed_when_it_has_not_synced_in_time() 
     table = Table(live, patient)
     request = patient.request(session=900.0)
     table.group.seat([(live.request(), live, ()), (request, patient, ())], "range", "live")
-    table.group.silent("patient", 0.0)
+    table.group.silent("patient", 0.0, patient)
     table.group.join(live_again, live)
     table.later(61)
     assert table.group.phase is GroupPhase.COMPLETING_REBALANCE
@@ -169,7 +80,7 @@ def test_leave_of_a_pending_member_rebalances_the_group_of_a_java_coordinator(
     table = Table(a, kind=kind)
     table.group.join(late.request(known=False), late)
     assert late.joins[-1].error is Error.MEMBER_ID_REQUIRED
-    table.group.leave("late")
+    table.group.leave("late", late)
     assert (table.group.phase is GroupPhase.PREPARING_REBALANCE) is rebalances
 
 
@@ -200,7 +111,7 @@ def test_only_an_empty_group_can_be_deleted_and_a_join_makes_it_anew() -> None:
     a = Member("a")
     table = Table(a)
     assert table.group.delete() is Error.NON_EMPTY_GROUP
-    table.group.leave("a")
+    table.group.leave("a", a)
     assert (table.group.phase, table.group.number) == (GroupPhase.EMPTY, 1)
     assert table.group.delete() is Error.NONE
     assert table.group.phase is GroupPhase.DEAD

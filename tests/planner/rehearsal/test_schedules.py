@@ -1,0 +1,186 @@
+"""Properties of the engine over random groups and random schedules of what happens to them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.groups.model import CoordinatorKind
+from rebal.planner.rehearsal.engine.memory import Brokers
+from rebal.planner.rehearsal.engine.messages import GroupPhase
+from rebal.planner.rehearsal.engine.process import Process
+from rebal.planner.rehearsal.engine.world import World
+from rebal.planner.rehearsal.rehearse import rehearse
+from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, restart, scene
+
+SEEDS = range(40)
+OLD = {"range": RANGE, "roundrobin": ("roundrobin",), "sticky": ("sticky",)}
+
+
+@dataclass(frozen=True)
+class Story:
+    """A group, its two bounces in order, and disturbances in between."""
+
+    where: Scene
+    events: tuple[Event, ...]
+
+
+def story(seed: int, *, disturbed: bool) -> Story:
+    random = Random(seed)
+    old = random.choice(sorted(OLD))
+    mixed = ("cooperative-sticky", old)
+    names = [f"m{number}" for number in range(random.randint(2, 6))]
+    static = random.random() < 0.4
+    where = scene(
+        *(OLD[old] for _ in names),
+        static=static,
+        partitions=random.randint(3, 25),
+        brokers=Brokers(
+            kind=random.choice((CoordinatorKind.JAVA, CoordinatorKind.SCALA)),
+            initial_delay=random.choice((0.0, 3.0)),
+        ),
+        family=random.choice(("java", "java", "franz-go")),
+        session=random.choice((10.0, 45.0)),
+        rebalance=60.0,
+        heartbeat=random.choice((1.0, 3.0)),
+        poll=random.choice((0.1, 2.0, 8.0)),
+        on_revoked=random.choice((0.0, 0.0, 4.0)),
+        on_assigned=random.choice((0.0, 3.0)),
+        restart=random.choice((5.0, 20.0, 60.0)),
+        spread=0.3,
+    )
+    events: list[Event] = []
+    for list_ in (mixed, DONE):
+        order = random.sample(names, len(names))
+        while order:
+            several = [order.pop() for _ in range(min(len(order), random.randint(1, 2)))]
+            events.append(restart(*several, to=list_))
+            if disturbed and random.random() < 0.5:
+                events.append(_disturbance(random, names))
+        if disturbed and random.random() < 0.3:
+            # The target comes first in the mixed list, so that a reload leaves it.
+            events.append(Event(do=Deed.COORDINATOR, seconds=random.random() * 5))
+            # A rebalance after it makes every list whole; a static member restarts for that.
+            events += [restart(name) for name in names]
+    return Story(where, tuple(events))
+
+
+def _disturbance(random: Random, names: list[str]) -> Event:
+    who, seconds = (random.choice(names),), random.uniform(1, 120)
+    return random.choice(
+        (
+            Event(do=Deed.BUSY, members=who, seconds=seconds),
+            Event(do=Deed.FREEZE, members=who, seconds=seconds),
+            Event(do=Deed.ENFORCE_REBALANCE, members=who),
+            Event(do=Deed.COMMIT, members=who),
+            Event(do=Deed.WAIT, seconds=seconds),
+        )
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_correct_plan_owns_nothing_twice_and_ends_cooperative(seed: int) -> None:
+    told = story(seed, disturbed=False)
+    run = rehearse(told.where, Script(events=told.events), seed=seed)
+    assert run.at_rest
+    assert (run.state, run.assignor) == ("Stable", "cooperative-sticky")
+    assert run.measures.twice == run.measures.rejected == 0
+    assert {member.protocol for member in run.members} == {"COOPERATIVE"}
+    counts = [member.owned for member in run.members]
+    assert sum(counts) == told.where.topics["orders"]
+    assert max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_only_members_past_a_timeout_own_what_another_owns(seed: int) -> None:
+    told = story(seed, disturbed=True)
+    run = rehearse(told.where, Script(events=told.events), seed=seed)
+    assert run.at_rest
+    assert run.measures.twice == pytest.approx(run.measures.twice_past)
+
+
+def test_disturbed_schedules_reach_members_past_a_timeout() -> None:
+    twice = 0
+    for seed in SEEDS:
+        told = story(seed, disturbed=True)
+        run = rehearse(told.where, Script(events=told.events), seed=seed, keep=False)
+        twice += run.measures.twice_past > 0
+    assert twice >= 3
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 4))
+def test_one_run_is_a_function_of_its_input_and_seed(seed: int) -> None:
+    told = story(seed, disturbed=True)
+    script = Script(events=told.events)
+    assert rehearse(told.where, script, seed=seed) == rehearse(told.where, script, seed=seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_settled_state_is_balanced_as_its_assignor_promises(seed: int) -> None:
+    random = Random(seed)
+    topics = {f"t{number}": random.randint(1, 9) for number in range(random.randint(1, 3))}
+    list_ = random.choice((RANGE, ("roundrobin",), ("sticky",), BOTH, DONE))
+    brokers = Brokers(kind=random.choice((CoordinatorKind.JAVA, CoordinatorKind.SCALA)))
+    world = World(topics, brokers, Random(seed))
+    usual = Process(
+        name="", assignors=list_, topics=tuple(topics), session=10.0, rebalance=60.0, heartbeat=2.0
+    )
+    running: set[str] = set()
+    for number in range(12):
+        names = sorted(running)
+        what = random.choice(("start", "start", "stop", "kill", "restart", "move", "grow"))
+        if what == "start" or not names:
+            process = replace(usual, name=f"m{number}")
+            if random.random() < 0.3:
+                process = replace(process, instance_id=f"i{number}")
+            running.add(process.name)
+            world.start(process)
+        elif what == "restart":
+            world.restart(random.choice(names), random.uniform(0, 15))
+        elif what == "move":
+            world.move_coordinator(random.uniform(0, 5))
+        elif what == "grow":
+            topic = random.choice(sorted(topics))
+            topics[topic] += random.randint(1, 3)
+            world.add_partitions(topic, topics[topic])
+        else:
+            name = random.choice(names)
+            running.discard(name)
+            (world.stop if what == "stop" else world.kill)(name)
+        if random.random() < 0.3:
+            world.run(random.uniform(0, 4))
+            continue
+        assert world.settle(3600)
+        _check(world, topics, running)
+    assert world.settle(3600)
+    _check(world, topics, running)
+
+
+def _check(world: World, topics: dict[str, int], running: set[str]) -> None:
+    """Every partition has one owner that the coordinator knows, and nobody has too many."""
+    group = world.group
+    if not running:
+        assert group.phase is GroupPhase.EMPTY
+        return
+    assert group.phase is GroupPhase.STABLE
+    alive = {one.member_id: one for one in world.consumers.values() if one.alive}
+    assert {one.process.name for one in alive.values()} == running
+    given = group.partitions()
+    assert given.keys() == alive.keys()
+    numbers = world.ledger.numbers
+    for id_, pairs in given.items():
+        assert alive[id_].owned == {numbers[pair] for pair in pairs}
+    every = sorted(pair for pairs in given.values() for pair in pairs)
+    assert every == sorted((topic, n) for topic, count in topics.items() for n in range(count))
+    if group.assignor == "range":
+        for topic in topics:
+            per = Counter(id_ for id_, pairs in given.items() for pair in pairs if pair[0] == topic)
+            assert max(per.values()) - min(per[id_] for id_ in given) <= 1
+    else:
+        counts = [len(pairs) for pairs in given.values()]
+        assert max(counts) - min(counts) <= 1
