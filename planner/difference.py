@@ -183,6 +183,10 @@ def _member_facts(
         yield from _differs("version", was.software.version, now.software.version, known=True)
     if _both_exact(was, now):
         yield from _differs("assignor list", _list(was.assignors.list), _list(now.assignors.list))
+    elif was.assignors.knowledge is now.assignors.knowledge is Knowledge.BOUNDED:
+        for what, field in (("list holds at least", "at_least"), ("list lacks", "lacks")):
+            names_ = (sorted(getattr(one.assignors, field)) for one in (was, now))
+            yield from _differs(what, *(_list(each) if each else None for each in names_))
     if was.declared is not None and now.declared is not None:
         yield from _differs("next start", _list(was.declared.list), _list(now.declared.list))
     runs = member_protocol(was, before).value, member_protocol(now, after).value
@@ -195,6 +199,7 @@ def _member_facts(
     if shown:
         topics = (", ".join(sorted(one.subscribed_topics)) for one in (was, now))
         yield from _differs("subscription", *topics)
+        yield from _differs("rack", was.rack, now.rack)
         yield from _differs("owned partitions", _owned(was.assignment), _owned(now.assignment))
 
 

@@ -181,3 +181,24 @@ def test_what_the_coordinator_holds_is_compared_and_whom_it_rejected() -> None:
 
 def exact(*names: str) -> AssignorList:
     return AssignorList(knowledge=Knowledge.EXACT, list=names)
+
+
+def test_racks_and_bounds_of_lists_are_compared() -> None:
+    def seen(**member: object) -> GroupSnapshot:
+        return group_of({"members": [{"id": "a", **member}]})
+
+    def changes(was: GroupSnapshot, now: GroupSnapshot) -> dict[str, tuple[str | None, str | None]]:
+        found = difference(was, now).members
+        return {one.what: (one.before, one.after) for each in found for one in each.changes}
+
+    moved = changes(seen(list=["range"], rack="a"), seen(list=["range"], rack="b"))
+    assert moved == {"rack": ("a", "b")}
+    bounds = changes(
+        seen(at_least=["range"], lacks=["cooperative-sticky"]),
+        seen(at_least=["range", "cooperative-sticky"]),
+    )
+    assert bounds == {
+        "list holds at least": ("[range]", "[cooperative-sticky, range]"),
+        "list lacks": ("[cooperative-sticky]", None),
+    }
+    assert changes(seen(at_least=["range"]), seen(list=["range"])) == {}
