@@ -100,6 +100,7 @@ class _Run:
             assignors=assignors,
             keep=keep,
             generation=scene.generation,
+            connectors=scene.connectors,
         )
         self._world.seat(scene.running, scene.assignor, scene.leader)
         self._set = {one.process.name: one.process for one in scene.running}

@@ -62,13 +62,15 @@ class Event(Record, frozen=True, kw_only=True):
 class Scene(Record, frozen=True, kw_only=True):
     """The group when the story begins; times in seconds.
 
-    `topics` has partition counts, `replicas` and `racks` as an assignor's `Spec`. `running` are in
-    a Stable group that elected `assignor` in `generation`; without any the group is Empty.
-    `restart` is from the stop of a process until it joins again, drawn evenly from `spread` (a
-    share of it) less to `spread` more.
+    `topics` has partition counts; a group of Connect workers has `connectors`, each with its number
+    of tasks. `replicas` and `racks` are as an assignor's `Spec`. `running` are in a Stable group
+    that elected `assignor` in `generation`; without any the group is Empty. `restart` is from the
+    stop of a process until it joins again, drawn evenly from `spread` (a share of it) less to
+    `spread` more.
     """
 
     topics: Mapping[str, int]
+    connectors: Mapping[str, int] = {}
     replicas: Mapping[str, Sequence[Sequence[int]]] = {}
     racks: Mapping[int, str | None] = {}
     brokers: Brokers = Brokers()

@@ -30,6 +30,7 @@ from rebal.planner.rehearsal.engine.process import (
     NO_PROTOCOLS,
     Process,
     Protocols,
+    Running,
     fixed_protocol,
     leaves_on_close,
     rejoins_in_poll,
@@ -113,16 +114,18 @@ class Consumer:
         self._busy_until = self._frozen_until = 0.0
         self._token = 0
 
-    def seat(self, member_id: str, owned: Owned, generation: int | None) -> JoinRequest:
-        """Be a member already, with these partitions; return the join that it came by."""
-        self.member_id = member_id
+    def seat(self, running: Running, elected: str) -> JoinRequest:
+        """Be a member already, with its partitions; return the join that it came by."""
+        self.member_id = self.last_id = running.member_id
+        owned, generation = running.owned, running.generation
+        if self._fixed is None:
+            self.protocol = voted_protocol(self.process, elected, self._own_protocols)
         self.generation = -1 if generation is None else generation
         self._subscription = replace(
-            self._subscription, member_id=member_id, owned=tuple(owned), generation=generation
+            self._subscription, member_id=self.member_id, owned=tuple(owned), generation=generation
         )
         self._own(frozenset(self._ledger.numbers[pair] for pair in owned))
         # Its last heartbeat was at any time up to one interval ago.
-        self.last_id = member_id
         self._beats_from = -self._chance.phase(self.process.heartbeat)
         request = self._request()
         if self._sends_generation:
@@ -328,7 +331,8 @@ class Consumer:
     def _unsubscribed(self) -> frozenset[int]:
         sent, numbers = self._subscription, self._ledger.numbers
         kept = tuple(pair for pair in sent.owned if pair[0] in sent.topics)
-        if len(kept) == len(sent.owned):
+        # Connect workers subscribe to nothing.
+        if len(kept) == len(sent.owned) or not sent.topics:
             return frozenset()
         gone = frozenset(numbers[pair] for pair in set(sent.owned).difference(kept))
         self._subscription = replace(sent, owned=kept)

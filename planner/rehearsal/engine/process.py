@@ -14,9 +14,9 @@ _EAGER: Final = RebalanceProtocol.EAGER
 Protocols = Mapping[str, frozenset[RebalanceProtocol]]
 NO_PROTOCOLS: Final[Protocols] = {}
 _STICKY: Final = frozenset({"sticky", "cooperative-sticky"})
-_JAVA: Final = ("java", "streams", "connect")
+_JAVA: Final = ("java", "streams")
 _RETRIES: Final = ("librdkafka", "franz-go", "sarama")
-_WITHOUT_POLL: Final = ("franz-go", "kafkajs", "sarama", "segmentio")
+_WITHOUT_POLL: Final = ("connect", "franz-go", "kafkajs", "sarama", "segmentio")
 
 
 class Process(Record, frozen=True, kw_only=True):
@@ -26,7 +26,8 @@ class Process(Record, frozen=True, kw_only=True):
     `session`, `rebalance` and `heartbeat` are session.timeout.ms, max.poll.interval.ms and
     heartbeat.interval.ms. It polls every `poll` seconds. Its listener takes `on_revoked`,
     `on_assigned` and `on_lost` seconds; `fails_in` names those that throw: revoked, assigned, lost.
-    `protocol` is group.protocol: classic or consumer.
+    `protocol` is group.protocol: classic or consumer. `held_back` is
+    scheduled.rebalance.max.delay.ms of a Connect worker (family `connect`).
     """
 
     name: str
@@ -46,6 +47,7 @@ class Process(Record, frozen=True, kw_only=True):
     on_assigned: float = 0.0
     on_lost: float = 0.0
     fails_in: tuple[str, ...] = ()
+    held_back: float = 300.0
 
 
 class Running(Record, frozen=True, kw_only=True):
@@ -76,7 +78,7 @@ def fixed_protocol(process: Process, own: Protocols = NO_PROTOCOLS) -> Rebalance
     `own` are the protocols that custom assignors support, by name.
     """
     client = family(process.family)
-    if client is not None and client.follows_vote:
+    if process.family == "connect" or (client is not None and client.follows_vote):
         return None
     supported = [_supported(process, name, own) for name in process.assignors]
     return _COOPERATIVE if all(_COOPERATIVE in each for each in supported) else _EAGER

@@ -25,6 +25,7 @@ from rebal.planner.rehearsal.engine.ledger import Ledger
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import Error, GroupPhase, JoinRequest
 from rebal.planner.rehearsal.engine.process import Process, Running, refusal
+from rebal.planner.rehearsal.engine.workers import PROTOCOLS, WorkerLeaders, work_of
 
 _REST: Final = (GroupPhase.STABLE, GroupPhase.EMPTY, GroupPhase.DEAD)
 
@@ -58,8 +59,9 @@ class RebalanceRun:
 class World:
     """A group whose members run, with all that happens to them.
 
-    `topics` has partition counts, `replicas` and `racks` are as in `Spec`. One world is a function
-    of what it is given: `random` is its only source of chance, and `chance` what it draws from it.
+    `topics` has partition counts, `replicas` and `racks` are as in `Spec`; a group of Connect
+    workers has `connectors`, each with its number of tasks. One world is a function of what it is
+    given: `random` is its only source of chance, and `chance` what it draws from it.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class World:
         keep: bool = False,
         generation: int = 0,
         chance: Chance | None = None,
+        connectors: Mapping[str, int] | None = None,
     ) -> None:
         chance = chance or Chance(random)
         self.agenda = Agenda()
@@ -81,10 +84,13 @@ class World:
         self.rebalances: list[RebalanceRun] = []
         self.consumers: dict[str, Consumer] = {}
         self.ended: list[Consumer] = []
-        pairs = ((topic, number) for topic, count in topics.items() for number in range(count))
+        pairs = [(topic, number) for topic, count in topics.items() for number in range(count)]
+        pairs += work_of(connectors or {})
+        self._workers = WorkerLeaders(connectors) if connectors else None
         self.ledger = Ledger({pair: number for number, pair in enumerate(pairs)}, keep=keep)
         self.group = ClassicGroup(self.agenda, brokers, self, chance, generation)
         own = {name: one.supported_protocols for name, one in (assignors or {}).items()}
+        own.update(PROTOCOLS if connectors else {})
         self._around = Surroundings(self.group, self.agenda, self.ledger, self, self, chance, own)
         self._topics = dict(topics)
         self._spec = Spec(
@@ -110,10 +116,13 @@ class World:
             running = tuple(replace(one, owned=()) for one in running)
         for one in running:
             consumer = self._consumer(one.process)
-            request = consumer.seat(one.member_id, one.owned, one.generation)
+            request = consumer.seat(one, assignor)
             seats.append((request, consumer, one.owned))
         if seats:
             self.group.seat(seats, assignor, leader)
+        if self._workers is not None and self.group.leader is not None:
+            owned = {one.member_id: one.owned for one in running}
+            self._workers.seat(self.group.leader, self.group.number, owned)
 
     def run(self, seconds: float) -> None:
         """Let so much time go by."""
@@ -243,6 +252,8 @@ class World:
         self, assignor: str, members: Sequence[JoinRequest], leader: Consumer
     ) -> tuple[Assignment, float] | str:
         """Compute what the leader sends; the time that it takes is not modelled."""
+        if self._workers is not None and assignor in PROTOCOLS:
+            return self._assign_work(self._workers, assignor, members, leader)
         chosen = self._custom.get(assignor) or ASSIGNORS.get(assignor)
         if chosen is None:
             self._count_no_partitions(assignor)
@@ -261,7 +272,35 @@ class World:
 
     # Inside
 
+    def _assign_work(
+        self,
+        workers: WorkerLeaders,
+        protocol: str,
+        members: Sequence[JoinRequest],
+        leader: Consumer,
+    ) -> tuple[Assignment, float]:
+        made, delay = workers.assign(
+            protocol,
+            members,
+            leader.member_id,
+            generation=leader.generation,
+            now=self.agenda.now,
+            max_delay=leader.process.held_back,
+        )
+        if delay:
+            self._coming += 1
+            self.agenda.after(delay, self._delay_over, leader, leader.generation)
+        return made, 0.0
+
+    def _delay_over(self, leader: Consumer, generation: int) -> None:
+        """Have the workers join again for what was held back, if no rebalance came in between."""
+        self._coming -= 1
+        if leader.generation == generation:
+            leader.enforce_rebalance()
+
     def _knows(self, assignor: str) -> bool:
+        if self._workers is not None and assignor in PROTOCOLS:
+            return True
         return assignor in self._custom or assignor in ASSIGNORS
 
     def _count_no_partitions(self, assignor: str) -> None:

@@ -1,0 +1,83 @@
+"""Leaders of a Connect worker group: they assign connectors and tasks with the exact assignors.
+
+Source: WorkerCoordinator and DistributedHerder of Kafka 4.1, KIP-415. A connector is a partition
+here whose number is `CONNECTOR`, and each task one of its connector. `default` is EAGER: a worker
+stops everything before it joins. `compatible` and `sessioned` are COOPERATIVE: a worker that has to
+stop something joins again, and what a lost worker ran waits for scheduled.rebalance.max.delay.ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from rebal.groups.assignors import Assignment, Owned
+from rebal.groups.assignors.connect import Item, Memory, Round, after, eager, incremental
+from rebal.groups.model import RebalanceProtocol
+from rebal.groups.wire.user_data import CONNECTOR
+from rebal.planner.rehearsal.engine.messages import JoinRequest
+
+_BOTH: Final = frozenset({RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE})
+_EAGER: Final = "default"
+PROTOCOLS: Final[Mapping[str, frozenset[RebalanceProtocol]]] = {
+    _EAGER: frozenset({RebalanceProtocol.EAGER}),
+    "compatible": _BOTH,
+    "sessioned": _BOTH,
+}
+"""Protocols of worker groups on the wire: EAGER, or both where they are incremental."""
+
+
+def work_of(connectors: Mapping[str, int]) -> Iterable[Item]:
+    """Return the connectors, each with its number of tasks, as what workers can run."""
+    for name, tasks in connectors.items():
+        yield from ((name, number) for number in (CONNECTOR, *range(tasks)))
+
+
+class WorkerLeaders:
+    """What each worker remembers of the rebalances that it led; a new process knows of none."""
+
+    def __init__(self, connectors: Mapping[str, int]) -> None:
+        self._configured = frozenset(work_of(connectors))
+        self._memories: dict[str, Memory] = {}
+
+    def seat(self, leader: str, generation: int, running: Mapping[str, Owned]) -> None:
+        """Begin with a leader that has led this generation."""
+        self._memories[leader] = Memory(
+            generation=generation,
+            members=frozenset(running),
+            previous=frozenset(item for work in running.values() for item in work),
+        )
+
+    def assign(
+        self,
+        protocol: str,
+        members: Sequence[JoinRequest],
+        leader: str,
+        *,
+        generation: int,
+        now: float,
+        max_delay: float,
+    ) -> tuple[Assignment, float]:
+        """Return what each worker runs then, and in how many seconds all have to join again.
+
+        0.0 where nothing is held back. `now` and `max_delay` (the leader's own
+        scheduled.rebalance.max.delay.ms) are seconds.
+        """
+        if protocol == _EAGER:
+            dealt = eager((one.member_id for one in members), self._configured)
+            return {id_: list(work) for id_, work in dealt.items()}, 0.0
+        held = {one.member_id: () if one.eager else one.subscription.owned for one in members}
+        led = next(one.subscription.generation for one in members if one.member_id == leader)
+        given, self._memories[leader] = incremental(
+            Round(
+                workers={id_: tuple(work) for id_, work in held.items()},
+                configured=self._configured,
+                generation=generation,
+                last_generation=-1 if led is None else led,
+                now_ms=round(now * 1000) + 1,
+                max_delay_ms=round(max_delay * 1000),
+            ),
+            self._memories.get(leader, Memory()),
+        )
+        made = {id_: list(after(tuple(held[id_]), part)) for id_, part in given.items()}
+        return made, max((part.delay_ms for part in given.values()), default=0) / 1000

@@ -1,0 +1,115 @@
+"""Connect workers in the engine: exact assignments, and lost work that waits (KIP-415)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from rebal.groups.assignors.connect import eager
+from rebal.groups.clients import worker_list
+from rebal.groups.wire.user_data import CONNECTOR
+from rebal.planner.rehearsal.engine.process import Process, Running
+from rebal.planner.rehearsal.engine.workers import work_of
+from rebal.planner.rehearsal.outcome import Rehearsal
+from rebal.planner.rehearsal.script import Deed, Event, Scene
+from tests.planner.rehearsal.scenes import RANGE, play, restart, told
+
+CONNECTORS = {"files": 4, "tables": 5}
+TOTAL = 11
+
+
+def workers(*protocols: str, connectors: Mapping[str, int] = CONNECTORS) -> Scene:
+    """A Stable group of workers w0, w1, … with these values of connect.protocol; w0 leads."""
+    processes = [
+        Process(
+            name=f"w{number}",
+            family="connect",
+            assignors=worker_list(protocol) or (),
+            session=10.0,
+            rebalance=60.0,
+        )
+        for number, protocol in enumerate(protocols)
+    ]
+    ids = [f"{one.name}-0" for one in processes]
+    given = eager(ids, work_of(connectors))
+    lists = [one.assignors for one in processes]
+    return Scene(
+        topics={},
+        connectors=connectors,
+        running=tuple(
+            Running(process=process, member_id=id_, owned=given[id_], generation=5)
+            for process, id_ in zip(processes, ids, strict=True)
+        ),
+        assignor=next(name for name in lists[0] if all(name in each for each in lists)),
+        leader=ids[0],
+        generation=5,
+        restart=20.0,
+    )
+
+
+def owned(run: Rehearsal) -> list[int]:
+    return [member.owned for member in run.members]
+
+
+def test_eager_workers_stop_everything_at_each_rebalance() -> None:
+    run = play(workers("eager", "eager", "eager"), restart("w1"))
+    assert [one.stopped for one in run.rebalances] == [TOTAL, TOTAL]
+    assert run.assignor == "default"
+    assert sorted(owned(run)) == [3, 4, 4]
+    assert run.measures.longest < 25
+
+
+@pytest.mark.parametrize("protocol", ["compatible", "sessioned"])
+def test_work_of_a_restarted_worker_waits_for_the_scheduled_delay(protocol: str) -> None:
+    run = play(workers(protocol, protocol, protocol), restart("w1"))
+    assert run.assignor == protocol
+    # It is back after 20 s, and runs nothing until the 300 s are over.
+    assert 295 < run.measures.longest < 310
+    assert sorted(owned(run)) == [3, 4, 4]
+    assert max(one.stopped for one in run.rebalances) <= 4
+    assert run.measures.twice == 0
+
+
+def test_leader_that_is_new_knows_of_nothing_lost_and_gives_it_out_at_once() -> None:
+    run = play(workers("sessioned", "sessioned", "sessioned"), restart("w0"))
+    assert run.measures.longest < 30
+    assert sum(owned(run)) == TOTAL
+    assert max(owned(run)) - min(owned(run)) <= 2
+
+
+def test_shorter_delay_of_the_leader_counts() -> None:
+    where = workers("sessioned", "sessioned")
+    slow = play(where, Event(do=Deed.STOP, members=("w1",), at=10))
+    assert slow.measures.longest > 295
+    assert owned(slow) == [TOTAL, 0]
+
+
+def test_worker_that_turns_eager_makes_the_others_run_tasks_twice() -> None:
+    late = Process(name="w9", family="connect", assignors=("default",), session=10.0)
+    run = play(
+        workers("compatible", "compatible"),
+        Event(do=Deed.START, processes=(late,), at=10),
+        Event(do=Deed.WAIT, seconds=60),
+    )
+    assert run.assignor == "default"
+    # They kept what they ran when they joined, and stop nothing afterwards (KAFKA-13816).
+    assert sum(owned(run)) > TOTAL
+    assert run.measures.twice > 60
+    again = play(workers("eager", "eager"), Event(do=Deed.START, processes=(late,), at=10))
+    assert sorted(owned(again)) == [3, 4, 4]
+    assert again.measures.twice == 0
+
+
+def test_consumer_that_joins_a_group_of_workers_is_rejected() -> None:
+    late = Process(name="late", assignors=RANGE, topics=("orders",))
+    run = play(workers("eager", "eager"), Event(do=Deed.START, processes=(late,), at=10))
+    assert told(run, "rejected") == [("late", "INCONSISTENT_GROUP_PROTOCOL")]
+    assert run.rebalances == ()
+
+
+def test_connectors_and_their_tasks_are_all_run() -> None:
+    assert sorted(work_of({"a": 1})) == [("a", CONNECTOR), ("a", 0)]
+    run = play(workers("sessioned", "sessioned", "sessioned"), restart("w1"), restart("w2"))
+    names = {(one.topic, one.partition) for one in run.partitions if one.owners[-1].end is None}
+    assert names == set(work_of(CONNECTORS))
