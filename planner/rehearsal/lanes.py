@@ -51,7 +51,10 @@ def lanes(run: Rehearsal, columns: int, *, usual: bool = False) -> dict[str, tup
     return {
         member.name: tuple(
             _squeezed(
-                _moments(run, changes[member.name], member.name), columns, length, usual=usual
+                _moments(run, changes.get(member.name, ()), member.name),
+                columns,
+                length,
+                usual=usual,
             )
         )
         for member in run.members
@@ -60,6 +63,8 @@ def lanes(run: Rehearsal, columns: int, *, usual: bool = False) -> dict[str, tup
 
 def overlaps(owners: Sequence[Ownership], end: float) -> Iterator[tuple[Ownership, Ownership]]:
     """Yield the pairs of one partition's owners that had it at the same time."""
+    if all(one.end is not None and one.end <= other.start for one, other in pairwise(owners)):
+        return
     latest: list[Ownership] = []
     for span in sorted(owners, key=lambda one: one.start):
         latest = [one for one in latest if _end(one, end) > span.start]
@@ -76,17 +81,26 @@ def _end(span: Ownership, end: float) -> float:
 def _changes(run: Rehearsal) -> dict[str, list[tuple[float, int, int]]]:
     """Return by member: when, how many partitions more, how many more with a second owner."""
     end = run.measures.seconds
-    found: dict[str, list[tuple[float, int, int]]] = defaultdict(list)
+    # Partitions change hands together: a moment has one entry, however many they are.
+    owned: dict[str, dict[float, int]] = defaultdict(lambda: defaultdict(int))
+    twice: dict[str, dict[float, int]] = defaultdict(lambda: defaultdict(int))
     for story in run.partitions:
         for span in story.owners:
-            found[span.owner].append((span.start, 1, 0))
+            of_owner = owned[span.owner]
+            of_owner[span.start] += 1
             if span.end is not None:
-                found[span.owner].append((span.end, -1, 0))
+                of_owner[span.end] -= 1
         for one, other in overlaps(story.owners, end):
-            since, until = other.start, min(_end(one, end), _end(other, end))
             for owner in (one.owner, other.owner):
-                found[owner] += [(since, 0, 1), (until, 0, -1)]
-    return found
+                twice[owner][other.start] += 1
+                twice[owner][min(_end(one, end), _end(other, end))] -= 1
+    return {
+        name: [
+            *((at, more, 0) for at, more in owned[name].items()),
+            *((at, 0, more) for at, more in twice[name].items()),
+        ]
+        for name in list(owned)
+    }
 
 
 def _moments(

@@ -87,7 +87,11 @@ def _by_host(scene: Scene, pace: Pace) -> Sequence[Event]:
     homeless = known - {name for _, names in grouped for name in names}
     grouped += [("", [name]) for name in _names(scene) if name in homeless]
     return [
-        Event(do=Deed.RESTART, members=tuple(members), phase=f"host {host}" if host else members[0])
+        Event(
+            do=Deed.RESTART,
+            members=tuple(members),
+            phase=f"host {host.lstrip('/')}" if host else members[0],
+        )
         for host, members in grouped
         if members
     ]

@@ -8,6 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.assignors import Spec, SpecMember, get
+from rebal.groups.assignors.server import server_assignor
 from rebal.groups.clients import protocols_of
 from rebal.groups.model import RebalanceProtocol
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
@@ -68,8 +69,7 @@ def _running(scene: Scene, assignor: str, *, protocol: str) -> Scene:
         )
         for one in scene.running
     )
-    # KIP-848's uniform assignor balances as cooperative-sticky does; its engine assigns anew.
-    by = get(_COOPERATIVE_ONE if protocol == "consumer" else assignor)
+    by = server_assignor(assignor) if protocol == "consumer" else get(assignor)
     spec = Spec(members=sent, partitions=scene.topics, replicas=scene.replicas, racks=scene.racks)
     given = by.assign(spec)
     running = tuple(

@@ -264,6 +264,7 @@ def test_the_readme_shows_the_rehearsal_that_rebal_prints(
     capsys.readouterr()
     code = app.run(example.words)
     made = capsys.readouterr().out
+    assert code == 0
     if RENEW:
         old, new = (
             "\n".join(f"    {line}".rstrip() for line in each)
@@ -271,7 +272,6 @@ def test_the_readme_shows_the_rehearsal_that_rebal_prints(
         )
         README_FILE.write_text(README_FILE.read_text().replace(old, new))
         return
-    assert code == 0
     assert readme.without_times(made) == readme.without_times("\n".join(shown))
 
 

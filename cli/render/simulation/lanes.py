@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.text import Text
 
@@ -20,12 +21,13 @@ MOST_LANES: Final = 16
 _WIDEST: Final = 100
 _LONGEST_NAME: Final = 24
 _LEAST: Final = 10
+_REST: Final = 0.05
 _FULL, _PART, _NOTHING, _DOWN, _REJECTED, _TWICE = "█", "▒", "·", "▁", "x", "2"
 _STYLES: Final = {_REJECTED: "bold red", _TWICE: "bold red", _PART: "yellow", _NOTHING: "yellow"}
 _FIRST: Final = (_TWICE, _REJECTED, _DOWN)
 _LEGEND: Final = (
-    (_FULL, "owns"),
-    (_PART, "owns part"),
+    (_FULL, "owns its share"),
+    (_PART, "owns less"),
     (_NOTHING, "owns none"),
     (_DOWN, "down"),
     (_REJECTED, "rejected"),
@@ -60,10 +62,10 @@ class LanesView:
         labels = [_cut(escape(label)) for label, _ in rows]
         head = max(map(cell_len, labels), default=0)
         columns = max(_LEAST, width - head - GAP)
-        worst = lanes(self._run, columns)
-        most = lanes(self._run, columns, usual=True)
+        run = _with_rest(self._run)
+        worst, most = lanes(run, columns), lanes(run, columns, usual=True)
         blank = " " * (head + GAP)
-        phases = _phases(self._run, columns)
+        phases = _phases(run, columns)
         lines = [Text(blank + phases)] if phases.strip() else []
         marks: set[str] = set()
         for label, (_, names) in zip(labels, rows, strict=True):
@@ -74,11 +76,17 @@ class LanesView:
             made = _together(cells, columns)
             marks.update(made)
             lines.append(line.append_text(_coloured(made)))
-        lines.append(Text(blank + _axis(self._run.measures.seconds, columns), style="dim"))
+        lines.append(Text(blank + _axis(run.measures.seconds, columns), style="dim"))
         legend = [f"{mark} {what}" for mark, what in _LEGEND if mark in marks]
         lines += [Text(text, style="dim") for text in _folded(legend, blank, width)]
         for line in lines:
             yield self._spell(line)
+
+
+def _with_rest(run: Rehearsal) -> Rehearsal:
+    """Return the rehearsal with some rest at its end, so that its outcome is seen."""
+    seconds = run.measures.seconds * (1 + _REST) + 1
+    return replace(run, measures=replace(run.measures, seconds=seconds))
 
 
 def _usual(run: Rehearsal) -> dict[str, int]:

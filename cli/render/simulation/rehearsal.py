@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _LABEL: Final = 11
 _MOST_REBALANCES: Final = 10
+_NO_LANES: Final = "Partitions change their owners too often here for a line for each member."
 _NEVER: Final = 1e-6
 _LATE: Final = ("past its poll timeout", "frozen")
 _REJOINS: Final = "rejected"
@@ -63,6 +64,8 @@ def rehearsal_view(
         parts.append([_phases(run)])
     if lanes and whole.members:
         parts.append([LanesView(whole)])
+    elif whole.members:
+        parts.append([Text(_NO_LANES)])
     if run.rebalances and (details or one.distribution is None):
         parts.append([_rebalances(run, whole=details)])
     if details:
