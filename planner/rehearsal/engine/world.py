@@ -21,6 +21,7 @@ from rebal.planner.rehearsal.engine.agenda import Agenda
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.consumer import Consumer, Surroundings
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
+from rebal.planner.rehearsal.engine.foreign import FOREIGN
 from rebal.planner.rehearsal.engine.ledger import Ledger
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import Error, GroupPhase, JoinRequest
@@ -96,7 +97,7 @@ class World:
         self._spec = Spec(
             members=(), partitions=self._topics, replicas=replicas or {}, racks=racks or {}
         )
-        self._custom = assignors or {}
+        self._custom = {**FOREIGN, **(assignors or {})}
         self.opaque: set[str] = set()
         """Elected assignors whose assignment is not modelled: nobody owns anything then."""
         self._moving: set[Consumer] = set()

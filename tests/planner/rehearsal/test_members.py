@@ -247,3 +247,15 @@ def test_leader_that_misses_the_join_barrier_is_replaced() -> None:
     assert told(run, "rejected") == []
     assert [one.assignor for one in run.rebalances][:1] == ["range"]
     assert sorted(member.owned for member in run.members) == [4, 4, 4]
+
+
+def test_kafkajs_members_have_equal_numbers_of_partitions() -> None:
+    where = scene(RANGE, RANGE, family="kafkajs")
+    running = tuple(
+        replace(one, process=replace(one.process, assignors=("RoundRobinAssigner",)))
+        for one in where.running
+    )
+    where = replace(where, running=running, assignor="RoundRobinAssigner")
+    run = play(where, late("RoundRobinAssigner", family="kafkajs"))
+    assert [member.owned for member in run.members] == [4, 4, 4]
+    assert run.assumes == ()

@@ -16,6 +16,7 @@ from typing import Any
 
 from rebal.groups.clients import families, family_of
 from rebal.groups.errors import RebalError
+from rebal.groups.model import CoordinatorKind
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
 from rebal.groups.wire.offsets_topic import (
     GroupMetadata,
@@ -24,9 +25,11 @@ from rebal.groups.wire.offsets_topic import (
     decode_group_metadata,
     decode_key,
 )
+from rebal.planner.rehearsal.engine.memory import Brokers
 
 _MARK = "Completed request:"
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.]\d{3})\]")
+_SETTING = re.compile(r"\bgroup\.([a-z.]+)=(\d+)")
 _KEPT = frozenset({"JOIN_GROUP", "LEAVE_GROUP", "HEARTBEAT", "SYNC_GROUP"})
 REJECTIONS = frozenset({23, 26, 81, 82})
 Owned = frozenset[tuple[str, int]]
@@ -108,10 +111,11 @@ class Group:
 
 @dataclass
 class Capture:
-    """Groups by name, partition counts by topic, and the time at which the capture was taken."""
+    """Groups by name, partition counts by topic, the broker, and when the capture was taken."""
 
     groups: dict[str, Group]
     topics: dict[str, int]
+    brokers: Brokers
     begin: float
     end: float
 
@@ -134,7 +138,26 @@ def read(folder: Path) -> Capture:
     for one in groups.values():
         one.requests.sort(key=lambda request: (request.came, request.done))
     topics = _offsets(folder / "consumer_offsets.jsonl.gz", groups)
-    return Capture(groups, topics, truth["t_begin_ms"] / 1000, truth["t_end_ms"] / 1000)
+    brokers = _brokers(folder, truth.get("broker", ""))
+    begin, end = truth["t_begin_ms"] / 1000, truth["t_end_ms"] / 1000
+    return Capture(groups, topics, brokers, begin, end)
+
+
+def _brokers(folder: Path, broker: str) -> Brokers:
+    """The broker's settings as far as the README names them, else Kafka's defaults."""
+    readme = folder / "README.md"
+    text = readme.read_text(encoding="utf-8") if readme.exists() else ""
+    read = {key: int(value) for key, value in _SETTING.findall(text)}
+    version = re.search(r"(\d+)\.\d", broker)
+    old = version is not None and int(version[1]) < 4
+    usual = Brokers()
+    return Brokers(
+        kind=CoordinatorKind.SCALA if old else CoordinatorKind.JAVA,
+        initial_delay=read.get("initial.rebalance.delay.ms", 3000) / 1000,
+        max_size=read.get("max.size", usual.max_size),
+        min_session=read.get("min.session.timeout.ms", 1000) / 1000,
+        max_session=read.get("max.session.timeout.ms", 1_800_000) / 1000,
+    )
 
 
 def family(software: str, version: str | None, request: Request | None) -> str:

@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 from rebal.planner.rehearsal.engine.chance import Chance
-from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.script import Deed, Event
 from tests.planner.rehearsal.captures.capture import Capture, Group, Request, family
@@ -54,10 +53,6 @@ class Story:
             self._take(event, group.timeline[number + 1 :])
         self.events += self._busy()
         self.events.sort(key=lambda event: event.at or 0.0)
-
-    @property
-    def brokers(self) -> Brokers:
-        return Brokers(initial_delay=0.0, min_session=1.0)
 
     @property
     def online(self) -> bool:
@@ -145,7 +140,7 @@ class Story:
             family=family(event.get("software") or "", version, join),
             version=version,
             protocol=event.get("group_protocol") or "classic",
-            assignors=tuple(event.get("assignors") or (join.assignors if join else ())),
+            assignors=join.assignors if join is not None else tuple(event.get("assignors") or ()),
             topics=(join.topics if join is not None else ()) or self._topics,
             session=session,
             rebalance=rebalance / 1000 if rebalance > 0 else session,
