@@ -6,6 +6,7 @@ the same: the coordinator rejects it, so the caution was right.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -281,3 +282,34 @@ def test_logs_of_pods_with_one_client_id(
     )
     assert not told["finished"]
     assert told["exit_code"] == 4
+
+
+@pytest.mark.parametrize("version", ["41", pytest.param("39", marks=pytest.mark.full)])
+def test_a_load_keeps_the_bytes_of_a_static_members_new_process(
+    version: str, request: pytest.FixtureRequest, group_on: Grouped
+) -> None:
+    """The record of a static restart holds the subscription of the process that came.
+
+    So after a load no byte of the old process, which kept its partitions, speaks against the list
+    of the new one.
+    """
+    cluster = request.getfixturevalue(f"cluster{version}")
+    group = group_on(cluster)
+    for name in APPS[:2]:
+        # One after the other: the first one joins again and names the partitions that it keeps.
+        group.place(name, FINAL, instance_id=name, session_timeout_ms=45_000)
+        group.settle()
+    group.make("--to", "eager", "--expect-members", "2", *logs_of(cluster))
+    group.restart("app-0", BOTH)
+    cluster.move_coordinator(group.group)
+    group.settle()
+    body = group.verify("--probe", *logs_of(cluster))
+    _, text = group.rebal("inspect", group.group, "--probe", "-o", "json")
+    (seen,) = json.loads(text)["groups"]
+    assert seen["coordinator"]["rebalanced_since_load"] == "no"
+    assert seen["members"][0]["subscription"]["generation_id"] == -1
+    assert seen["members"][0]["subscription"]["owned_partitions"] == []
+    (shown,) = [one for one in body["members"] if one["name"] == "app-0"]
+    assert shown["done"] == "yes", shown
+    assert "RB902" not in {one["rule"] for one in body["findings"]}
+    assert recommends(body, BOTH), body["advice"]

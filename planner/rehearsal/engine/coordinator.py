@@ -227,7 +227,7 @@ class ClassicGroup:
         if leads:
             self.leader = request.member_id
         if self.phase is GroupPhase.STABLE and self._vote() == self.assignor:
-            self._store(keep=request.member_id, subscription_of=old.request)
+            self._store()
             # KIP-814: an older client is not told that it leads, and assigns nothing.
             self._tell_generation(place, leads=leads and client.skips_assignment, skips=True)
             return
@@ -587,12 +587,9 @@ class ClassicGroup:
             del self._pending[member_id]
             self._complete_if_all_joined(expired=True)
 
-    def _store(self, keep: str = "", subscription_of: JoinRequest | None = None) -> None:
-        """Write the group's record; a static member's return keeps its old subscription there."""
-        members = []
-        for id_, member in self._members.items():
-            request = member.request
-            if id_ == keep and subscription_of is not None:
-                request = subscription_of._replace(member_id=id_)
-            members.append((request, member.client, member.partitions))
+    def _store(self) -> None:
+        """Write the group's record, with the subscription of each member's last join."""
+        members = [
+            (member.request, member.client, member.partitions) for member in self._members.values()
+        ]
         self._stored = Stored(self.number, self.assignor, self.leader, tuple(members))
