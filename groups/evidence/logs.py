@@ -167,9 +167,16 @@ class _Clock:
     def __init__(self) -> None:
         self.anchors: set[tuple[datetime, datetime]] = set()
         self.logs: list[LogRead] = []
+        # The number of anchors, and the offset that they give.
+        self._known: tuple[int, timedelta | None] = (0, None)
 
     @property
     def offset(self) -> timedelta | None:
+        if self._known[0] != len(self.anchors):
+            self._known = len(self.anchors), self._offset()
+        return self._known[1]
+
+    def _offset(self) -> timedelta | None:
         found = {_whole(local - known, _TOLERANCE) for local, known in self.anchors}
         if len(found) != 1:
             return None
@@ -183,8 +190,8 @@ class _Clock:
         offset = self.offset
         if local is None or offset is None:
             return None
-        known = sorted(each for each, _ in self.anchors)
-        if known[0] <= local <= known[-1]:
+        known = [each for each, _ in self.anchors]
+        if min(known) <= local <= max(known):
             return local - offset
         nearest = min(known, key=lambda each: abs(each - local))
         return local - offset if _steady(nearest, local) else None
