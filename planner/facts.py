@@ -147,6 +147,11 @@ class GroupFacts:
         common = {elected, *(name for name in asked if self.probed(name) is Tri.YES)} - {None}
         return frozenset({*exact, *known.at_least, *(str(name) for name in common)})
 
+    @property
+    def restarted(self) -> frozenset[str]:
+        """Return the ids that joined since an earlier look, if no load between is known of."""
+        return frozenset()
+
     @cached_property
     def borrowed(self) -> frozenset[str]:
         """Return the names of Kafka's assignors behind which a member runs a custom class

@@ -53,6 +53,7 @@ _EVIDENCE: Final = {
     Needs.LISTS: ("client log", "request log"),
     Needs.DECLARED: ("client log", "inventory", "request log"),
     Needs.RELOAD: ("probe",),
+    Needs.LOAD: ("offsets topic", "log timezone"),
     Needs.BROKER: ("broker settings", "probe"),
     Needs.STATE: (),
     Needs.CONFLICT: ("client log", "request log"),
@@ -201,6 +202,13 @@ def cutting_over(
     sent = memory_of(context, rejoined=True)
     whole = [admitted(sent, _stop_and_start(context, stopped, assignors))]
     others = [facts for facts in context.members if facts not in stopped]
+    if (
+        context.reloaded is Tri.CANNOT_TELL
+        and not context.can_probe
+        and whole[0].verdict is Tri.YES
+    ):
+        # A probe answers no while the stopped members are in the group: it shows no cure.
+        return show(context, Needs.LOAD, made.reason, step=step), (made,)
     remedy = _remedy(context, others, assignors, wide=wide, first=made, by_lists=whole, step=step)
     return remedy, (made,)
 
@@ -213,15 +221,21 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
     a dynamic member's restart; where all are static, a temporary member that joins and leaves (two
     rebalances, whatever the size), or each one's restart where there are no more than two. If the
     coordinator still holds a shortened list after a rebalance, that list is of a static member that
-    was down during the rebalance, and only its own restart helps.
+    was down during the rebalance, and only its own restart helps. What was restarted since the plan
+    was made is not restarted for it again: then the time of the load, or of the logs, is missing.
     """
     dynamic = [facts for facts in context.members if not facts.static]
     static = [facts for facts in context.members if facts.static]
-    if dynamic and context.reloaded is not Tri.NO:
+    rested = not any(facts.member.member_id in context.restarted for facts in dynamic)
+    if dynamic and (context.reloaded is Tri.YES or (context.reloaded is not Tri.NO and rested)):
         return _first(_as_it_runs(context, facts, step) for facts in dynamic[:TRIED])
     suspects = _short(context, static)
     if suspects and (context.reloaded is Tri.NO or len(suspects) <= _FEW):
-        return _first(_as_it_runs(context, facts, step) for facts in suspects[:TRIED])
+        left = [f for f in suspects if f.member.member_id not in context.restarted]
+        if left:
+            return _first(_as_it_runs(context, facts, step) for facts in left[:TRIED])
+        why = f"{context.named(suspects)} joined again, and whether a load came later is not known"
+        return show(context, Needs.LOAD, why, step=step)
     if not static:
         return show(
             context, Needs.CONFLICT, "the coordinator's lists and the logs are at odds", step=step

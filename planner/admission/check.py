@@ -83,6 +83,7 @@ class Needs(StrEnum):
     LISTS = "lists"
     DECLARED = "declared lists"
     RELOAD = "reload"
+    LOAD = "load"
     BROKER = "broker settings"
     STATE = "state"
     CONFLICT = "conflict"

@@ -331,6 +331,10 @@ def _joined_since(context: GroupFacts, facts: Facts) -> Tri:
     coordinator = context.group.coordinator
     loaded = coordinator.loaded_at if coordinator is not None else None
     joined = facts.member.joined_at
+    in_epoch = coordinator is not None and coordinator.leader_epoch is not None
+    if in_epoch and facts.member.member_id in context.restarted:
+        # No clock is needed: an id that came after a look in this epoch came after its load.
+        return Tri.YES
     if loaded is None or joined is None:
         return Tri.CANNOT_TELL
     return Tri.YES if joined > loaded else Tri.CANNOT_TELL

@@ -27,6 +27,7 @@ from rebal.planner.verdict import BLOCKED, gating
 from rebal.planner.verification.dangers import decides
 from rebal.planner.verification.gates import wide_list
 from rebal.planner.verification.members import Missing, StepStanding
+from rebal.planner.verification.plan_context import context_of
 
 Actions = tuple[Advice, tuple[Advice, ...]]
 
@@ -315,12 +316,13 @@ def _startable(
 ) -> list[tuple[str, ...]]:
     """Return those of `lists` that clients of these families start with, the elected one last.
 
-    An unknown client (None) takes no mixed list while a rule asks for the members' clients.
+    An unknown client (None) takes no mixed list while a rule asks for the members' clients, and one
+    that may refuse it ("") never.
     """
     asked = any(
         has(one, Trait.CLIENT_UNKNOWN) and decides(one, Tri.CANNOT_TELL) for one in findings
     )
-    refuses = any(asked if key is None else refuses_mixed(key) for key in families)
+    refuses = any(asked if key is None else not key or refuses_mixed(key) for key in families)
     kept = [names for names in lists if not (refuses and is_mixed(names))]
     return [*kept, (context.elected,)] if context.elected else kept
 
@@ -344,6 +346,20 @@ def _families(
         proven_family(one.software) or said.get(one.instance_id or one.client_id, same)
         for one in rejected
     ]
+
+
+def _as_planned(plan: Plan, missing: Sequence[Missing]) -> list[str | None]:
+    """Return each missing member's family; "" if its bytes, when the plan was made, left open
+    whether its client accepts a mixed list.
+    """
+    unknown = [one for one in missing if one.family is None]
+    then = context_of(plan, plan.baseline) if unknown and not plan.baseline.redacted else None
+    open_ = {
+        facts.name
+        for facts in (then.members if then is not None else ())
+        if then is not None and then.may_take_mixed(facts) is not Tri.YES
+    }
+    return ["" if one.family is None and one.name in open_ else one.family for one in missing]
 
 
 def _bring_back(
@@ -384,8 +400,7 @@ def _missing(
         return _with_setting(replace(started, names=tuple(one.name for one in sure)), step)
     wide = step.aim in (Aim.WIDEN, Aim.NARROW)
     lists = _lists(plan, step, context)[: None if wide else -1]
-    families = [one.family for one in sure]
-    lists = _startable(context, lists, families, findings) if lists else [()]
+    lists = _startable(context, lists, _as_planned(plan, sure), findings) if lists else [()]
     if not lists:
         return advised.wait(_NO_LIST, step=step.id)
     made = advised.start_of(

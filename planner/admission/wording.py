@@ -35,6 +35,8 @@ _HOW: Final = {
     "client log": "--client-log of their start",
     "inventory": "--inventory with their configuration (you then confirm it)",
     "request log": "--request-log across a rebalance",
+    "offsets topic": "--probe with the right to READ __consumer_offsets",
+    "log timezone": "--log-timezone of the logs",
     "broker settings": "-b HOST:PORT with the right to DESCRIBE_CONFIGS",
 }
 

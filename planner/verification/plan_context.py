@@ -43,6 +43,21 @@ class PlanContext(Context):
         self._plan = plan
 
     @cached_property
+    def restarted(self) -> frozenset[str]:
+        """Return the member ids that are new since the plan, in the plan's leader epoch.
+
+        Where the epoch is not read, a load may have come between.
+        """
+        baseline = self._plan.baseline
+        here, then = self.group.coordinator, baseline.group.coordinator
+        now_in = here.leader_epoch if here is not None else None
+        made_in = then.leader_epoch if then is not None else None
+        if baseline.redacted or (now_in is not None and now_in != made_in):
+            return frozenset()
+        before = {member.member_id for member in baseline.members}
+        return frozenset(facts.member.member_id for facts in self.members) - before
+
+    @cached_property
     def narrow_step(self) -> int:
         """Return the number of the step that drops the old assignor (else of the last step)."""
         found = (s.id for s in self._plan.steps if s.aim is Aim.NARROW)

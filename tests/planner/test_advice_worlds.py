@@ -114,3 +114,44 @@ def test_a_file_without_the_target_is_to_be_changed_before_the_restart() -> None
     made = plan([member, {"id": "b", "list": [RANGE]}], reloaded=False)
     (finding,) = [each for each in made.findings if each.rule == "RB903"]
     assert finding.fix.startswith("Set the file to the list of the plan's step"), finding.fix
+
+
+def test_a_missing_member_of_an_unknown_client_is_not_started_with_a_mixed_list() -> None:
+    """Found by the search: it was a kafka-python client, and failed when it was built."""
+    before = [{"id": "a", "list": [RANGE], "instance": "a"}, {"id": "b", "family": None}]
+    made = plan(before, reloaded=False)
+    standing = held(made, [{"id": "a", "list": [RANGE], "instance": "a"}])
+    assert (standing.advice.action, standing.advice.assignors) == ("start", (RANGE,))
+
+
+def test_a_cure_that_no_evidence_could_show_is_not_asked_for() -> None:
+    """Found by the search: the members were restarted for ever.
+
+    While the kafka-python member is there, a probe answers no, whatever the coordinator remembers;
+    and the records that would show its last load may not be read.
+    """
+    members = [
+        {"id": "a", "list": BOTH, "instance": "a"},
+        {"id": "b", "list": BOTH, "instance": "b"},
+        {"id": "c", "list": [RANGE], "family": "kafka-python"},
+    ]
+    made = plan(members, reloaded=None, probe={COOP: False, RANGE: True})
+    standing = held(made, members, reloaded=None, probe={COOP: False, RANGE: True})
+    assert (made.path, standing.advice.action) == ("mixed_families", "evidence")
+    assert standing.advice.evidence_needed == ("offsets topic", "log timezone")
+    assert "READ __consumer_offsets" in standing.next
+
+
+def test_a_static_member_is_not_restarted_twice_for_one_cure() -> None:
+    """Found by the search: no clock orders its join and the load, and each look asked again."""
+    known = {"reloaded": False, "probe": {COOP: False, RANGE: True}, "elected": RANGE}
+    old = {"id": "c", "list": [RANGE], "family": "kafka-python"}
+    before = [{"id": n, "client": n, "list": BOTH, "instance": n} for n in "ab"]
+    made = plan([*before, old], **known)
+    assert (made.advice.action, made.advice.names) == ("restart", ("a",))
+    after = [{"id": f"{n}.2", "client": n, "list": BOTH, "instance": n} for n in "ab"]
+    first = held(made, [after[0], before[1], old], **known)
+    assert (first.advice.action, first.advice.names) == ("restart", ("b",))
+    second = held(made, [*after, old], **known)
+    assert second.advice.action == "evidence", second.advice.text
+    assert "log timezone" in second.advice.evidence_needed
